@@ -1,0 +1,43 @@
+"""Completion (what a provider returned) and Candidate (the source found in it).
+
+Finding the source is `cudal1.extract`; judging it is `cudal1.harness`.
+"""
+
+from __future__ import annotations
+
+from cudal1.record import Record, content_id
+
+
+class Completion(Record):
+    """Raw text from a provider, stored before anybody parses it."""
+
+    id: str
+    """Deterministic: the same request has the same id, so nothing is asked or paid for twice."""
+    stage: str
+    """The DVC stage that asked, such as `generate@replay` or `rl`."""
+    provider: str
+    problem_id: str
+    prompt_id: str
+    """Hash of the rendered prompt."""
+    attempt: int
+    """Counts from 0 within (stage, provider, problem, prompt)."""
+    text: str
+    finish_reason: str
+    """`stop`, `length`, or what the provider said."""
+    num_prompt_tokens: int | None = None
+    num_completion_tokens: int | None = None
+    cost_usd: float = 0.0
+    exemplar_ids: tuple[str, ...] = ()
+    """Candidates that were shown in the prompt, in their order."""
+
+
+class Candidate(Record):
+    """Source that claims to replace a problem's reference; named by its content."""
+
+    problem_id: str
+    source: str
+
+    @property
+    def id(self) -> str:
+        """Content id over problem and source."""
+        return content_id(self.problem_id, self.source)

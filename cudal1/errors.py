@@ -1,0 +1,47 @@
+"""Our own failures. What a candidate or a completion does wrong is data, never one of these.
+
+    CudaL1Error
+    ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
+    ├── SuiteError       a problem suite cannot be read
+    ├── DeviceError      the device that was asked for is absent, busy or unhealthy
+    ├── WorkerError      the machinery around a candidate broke (not the candidate)
+    ├── ProviderError    a provider cannot be reached, or its key is missing
+    ├── StoreError       the ledger, a shard or the disk under them cannot be used
+    └── TrainingError    weights or a checkpoint cannot be loaded or trained
+
+Every message names the thing and the remedy, in one line: `tasks.stage` prints it and exits with 2.
+"""
+
+from __future__ import annotations
+
+
+class CudaL1Error(Exception):
+    """The root: caught in one place, `tasks.stage`, and in the command line."""
+
+
+class ConfigError(CudaL1Error):
+    """A parameter or argument is wrong; the message gives its dotted path."""
+
+
+class SuiteError(CudaL1Error):
+    """A problem suite or one of its files cannot be read; the message names the file."""
+
+
+class DeviceError(CudaL1Error):
+    """A device is absent, busy or unhealthy."""
+
+
+class WorkerError(CudaL1Error):
+    """The harness itself failed; no verdict can be given."""
+
+
+class ProviderError(CudaL1Error):
+    """A provider is unreachable, misconfigured or out of budget."""
+
+
+class StoreError(CudaL1Error):
+    """The ledger or a shard is locked, corrupt or out of disk."""
+
+
+class TrainingError(CudaL1Error):
+    """A policy, a checkpoint or a training step cannot be used."""

@@ -1,0 +1,6 @@
+"""World 1: device processes and untrusted code. `docs/protocol.md` says how a verdict is made."""
+
+from cudal1.harness.device import Device, find_device
+from cudal1.harness.pool import Judgement, Pool
+
+__all__ = ["Device", "Judgement", "Pool", "find_device"]

@@ -1,0 +1,174 @@
+"""What judge and worker share: the layout of their shared memory, and nothing else.
+
+Threat: everything here is writable by untrusted code. The judge therefore reads back only three
+things: fixed-width counters, raw tensor bytes in slots that it laid out itself, and up to
+`TEXT_BYTES` of text that is shown to people and never decides anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+ALIGNMENT = 64
+CONTROL_BYTES = 4096
+TEXT_OFFSET = 512
+TEXT_BYTES = 2000
+WORD_BYTES = 8
+
+DTYPES: tuple[str, ...] = (
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
+)  # fmt: skip
+DTYPE_BYTES = dict(zip(DTYPES, (8, 4, 2, 2, 8, 4, 2, 1, 1, 1), strict=True))
+
+
+class Word(IntEnum):
+    """Places of the 64-bit words at the start of the control block."""
+
+    DONE = 0
+    """Worker: calls finished since it started."""
+    STATE = 1
+    """Worker: a `State`."""
+    LAYERS = 2
+    """Worker's trusted part, before any candidate code: a bit for each of `LAYERS`."""
+    TEXT_LENGTH = 3
+    """Worker: bytes of display text."""
+    NUM_CALLS = 8
+    """Judge: calls in the burst that `go` starts."""
+
+
+class State(IntEnum):
+    """How a worker is doing, in its own untrusted words. Only ever used against the candidate."""
+
+    STARTING = 0
+    READY = 1
+    BUILD_FAILED = 2
+    CALL_FAILED = 3
+    WRONG_OUTPUT = 4
+    """An output of another type, shape, dtype or number than the reference's."""
+
+
+LAYERS: tuple[str, ...] = (
+    "fork", "rlimits", "no_new_privs", "own_pids", "own_network", "own_ipc", "empty_environment",
+    "private_folder",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor in shared memory; contiguous."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Without padding."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count * DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where tensors lie in a ring: weights first, then input slots, then output slots."""
+
+    weights: tuple[TensorSpec, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    num_slots: int
+
+    @property
+    def input_start(self) -> int:
+        """First byte of input slot 0."""
+        return _padded(self.weights)
+
+    @property
+    def input_bytes(self) -> int:
+        """One input slot."""
+        return _padded(self.inputs)
+
+    @property
+    def output_start(self) -> int:
+        """First byte of output slot 0."""
+        return self.input_start + self.num_slots * self.input_bytes
+
+    @property
+    def output_bytes(self) -> int:
+        """One output slot."""
+        return _padded(self.outputs)
+
+    @property
+    def total_bytes(self) -> int:
+        """The whole ring; at least one page, so that it can be mapped."""
+        return max(4096, self.output_start + self.num_slots * self.output_bytes)
+
+
+def offsets(specs: tuple[TensorSpec, ...]) -> list[int]:
+    """Start of each tensor inside its slot."""
+    starts: list[int] = []
+    position = 0
+    for spec in specs:
+        starts.append(position)
+        position += _round_up(spec.num_bytes)
+    return starts
+
+
+def _padded(specs: tuple[TensorSpec, ...]) -> int:
+    return sum(_round_up(spec.num_bytes) for spec in specs)
+
+
+def _round_up(num_bytes: int) -> int:
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the judge tells a worker before it starts; judge to worker only."""
+
+    source: str
+    """Python source that defines `entry`."""
+    entry: str
+    """`Model`, `ModelNew`, or empty for a worker that computes nothing."""
+    init_inputs: str
+    """Literal of the constructor's arguments."""
+    weight_names: tuple[str, ...]
+    """State-dict keys of the tensors in the ring's weights region."""
+    layout: Layout
+    seed: int
+    memory_bytes: int
+    cpu_s: int
+    core: int | None
+    """Core to stay on; None leaves it free."""
+    folder: str
+    """Private folder of this worker: its home, temporary and working folder."""
+
+    def encode(self) -> bytes:
+        """As text that `decode` reads."""
+        return repr(
+            (
+                self.source, self.entry, self.init_inputs, self.weight_names,
+                tuple(
+                    tuple((s.dtype, s.shape) for s in group)
+                    for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
+                ),
+                self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
+                self.folder,
+            )
+        ).encode("utf-8", "surrogatepass")  # fmt: skip
+
+    @classmethod
+    def decode(cls, content: bytes) -> Job:
+        """The job that `encode` wrote. Called in the worker, on what the judge wrote."""
+        import ast
+
+        (
+            source, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core, folder,
+        ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
+        specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
+        return cls(
+            source=source, entry=entry, init_inputs=init_inputs, weight_names=names,
+            layout=Layout(specs[0], specs[1], specs[2], num_slots),
+            seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
+        )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Recorded completions, replayed: attempt k of a problem gets its k-th recording.
+
+One JSON object a line. `suite`, `level`, `number` and `name` say which problem was answered,
+`text` is the answer; `model` says who wrote it. The shipped ones (`recordings/`) were written by
+hand for the shipped suite; their `expect` tells readers and tests what the answer is (`correct`,
+`wrong`, `cheat` or `needs_cuda`) and `technique` what it uses. The provider looks at neither: an
+answer is worth what the harness says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from cudal1.candidate import Completion
+from cudal1.errors import ProviderError
+from cudal1.llm.provider import EXHAUSTED, Request, completion_of
+from cudal1.problem import Problem
+from cudal1.provider_settings import ReplaySettings
+from cudal1.record import Record, content_id
+
+ProblemKey = tuple[str, int, int, str]
+
+
+class Recording(Record):
+    """One line of a recordings file."""
+
+    suite: str
+    level: int
+    number: int
+    name: str
+    model: str
+    """Who wrote the text."""
+    text: str
+    finish_reason: str = "stop"
+    expect: Literal["correct", "wrong", "cheat", "needs_cuda"] | None = None
+    """What its author says it is; for tests and documentation only."""
+    technique: str | None = None
+    """What it uses, in a word or two; for documentation only."""
+
+    @property
+    def problem_key(self) -> ProblemKey:
+        """Which problem it answers."""
+        return (self.suite, self.level, self.number, self.name)
+
+
+class ReplayProvider:
+    """Answers from recordings; says `exhausted` when a problem has no more."""
+
+    is_seeded = False
+
+    def __init__(self, name: str, settings: ReplaySettings) -> None:
+        """Raises ProviderError when the recordings are absent or malformed."""
+        self.name = name
+        path = Path(str(files("cudal1") / "llm" / "recordings"))
+        if settings.path is not None:
+            path = Path(settings.path)
+        recordings = load_recordings(path, provider=name)
+        self._by_problem: dict[ProblemKey, list[Recording]] = {}
+        for recording in recordings:
+            self._by_problem.setdefault(recording.problem_key, []).append(recording)
+        self.fingerprint = content_id("replay", *(r.model_dump_json() for r in recordings))
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """The recording of each request's attempt, in order."""
+        for request in requests:
+            recorded = self._by_problem.get(_key_of(request.problem), [])
+            text, finish_reason = "", EXHAUSTED
+            if request.attempt < len(recorded):
+                recording = recorded[request.attempt]
+                text, finish_reason = recording.text, recording.finish_reason
+            yield completion_of(
+                request, provider=self.name, text=text, finish_reason=finish_reason
+            )
+
+
+def load_recordings(path: Path, *, provider: str = "replay") -> list[Recording]:
+    """All recordings of a `.jsonl` file, or of such files in a folder by name, in file order.
+
+    Raises:
+        ProviderError: nothing there, unreadable, or a malformed line (the message gives file and
+            line).
+    """
+    sources = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not sources:
+        raise ProviderError(
+            f"provider {provider}: no .jsonl file in {path}; correct its `path` in params.yaml"
+        )
+    return [recording for source in sources for recording in _read(source, provider)]
+
+
+def _read(path: Path, provider: str) -> Iterator[Recording]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ProviderError(
+            f"provider {provider}: {path} cannot be read ({error.strerror}); "
+            "correct its `path` in params.yaml"
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Recording.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ProviderError(
+                f"provider {provider}: {path}, line {number}: {where + ': ' if where else ''}"
+                f"{first['msg']}; correct or remove the line"
+            ) from error
+
+
+def _key_of(problem: Problem) -> ProblemKey:
+    return (problem.suite, problem.level, problem.number, problem.name)

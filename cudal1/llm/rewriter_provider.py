@@ -1,0 +1,51 @@
+"""The rule-based teachers of `cudal1.llm.rewriter`, seen as a provider.
+
+They are no language models: they exist so that the pipeline has real input without a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cudal1.candidate import Completion
+from cudal1.errors import ProviderError
+from cudal1.llm import rewriter
+from cudal1.llm.provider import Request, completion_of
+from cudal1.provider_settings import RewriterSettings
+from cudal1.record import content_id
+
+
+class RewriterProvider:
+    """Answers at once, the same for the same (teacher, problem, attempt, seed)."""
+
+    is_seeded = True
+
+    def __init__(self, name: str, settings: RewriterSettings) -> None:
+        """Raises ProviderError when there is no such teacher."""
+        if settings.teacher not in rewriter.TEACHERS:
+            raise ProviderError(
+                f"provider {name}: no teacher named {settings.teacher!r}; "
+                f"there are {', '.join(sorted(rewriter.TEACHERS))}"
+            )
+        self.name = name
+        self._teacher = settings.teacher
+        self.fingerprint = content_id("rewriter", settings.teacher, _rules_id())
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """One answer to each request, in order."""
+        for request in requests:
+            text = rewriter.rewrite(
+                request.problem.source,
+                teacher=self._teacher,
+                attempt=request.attempt,
+                seed=request.seed,
+            )
+            yield completion_of(request, provider=self.name, text=text, finish_reason="stop")
+
+
+def _rules_id() -> str:
+    """Content id of the rewriter's own code: other rules are another provider."""
+    folder = Path(rewriter.__file__).parent
+    files = sorted(folder.rglob("*.py"))
+    return content_id(*(file.read_text(encoding="utf-8") for file in files))

@@ -1,0 +1,238 @@
+"""params.yaml as records: one section a stage, and what several stages share.
+
+No defaults here: a knob that is not in the file is invisible to DVC. Secrets are not parameters
+(they stay in the environment), nor are facts about the machine. Long because every knob says its
+unit and source here, once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from cudal1.contrast import Sampling
+from cudal1.errors import ConfigError
+from cudal1.problem import DeviceClass
+from cudal1.prompt import PromptStyle
+from cudal1.protocol import EvalProtocol
+from cudal1.provider_settings import ProviderSettings
+from cudal1.record import Record
+
+ITEM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
+
+
+class ProblemsParams(Record):
+    """Stage `problems`."""
+
+    source: Literal["shipped", "kernelbench"]
+    path: str | None
+    """KernelBench: a checkout's folder; None loads the hub dataset."""
+    revision: str | None
+    """KernelBench: the hub dataset's revision; None is its newest."""
+    levels: tuple[int, ...] = Field(min_length=1)
+    sizes: str | None
+    """KernelBench: a YAML file of constants by problem, to fit this device; None keeps its own."""
+    generated_train: int = Field(ge=0)
+    """Problems from the procedural generator, to train on."""
+    generated_heldout: int = Field(ge=0)
+    """Problems whose combination of operators is reserved: never trained on."""
+    generated_seed: int
+    max_reference_ms: float = Field(gt=0)
+    """A slower reference is rejected: judging it would take too long."""
+
+
+class PolicyParams(Record):
+    """Stage `policy`, and how policies are prompted everywhere."""
+
+    source: str
+    """`embedded`, a local folder, or a hub id."""
+    revision: str | None
+    """Of a hub id."""
+    prompts: PromptStyle
+    max_prompt_tokens: int = Field(gt=0)
+    """Problems with longer prompts are left to the providers."""
+    max_new_tokens: int = Field(gt=0)
+    batch_size: int = Field(gt=0)
+    """Answers sampled at a time."""
+
+
+class EvaluationParams(Record):
+    """How each stage's policy is examined on held-out problems."""
+
+    num_problems: int = Field(gt=0)
+    num_samples: int = Field(gt=0)
+    """Answers to each problem."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    seed: int
+
+
+class GenerateParams(Record):
+    """Stage `generate`, one instance for each provider."""
+
+    attempts: int = Field(gt=0)
+    """Per problem and provider, at most (paper 2.2: 20)."""
+    successes: int = Field(gt=0)
+    """After so many a provider is not asked about this problem again (paper 2.2: 2)."""
+    seed: int
+    providers: dict[str, ProviderSettings] = Field(min_length=1)
+
+
+class FilterParams(Record):
+    """Stage `filter`."""
+
+    keep: int = Field(gt=0)
+    """Successful candidates per problem and provider, at most (paper 2.2: 2)."""
+
+
+class TrainingParams(Record):
+    """What supervised training needs, in stage 1 and in each round of stage 2."""
+
+    steps: int = Field(gt=0)
+    batch_size: int = Field(gt=0)
+    learning_rate: float = Field(gt=0)
+    warmup_steps: int = Field(ge=0)
+    max_tokens: int = Field(gt=0)
+    """Prompt and answer; longer pairs are left out and counted."""
+    checkpoint_every: int = Field(gt=0)
+    """Steps between checkpoints."""
+    seed: int
+
+
+class SftParams(TrainingParams):
+    """Stage `sft` (paper 2.2)."""
+
+
+class Round(Record):
+    """One turn of stage 2."""
+
+    name: str = Field(pattern=ITEM_NAME)
+    init: str = Field(pattern=ITEM_NAME)
+    """Whose policy it starts from."""
+
+
+class SelfsupParams(TrainingParams):
+    """Stage `selfsup@ROUND` (paper 2.3)."""
+
+    rounds: tuple[Round, ...] = Field(min_length=1)
+    num_problems: int = Field(gt=0)
+    """Training problems sampled from in a round."""
+    num_samples: int = Field(gt=0)
+    """Answers to each problem."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    stage1_share: float = Field(ge=0, lt=1)
+    """Share of stage 1's pairs in the training data, against over-fitting to few successes."""
+
+
+class RlParams(Record):
+    """Stage `rl` (paper 2.4)."""
+
+    init: str = Field(pattern=ITEM_NAME)
+    """Whose policy it starts from: the last round of stage 2."""
+    steps: int = Field(gt=0)
+    prompts_per_step: int = Field(gt=0)
+    group_size: int = Field(ge=2)
+    """G: answers to one prompt."""
+    learning_rate: float = Field(gt=0)
+    beta: float = Field(ge=0)
+    """Weight of the KL term (equation 5)."""
+    epsilon: float = Field(gt=0, lt=1)
+    """Clip range of the probability ratio (equation 5)."""
+    updates_per_batch: int = Field(ge=1)
+    """Optimiser passes over each batch of answers; above 1 the clip acts."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    sampling: Sampling
+    """How exemplars are chosen."""
+    num_exemplars: int = Field(ge=1)
+    """N (paper 2.4.3: 2)."""
+    bucket_width: float = Field(gt=0)
+    """Width of a score bucket below a speedup of 2 (the paper's figure shows 0.1)."""
+    tau: float = Field(gt=0)
+    """Temperature of equation 1."""
+    plain_share: float = Field(ge=0, le=1)
+    """Share of prompts without exemplars, so that the plain skill survives."""
+    smooth_k: float = Field(gt=0)
+    """k of equation 6 (paper 3.2: 1.5)."""
+    smooth_window: int = Field(gt=1)
+    """Rewards that the rolling mean and deviation cover."""
+    smooth_refresh: int = Field(gt=0)
+    """Batches between refreshes of mean and deviation."""
+    smooth_log: bool
+    """Smooth log(1 + reward) in place of the reward."""
+    checkpoint_every: int = Field(gt=0)
+    """Steps between checkpoints; an interrupted run loses at most so many."""
+    seed: int
+
+
+class TransferParams(Record):
+    """Stage `transfer@DEVICE`."""
+
+    devices: tuple[str, ...] = Field(min_length=1)
+    """Names under which results are filed; each instance runs only on a device of that name."""
+    per_problem: int = Field(gt=0)
+    """Best candidates of each problem that are judged again."""
+
+
+class ReportParams(Record):
+    """Stage `report`."""
+
+    title: str
+    fast_p: tuple[float, ...] = Field(min_length=1)
+    """Thresholds p of fast_p."""
+
+
+class Params(Record):
+    """The whole file."""
+
+    device: DeviceClass
+    """What candidates are judged on, and whose sizes problems take."""
+    protocol: EvalProtocol
+    problems: ProblemsParams
+    policy: PolicyParams
+    evaluation: EvaluationParams
+    generate: GenerateParams
+    filter: FilterParams
+    sft: SftParams
+    selfsup: SelfsupParams
+    rl: RlParams
+    transfer: TransferParams
+    report: ReportParams
+
+    @classmethod
+    def load(cls, path: Path) -> Params:
+        """Read and check params.yaml.
+
+        Raises:
+            ConfigError: the file is absent or not YAML, or a key is missing, unknown or wrong;
+                the message gives its dotted path.
+        """
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise ConfigError(f"{path}: {_first_problem(error)}") from error
+
+
+def _first_problem(error: ValidationError) -> str:
+    problems = error.errors()
+    first = problems[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    match first["type"]:
+        case "extra_forbidden":
+            said = "unknown key; remove it or correct its spelling"
+        case "missing":
+            said = "missing key; add it"
+        case _:
+            said = f"{first['msg']} (it is {first['input']!r})"
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{where}: {said}{more}"

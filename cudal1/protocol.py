@@ -1,0 +1,91 @@
+"""EvalProtocol: how candidates are judged. Its fingerprint is on every verdict.
+
+The values live in params.yaml (section `protocol`); what they mean is harness.md section 7.
+Verdicts are compared only within one fingerprint and one kind of device.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from cudal1.record import Record, content_id
+
+HARNESS_VERSION = "1"
+"""Part of every fingerprint: raised when a change in code changes what a verdict means."""
+
+
+class PrecisionClass(StrEnum):
+    """How exact an output must be; a looser class is reported apart, never mixed in."""
+
+    STRICT = "strict"
+    TF32 = "tf32"
+    HALF = "half"
+
+
+class EvalProtocol(Record):
+    """Everything that decides a verdict, apart from the device."""
+
+    correctness_stages: tuple[int, ...] = Field(min_length=1)
+    """Inputs checked in all after each stage, rising; a candidate stops at its first failure."""
+    precision: PrecisionClass
+    """The class that counts as correct."""
+    timing: bool
+    """False: only correctness is decided (`checks_only`)."""
+    burst_us: float = Field(gt=0)
+    """Target duration of one timed burst of the reference."""
+    max_burst_calls: int = Field(ge=1)
+    """Calls in one burst, at most; bounds the memory of the input and output rings."""
+    ring_bytes: int = Field(gt=0)
+    """Memory of one ring, at most."""
+    min_quads: int = Field(ge=7)
+    """ABBA quads before anything may be certified."""
+    max_quads: int = Field(ge=7)
+    alpha: float = Field(gt=0, lt=0.5)
+    """Probability of a false certificate, per candidate."""
+    claim_levels: tuple[float, ...] = Field(min_length=1)
+    """Speedups that can be certified, rising from 1.0; the reward is one of these."""
+    dead_zone: float = Field(ge=1)
+    """A certified speedup below this earns what 1.00 earns."""
+    num_buckets: int = Field(ge=1)
+    """Time-ordered buckets of quads whose medians make the estimate (paper 2.4.4: 7)."""
+    max_bucket_variance: float = Field(gt=0)
+    """Above it a measurement is unstable and earns 1.00 (paper 2.4.4: 0.005)."""
+    confirm_above: float = Field(gt=1)
+    """A certified speedup above this is measured again in fresh processes (paper 2.4.4: 3)."""
+    confirm_within: float = Field(gt=0, lt=1)
+    """The two measurements must agree within this share (paper 2.4.4: 10 %)."""
+    slow_factor: float = Field(gt=1)
+    """Slower than the reference by this factor is not executable (paper 2.1: 1000)."""
+    start_timeout_s: float = Field(gt=0)
+    """To import, construct the module and run its first call."""
+    call_timeout_s: float = Field(gt=0)
+    """Floor of the limit on any later exchange with a worker."""
+    memory_bytes: int = Field(gt=0)
+    """Address space that a candidate may add to that of a fresh worker."""
+    seed: int
+    """Entropy of our own choices is drawn from the operating system; this seeds only the public
+    weights, so that reference and candidate start equal."""
+
+    @model_validator(mode="after")
+    def _rising(self) -> Self:
+        for name in ("correctness_stages", "claim_levels"):
+            values = getattr(self, name)
+            if list(values) != sorted(set(values)):
+                raise ValueError(f"{name} must rise: {values}")
+        if self.claim_levels[0] != 1.0:
+            raise ValueError(f"claim_levels must start at 1.0, not {self.claim_levels[0]}")
+        if self.max_quads < self.min_quads:
+            raise ValueError(f"max_quads {self.max_quads} is below min_quads {self.min_quads}")
+        return self
+
+    @property
+    def id(self) -> str:
+        """The fingerprint."""
+        return content_id(HARNESS_VERSION, self.model_dump_json())
+
+    def checks_only(self) -> EvalProtocol:
+        """The same protocol without timing: what generation asks before it stops."""
+        return self.model_copy(update={"timing": False})

@@ -1,0 +1,123 @@
+"""Verdict: what the harness says about one candidate, and which parts go with which status."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from cudal1.measurement import Measurement
+from cudal1.protocol import PrecisionClass
+from cudal1.record import Record
+
+
+class Status(StrEnum):
+    """How far a candidate got: the first gate that it failed, or `correct`."""
+
+    NO_BUILD = "no_build"
+    """Not valid Python, no usable `ModelNew`, or its import or construction failed."""
+    CRASHED = "crashed"
+    """Raised, died, or ran out of memory in a call."""
+    TIMED_OUT = "timed_out"
+    """Hung, or is slower than the executable limit."""
+    INCORRECT = "incorrect"
+    """An output differed, in a check or in a timed burst."""
+    HACKED = "hacked"
+    """Tried to be judged on something other than its work; the flags say what."""
+    INVALID = "invalid"
+    """Faster than the device can be: below the physical floor."""
+    CORRECT = "correct"
+
+
+class FlagSource(StrEnum):
+    """Who saw a hack."""
+
+    SCREEN = "screen"
+    """The static reading; advisory, never decides alone."""
+    GUARD = "guard"
+    """A runtime invariant: inputs changed, aliased or retained outputs, a forbidden call."""
+    TIMING = "timing"
+    """Times that cannot be what they claim."""
+    JUDGE = "judge"
+    """The adversarial language model."""
+
+
+class HackFlag(Record):
+    """A named cheat that somebody saw."""
+
+    kind: str
+    """Short snake_case name, such as `cached_output`."""
+    source: FlagSource
+    evidence: str
+    """One line that a person can check."""
+
+    @property
+    def is_advisory(self) -> bool:
+        """Whether it only labels."""
+        return self.source is FlagSource.SCREEN
+
+
+class Correctness(Record):
+    """The comparison of outputs with the oracle's."""
+
+    num_inputs: int = Field(ge=0)
+    """Inputs whose every output element agreed."""
+    stage: int = Field(ge=0)
+    """Correctness stages passed in full."""
+    precision: PrecisionClass | None = None
+    """Tightest class that every output met; None when none was."""
+    max_relative_l2: float | None = None
+    """Largest relative L2 error over inputs; None when no finite one was seen."""
+    max_scaled_error: float | None = None
+    """Largest element error over its bound in the asked class; above 1 fails."""
+    first_mismatch: str | None = None
+    """Which input, family and element disagreed first, in one line."""
+
+
+class Verdict(Record):
+    """What the harness says about one candidate, on one device, under one protocol."""
+
+    problem_id: str
+    candidate_id: str
+    protocol_id: str
+    device_kind: str
+    """Such as `cpu` or `NVIDIA H200`."""
+    device_id: str
+    """Which physical device."""
+    status: Status
+    reason: str | None = None
+    """Why not correct, in one line."""
+    flags: tuple[HackFlag, ...] = ()
+    correctness: Correctness | None = None
+    """Present once outputs were compared."""
+    measurement: Measurement | None = None
+    """Present exactly when the candidate is correct and the protocol times."""
+    sandbox: tuple[str, ...] = ()
+    """Layers that were active around the candidate."""
+    judged_at: str
+    """UTC, ISO 8601."""
+    judge_s: float = Field(ge=0)
+    """Wall time that the verdict cost."""
+
+    @model_validator(mode="after")
+    def _parts_fit_status(self) -> Self:
+        if self.measurement is not None and self.status is not Status.CORRECT:
+            raise ValueError(f"{self.status} verdict with a measurement")
+        if (self.reason is None) != (self.status is Status.CORRECT):
+            raise ValueError(f"{self.status} verdict with reason {self.reason!r}")
+        if self.status is Status.HACKED and all(flag.is_advisory for flag in self.flags):
+            raise ValueError("hacked verdict without a deciding flag")
+        if self.status is Status.CORRECT and any(not flag.is_advisory for flag in self.flags):
+            raise ValueError("correct verdict with a deciding flag")
+        return self
+
+    @property
+    def is_successful(self) -> bool:
+        """Executable, correct and unflagged (paper 2.1); speed does not matter."""
+        return self.status is Status.CORRECT
+
+    @property
+    def speedup(self) -> float | None:
+        """Certified speedup, or None when nothing was timed."""
+        return None if self.measurement is None else self.measurement.certified

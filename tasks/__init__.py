@@ -1,0 +1,1 @@
+"""Stage bodies and the Prefect task that brings a stage up to date: composition only."""

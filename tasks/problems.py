@@ -1,0 +1,74 @@
+"""Stage `problems`: load the suite, reject what cannot be judged, hash the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cudal1.errors import SuiteError
+from cudal1.ledger import Ledger
+from cudal1.params import Params
+from cudal1.problem import Problem, Split
+from cudal1.suite import generator, kernelbench, loader
+from cudal1.suite.admission import admit_all
+from tasks.progress import progress
+from tasks.stage import DATA, Stage, log, main
+
+
+def load_problems(stage: Stage) -> Mapping[str, float | int]:
+    """params.problems → data/problems.parquet, with the reason beside each rejected problem."""
+    problems = _distinct(_source(stage.params))
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name)
+        num_admitted = 0
+        with progress("problems", len(problems)) as advance:
+            for problem, admission in admit_all(
+                problems, max_reference_ms=stage.params.problems.max_reference_ms
+            ):
+                ledger.add_problem(problem, admission)
+                num_admitted += admission.admitted
+                if not admission.admitted:
+                    log.warning("problems: %s rejected: %s", problem.key, admission.reason)
+                advance(1)
+        if num_admitted == 0:
+            raise SuiteError("no problem was admitted; the reasons are above")
+        ledger.export()
+        ledger.write_product("problems", DATA / "problems.parquet")
+    heldout = sum(problem.split is Split.HELDOUT for problem in problems)
+    return {
+        "num_problems": len(problems),
+        "num_admitted": num_admitted,
+        "num_rejected": len(problems) - num_admitted,
+        "num_heldout": heldout,
+    }
+
+
+def _source(params: Params) -> list[Problem]:
+    section = params.problems
+    if section.source == "shipped":
+        found = loader.load_suite(params.device)
+    else:
+        found = kernelbench.load(
+            Path(section.path) if section.path else None,
+            revision=section.revision,
+            sizes=Path(section.sizes) if section.sizes else None,
+            device_class=params.device,
+        )
+    chosen = [problem for problem in found if problem.level in section.levels]
+    for split, count in (
+        (Split.TRAIN, section.generated_train),
+        (Split.HELDOUT, section.generated_heldout),
+    ):
+        chosen += generator.problems(
+            count, seed=section.generated_seed, device_class=params.device, split=split
+        )
+    return chosen
+
+
+def _distinct(problems: list[Problem]) -> list[Problem]:
+    """The problems without those whose source repeats an earlier one."""
+    return list({problem.id: problem for problem in reversed(problems)}.values())[::-1]
+
+
+if __name__ == "__main__":
+    main("problems", load_problems)

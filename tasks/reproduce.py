@@ -1,0 +1,88 @@
+"""Prefect task: bring one DVC stage up to date.
+
+DVC decides whether the stage must run; Prefect says when, retries and shows it. Nothing else passes
+between the two.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from prefect import get_run_logger, task
+from prefect.exceptions import MissingContextError
+from prefect.states import Failed, State
+
+from cudal1.errors import CudaL1Error
+
+UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
+
+
+class StageFailed(CudaL1Error):
+    """A stage ended with an error; the message is the stage's own line."""
+
+
+@task(task_run_name="{stage}", retries=0)
+def reproduce(stage: str) -> str | State[str]:
+    """Run `dvc repro --single-item STAGE`; say `ran` or `fresh`, or fail with the stage's line.
+
+    The child stays in this process group, so that cancelling the flow run stops it too.
+    """
+    started = time.monotonic()
+    try:
+        fresh = _repro(stage)
+    except StageFailed as error:
+        return Failed(message=str(error))
+    outcome = "fresh" if fresh else "ran"
+    _logger().info("%s: %s in %.1f s", stage, outcome, time.monotonic() - started)
+    return outcome
+
+
+def _repro(stage: str) -> bool:
+    command = [sys.executable, "-m", "dvc", "repro", "--single-item", stage]
+    with tempfile.TemporaryDirectory() as folder:
+        reason = Path(folder) / "reason"
+        environment = {**os.environ, "CUDAL1_FAILURE_FILE": str(reason)}
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, errors="replace", env=environment
+        ) as child:
+            try:
+                assert child.stdout is not None
+                fresh = any([_is_fresh(line) for line in _shown(child.stdout)])
+            except BaseException:
+                child.send_signal(signal.SIGINT)
+                raise
+        if child.returncode != 0:
+            said = reason.read_text(encoding="utf-8") if reason.exists() else (
+                f"dvc repro {stage} ended with exit code {child.returncode}; its output is above"
+            )  # fmt: skip
+            raise StageFailed(f"{stage}: {said}")
+    return fresh
+
+
+def _shown(lines: Iterator[str]) -> Iterator[str]:
+    """Pass DVC's own words on, less what says nothing."""
+    for line in lines:
+        if not _is_fresh(line) and not line.startswith(("Use `dvc push`", "To track the changes")):
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        yield line
+
+
+def _is_fresh(line: str) -> bool:
+    return any(words in line for words in UP_TO_DATE)
+
+
+def _logger():  # noqa: ANN202 (Prefect's logger adapter is private)
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        import logging
+
+        return logging.getLogger("cudal1")

@@ -1,0 +1,110 @@
+"""What DVC calls: load params, run one stage body, write its numbers, say failures in one line.
+
+    python -m tasks.STAGE [--item ITEM]
+
+Exit codes: 0 done, 2 one of our own failures (its line is on standard error), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudal1.errors import ConfigError, CudaL1Error, StoreError
+from cudal1.params import Params
+
+log = logging.getLogger("cudal1")
+
+DATA = Path("data")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The stage instance that is running, and where its things are."""
+
+    name: str
+    """Such as `filter` or `selfsup@r1`: DVC's name."""
+    item: str | None
+    """What stands behind the `@`."""
+    params: Params
+
+    @property
+    def work(self) -> Path:
+        """Scratch of this instance, for what must survive a kill and not the success."""
+        return DATA / "work" / self.name
+
+    def write_metrics(self, numbers: Mapping[str, float | int | str]) -> None:
+        """Leave `data/metrics/STAGE.json` for `dvc metrics show`."""
+        path = DATA / "metrics" / f"{self.name.replace('@', '-')}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rounded = {
+            name: float(f"{value:.6g}") if isinstance(value, float) else value
+            for name, value in numbers.items()
+        }
+        path.write_text(json.dumps(rounded, indent=2) + "\n", encoding="utf-8")
+
+
+Body = Callable[[Stage], Mapping[str, float | int | str]]
+
+
+def main(stage: str, body: Body) -> None:
+    """Run `body` as the stage `stage`; the only caller of stage bodies."""
+    parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=body.__doc__)
+    parser.add_argument("--item", help="which instance of a stage that has several")
+    item: str | None = parser.parse_args().item
+    name = stage if item is None else f"{stage}@{item}"
+    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    started = time.monotonic()
+    try:
+        running = Stage(name=name, item=item, params=Params.load(Path("params.yaml")))
+        numbers = body(running)
+        running.write_metrics(numbers)
+    except CudaL1Error as error:
+        _fail(name, error)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _fail(name, StoreError(
+            f"disk full while writing {error.filename or 'data/'}: free some space and run again; "
+            "what was judged so far is kept"
+        ))  # fmt: skip
+    except KeyboardInterrupt:
+        log.error("%s: interrupted; run again to continue where it stopped", name)
+        sys.exit(130)
+    shown = " ".join(f"{key}={_shown(value)}" for key, value in numbers.items())
+    log.info("%s: done seconds=%.1f %s", name, time.monotonic() - started, shown)
+
+
+def _fail(name: str, error: CudaL1Error) -> None:
+    line = " ".join(str(error).split())
+    print(f"{name}: {line}", file=sys.stderr)
+    report = os.environ.get("CUDAL1_FAILURE_FILE")
+    if report:  # tasks.reproduce shows it as the reason of the failed task
+        Path(report).write_text(line, encoding="utf-8")
+    sys.exit(2)
+
+
+def _shown(value: float | int | str) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def required_item(stage: Stage, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    """The instance's item, checked against params.
+
+    Raises:
+        ConfigError: no item, or one that params.yaml does not name.
+    """
+    if stage.item is None or stage.item not in known:
+        raise ConfigError(
+            f"{stage.name}: give --item, one of {', '.join(known)} (see params.yaml)"
+        )
+    return stage.item
