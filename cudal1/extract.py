@@ -24,11 +24,13 @@ _OPEN_AFTER_PROSE = re.compile(r"^[^`]*[^`\s](?:[ \t]+|:)(?P<fence>`{3,})(?P<inf
 _CODE_IN_INFO = re.compile(r"^\s*(?:[\w+.-]+\s+)?((?:import|from|class)\s.*)$")
 _REASONING_OPEN = re.compile(r"^\s*<(think|thinking|reasoning|thought)>", re.IGNORECASE)
 _REASONING_CLOSE = re.compile(r"^\s*</(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
-_SECTION = re.compile(r"^\s{0,3}(?:#{1,6}\s+\S|\*\*[^*]+\*\*:?\s*$)")
-_IMPLEMENTATION = re.compile(r"^[\s#*\d.):]*(?:final\s+)?code\s+implementation\b", re.IGNORECASE)
+_SECTION = re.compile(r"^\s{0,3}(?:#{2,6}\s+\S|\*\*[^*]+\*\*:?\s*$)")  # one `#` is a comment
+_IMPLEMENTATION = re.compile(
+    r"^[\s#*\d.):]*(?:final\s+)?code\s+implementation\b.{0,40}$", re.IGNORECASE
+)
 _IMPORT_LINE = re.compile(
-    r"^(?:import [A-Za-z_][\w.]*(?: as \w+)?(?:, *[\w.]+(?: as \w+)?)*|from [\w.]+ import [\w, *(]+)"
-    r"\s*(?:#.*)?$"
+    r"^(?:import [A-Za-z_][\w.]*(?: as \w+)?(?:, *[\w.]+(?: as \w+)?)*"
+    r"|from [\w.]+ import [\w, *(]*[\w*(,])\s*(?:#.*)?$"
 )
 _CODE_LINE = re.compile(
     r"^(?:\s|#|@\w|(?:import|from|class|def|if|for|with|try|except|else|elif|assert|return)\b.*"
@@ -59,7 +61,7 @@ class _Part:
     @property
     def text(self) -> str:
         """Its lines, less the margin of its fence."""
-        return "\n".join(_without(self.margin, line) for line in self.lines)
+        return "\n".join(_without(self.margin, self.lines))
 
 
 def extract(text: str) -> Extraction:
@@ -72,13 +74,15 @@ def extract(text: str) -> Extraction:
     """
     if "\x00" in text:
         return Extraction(reason="contains NUL bytes")
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         return Extraction(reason="contains characters that are no text (lone surrogates)")
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     parts = _parts(_after_orphan_reasoning(lines))
-    if not any(line.strip() for part in parts for line in part.lines):
-        return Extraction(reason="nothing but reasoning" if text.strip() else "empty answer")
     blocks = [part for part in parts if part.is_code]
+    if not blocks and not any(line.strip() for part in parts for line in part.lines):
+        return Extraction(reason="nothing but reasoning" if text.strip() else "empty answer")
     for among in ([b for b in blocks if b.in_implementation], blocks):
         defining = [source for block in among if (source := _defining(block.text))]
         if defining:
@@ -134,7 +138,7 @@ def _parts(lines: list[str]) -> list[_Part]:
             tag = f"</{reasoning[1].lower()}>"
             closing_tag = "" if tag in line.lower() else tag
             continue
-        opening = _opening(line, in_code=bool(fence))
+        opening = _opening(line, fence)
         if opening is not None:
             fence = opening["fence"]
             margin = opening.groupdict().get("margin") or ""
@@ -145,21 +149,25 @@ def _parts(lines: list[str]) -> list[_Part]:
             here.lines += [rest] if rest.strip() else []
             here.is_closed, fence = True, ""
             parts.append(_Part(is_code=False, in_implementation=here.in_implementation))
-        elif not fence and _SECTION.match(line):
+        elif not fence and (_SECTION.match(line) or _IMPLEMENTATION.match(line)):
             parts.append(_Part(False, bool(_IMPLEMENTATION.match(line)), lines=[line]))
         else:
             here.lines.append(line)
     return parts
 
 
-def _opening(line: str, *, in_code: bool) -> re.Match[str] | None:
-    """The match of an opening fence; within a block only one with a language opens the next."""
+def _opening(line: str, fence: str) -> re.Match[str] | None:
+    """The match of an opening fence, where `fence` is that of the block the line is in, if any.
+
+    Inside a block only a fence of its kind with a language opens the next: somebody forgot to
+    close.
+    """
     found = _OPEN.match(line)
-    if found is None and not in_code:
-        return _OPEN_AFTER_PROSE.match(line)
-    if found is not None and in_code and not re.match(r"^[\w+.-]+\s*$", found["info"]):
-        return None
-    return found
+    if not fence:
+        return found or (_OPEN_AFTER_PROSE.match(line) if "```" in line else None)
+    if found and found["fence"][0] == fence[0] and re.match(r"^[\w+.-]+\s*$", found["info"]):
+        return found
+    return None
 
 
 def _before_closing(line: str, fence: str) -> str | None:
@@ -171,12 +179,15 @@ def _before_closing(line: str, fence: str) -> str | None:
     return "" if not bare.strip(" \t>") else bare
 
 
-def _without(margin: str, line: str) -> str:
-    """The line less its share of a margin, which may be shorter than the margin."""
+def _without(margin: str, lines: list[str]) -> list[str]:
+    """The lines less the margin of their fence; as they are when some line does not keep it."""
     if ">" in margin:
-        return re.sub(r"^[ \t]*>[ \t]?", "", line)
-    blank = len(line) - len(line.lstrip(" \t"))
-    return line[min(blank, len(margin)) :]
+        return [re.sub(r"^[ \t]*>[ \t]?", "", line) for line in lines]
+    kept = " " * len(margin.expandtabs())
+    expanded = [line.expandtabs() if margin else line for line in lines]
+    if all(line.startswith(kept) for line in expanded if line.strip()):
+        return [line[len(kept) :] for line in expanded]
+    return lines
 
 
 def _code_in_prose(lines: list[str]) -> str:

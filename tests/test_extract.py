@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from cudal1.extract import MAX_SOURCE_CHARS, extract
 from cudal1.prompt import answer_text
 
-CODE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+CODE = (
+    "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+    "    def forward(self, x):\n        return x\n"
+)
 OTHER = CODE.replace("return x", "return x + 1")
 BODY = CODE.rstrip()
 INDENTED = "\n".join(f"   {line}" if line else "" for line in BODY.split("\n"))
@@ -30,7 +33,8 @@ FOUND = {
         CODE,
     ),
     "earlier version quoted in the analysis": (
-        f"## Performance Analysis\n```python\n{OTHER}```\n## Code Implementation\n```python\n{CODE}```",
+        f"## Performance Analysis\n```python\n{OTHER}```\n"
+        f"## Code Implementation\n```python\n{CODE}```",
         CODE,
     ),
     "alternative after the implementation section": (
@@ -79,7 +83,7 @@ FOUND = {
     "both fences missing, prose before": (f"Import the module as usual.\n\n{CODE}", CODE),
     "both fences missing, prose after": (f"{CODE}\nThis version is faster (a lot).", CODE),
     "language without fence": (f"python\n{CODE}", CODE),
-    "no fence and a comment first": (f"{CODE}\n# the end", f"{CODE}\n# the end\n"),
+    "no fence and a comment first": (f"# fast\n{CODE}\n# the end", f"{CODE}\n# the end\n"),
     "no fence and inline kernel": (KERNEL, KERNEL),
     "first of two fences not closed": (f"```python\n{OTHER}\n```python\n{CODE}```", CODE),
     "first block not closed and the second useless": (
@@ -95,7 +99,10 @@ FOUND = {
         f"<think>\n```python\n{OTHER}```\n</think>\n```python\n{CODE}```",
         CODE,
     ),
-    "reasoning with an open fence": (f"<think>\n```python\n{OTHER}</think>\n```python\n{CODE}```", CODE),
+    "reasoning with an open fence": (
+        f"<think>\n```python\n{OTHER}</think>\n```python\n{CODE}```",
+        CODE,
+    ),
     "reasoning whose opening tag was in the prompt": (
         f"So, try\n```python\n{OTHER}```\n</think>\n\n```python\n{CODE}```",
         CODE,
@@ -140,7 +147,7 @@ NOT_FOUND = {
     "NUL": (f"```python\n{CODE}\x00```", "NUL"),
     "lone surrogate": (f"```python\n{CODE}# \ud800\n```", "surrogates"),
     "too long": (f"```python\n{CODE}{'#' * MAX_SOURCE_CHARS}\n```", "too long"),
-    "fences without end": ("```" * 50, "no code"),
+    "fences without end": ("```" * 50, "cut off"),
 }
 
 

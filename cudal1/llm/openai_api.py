@@ -159,7 +159,7 @@ class OpenAIProvider:
         }
 
     def _read(self, request: Request, answer: object) -> Completion:
-        """The completion in a parsed body; the client checks no field, so everything may be absent."""
+        """The completion in a parsed body, of which the client has checked no field."""
         if not isinstance(answer, ChatCompletion) or not answer.choices:
             return self._failed(request, "malformed answer: no choices")
         choice: Any = answer.choices[0]

@@ -123,7 +123,7 @@ def completion_of(
 
 
 def has_failed(completion: Completion) -> bool:
-    """Whether the request failed for good; asking again later may succeed and costs nothing lost."""
+    """Whether the request failed for good; asking again in a later run may succeed."""
     return completion.finish_reason.startswith(ERROR_PREFIX)
 
 

@@ -73,9 +73,7 @@ class ReplayProvider:
             if request.attempt < len(recorded):
                 recording = recorded[request.attempt]
                 text, finish_reason = recording.text, recording.finish_reason
-            yield completion_of(
-                request, provider=self.name, text=text, finish_reason=finish_reason
-            )
+            yield completion_of(request, provider=self.name, text=text, finish_reason=finish_reason)
 
 
 def load_recordings(path: Path, *, provider: str = "replay") -> list[Recording]:

@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from cudal1.llm.rewriter.places import Option
 from cudal1.llm.rewriter.program import Program
-from cudal1.llm.rewriter.rule import Template
 from cudal1.llm.rewriter.terms import NAMESPACES, number_of
 
 _SPARE_NAMES = ("y", "z", "t", "u", "v", "q")
@@ -155,9 +154,8 @@ class _Printer:
                 printed = [*self.before, line]
             emitted += reversed(printed)
         emitted.reverse()
-        kept = [line for line in emitted if not _is_identity(line)]
-        self._name(kept)
-        return [ast.unparse(line.node) for line in kept]
+        self._name(emitted)
+        return [ast.unparse(line.node) for line in emitted if not _is_identity(line.node)]
 
     def _touches(self, node: ast.AST) -> bool:
         return any(id(n) in self.replacements for n in ast.walk(node))
@@ -225,12 +223,8 @@ class _Printer:
         fields: dict[str, object] = {}
         for name in node._fields:
             child = getattr(node, name, None)
-            if isinstance(child, ast.comprehension):
-                fields[name] = child
-            elif isinstance(child, ast.expr):
+            if isinstance(child, ast.expr):
                 fields[name] = self.fill(child, option, local)
-            elif isinstance(child, ast.keyword):
-                fields[name] = child
             elif isinstance(child, list):
                 fields[name] = [self._fill_part(c, option, local) for c in child]
             else:
@@ -275,9 +269,13 @@ def _spare(base: str) -> Iterable[str]:
     yield from (f"{base}_{number}" for number in range(2, 10_000))
 
 
-def _is_identity(line: _Line) -> bool:
-    """`x = x`, of two versions that will have one name."""
-    return False
+def _is_identity(node: ast.stmt) -> bool:
+    """`x = x`."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=target)], value=ast.Name(id=value)):
+            return target == value
+        case _:
+            return False
 
 
 def _computed(node: ast.AST) -> ast.expr:
@@ -294,6 +292,3 @@ def _computed(node: ast.AST) -> ast.expr:
         if value is not None and not (isinstance(node, ast.UnaryOp) and isinstance(value, int | float)):
             return ast.Constant(float(f"{value:.10g}") if isinstance(value, float) else value)
     return node
-
-
-__all__ = ["Template", "assemble", "forward_lines", "render"]

@@ -193,6 +193,9 @@ class Terms:
             return self._attribute(node)
         if isinstance(node, ast.Subscript):
             return self._subscript(node)
+        if isinstance(node, ast.Slice):
+            bounds = (node.lower, node.upper, node.step)
+            return self.raw("slice", tuple(self.const(None) if b is None else self.of(b) for b in bounds))
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:

@@ -1,0 +1,25 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """One matrix product: nothing to gain in PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, a, b):
+        return torch.matmul(a, b)
+
+
+n = 4096
+k = 4096
+m = 4096
+
+
+def get_inputs():
+    return [torch.randn(n, k), torch.randn(k, m)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,28 @@
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """A linear layer whose features are summed: one vector would do."""
+
+    def __init__(self, dim, out):
+        super().__init__()
+        self.linear = nn.Linear(dim, out)
+
+    def forward(self, x):
+        x = self.linear(x)
+        x = x.sum(dim=1, keepdim=True)
+        return x
+
+
+batch = 4096
+dim = 2048
+out = 4096
+
+
+def get_inputs():
+    return [torch.randn(batch, dim)]
+
+
+def get_init_inputs():
+    return [dim, out]

@@ -1,0 +1,196 @@
+"""A problem, its prompt, and an OpenAI-compatible server that misbehaves on demand."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from cudal1.llm.provider import Provider, Request, request_to
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.prompt import PromptStyle, generation_prompt
+
+SOURCE = """import torch
+import torch.nn as nn
+
+N = 4
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(N)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+ANSWER = "```python\nclass ModelNew:\n    pass\n```"
+
+
+@pytest.fixture
+def problem() -> Problem:
+    """A tiny problem of the shipped suite's shape."""
+    return Problem(
+        suite="toy", level=1, number=1, name="relu", split=Split.TRAIN,
+        device_class=DeviceClass.CPU, revision="r", source=SOURCE,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def ask(problem: Problem) -> Callable[..., list[Request]]:
+    """A function that makes the requests of so many attempts."""
+
+    def requests(provider: Provider, attempts: int = 1, seed: int = 0) -> list[Request]:
+        return [
+            request_to(
+                provider,
+                stage="generate@x",
+                problem=problem,
+                prompt=generation_prompt(problem, style=PromptStyle.COMPACT),
+                attempt=attempt,
+                seed=seed,
+            )
+            for attempt in range(attempts)
+        ]
+
+    return requests
+
+
+class Stub:
+    """An OpenAI-compatible server whose behaviours are used up one a request; the last stays."""
+
+    def __init__(self) -> None:
+        """It answers well until told otherwise."""
+        self.behaviours: list[str] = ["ok"]
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.delay_s = 0.0
+        self.released = threading.Event()
+        self.lock = threading.Lock()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
+
+    def next_behaviour(self) -> str:
+        """Of the request that has just come."""
+        with self.lock:
+            return self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
+
+    def stop(self) -> None:
+        """Let hanging requests go and close."""
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+        def do_POST(self) -> None:
+            raw = self.rfile.read(int(self.headers["Content-Length"]))
+            with stub.lock:
+                stub.bodies.append(json.loads(raw))
+                stub.keys.append(self.headers.get("Authorization", ""))
+                stub.in_flight += 1
+                stub.most_in_flight = max(stub.most_in_flight, stub.in_flight)
+            try:
+                time.sleep(stub.delay_s)
+                self._behave(stub.next_behaviour())
+            finally:
+                with stub.lock:
+                    stub.in_flight -= 1
+
+        def _behave(self, behaviour: str) -> None:
+            match behaviour:
+                case "ok":
+                    self._send(200, json.dumps(_chat("stop")))
+                case "length":
+                    self._send(200, json.dumps(_chat("length")))
+                case "no choices":
+                    self._send(200, json.dumps({"id": "x", "object": "chat.completion"}))
+                case "empty choices":
+                    self._send(200, json.dumps({**_chat("stop"), "choices": []}))
+                case "null content":
+                    answer = _chat("content_filter")
+                    answer["choices"][0]["message"]["content"] = None
+                    self._send(200, json.dumps(answer))
+                case "wrong types":
+                    answer = _chat("stop")
+                    answer["choices"] = [{"message": {"content": 7}}]
+                    answer["usage"] = "much"
+                    self._send(200, json.dumps(answer))
+                case "malformed":
+                    self._send(200, '{"choices": [')
+                case "html":
+                    self._send(200, "<html>gateway</html>", content_type="text/html")
+                case "hang":
+                    stub.released.wait()
+                    self.close_connection = True
+                case "cut":
+                    self.send_response(200)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", "1000")
+                    self.end_headers()
+                    self.wfile.write(b'{"choices"')
+                    self.close_connection = True
+                case status:
+                    self._send(int(status), json.dumps({"error": {"message": f"no: {status}"}}))
+
+        def _send(self, status: int, body: str, content_type: str = "application/json") -> None:
+            encoded = body.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(encoded)))
+            self.send_header("retry-after-ms", "5")
+            self.end_headers()
+            self.wfile.write(encoded)
+
+    return Handler
+
+
+def _chat(finish_reason: str) -> dict[str, Any]:
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish_reason,
+                "message": {"role": "assistant", "content": ANSWER},
+            }
+        ],
+        "usage": {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500},
+    }
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    """A running server."""
+    server = Stub()
+    yield server
+    server.stop()

@@ -1,0 +1,200 @@
+"""The official client against a local server, well and badly behaved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from cudal1.candidate import Completion
+from cudal1.errors import ProviderError
+from cudal1.llm.openai_api import MAX_FAILURES_IN_A_ROW, OpenAIProvider
+from cudal1.llm.provider import Request, has_failed
+from cudal1.provider_settings import OpenAISettings
+
+Ask = Callable[..., list[Request]]
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local server is reached directly."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def provider_for(base_url: str, **changes: Any) -> OpenAIProvider:
+    """A provider named `x` with short patience."""
+    settings = {
+        "kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None,
+        "temperature": None, "top_p": None, "max_tokens": None, "max_completion_tokens": None,
+        "usd_per_million_prompt_tokens": 2.0, "usd_per_million_completion_tokens": 8.0,
+        "concurrency": 4, "timeout_s": 10.0, "max_retries": 2,
+    }  # fmt: skip
+    return OpenAIProvider("x", OpenAISettings.model_validate({**settings, **changes}))
+
+
+def answers(provider: OpenAIProvider, requests: Sequence[Request]) -> list[Completion]:
+    """All completions, in the order of their attempts."""
+    return sorted(provider.complete(requests), key=lambda completion: completion.attempt)
+
+
+def test_every_request_gets_its_completion(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url)
+    requests = ask(provider, attempts=9)
+    completions = answers(provider, requests)
+    assert [c.id for c in completions] == [r.id for r in requests]
+    assert all("ModelNew" in c.text and c.finish_reason == "stop" for c in completions)
+
+
+def test_the_bill_is_tokens_times_price(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert (completion.num_prompt_tokens, completion.num_completion_tokens) == (1000, 500)
+    assert completion.cost_usd == pytest.approx(1000 * 2e-6 + 500 * 8e-6)
+
+
+def test_what_is_none_is_not_sent(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url)
+    answers(provider, ask(provider))
+    assert set(stub.bodies[0]) == {"model", "messages"}
+
+
+def test_sampling_settings_are_sent(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url, temperature=0.5, top_p=0.9, max_tokens=7)
+    answers(provider, ask(provider))
+    assert {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7}.items() <= stub.bodies[0].items()
+
+
+def test_the_key_comes_from_the_named_variable(
+    stub: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "abc")
+    provider = provider_for(stub.base_url, api_key_env="SOME_KEY")
+    answers(provider, ask(provider))
+    assert stub.keys == ["Bearer abc"]
+
+
+def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOME_KEY", raising=False)
+    with pytest.raises(ProviderError, match="provider x: environment variable SOME_KEY"):
+        provider_for("http://127.0.0.1:9/v1", api_key_env="SOME_KEY")
+
+
+def test_concurrency_is_bounded(stub: Any, ask: Ask) -> None:
+    stub.delay_s = 0.02
+    provider = provider_for(stub.base_url, concurrency=3)
+    answers(provider, ask(provider, attempts=12))
+    assert 1 < stub.most_in_flight <= 3
+
+
+@pytest.mark.parametrize("trouble", ["429", "500", "503", "cut"])
+def test_passing_trouble_is_tried_again(stub: Any, ask: Ask, trouble: str) -> None:
+    stub.behaviours = [trouble, trouble, "ok"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.finish_reason == "stop"
+    assert len(stub.bodies) == 3
+
+
+def test_a_hang_is_tried_again(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["hang", "ok"]
+    provider = provider_for(stub.base_url, timeout_s=0.3)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("500", "HTTP 500"), ("429", "HTTP 429"), ("400", "HTTP 400"), ("hang", "no answer within"),
+        ("cut", "connection broke"), ("malformed", "malformed"), ("html", "malformed"),
+        ("no choices", "malformed"), ("empty choices", "malformed"), ("wrong types", "malformed"),
+    ],
+)  # fmt: skip
+def test_lasting_trouble_is_data(stub: Any, ask: Ask, trouble: str, words: str) -> None:
+    stub.behaviours = [trouble]
+    provider = provider_for(stub.base_url, timeout_s=0.3, max_retries=1)
+    (completion,) = answers(provider, ask(provider))
+    assert has_failed(completion)
+    assert words in completion.finish_reason
+    assert completion.text == ""
+
+
+def test_one_failure_leaves_the_others(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["ok", "400", "ok"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    completions = answers(provider, ask(provider, attempts=3))
+    assert [has_failed(c) for c in completions] == [False, True, False]
+
+
+def test_a_truncated_answer_says_so(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["length"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.finish_reason == "length"
+
+
+def test_an_answer_without_content_is_an_empty_text(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["null content"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert (completion.text, completion.finish_reason) == ("", "content_filter")
+
+
+@pytest.mark.parametrize(("status", "words"), [("401", "refuses the key"), ("404", "no model 'm'")])
+def test_misconfiguration_is_our_error(stub: Any, ask: Ask, status: str, words: str) -> None:
+    stub.behaviours = [status]
+    provider = provider_for(stub.base_url)
+    with pytest.raises(ProviderError, match=words):
+        answers(provider, ask(provider, attempts=5))
+
+
+def test_a_server_that_is_not_there_is_our_error(ask: Ask) -> None:
+    provider = provider_for("http://127.0.0.1:9/v1", max_retries=0)
+    with pytest.raises(ProviderError, match="provider x: cannot connect to http://127.0.0.1:9/v1"):
+        answers(provider, ask(provider))
+
+
+def test_a_run_of_failures_means_that_the_server_is_down(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["ok", "400"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    arrived: list[Completion] = []
+    with pytest.raises(ProviderError, match="in a row"):
+        arrived.extend(provider.complete(ask(provider, attempts=50)))
+    assert len(arrived) <= 1 + MAX_FAILURES_IN_A_ROW
+    assert len(stub.bodies) < 50
+
+
+def test_completions_that_arrived_come_before_the_error(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["ok", "ok", "401"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    arrived: list[Completion] = []
+    with pytest.raises(ProviderError):
+        for completion in provider.complete(ask(provider, attempts=5)):
+            arrived.append(completion)  # noqa: PERF402 (what was yielded before the error counts)
+    assert len(arrived) == 2
+
+
+def test_closing_early_abandons_the_rest(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["ok", "hang"]
+    provider = provider_for(stub.base_url, concurrency=2)
+    completions = provider.complete(ask(provider, attempts=10))
+    next(completions)
+    completions.close()  # type: ignore[attr-defined]
+    assert len(stub.bodies) <= 4
+    assert not [t for t in threading.enumerate() if t.name == "provider-x"]
+
+
+def test_no_requests_give_no_completions(ask: Ask) -> None:
+    assert list(provider_for("http://127.0.0.1:9/v1").complete([])) == []
+
+
+def test_price_is_no_part_of_the_question(ask: Ask) -> None:
+    dear = provider_for("http://127.0.0.1:9/v1", usd_per_million_prompt_tokens=99.0, concurrency=1)
+    assert ask(dear)[0].id == ask(provider_for("http://127.0.0.1:9/v1"))[0].id
+
+
+def test_temperature_is_part_of_the_question(ask: Ask) -> None:
+    warm = provider_for("http://127.0.0.1:9/v1", temperature=1.0)
+    assert ask(warm)[0].id != ask(provider_for("http://127.0.0.1:9/v1"))[0].id

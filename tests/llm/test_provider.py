@@ -1,0 +1,110 @@
+"""Requests and how providers are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from cudal1.candidate import Completion
+from cudal1.llm.provider import Request, completion_of, has_failed, make_provider, request_to
+from cudal1.problem import Problem
+from cudal1.prompt import Message, Prompt
+from cudal1.provider_settings import ProviderSettings
+
+SETTINGS: TypeAdapter[Any] = TypeAdapter(ProviderSettings)
+
+
+class Silent:
+    """A provider that says nothing."""
+
+    name = "silent"
+
+    def __init__(self, fingerprint: str = "f", is_seeded: bool = False) -> None:
+        """With the fingerprint asked for."""
+        self.fingerprint = fingerprint
+        self.is_seeded = is_seeded
+
+    def complete(self, requests: Sequence[Request]) -> Iterator[Completion]:
+        """Empty texts."""
+        for request in requests:
+            yield completion_of(request, provider=self.name, text="", finish_reason="stop")
+
+
+@pytest.fixture
+def request_with(problem: Problem) -> Callable[..., Request]:
+    """A function that makes a request and changes something of it."""
+
+    def make(provider: Silent | None = None, **changes: Any) -> Request:
+        prompt = Prompt(messages=(Message(role="user", content="hi"),), exemplar_ids=("e1", "e2"))
+        asked = {"stage": "s", "problem": problem, "prompt": prompt, "attempt": 0, "seed": 0}
+        return request_to(provider or Silent(), **{**asked, **changes})
+
+    return make
+
+
+def test_the_same_question_has_the_same_id(request_with: Callable[..., Request]) -> None:
+    assert request_with().id == request_with().id
+
+
+def test_another_attempt_is_another_question(request_with: Callable[..., Request]) -> None:
+    assert request_with().id != request_with(attempt=1).id
+
+
+def test_another_provider_is_another_question(request_with: Callable[..., Request]) -> None:
+    assert request_with().id != request_with(Silent("g")).id
+
+
+def test_another_prompt_is_another_question(request_with: Callable[..., Request]) -> None:
+    prompt = Prompt(messages=(Message(role="user", content="ho"),))
+    assert request_with().id != request_with(prompt=prompt).id
+
+
+def test_two_stages_share_an_answer(request_with: Callable[..., Request]) -> None:
+    assert request_with().id == request_with(stage="t").id
+
+
+@pytest.mark.parametrize("is_seeded", [True, False])
+def test_the_seed_counts_where_it_matters(
+    request_with: Callable[..., Request], is_seeded: bool
+) -> None:
+    provider = Silent(is_seeded=is_seeded)
+    differs = request_with(provider).id != request_with(provider, seed=1).id
+    assert differs is is_seeded
+
+
+def test_a_completion_remembers_the_exemplars(request_with: Callable[..., Request]) -> None:
+    (completion,) = Silent().complete([request_with()])
+    assert completion.exemplar_ids == ("e1", "e2")
+
+
+def test_only_an_error_is_a_failure(request_with: Callable[..., Request]) -> None:
+    reasons = ["stop", "length", "exhausted", "error: HTTP 500"]
+    failed = [
+        has_failed(completion_of(request_with(), provider="p", text="", finish_reason=reason))
+        for reason in reasons
+    ]
+    assert failed == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("section", "type_name"),
+    [
+        ({"kind": "rewriter", "teacher": "cautious"}, "RewriterProvider"),
+        ({"kind": "replay", "path": None}, "ReplayProvider"),
+    ],
+)
+def test_the_kind_chooses_the_provider(section: dict[str, object], type_name: str) -> None:
+    assert type(make_provider("x", SETTINGS.validate_python(section))).__name__ == type_name
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValidationError, match="kind"):
+        SETTINGS.validate_python({"kind": "oracle"})
+
+
+def test_a_key_may_not_stand_in_the_settings() -> None:
+    with pytest.raises(ValidationError, match="api_key"):
+        SETTINGS.validate_python({"kind": "replay", "path": None, "api_key": "secret"})

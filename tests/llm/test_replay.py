@@ -1,0 +1,125 @@
+"""Recorded completions: matching, order, exhaustion, bad files; and the ones that ship."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from cudal1.errors import ProviderError
+from cudal1.extract import extract
+from cudal1.llm.provider import EXHAUSTED, Request
+from cudal1.llm.replay import Recording, ReplayProvider, load_recordings
+from cudal1.provider_settings import ReplaySettings
+
+Ask = Callable[..., list[Request]]
+
+LINE = {"suite": "toy", "level": 1, "number": 1, "name": "relu", "model": "m", "text": "first"}
+
+
+def replay(path: Path | None) -> ReplayProvider:
+    """A provider named `x`."""
+    settings = ReplaySettings(kind="replay", path=None if path is None else str(path))
+    return ReplayProvider("x", settings)
+
+
+def write(path: Path, *lines: dict[str, object]) -> Path:
+    """A recordings file."""
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_attempt_k_gets_the_k_th_recording(tmp_path: Path, ask: Ask) -> None:
+    provider = replay(write(tmp_path / "a.jsonl", LINE, {**LINE, "text": "second"}))
+    texts = [completion.text for completion in provider.complete(ask(provider, attempts=2))]
+    assert texts == ["first", "second"]
+
+
+def test_another_problem_s_recordings_are_left_alone(tmp_path: Path, ask: Ask) -> None:
+    provider = replay(write(tmp_path / "a.jsonl", {**LINE, "number": 2}, LINE))
+    (completion,) = provider.complete(ask(provider))
+    assert completion.text == "first"
+
+
+def test_none_left_says_exhausted(tmp_path: Path, ask: Ask) -> None:
+    provider = replay(write(tmp_path / "a.jsonl", LINE))
+    completions = list(provider.complete(ask(provider, attempts=2)))
+    assert [completion.finish_reason for completion in completions] == ["stop", EXHAUSTED]
+
+
+def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
+    write(tmp_path / "b.jsonl", {**LINE, "text": "second"})
+    write(tmp_path / "a.jsonl", LINE)
+    assert [recording.text for recording in load_recordings(tmp_path)] == ["first", "second"]
+
+
+def test_blank_lines_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"\n{json.dumps(LINE)}\r\n\n", encoding="utf-8")
+    assert len(load_recordings(path)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "[]", '"text"', "null", json.dumps({**LINE, "extra": 1}), json.dumps({"text": "x"}),
+     json.dumps({**LINE, "level": "one"}), "\x00", '{"text": "\\ud800"}'],
+)  # fmt: skip
+def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{json.dumps(LINE)}\n{line}\n", encoding="utf-8")
+    with pytest.raises(ProviderError, match=r"a\.jsonl, line 2: ") as caught:
+        replay(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(ProviderError, match="line 1"):
+        replay(path)
+
+
+def test_an_absent_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match=r"provider x: .*none\.jsonl cannot be read"):
+        replay(tmp_path / "none.jsonl")
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProviderError, match=r"no \.jsonl file"):
+        replay(tmp_path)
+
+
+def test_other_recordings_are_another_provider(tmp_path: Path) -> None:
+    one = replay(write(tmp_path / "a.jsonl", LINE))
+    two = replay(write(tmp_path / "b.jsonl", {**LINE, "text": "second"}))
+    assert one.fingerprint != two.fingerprint
+
+
+def shipped() -> list[Recording]:
+    """The recordings of the package."""
+    return load_recordings(Path(str(files("cudal1") / "llm" / "recordings")))
+
+
+def test_the_shipped_recordings_are_many_and_mixed() -> None:
+    kinds = Counter(recording.expect for recording in shipped())
+    assert kinds.total() >= 60
+    assert kinds["correct"] >= 25
+    assert kinds["wrong"] >= 8
+    assert kinds["cheat"] >= 6
+    assert kinds["needs_cuda"] >= 20
+
+
+def test_every_shipped_recording_can_be_extracted_and_parses() -> None:
+    for recording in shipped():
+        source = extract(recording.text).source
+        assert source is not None, recording.problem_key
+        compile(source, recording.name, "exec")
+
+
+def test_no_shipped_recording_is_there_twice() -> None:
+    texts = [(recording.problem_key, recording.text) for recording in shipped()]
+    assert len(texts) == len(set(texts))
