@@ -78,6 +78,7 @@ class GenerateParams(Record):
     successes: int = Field(gt=0)
     """After so many a provider is not asked about this problem again (paper 2.2: 2)."""
     seed: int
+    prompts: PromptStyle
     providers: dict[str, ProviderSettings] = Field(min_length=1)
 
 
@@ -109,15 +110,15 @@ class SftParams(TrainingParams):
 class Round(Record):
     """One turn of stage 2."""
 
-    name: str = Field(pattern=ITEM_NAME)
     init: str = Field(pattern=ITEM_NAME)
-    """Whose policy it starts from."""
+    """Whose policy it starts from: `sft`, or the round before."""
 
 
 class SelfsupParams(TrainingParams):
     """Stage `selfsup@ROUND` (paper 2.3)."""
 
-    rounds: tuple[Round, ...] = Field(min_length=1)
+    rounds: dict[str, Round] = Field(min_length=1)
+    """By name; DVC chains them through `init`."""
     num_problems: int = Field(gt=0)
     """Training problems sampled from in a round."""
     num_samples: int = Field(gt=0)

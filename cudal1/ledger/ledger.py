@@ -24,7 +24,13 @@ from cudal1.contrast import Exemplar
 from cudal1.errors import StoreError
 from cudal1.ledger import shards
 from cudal1.ledger.journal import Journal
-from cudal1.ledger.rows import Row, completion_of, rows_of_verdict, text_bytes
+from cudal1.ledger.rows import (
+    Row,
+    completion_of,
+    row_of_candidate,
+    rows_of_verdict,
+    text_bytes,
+)
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
@@ -162,22 +168,26 @@ class Ledger:
             })
         ]  # fmt: skip
         if candidate is not None:
-            rows.append(Row("candidates", candidate.id, {
-                "candidate_id": candidate.id, "problem_id": candidate.problem_id,
-                "source": text_bytes(candidate.source),
-            }))  # fmt: skip
+            rows.append(row_of_candidate(candidate))
         self._append(*rows)
+
+    def add_candidate(self, candidate: Candidate) -> None:
+        """Note a candidate that no answer of this stage holds."""
+        self._append(row_of_candidate(candidate))
 
     def add_verdict(self, verdict: Verdict, samples: Sequence[TimingSample]) -> None:
         """Note a verdict with its flags and timing samples."""
         self._append(*rows_of_verdict(verdict, samples))
 
-    def add_reward(self, completion_id: str, *, step: int, raw: float, smoothed: float) -> None:
-        """Note what an answer earned in training."""
-        self._append(Row("rewards", completion_id, {
-            "stage": self._stage, "step": step, "completion_id": completion_id,
-            "raw": raw, "smoothed": smoothed,
-        }))  # fmt: skip
+    def add_rewards(self, step: int, earned: Sequence[tuple[str, float, float]]) -> None:
+        """Note what the answers of one training step earned: (completion, raw, smoothed)."""
+        self._append(*(
+            Row("rewards", completion_id, {
+                "stage": self._stage, "step": step, "completion_id": completion_id,
+                "raw": raw, "smoothed": smoothed,
+            })
+            for completion_id, raw, smoothed in earned
+        ))  # fmt: skip
 
     def add_steps(self, step: int, values: Mapping[str, float]) -> None:
         """Note the numbers of one training step; a step done again replaces itself."""
@@ -197,6 +207,10 @@ class Ledger:
             return None
         self._adopt("completions", completion_id)
         return completion_of(found[0])
+
+    def adopt_completion(self, completion_id: str) -> None:
+        """Make an answer that another stage asked for the running stage's too."""
+        self._adopt("completions", completion_id)
 
     def verdict(
         self, candidate: Candidate, *, device_kind: str, protocol_id: str

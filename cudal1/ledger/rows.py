@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cudal1.candidate import Completion
+from cudal1.candidate import Candidate, Completion
 from cudal1.measurement import TimingSample
 from cudal1.verdict import Verdict
 
@@ -62,6 +62,14 @@ def rows_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> list[R
         for sample in samples
     ]
     return [whole, *flags.values(), *timed]
+
+
+def row_of_candidate(candidate: Candidate) -> Row:
+    """The candidate's row."""
+    return Row("candidates", candidate.id, {
+        "candidate_id": candidate.id, "problem_id": candidate.problem_id,
+        "source": text_bytes(candidate.source),
+    })  # fmt: skip
 
 
 def completion_of(row: Mapping[str, Any]) -> Completion:

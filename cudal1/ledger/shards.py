@@ -25,8 +25,8 @@ _SELECTIONS = {
     "protocols": "protocol_id in (select split_part(key, '/', 3) from members "
     "where stage = $stage and kind = 'verdicts')",
     "completions": "completion_id in ({keys})",
-    "candidates": "candidate_id in (select candidate_id from completions where completion_id in "
-    "(select key from members where stage = $stage and kind = 'completions'))",
+    "candidates": "candidate_id in ({keys}) or candidate_id in (select candidate_id from completions "
+    "where completion_id in (select key from members where stage = $stage and kind = 'completions'))",
     "verdicts": "concat_ws('/', candidate_id, device_kind, protocol_id) in ({keys})",
     "timing_samples": "concat_ws('/', candidate_id, device_kind, protocol_id) in ({verdicts})",
     "hack_flags": "concat_ws('/', candidate_id, device_kind, protocol_id) in ({verdicts})",

@@ -167,11 +167,6 @@ class _RowWriter(_Writer):
             return f"{inner}.norm(dim=-1, keepdim=True)"
         return None
 
-    def write(self, term: Term) -> str | None:
-        """As above; a row that ends as one number is one dimension short."""
-        text = super().write(term)
-        return text
-
 
 class _BlockWriter(_Writer):
     """`x[:, i:i + n]` for i in range(0, x.shape[1], n), or the chunks of a split."""
@@ -240,9 +235,6 @@ class _ChainWriter(_Writer):
 
     def element(self, term: Term) -> bool:
         return term is self.base
-
-    def leaf(self, term: Term) -> str:
-        return super().leaf(term)
 
     def reduction(self, term: Term) -> str | None:
         return None

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from cudal1.llm.rewriter.loops import procedural_options
+from cudal1.llm.rewriter.loops import Found, procedural_options
 from cudal1.llm.rewriter.matching import Binding, unify
-from cudal1.llm.rewriter.program import NotRewritable, Program, parse
+from cudal1.llm.rewriter.program import Program, parse
 from cudal1.llm.rewriter.rule import Kind, Rule, Template
 from cudal1.llm.rewriter.rules import RULES
 from cudal1.llm.rewriter.terms import Term
+
+
+_MIN_SHARE = 0.4
+"""A match that covers less than this share of the largest at its place is dropped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +34,8 @@ class Option:
     template: Template
     binding: Binding
     root: ast.expr
+    size: int
+    """Expression nodes that the match covers."""
 
     @property
     def name(self) -> str:
@@ -42,6 +48,7 @@ class Place:
     """Code that rules recognise."""
 
     options: tuple[Option, ...]
+    """Of the rule that covers most first."""
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -69,7 +76,7 @@ def _rules_by_operation() -> dict[str, list[tuple[Rule, Term]]]:
     return dict(index)
 
 
-def _matches(program: Program) -> Iterator[list[Option]]:
+def _matches(program: Program) -> Iterator[tuple[ast.expr, list[Found]]]:
     index = _rules_by_operation()
     for node in program.nodes:
         term = program.term_of[id(node)]
@@ -82,21 +89,19 @@ def _matches(program: Program) -> Iterator[list[Option]]:
             binding = next(unify(pattern, term, program), None)
             if binding is not None:
                 done.add(rule)
-                yield [Option(rule.family, kind, template, binding, node) for kind, template in rule.templates]
-        found = [
-            Option(family, kind, template, binding, node)
-            for family, kind, template, binding in procedural_options(program, node, term)
-        ]
+                yield node, [(rule.family, kind, template, binding) for kind, template in rule.templates]
+        found = list(procedural_options(program, node, term))
         if found:
-            yield found
+            yield node, found
 
 
 def _places(program: Program) -> tuple[Place, ...]:
     groups: list[tuple[set[int], list[Option]]] = []
-    for options in _matches(program):
-        covered = _covered(program, options[0])
-        if program.pinned and not _is_safe(program, options[0]):
+    for root, found in _matches(program):
+        if program.pinned and not _is_safe(program, root, found[0][3]):
             continue
+        covered = _covered(program, root, found[0][3])
+        options = [Option(*part, root, len(covered)) for part in found]
         apart: list[tuple[set[int], list[Option]]] = []
         merged: list[Option] = []
         for nodes, others in groups:
@@ -105,22 +110,31 @@ def _places(program: Program) -> tuple[Place, ...]:
                 merged += others
             else:
                 apart.append((nodes, others))
-        groups = [*apart, (covered, merged + options)]
+        groups = [*apart, (covered, options + merged)]
     position = {id(node): number for number, node in enumerate(program.nodes)}
     groups.sort(key=lambda group: max(position[id(o.root)] for o in group[1]))
-    return tuple(Place(tuple(options)) for _, options in groups)
+    return tuple(Place(_by_size(options)) for _, options in groups)
 
 
-def _covered(program: Program, option: Option) -> set[int]:
+def _by_size(options: list[Option]) -> tuple[Option, ...]:
+    """Largest match first; matches of a small part of it are dropped."""
+    largest = max(option.size for option in options)
+    kept = [option for option in options if option.size >= _MIN_SHARE * largest]
+    return tuple(sorted(kept, key=lambda option: -option.size))
+
+
+def _covered(program: Program, root: ast.expr, binding: Binding) -> set[int]:
     """Code that the match looked at: from its root down to what metavariables are bound to."""
-    bound = set(option.binding.values())
+    bound = set(binding.values())
     covered: set[int] = set()
-    todo: list[ast.AST] = [option.root]
+    todo: list[ast.AST] = [root]
     while todo:
         node = todo.pop()
         term = program.term_of.get(id(node))
-        if id(node) in covered or (term in bound and node is not option.root):
+        if id(node) in covered or (term in bound and node is not root):
             continue
+        if term is None and isinstance(node, ast.Name):
+            continue  # inside a comprehension: what it reads is bound, or the comprehension's own
         covered.add(id(node))
         if isinstance(node, ast.Name) and node.id in program.defined_by:
             index = program.defined_by[node.id]
@@ -131,24 +145,13 @@ def _covered(program: Program, option: Option) -> set[int]:
     return covered
 
 
-def _is_safe(program: Program, option: Option) -> bool:
+def _is_safe(program: Program, root: ast.expr, binding: Binding) -> bool:
     """Nothing that the match moves may read a name that opaque statements change."""
-    home = program.owner[id(option.root)]
-    for term in option.binding.values():
+    home = program.owner[id(root)]
+    for term in binding.values():
         node = program.first_node.get(term)
         if node is None or program.owner[id(node)] == home:
             continue
         if any(isinstance(n, ast.Name) and n.id in program.pinned for n in ast.walk(node)):
             return False
     return True
-
-
-def chosen(places: Sequence[Place], choices: Sequence[int | None]) -> list[Option]:
-    """The options that are taken; None at a place leaves it as it is.
-
-    Raises:
-        NotRewritable: when the choices do not fit these places.
-    """
-    if len(choices) != len(places):
-        raise NotRewritable(f"{len(choices)} choices for {len(places)} places")
-    return [p.options[c] for p, c in zip(places, choices, strict=True) if c is not None]

@@ -261,7 +261,7 @@ class Terms:
         function = _MODULE_FUNCTIONS.get(self._modules.get(func.attr, ""))
         if function is not None and len(positional) == 1 and not keywords:
             return self._operation(function, positional, {})
-        return self._generic("call", [self._attribute(func), *positional], keywords)
+        return self._generic("call", [self.of(func), *positional], keywords)
 
     def _operation(self, name: str, positional: list[Term], keywords: dict[str, Term]) -> Term:
         name = _ALIASES.get(name, name)

@@ -1,0 +1,8 @@
+"""Procedural problems: operations in a fixed spelling, composed into KernelBench's format."""
+
+from __future__ import annotations
+
+from cudal1.suite.generator.compose import GENERATOR_VERSION, generate, is_reserved, problems
+from cudal1.suite.generator.families import FAMILIES, Family
+
+__all__ = ["FAMILIES", "GENERATOR_VERSION", "Family", "generate", "is_reserved", "problems"]

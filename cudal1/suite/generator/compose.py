@@ -1,0 +1,191 @@
+"""Problems in KernelBench's format, composed of one to four operations; endless, and deterministic.
+
+Held-out problems differ from training problems in the *combination* of operations: a sixth of all
+combinations of two or more is reserved by hash, for every device class and seed, and never trained on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from cudal1.errors import ConfigError, SuiteError
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.suite.generator.families import BY_NAME, FAMILIES, Family
+
+GENERATOR_VERSION: Final = "1"
+"""Part of every generated problem's revision: raise it when the same arguments give other text."""
+
+_RESERVED_SHARE: Final = 6
+_FUNCTIONS: Final = ("torch.relu", "torch.tanh", "torch.sigmoid")
+_CONSTANTS: Final = ("0.1", "0.2", "0.25", "0.5", "0.75", "1.5", "2.0")
+_BLOCKS: Final = 8
+"""Heads, and blocks of columns: loops stay short."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What a device class draws from. CUDA tensors hold 16 to 128 MiB, so that a stage takes well over a launch."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    tall: tuple[int, ...]
+    """Rows where the best chunk depends on them."""
+    loop: int
+    """What `max_rows` and `max_columns` are multiplied by."""
+
+
+_SIZES: Final = {
+    DeviceClass.CPU: _Sizes((64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), 1),
+    DeviceClass.CUDA: _Sizes((4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), 1),
+}
+
+
+def is_reserved(families: Sequence[str]) -> bool:
+    """Whether a combination of operations is held out; single operations never are."""
+    if len(families) < 2:
+        return False
+    digest = sha256(" ".join(sorted(families)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") % _RESERVED_SHARE == 0
+
+
+def generate(
+    seed: int,
+    index: int,
+    *,
+    device_class: DeviceClass,
+    num_stages: int,
+    split: Split = Split.TRAIN,
+    families: Sequence[str] | None = None,
+) -> Problem:
+    """Problem number `index` of a seed; equal arguments give equal problems.
+
+    Args:
+        seed: of the whole series.
+        index: number in the series.
+        device_class: whose sizes to draw.
+        num_stages: operations, 1 to 4.
+        split: TRAIN never has a reserved combination, HELDOUT always (when of two stages or more).
+        families: names of the operations in order, instead of drawing them.
+
+    Raises:
+        ConfigError: for an unknown operation, or one that cannot be followed by others.
+    """
+    rng = random.Random(f"{seed}/{index}/{num_stages}/{split.value}/{device_class.value}")
+    names = _draw(rng, num_stages, split) if families is None else tuple(families)
+    stages = [_family(name) for name in names]
+    if not 1 <= len(stages) <= 4 or any(stage.ends for stage in stages[:-1]):
+        raise ConfigError(f"generator: cannot compose {'+'.join(names) or 'nothing'}: use 1 to 4, reductions last")
+    return Problem(
+        suite="generated",
+        level={1: 1, 2: 2, 3: 2, 4: 3}[len(stages)],
+        number=index + 1,
+        name="_".join(names),
+        split=split,
+        device_class=device_class,
+        revision=f"generator-{GENERATOR_VERSION}-{seed}",
+        source=_source(stages, rng, _SIZES[device_class]),
+    )
+
+
+def problems(
+    count: int, *, seed: int, device_class: DeviceClass, split: Split, max_stages: int = 3
+) -> list[Problem]:
+    """`count` different problems with one to `max_stages` operations (held-out: two or more)."""
+    found: dict[str, Problem] = {}
+    index = 0
+    while len(found) < count:
+        if index > 100 * (count + 1):
+            raise SuiteError(f"generator: only {len(found)} different problems of {count} found; raise max_stages")
+        shortest = 1 if split is Split.TRAIN else 2
+        num_stages = random.Random(f"{seed}/{index}/stages").randint(shortest, max(max_stages, shortest))
+        problem = generate(seed, index, device_class=device_class, num_stages=num_stages, split=split)
+        found.setdefault(problem.id, problem)
+        index += 1
+    return list(found.values())
+
+
+def _family(name: str) -> Family:
+    if name not in BY_NAME:
+        raise ConfigError(f"generator: no operation {name!r}; there are {', '.join(sorted(BY_NAME))}")
+    return BY_NAME[name]
+
+
+def _draw(rng: random.Random, num_stages: int, split: Split) -> tuple[str, ...]:
+    inner = [family.name for family in FAMILIES if not family.ends]
+    while True:
+        names = [*rng.sample(inner, num_stages - 1), rng.choice(FAMILIES).name]
+        wanted = split is Split.HELDOUT and num_stages > 1
+        if len(set(names)) == num_stages and is_reserved(names) == wanted:
+            return tuple(names)
+
+
+def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes) -> str:
+    max_rows = min((s.max_rows or 10**9) * sizes.loop for s in stages)
+    max_columns = min((s.max_columns or 10**9) * sizes.loop for s in stages)
+    tall = all(s.prefers_tall or s.name in _CHEAP for s in stages) and any(s.prefers_tall for s in stages)
+    rows = [n for n in (sizes.tall if tall else sizes.rows) if n <= max_rows] or [max_rows]
+    columns = [n for n in sizes.columns if n <= max_columns] or [max_columns]
+    num_rows, num_columns = rng.choice(rows), rng.choice(columns)
+    init: list[str] = []
+    forward: list[str] = []
+    for number, stage in enumerate(stages, start=1):
+        values = _constants(rng, number, num_columns)
+        init += _filled(stage.init, values)
+        forward += _filled(stage.forward, values)
+    return _TEMPLATE.format(
+        rows=num_rows,
+        columns=num_columns,
+        signature=", rows, columns" if init else "",
+        arguments="ROWS, COLUMNS" if init else "",
+        init="".join(f"\n        {line}" for line in init),
+        forward="\n        ".join(forward),
+    )
+
+
+_CHEAP: Final = frozenset({"silu", "gelu_tanh", "softplus", "affine_chain", "clamp_twice", "leaky_relu", "power"})
+
+
+def _constants(rng: random.Random, number: int, columns: int) -> dict[str, str]:
+    drawn = rng.sample(_CONSTANTS, 4)
+    return {
+        "k": str(number),
+        **{f"c{n}": text for n, text in enumerate(drawn, start=1)},
+        "f": rng.choice(_FUNCTIONS),
+        "n": str(columns // _BLOCKS),
+        "heads": str(_BLOCKS),
+        "scale": rng.choice(("0.125", "0.0625", "0.25")),
+    }
+
+
+def _filled(text: str, values: dict[str, str]) -> list[str]:
+    return [line for line in text.format_map(values).split("\n") if line]
+
+
+_TEMPLATE: Final = """\
+import torch
+import torch.nn as nn
+
+ROWS = {rows}
+COLUMNS = {columns}
+
+
+class Model(nn.Module):
+    def __init__(self{signature}):
+        super().__init__(){init}
+
+    def forward(self, x):
+        {forward}
+        return x
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS)]
+
+
+def get_init_inputs():
+    return [{arguments}]
+"""

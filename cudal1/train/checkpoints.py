@@ -1,0 +1,54 @@
+"""Checkpoints, logs and silence, for both trainers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+OnLog = Callable[[int, Mapping[str, float]], None]
+
+
+def latest_checkpoint(work: Path, *, last_file: str = "trainer_state.json") -> Path | None:
+    """The newest checkpoint that is whole: `last_file`, which is written last, is there.
+
+    A half-written one, left by a kill, is passed over.
+    """
+    found = sorted(
+        (path for path in work.glob("checkpoint-*") if path.name.split("-")[1].isdigit()),
+        key=lambda path: int(path.name.split("-")[1]),
+    )
+    whole = [path for path in found if (path / last_file).is_file()]
+    return whole[-1] if whole else None
+
+
+def log_callback(on_log: OnLog) -> Any:
+    """A trainer callback that passes every logged number on."""
+    from transformers import TrainerCallback
+
+    class _Log(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            numbers = {
+                name: float(value)
+                for name, value in (logs or {}).items()
+                if isinstance(value, int | float) and not name.startswith("train_")
+            }
+            if numbers:
+                on_log(state.global_step, numbers)
+
+    return _Log()
+
+
+def quiet() -> None:
+    """Keep the libraries' banners and bars out of our output."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from datasets.utils.logging import disable_progress_bar
+    from transformers.utils import logging as transformers_logging
+
+    disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("trl").setLevel(logging.ERROR)

@@ -1,0 +1,143 @@
+"""Contrastive GRPO (paper 2.4) on TRL's GRPOTrainer.
+
+The trainer knows nothing of problems, harness or ledger: it is given `build_prompt`, asked right before
+each group is sampled, and `score`, which says what each answer earns. Equations 4 and 5 are TRL's
+(`loss_type="grpo"`, group mean and standard deviation, token-level clipped ratio, KL to the initial
+policy in the loss); equation 6 is in the rewards that `score` returns.
+
+This is the only module that depends on a private method of TRL (pinned for that reason).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet
+
+STATE_FILE = "cudal1.json"
+
+
+class Environment(Protocol):
+    """What the policy acts in, in the trainer's words."""
+
+    def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
+        """The chat for one group, from what is known at this moment."""
+        ...
+
+    def score(
+        self, problem_ids: Sequence[str], texts: Sequence[str], step: int
+    ) -> list[float | None]:
+        """What each answer of a batch earns; None leaves an answer out of its group."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs after a restart; JSON-compatible."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state()`."""
+        ...
+
+
+def train_grpo(
+    policy: Path, out: Path, problem_ids: Sequence[str], environment: Environment, *, work: Path,
+    steps: int, prompts_per_step: int, group_size: int, learning_rate: float, beta: float,
+    epsilon: float, updates_per_batch: int, temperature: float, top_p: float,
+    max_new_tokens: int, checkpoint_every: int, seed: int,
+    on_log: Callable[[int, Mapping[str, float]], None],
+) -> None:  # fmt: skip
+    """Train `policy` in `environment` and save to `out`.
+
+    `work` holds checkpoints with the environment's state: after a kill the same call goes on from
+    the last complete one.
+    """
+    import torch
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+    from trl import GRPOConfig
+
+    quiet()
+    tokenizer: Any = AutoTokenizer.from_pretrained(policy)
+    on_gpu = torch.cuda.is_available()
+    arguments = GRPOConfig(
+        output_dir=str(work), max_steps=steps, num_generations=group_size,
+        per_device_train_batch_size=prompts_per_step * group_size, gradient_accumulation_steps=1,
+        num_iterations=updates_per_batch, learning_rate=learning_rate,
+        lr_scheduler_type="constant", max_grad_norm=1.0, max_completion_length=max_new_tokens,
+        temperature=temperature, top_p=top_p, loss_type="grpo", scale_rewards="group",
+        epsilon=epsilon, beta=beta, use_bias_correction_kl=False, use_vllm=False, bf16=on_gpu,
+        use_cpu=not on_gpu, gradient_checkpointing=False, remove_unused_columns=False,
+        logging_steps=1, report_to="none", save_strategy="steps",
+        save_steps=_checkpoint_steps(checkpoint_every, updates_per_batch), save_total_limit=2,
+        seed=seed, disable_tqdm=True, log_completions=False,
+    )  # fmt: skip
+    rows = [
+        {"prompt": [{"role": "user", "content": problem_id}], "problem_id": problem_id}
+        for problem_id in problem_ids
+    ]
+    resumed = latest_checkpoint(work, last_file=STATE_FILE)
+    if resumed is not None:
+        environment.restore(json.loads((resumed / STATE_FILE).read_text(encoding="utf-8")))
+    trainer = _trainer_class()(
+        model=str(policy), reward_funcs=_reward_function(environment), args=arguments,
+        train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+        callbacks=[log_callback(on_log), _state_callback(environment)],
+    )  # fmt: skip
+    trainer.environment = environment
+    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    shutil.rmtree(out, ignore_errors=True)
+    trainer.model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:
+    """A multiple of the updates: TRL does not save the answers of a batch that is half used."""
+    return max(1, round(wanted / updates_per_batch)) * updates_per_batch
+
+
+def _reward_function(environment: Environment) -> Any:
+    def speedup(
+        prompts: Any, completions: Any, problem_id: list[str], trainer_state: Any, **_: Any
+    ) -> list[float | None]:
+        texts = [completion[0]["content"] for completion in completions]
+        return environment.score(problem_id, texts, trainer_state.global_step)
+
+    return speedup
+
+
+def _trainer_class() -> Any:
+    from trl import GRPOTrainer
+
+    class ContrastiveTrainer(GRPOTrainer):
+        """Rebuilds every prompt right before sampling; one prompt a group."""
+
+        environment: Environment
+
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
+            step = self.state.global_step
+            fresh = {
+                problem_id: self.environment.build_prompt(problem_id, step)
+                for problem_id in dict.fromkeys(row["problem_id"] for row in inputs)
+            }
+            renewed = [{**row, "prompt": fresh[row["problem_id"]]} for row in inputs]
+            return super()._generate_and_score_completions(renewed)
+
+    return ContrastiveTrainer
+
+
+def _state_callback(environment: Environment) -> Any:
+    from transformers import TrainerCallback
+
+    class _State(TrainerCallback):
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            partial = folder / f".{STATE_FILE}"
+            partial.write_text(json.dumps(environment.state()), encoding="utf-8")
+            partial.rename(folder / STATE_FILE)
+
+    return _State()

@@ -1,0 +1,144 @@
+"""The embedded base policy, from nothing: tokenizer, model, and a plain training loop.
+
+What it is trained on is text that this project generates (`tasks.pretrain`); here is only how.
+Symbols: B rows, T tokens of context.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
+TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' }}"
+    "{% if m['role'] == 'assistant' %}"
+    "{% generation %}{{ m['content'] + '<|end|>' }}{% endgeneration %}{{ '\\n' }}"
+    "{% else %}{{ m['content'] + '<|end|>\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
+WORDS = r"\n[ ]*| ?[A-Za-z_]+|[0-9]| ?[^\sA-Za-z_0-9]+|\s+"
+"""A newline with its indentation is one unit, each digit one token: sizes are copied digit by digit."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Size of a policy."""
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    mlp: int
+    context: int
+
+
+def render(chat: Sequence[dict[str, str]]) -> str:
+    """A chat as training text; the same as the tokenizer's template gives."""
+    return "".join(f"<|{m['role']}|>\n{m['content']}<|end|>\n" for m in chat)
+
+
+def build_tokenizer(texts: Iterable[str], architecture: Architecture) -> Any:
+    """A byte-level BPE tokenizer with single digits, trained on `texts`."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])  # fmt: skip
+    bpe.decoder = decoders.ByteLevel()
+    bpe.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=architecture.vocabulary, special_tokens=list(SPECIAL), min_frequency=2,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
+    ))  # fmt: skip
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, pad_token=SPECIAL[0], eos_token=SPECIAL[1],
+        additional_special_tokens=list(SPECIAL[2:]), padding_side="left",
+        model_max_length=architecture.context, clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def build_model(tokenizer: Any, architecture: Architecture, *, seed: int) -> Any:
+    """A randomly initialised Qwen3 model."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=architecture.hidden,
+        num_hidden_layers=architecture.layers, num_attention_heads=architecture.heads,
+        num_key_value_heads=architecture.kv_heads, head_dim=64,
+        intermediate_size=architecture.mlp, max_position_embeddings=architecture.context,
+        tie_word_embeddings=True, bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config)
+    model.generation_config.do_sample = True  # else some servers decode greedily
+    return model
+
+
+def train(
+    model: Any, tokens: torch.Tensor, *, steps: int, rows: int, context: int,
+    learning_rate: float, seed: int, on_log: Callable[[int, float, float], None],
+    time_limit_s: float = math.inf,
+) -> int:  # fmt: skip
+    """Train on one long stream of tokens, in random windows; returns the steps made.
+
+    `on_log(step, loss, tokens_per_s)` is called now and then. A time limit cuts the schedule short in
+    proportion, so that the learning rate still ends at zero.
+    """
+    import torch
+
+    device = next(model.parameters()).device
+    on_gpu = device.type == "cuda"
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.05, fused=on_gpu
+    )
+    forward: Any = torch.compile(model) if on_gpu else model
+    rng = random.Random(seed)
+    model.train()
+    started = time.monotonic()
+    stream = tokens.to(device)
+    for step in range(steps):
+        progress = max(step / steps, (time.monotonic() - started) / time_limit_s)
+        if progress >= 1:
+            return step
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * min(1.0, (step + 1) / 200) * (1 - progress)
+        starts = [rng.randrange(len(stream) - context - 1) for _ in range(rows)]
+        batch = torch.stack([stream[s : s + context + 1] for s in starts]).long()
+        with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
+            logits = forward(input_ids=batch[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(
+            logits.float().flatten(0, 1), batch[:, 1:].flatten()
+        )
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 100 == 99 or step == steps - 1:
+            rate = (step + 1) * rows * context / (time.monotonic() - started)
+            on_log(step + 1, float(loss), rate)
+    return steps
+
+
+def save(model: Any, tokenizer: Any, out: Path) -> None:
+    """Write the policy in bfloat16, in files small enough for a repository."""
+    import torch
+
+    out.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(out, max_shard_size="2900KB")
+    tokenizer.save_pretrained(out)

@@ -1,0 +1,75 @@
+"""Supervised fine-tuning on (prompt, answer) pairs: stage 1, and every round of stage 2.
+
+TRL's SFTTrainer does the work; here are its settings, checkpoints and what is counted.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cudal1.errors import TrainingError
+from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet
+
+Pair = tuple[Sequence[dict[str, str]], str]
+"""A prompt's messages and the answer to learn."""
+
+
+def train_sft(
+    policy: Path, out: Path, pairs: Sequence[Pair], *, work: Path, steps: int, batch_size: int,
+    learning_rate: float, warmup_steps: int, max_tokens: int, checkpoint_every: int, seed: int,
+    on_log: Callable[[int, Mapping[str, float]], None],
+) -> int:  # fmt: skip
+    """Train `policy` on the pairs and save to `out`; returns how many pairs were too long.
+
+    The loss is on the answers only. `work` holds checkpoints: after a kill the same call goes on
+    from the last complete one.
+
+    Raises:
+        TrainingError: no pair is short enough.
+    """
+    from datasets import Dataset
+    from transformers import AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    quiet()
+    tokenizer: Any = AutoTokenizer.from_pretrained(policy)
+    rows = [
+        {"prompt": list(prompt), "completion": [{"role": "assistant", "content": answer}]}
+        for prompt, answer in pairs
+    ]
+    fitting = [row for row in rows if _num_tokens(tokenizer, row) <= max_tokens]
+    if not fitting:
+        raise TrainingError(
+            f"{out.name}: none of {len(rows)} training pairs fits in {max_tokens} tokens"
+        )
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    arguments = SFTConfig(
+        output_dir=str(work), max_steps=steps, per_device_train_batch_size=batch_size,
+        learning_rate=learning_rate, lr_scheduler_type="cosine", warmup_steps=warmup_steps,
+        max_length=max_tokens, completion_only_loss=True, packing=False, bf16=on_gpu,
+        use_cpu=not on_gpu, gradient_checkpointing=False, max_grad_norm=1.0,
+        train_sampling_strategy="group_by_length", logging_steps=5, report_to="none",
+        save_strategy="steps", save_steps=checkpoint_every, save_total_limit=2, seed=seed,
+        disable_tqdm=True,
+    )  # fmt: skip
+    trainer = SFTTrainer(
+        model=str(policy), args=arguments, train_dataset=Dataset.from_list(fitting),
+        processing_class=tokenizer, callbacks=[log_callback(on_log)],
+    )  # fmt: skip
+    resumed = latest_checkpoint(work)
+    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    shutil.rmtree(out, ignore_errors=True)
+    trainer.model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    shutil.rmtree(work, ignore_errors=True)
+    return len(rows) - len(fitting)
+
+
+def _num_tokens(tokenizer: Any, row: Mapping[str, Any]) -> int:
+    text = tokenizer.apply_chat_template([*row["prompt"], *row["completion"]], tokenize=False)
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,154 @@
+"""Sample answers from a policy and judge them: how every stage's policy is examined, and how a
+policy teaches itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from cudal1.candidate import Candidate, Completion
+from cudal1.ledger import Ledger
+from cudal1.problem import Problem, Split
+from cudal1.prompt import Prompt, generation_prompt
+from cudal1.record import content_id
+from cudal1.reward import speed_reward, success_reward
+from cudal1.train.policy import Sampler
+from cudal1.verdict import Verdict
+from tasks.judging import Bench, admitted_problems, bench, keep_completion
+from tasks.progress import progress
+from tasks.stage import Stage, log
+
+CHUNK = 64
+"""Answers sampled and judged at a time: what a kill can cost."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sampled answer and what became of it."""
+
+    problem: Problem
+    completion: Completion
+    candidate: Candidate | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How answers are drawn."""
+
+    num_samples: int
+    temperature: float
+    top_p: float
+    seed: int
+    max_new_tokens: int
+    batch_size: int
+
+
+def fitting_problems(
+    stage: Stage, sampler: Sampler, split: Split, *, count: int
+) -> list[Problem]:
+    """Up to `count` problems of a split whose prompts the policy can take, evenly over the suite."""
+    section = stage.params.policy
+    problems = [
+        problem
+        for problem in admitted_problems(split)
+        if sampler.num_tokens(generation_prompt(problem, style=section.prompts).as_chat())
+        <= section.max_prompt_tokens
+    ]
+    step = max(1.0, len(problems) / count)
+    return [problems[int(i * step)] for i in range(min(count, len(problems)))]
+
+
+def sample_and_judge(
+    stage: Stage, ledger: Ledger, judge: Bench, sampler: Sampler, problems: Sequence[Problem],
+    sampling: Sampling, what: str,
+) -> list[Answer]:  # fmt: skip
+    """`num_samples` answers to each problem, judged; those in the ledger are not made again."""
+    asked: list[tuple[Problem, Prompt, int]] = [
+        (problem, generation_prompt(problem, style=stage.params.policy.prompts), index)
+        for problem in problems
+        for index in range(sampling.num_samples)
+    ]
+    answers: list[Answer] = []
+    with progress(what, len(asked)) as advance:
+        for first in range(0, len(asked), CHUNK):
+            for problem, completion in _completions(
+                stage, ledger, sampler, asked[first : first + CHUNK], sampling
+            ):
+                candidate = keep_completion(ledger, completion)
+                verdict = None if candidate is None else judge.verdict(problem, candidate)
+                answers.append(Answer(problem, completion, candidate, verdict))
+                advance(1)
+    return answers
+
+
+def _completions(
+    stage: Stage, ledger: Ledger, sampler: Sampler, asked: Sequence[tuple[Problem, Prompt, int]],
+    sampling: Sampling,
+) -> list[tuple[Problem, Completion]]:  # fmt: skip
+    settings = f"{sampling.temperature}/{sampling.top_p}/{sampling.max_new_tokens}/{sampling.seed}"
+    ids = [
+        content_id(sampler.id, settings, problem.id, prompt.id, str(index))
+        for problem, prompt, index in asked
+    ]
+    found = {key: ledger.completion(key) for key in ids}
+    missing = [i for i, key in enumerate(ids) if found[key] is None]
+    made = sampler.sample(
+        [asked[i][1].as_chat() for i in missing],
+        temperature=sampling.temperature, top_p=sampling.top_p,
+        max_new_tokens=sampling.max_new_tokens, batch_size=sampling.batch_size,
+        seed=int(content_id(settings, *(ids[i] for i in missing)), 16) % 2**31,
+    )  # fmt: skip
+    for i, sampled in zip(missing, made, strict=True):
+        problem, prompt, index = asked[i]
+        completion = Completion(
+            id=ids[i], stage=stage.name, provider="policy", problem_id=problem.id,
+            prompt_id=prompt.id, attempt=index, text=sampled.text,
+            finish_reason=sampled.finish_reason, num_prompt_tokens=sampled.num_prompt_tokens,
+            num_completion_tokens=sampled.num_completion_tokens,
+        )  # fmt: skip
+        keep_completion(ledger, completion)
+        found[ids[i]] = completion
+    pairs = [(asked[i][0], found[key]) for i, key in enumerate(ids)]
+    return [(problem, completion) for problem, completion in pairs if completion is not None]
+
+
+def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | int]:
+    """A policy's marks on held-out problems: share of successful answers, mean and best reward."""
+    section = stage.params.evaluation
+    sampler = Sampler(policy)
+    problems = fitting_problems(stage, sampler, Split.HELDOUT, count=section.num_problems)
+    sampling = Sampling(
+        num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
+        seed=section.seed, max_new_tokens=stage.params.policy.max_new_tokens,
+        batch_size=stage.params.policy.batch_size,
+    )  # fmt: skip
+    with bench(ledger, stage.params) as judge:
+        answers = sample_and_judge(
+            stage, ledger, judge, sampler, problems, sampling, "held-out answers"
+        )
+    marks = marks_of(answers)
+    log.info(
+        "%s: held-out success=%.3f mean_reward=%.3f answers=%d",
+        stage.name, marks["success"], marks["mean_reward"], len(answers),
+    )  # fmt: skip
+    return {f"heldout_{name}": value for name, value in marks.items()}
+
+
+def marks_of(answers: Sequence[Answer]) -> dict[str, float | int]:
+    """Success rate, mean reward, and mean of the best reward per problem."""
+    by_problem: dict[str, list[float]] = {}
+    for answer in answers:
+        by_problem.setdefault(answer.problem.id, []).append(speed_reward(answer.verdict))
+    if not answers:
+        return {"success": 0.0, "mean_reward": 0.0, "mean_best_reward": 0.0, "num_answers": 0}
+    return {
+        "success": fmean(success_reward(answer.verdict) for answer in answers),
+        "mean_reward": fmean(speed_reward(answer.verdict) for answer in answers),
+        "mean_best_reward": fmean(max(rewards) for rewards in by_problem.values()),
+        "num_answers": len(answers),
+    }
+

@@ -1,0 +1,57 @@
+"""Stage `filter`: judge every generated candidate; keep the successful ones (paper 2.2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from cudal1.candidate import Candidate
+from cudal1.ledger import Ledger
+from cudal1.verdict import Status
+from tasks.judging import admitted_problems, bench, product
+from tasks.progress import progress
+from tasks.stage import DATA, Stage, main
+
+
+def judge_generated(stage: Stage) -> Mapping[str, float | int]:
+    """data/generate/*.parquet → data/filter.parquet: at most `keep` a problem and provider."""
+    problems = {problem.id: problem for problem in admitted_problems()}
+    rows = [
+        row
+        for name in stage.params.generate.providers
+        for row in product(DATA / "generate" / f"{name}.parquet")
+        if row["source"] is not None and row["problem_id"] in problems
+    ]
+    kept: dict[tuple[str, str], set[str]] = defaultdict(set)
+    counts: dict[Status, int] = defaultdict(int)
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name)
+        with bench(ledger, stage.params) as judge, progress("candidates", len(rows)) as advance:
+            # problem by problem, so that a reference is prepared once
+            for row in sorted(rows, key=lambda r: (str(r["problem_id"]), str(r["provider"]))):
+                problem = problems[str(row["problem_id"])]
+                candidate = Candidate(problem_id=problem.id, source=str(row["source"]))
+                ledger.adopt_completion(str(row["completion_id"]))
+                verdict = judge.verdict(problem, candidate)
+                counts[verdict.status] += 1
+                group = kept[problem.id, str(row["provider"])]
+                if verdict.is_successful and len(group) < stage.params.filter.keep:
+                    group.add(candidate.id)
+                advance(1)
+        ledger.export()
+        chosen = {(*key, candidate) for key, group in kept.items() for candidate in group}
+        ledger.write_product(
+            "kept", DATA / "filter.parquet", device_kind=judge.device.kind,
+            protocol_id=judge.protocol.id, keys=["/".join(key) for key in sorted(chosen)],
+        )  # fmt: skip
+    return {
+        "num_candidates": len(rows),
+        "num_kept": len(chosen),
+        "num_judged": judge.num_judged,
+        "num_reused": judge.num_reused,
+        **{f"num_{status.value}": counts[status] for status in Status},
+    }
+
+
+if __name__ == "__main__":
+    main("filter", judge_generated)

@@ -1,0 +1,92 @@
+"""Where ledger and harness meet: a verdict is looked up before it is made, and kept when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import polars as pl
+
+from cudal1.candidate import Candidate, Completion
+from cudal1.extract import extract
+from cudal1.harness import Pool, find_device
+from cudal1.ledger import Ledger
+from cudal1.ledger.shards import read_parquet
+from cudal1.params import Params
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Verdict
+from tasks.stage import DATA
+
+
+class Bench:
+    """Gives verdicts: known ones from the ledger, new ones from the harness.
+
+    The harness is started only when something is really new, so that a repeated stage is cheap.
+    """
+
+    def __init__(self, ledger: Ledger, device_class: DeviceClass, protocol: EvalProtocol) -> None:
+        self._ledger = ledger
+        self.device = find_device(device_class)
+        self.protocol = protocol
+        self._stack = ExitStack()
+        self._pool: Pool | None = None
+        self.num_judged = 0
+        self.num_reused = 0
+
+    def verdict(self, problem: Problem, candidate: Candidate) -> Verdict:
+        """The verdict on a candidate of a problem."""
+        known = self._ledger.verdict(
+            candidate, device_kind=self.device.kind, protocol_id=self.protocol.id
+        )
+        if known is not None:
+            self.num_reused += 1
+            return known
+        if self._pool is None:
+            self._pool = self._stack.enter_context(Pool(self.device, self.protocol))
+        judgement = self._pool.judge(problem, candidate)
+        self._ledger.add_verdict(judgement.verdict, judgement.samples)
+        self.num_judged += 1
+        return judgement.verdict
+
+    def close(self) -> None:
+        """Stop the harness, if it runs."""
+        self._stack.close()
+
+
+@contextmanager
+def bench(ledger: Ledger, params: Params, *, timing: bool = True) -> Iterator[Bench]:
+    """A bench with the stage's protocol; `timing=False` decides correctness only."""
+    protocol = params.protocol if timing else params.protocol.checks_only()
+    ledger.add_protocol(protocol)
+    opened = Bench(ledger, params.device, protocol)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def keep_completion(ledger: Ledger, completion: Completion) -> Candidate | None:
+    """Store an answer with the candidate found in it, or the reason why there is none."""
+    found = extract(completion.text)
+    candidate = (
+        None
+        if found.source is None
+        else Candidate(problem_id=completion.problem_id, source=found.source)
+    )
+    ledger.add_completion(completion, candidate, found.reason)
+    return candidate
+
+
+def admitted_problems(split: Split | None = None) -> list[Problem]:
+    """The problems that stage `problems` admitted."""
+    frame = read_parquet(DATA / "problems.parquet").filter(pl.col("admitted"))
+    columns = [name for name in frame.columns if name in Problem.model_fields]
+    problems = [Problem.model_validate(row) for row in frame.select(columns).to_dicts()]
+    return [problem for problem in problems if split is None or problem.split is split]
+
+
+def product(path: Path) -> list[dict[str, object]]:
+    """The rows of a file that an earlier stage left."""
+    return read_parquet(path).to_dicts()

@@ -1,0 +1,87 @@
+"""Stage `selfsup@ROUND` (stage 2): sample, judge, learn from the successes; speed is ignored.
+
+Reward 1 or 0 and no baseline: failures give no gradient (paper 2.3), so a round is supervised
+training on the policy's own successful answers, each distinct one once, with a share of stage 1's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from cudal1.ledger import Ledger
+from cudal1.problem import Split
+from cudal1.prompt import answer_text, generation_prompt
+from cudal1.reward import success_reward
+from cudal1.train.policy import Sampler
+from cudal1.train.sft import Pair, train_sft
+from tasks.examine import (
+    Answer,
+    Sampling,
+    examine,
+    fitting_problems,
+    marks_of,
+    sample_and_judge,
+)
+from tasks.judging import bench
+from tasks.sft import stage1_pairs
+from tasks.stage import DATA, Stage, main, required_item
+from tasks.training import training
+
+TRAINING_KNOBS = (
+    "steps", "batch_size", "learning_rate", "warmup_steps", "max_tokens", "checkpoint_every", "seed",
+)  # fmt: skip
+
+
+def teach_itself(stage: Stage) -> Mapping[str, float | int]:
+    """data/policy/INIT → data/policy/ROUND, with its marks on held-out problems."""
+    section = stage.params.selfsup
+    name = required_item(stage, section.rounds)
+    init = DATA / "policy" / section.rounds[name].init
+    out = DATA / "policy" / name
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name)
+        answers = _own_answers(stage, ledger, Sampler(init))
+        pairs = _pairs(stage, answers)
+        with training(stage, ledger, init, steps=section.steps) as steps:
+            knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
+            num_long = train_sft(init, out, pairs, work=stage.work, on_log=steps.log, **knobs)
+        marks = examine(stage, ledger, out)
+        ledger.export()
+    own = {f"sampled_{name}": value for name, value in marks_of(answers).items()}
+    return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **own, **marks}
+
+
+def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]:
+    section, policy = stage.params.selfsup, stage.params.policy
+    problems = fitting_problems(stage, sampler, Split.TRAIN, count=section.num_problems)
+    sampling = Sampling(
+        num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
+        seed=section.seed, max_new_tokens=policy.max_new_tokens, batch_size=policy.batch_size,
+    )  # fmt: skip
+    with bench(ledger, stage.params) as judge:
+        return sample_and_judge(
+            stage, ledger, judge, sampler, problems, sampling, "answers to learn from"
+        )
+
+
+def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
+    """Each distinct success once, and enough of stage 1's pairs to make up their share."""
+    style = stage.params.policy.prompts
+    own = {
+        answer.candidate.id: (
+            generation_prompt(answer.problem, style=style).as_chat(),
+            answer_text(answer.candidate.source),
+        )
+        for answer in answers
+        if answer.candidate is not None and success_reward(answer.verdict) > 0
+    }
+    share = stage.params.selfsup.stage1_share
+    earlier = stage1_pairs(stage.params)
+    wanted = min(len(earlier), round(len(own) * share / (1 - share)))
+    rng = random.Random(stage.params.selfsup.seed)
+    return [*own.values(), *rng.sample(earlier, wanted)]
+
+
+if __name__ == "__main__":
+    main("selfsup", teach_itself)

@@ -1,0 +1,48 @@
+"""Stage `sft` (stage 1): supervised fine-tuning, reference source → successful variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cudal1.ledger import Ledger
+from cudal1.params import Params
+from cudal1.prompt import answer_text, generation_prompt
+from cudal1.train.sft import Pair, train_sft
+from tasks.examine import examine
+from tasks.judging import admitted_problems, product
+from tasks.stage import DATA, Stage, main
+from tasks.training import training
+
+
+def fine_tune(stage: Stage) -> Mapping[str, float | int]:
+    """data/filter.parquet → data/policy/sft, with its marks on held-out problems."""
+    section = stage.params.sft
+    pairs = stage1_pairs(stage.params)
+    base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name)
+        with training(stage, ledger, base, steps=section.steps) as steps:
+            num_long = train_sft(
+                base, out, pairs, work=stage.work, on_log=steps.log, **section.model_dump()
+            )
+        marks = examine(stage, ledger, out)
+        ledger.export()
+    return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks}
+
+
+def stage1_pairs(params: Params) -> list[Pair]:
+    """What stage 1 learns: each kept candidate as the answer to its problem's prompt."""
+    problems = {problem.id: problem for problem in admitted_problems()}
+    return [
+        (
+            generation_prompt(
+                problems[str(row["problem_id"])], style=params.policy.prompts
+            ).as_chat(),
+            answer_text(str(row["source"])),
+        )
+        for row in product(DATA / "filter.parquet")
+    ]
+
+
+if __name__ == "__main__":
+    main("sft", fine_tune)
