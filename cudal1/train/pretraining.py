@@ -111,15 +111,15 @@ def train(
     rng = random.Random(seed)
     model.train()
     started = time.monotonic()
-    stream = tokens.to(device)
+    stream, window = tokens.to(device), torch.arange(context + 1, device=device)
     for step in range(steps):
         progress = max(step / steps, (time.monotonic() - started) / time_limit_s)
         if progress >= 1:
             return step
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / 200) * (1 - progress)
-        starts = [rng.randrange(len(stream) - context - 1) for _ in range(rows)]
-        batch = torch.stack([stream[s : s + context + 1] for s in starts]).long()
+        starts = torch.tensor([rng.randrange(len(stream) - context - 1) for _ in range(rows)])
+        batch = stream[starts.to(device)[:, None] + window].long()
         with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
             logits = forward(input_ids=batch[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(
@@ -131,7 +131,7 @@ def train(
         optimizer.step()
         if step % 100 == 99 or step == steps - 1:
             rate = (step + 1) * rows * context / (time.monotonic() - started)
-            on_log(step + 1, float(loss), rate)
+            on_log(step + 1, loss.item(), rate)
     return steps
 
 

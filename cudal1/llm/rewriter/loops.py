@@ -1,4 +1,4 @@
-"""Rules that need a computation: Python loops over rows, columns or chunks, and repeated expressions.
+"""Rules that need a computation: Python loops over rows, columns or chunks.
 
 A loop body that treats every row alike is written once for all rows: `torch.stack([f(x[i]) for i in
 range(x.shape[0])])` becomes `f(x)`, with reductions over the row's dimension kept as columns.
@@ -6,39 +6,21 @@ range(x.shape[0])])` becomes `f(x)`, with reductions over the row's dimension ke
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from cudal1.llm.rewriter.matching import Binding
-from cudal1.llm.rewriter.program import Program
-from cudal1.llm.rewriter.rule import Kind, Template
-from cudal1.llm.rewriter.terms import Term
+from cudal1.llm.rewriter.chains import FUNCTIONAL, INFIX, Found, template
+from cudal1.llm.rewriter.rule import Kind
+from cudal1.llm.rewriter.terms import POINTWISE, Term
 
-Found = tuple[str, Kind, Template, Binding]
-
-POINTWISE: Final = frozenset(
-    {"relu", "tanh", "sigmoid", "exp", "sqrt", "abs", "sin", "cos", "silu", "gelu", "softplus", "mish", "hardswish", "erf",
-     "neg", "recip", "add", "mul", "pow", "log", "log1p", "square", "clamp", "leaky_relu", "elu", "relu6", "expm1"}
-)  # fmt: skip
-_INFIX: Final = {"add": "+", "mul": "*", "pow": "**", "matmul": "@"}
-_FUNCTIONAL: Final = frozenset({"silu", "gelu", "softplus", "mish", "hardswish", "leaky_relu", "elu", "relu6"})
 _ROW_REDUCTIONS: Final = frozenset({"sum", "mean", "amax", "amin"})
-CHUNK_ROWS: Final = (8, 16, 32, 64, 128)
-_MIN_CHAIN: Final = 4
-"""Pointwise operations in a row that make working chunk by chunk worth a try."""
 
 
-def procedural_options(program: Program, node: ast.expr, term: Term) -> Iterator[Found]:
-    """What this module's rules propose for one expression."""
-    if term.op in {"stack", "cat"} and term.args and term.args[0].op == "each":
-        yield from _loops(term)
-    elif term.op in POINTWISE and _ends_chain(program, node):
-        yield from _chunks(term)
-
-
-def _loops(term: Term) -> Iterator[Found]:
+def loop_options(term: Term) -> Iterator[Found]:
+    """What can be written instead of a loop whose results are stacked or concatenated."""
+    if term.op not in {"stack", "cat"} or not term.args or term.args[0].op != "each":
+        return
     iterable, body = term.args[0].args
     dim = term.args[1].value if len(term.args) > 1 else 0
     if iterable.op == "range" and len(iterable.args) == 1 and iterable.args[0].op == "size":
@@ -71,12 +53,6 @@ def _batched(family: str, writer: _Writer, text: str | None, kind: Kind) -> Iter
     yield family, Kind.WRONG, template(text.replace("_x", "_x[:1]")), binding
     yield family, Kind.WRONG, template(text.replace("_x", "_x[0]") + ".expand_as(_x)"), binding
     yield family, Kind.WRONG, template(halves), binding
-
-
-@lru_cache(maxsize=4096)
-def template(text: str) -> Template:
-    """A parsed template; the same text is parsed once."""
-    return Template.parse(text)
 
 
 class _Writer:
@@ -126,20 +102,20 @@ class _Writer:
         texts = [p for p in parts if p is not None]
         if len(texts) != len(parts) or (term.op == "matmul" and _mentions_loop(term.args[1])):
             return None
-        if term.op in _INFIX:
+        if term.op in INFIX:
             right = term.args[1]
             if term.op == "add" and right.op == "neg":
                 return f"({texts[0]} - {self.write(right.args[0])})"
             if term.op == "mul" and right.op == "recip":
                 return f"({texts[0]} / {self.write(right.args[0])})"
-            return f"({texts[0]} {_INFIX[term.op]} {texts[1]})"
+            return f"({texts[0]} {INFIX[term.op]} {texts[1]})"
         if term.op == "neg":
             return f"(-{texts[0]})"
         if term.op == "recip":
             return f"(1.0 / {texts[0]})"
         if term.op == "gelu":
             return f"F.gelu({texts[0]}, approximate={term.args[1].value!r})"
-        namespace = "F" if term.op in _FUNCTIONAL else "torch"
+        namespace = "F" if term.op in FUNCTIONAL else "torch"
         return f"{namespace}.{term.op}({', '.join(texts)})"
 
 
@@ -200,65 +176,3 @@ def _sliced(body: Term) -> Term | None:
         return body.args[0]
     found = {t for t in map(_sliced, body.args) if t is not None}
     return found.pop() if len(found) == 1 else None
-
-
-def _ends_chain(program: Program, node: ast.expr) -> bool:
-    """The node is a whole statement's value, and nothing pointwise follows it."""
-    definition = program.definitions[program.owner[id(node)]]
-    if definition.value is not node or len(definition.targets) != 1:
-        return False
-    term = program.term_of[id(node)]
-    return not any(
-        term in other.args and other.op in POINTWISE
-        for other in program.first_node if other is not term
-    )  # fmt: skip
-
-
-def _chunks(term: Term) -> Iterator[Found]:
-    base = _chain_base(term)
-    if base is None:
-        return
-    writer = _ChainWriter(base)
-    text = writer.write(term)
-    if text is None or not writer.seen or len(text) > 400:
-        return
-    body = text.replace("_x", "c")
-    for rows in CHUNK_ROWS:
-        joined = f"torch.cat([{body} for c in _x.split({rows})])"
-        yield "chunked_chain", Kind.MID, template(joined), writer.binding
-    yield "chunked_chain", Kind.WRONG, template(f"torch.cat([{body} for c in _x.split(32)[1:]])"), writer.binding
-    yield "chunked_chain", Kind.WRONG, template(f"torch.stack([{body} for c in _x.split(64)])"), writer.binding
-
-
-class _ChainWriter(_Writer):
-    """A pointwise chain on one tensor and numbers."""
-
-    def element(self, term: Term) -> bool:
-        return term is self.base
-
-    def reduction(self, term: Term) -> str | None:
-        return None
-
-    def write(self, term: Term) -> str | None:
-        if self.element(term):
-            self.seen = True
-            return "_x"
-        if term.op == "const":
-            return f"({term.value!r})"
-        return self.operation(term) if term.op in POINTWISE else None
-
-
-def _chain_base(term: Term) -> Term | None:
-    """The one tensor that a chain of at least `_MIN_CHAIN` pointwise operations starts from."""
-    inner: set[Term] = set()
-    bases: set[Term] = set()
-    todo = [term]
-    while todo:
-        current = todo.pop()
-        if current.op in POINTWISE:
-            if current not in inner:
-                inner.add(current)
-                todo += current.args
-        elif current.op != "const":
-            bases.add(current)
-    return bases.pop() if len(bases) == 1 and len(inner) >= _MIN_CHAIN else None

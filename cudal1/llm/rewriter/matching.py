@@ -1,7 +1,7 @@
 """Unification of a pattern's term with a program's term.
 
 Metavariables start with `_`. The letter after it restricts what may be bound: `_c` a number, `_d` an
-integer, `_l` the last dimension, `_n` an integer or a size, `_lin` a `nn.Linear` of self, `_conv` and `_bn`
+integer, `_l` the last dimension, `_n` an integer or a size, `_p` an attribute of self, `_lin` a `nn.Linear` of self, `_conv` and `_bn`
 likewise, anything else any term. A metavariable that occurs twice is bound to one and the same term.
 """
 
@@ -61,6 +61,8 @@ def _allowed(name: str, term: Term, program: Program) -> bool:
             return is_number and (term.value == -1 or (term.value == 1 and program.is_matrix))
         case "n":
             return term.op in {"const", "size"}
+        case "p":
+            return term.op == "attr" and bool(term.args) and term.args[0].value == "self"
         case "lin":
             return _is_module(term, "Linear", program)
         case "conv":

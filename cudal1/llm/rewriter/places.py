@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from cudal1.llm.rewriter.loops import Found, procedural_options
+from cudal1.llm.rewriter.chains import Found, chain_options
+from cudal1.llm.rewriter.loops import loop_options
 from cudal1.llm.rewriter.matching import Binding, unify
 from cudal1.llm.rewriter.program import Program, parse
 from cudal1.llm.rewriter.rule import Kind, Rule, Template
 from cudal1.llm.rewriter.rules import RULES
-from cudal1.llm.rewriter.terms import Term
+from cudal1.llm.rewriter.terms import POINTWISE, Term
 
 
 _MIN_SHARE = 0.4
@@ -78,31 +79,59 @@ def _rules_by_operation() -> dict[str, list[tuple[Rule, Term]]]:
 
 def _matches(program: Program) -> Iterator[tuple[ast.expr, list[Found]]]:
     index = _rules_by_operation()
-    for node in program.nodes:
-        term = program.term_of[id(node)]
-        if program.first_node[term] is not node:
-            continue
-        done: set[Rule] = set()
+    for term, node in program.first_node.items():
+        done: set[int] = set()
         for rule, pattern in index.get(term.op, ()):
-            if rule in done:
+            if id(rule) in done:
                 continue
             binding = next(unify(pattern, term, program), None)
             if binding is not None:
-                done.add(rule)
+                done.add(id(rule))
                 yield node, [(rule.family, kind, template, binding) for kind, template in rule.templates]
-        found = list(procedural_options(program, node, term))
+        found = list(loop_options(term))
         if found:
             yield node, found
 
 
+def _chains(
+    program: Program, region_of: Mapping[Term, int]
+) -> Iterator[tuple[ast.expr, list[Found]]]:
+    for term, node in program.first_node.items():
+        if term.op in POINTWISE:
+            found = list(chain_options(program, node, term, region_of))
+            if found:
+                yield node, found
+
+
+_Group = tuple[set[int], list[Option]]
+
+
 def _places(program: Program) -> tuple[Place, ...]:
-    groups: list[tuple[set[int], list[Option]]] = []
-    for root, found in _matches(program):
-        if program.pinned and not _is_safe(program, root, found[0][3]):
+    groups = _grouped(program, [], _matches(program))
+    region_of: dict[Term, int] = {}
+    for number, (_, options) in enumerate(groups):
+        largest = max(options, key=lambda option: option.size)
+        for node in _covered(program, largest.root, largest.binding):
+            term = program.term_of.get(node)
+            if term is not None:
+                region_of[term] = number
+    groups = _grouped(program, groups, _chains(program, region_of))
+    position = {id(node): number for number, node in enumerate(program.nodes)}
+    groups.sort(key=lambda group: max(position[id(o.root)] for o in group[1]))
+    return tuple(Place(_by_size(options)) for _, options in groups)
+
+
+def _grouped(
+    program: Program, groups: list[_Group], matches: Iterator[tuple[ast.expr, list[Found]]]
+) -> list[_Group]:
+    """The groups after the matches; those that share code become one."""
+    for root, found in matches:
+        binding = found[0][3]
+        if program.pinned and not _is_safe(program, root, binding):
             continue
-        covered = _covered(program, root, found[0][3])
+        covered = _covered(program, root, binding)
         options = [Option(*part, root, len(covered)) for part in found]
-        apart: list[tuple[set[int], list[Option]]] = []
+        apart: list[_Group] = []
         merged: list[Option] = []
         for nodes, others in groups:
             if nodes & covered:
@@ -111,9 +140,7 @@ def _places(program: Program) -> tuple[Place, ...]:
             else:
                 apart.append((nodes, others))
         groups = [*apart, (covered, options + merged)]
-    position = {id(node): number for number, node in enumerate(program.nodes)}
-    groups.sort(key=lambda group: max(position[id(o.root)] for o in group[1]))
-    return tuple(Place(_by_size(options)) for _, options in groups)
+    return groups
 
 
 def _by_size(options: list[Option]) -> tuple[Option, ...]:

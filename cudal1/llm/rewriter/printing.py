@@ -193,29 +193,72 @@ class _Printer:
         return type(node)(**fields)
 
     def instantiate(self, option: Option) -> ast.expr:
-        local: dict[str, str] = {}
         pending = self.names
-        for name, expression in option.template.steps:
+        local = self._hoisted(option)
+        for step in option.template.steps:
             self.names = []
-            value = self.fill(expression, option, local)
-            self.fresh += 1
-            local[name] = f"{name}@f{self.fresh}"
-            target = ast.Name(local[name], ast.Store())
-            line = _Line(ast.Assign([target], value, lineno=0), [*self.names, target], (local[name],))
-            self.before.append(line)
+            # the right side of an assignment still sees the name's earlier version
+            target = step.targets[0] if isinstance(step, ast.Assign) else None
+            stored = [target.id] if isinstance(target, ast.Name) else sorted(_stored(step) - set(local))
+            fresh = dict[str, str]()
+            for name in stored:
+                self.fresh += 1
+                fresh[name] = f"{name}@f{self.fresh}"
+            if isinstance(step, ast.Assign):
+                value = self.fill(step.value, option, local)
+                local |= fresh
+                assigned = ast.Name(local[stored[0]], ast.Store())
+                self.names.append(assigned)
+                statement: ast.stmt = ast.Assign([assigned], value, lineno=0)
+            else:
+                local |= fresh
+                statement = self._fill_statement(step, option, local)
+            self.before.append(_Line(statement, self.names, tuple(fresh.values())))
         self.names = pending
         return self.fill(option.template.value, option, local)
+
+    def _hoisted(self, option: Option) -> dict[str, str]:
+        """Names for what the template uses more than once and the reference computes in passing."""
+        local: dict[str, str] = {}
+        before = self.program.owner[id(option.root)]
+        for name, uses in option.template.uses.items():
+            term = option.binding.get(name)
+            if uses < 2 or term is None or term.op in {"const", "attr", "size", "name"}:
+                continue
+            expression = self.program.expression(term, before=before)
+            if isinstance(expression, ast.Name):
+                continue
+            self.names = []
+            value = self.emit(expression)
+            self.fresh += 1
+            local[name] = f"h@f{self.fresh}"
+            target = ast.Name(local[name], ast.Store())
+            self.before.append(_Line(ast.Assign([target], value, lineno=0), [*self.names, target], (local[name],)))
+        return local
+
+    def _fill_statement(self, step: ast.stmt, option: Option, local: Mapping[str, str]) -> ast.stmt:
+        match step:
+            case ast.For(target=target, iter=iterable, body=body):
+                source = self.fill(iterable, option, local)
+                inner = [self._fill_statement(s, option, local) for s in body]
+                return ast.For(self.fill(target, option, local), source, inner, [], lineno=0)
+            case ast.Assign(targets=[target], value=value):
+                return ast.Assign([self.fill(target, option, local)], self.fill(value, option, local), lineno=0)
+            case ast.Expr(value=value):
+                return ast.Expr(self.fill(value, option, local))
+            case _:
+                raise NotImplementedError(ast.unparse(step))
 
     def fill(self, node: ast.expr, option: Option, local: Mapping[str, str]) -> ast.expr:
         """A copy of a template's expression: metavariables bound, versions named, numbers computed."""
         if isinstance(node, ast.Name):
-            if node.id in option.binding:
+            if node.id in option.binding and node.id not in local:
                 term = option.binding[node.id]
                 if term.op == "const" and node.id[1] in "cdl":
                     return ast.Constant(term.value)
                 expression = self.program.expression(term, before=self.program.owner[id(option.root)])
                 return self.emit(expression)
-            copy = ast.Name(local.get(node.id, node.id), ast.Load())
+            copy = ast.Name(local.get(node.id, node.id), node.ctx)
             self.names.append(copy)
             return copy
         if isinstance(node, ast.Constant):
@@ -262,6 +305,10 @@ class _Printer:
         for line in lines:
             for name in line.names:
                 name.id = final.get(name.id, name.id)
+
+
+def _stored(step: ast.stmt) -> set[str]:
+    return {n.id for n in ast.walk(step) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _spare(base: str) -> Iterable[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cudal1.llm.rewriter.terms import NAMESPACES, Term, Terms, Value, dotted
+from cudal1.llm.rewriter.terms import NAMESPACES, POINTWISE, Term, Terms, Value, dotted
 
 
 _Node = TypeVar("_Node", bound=ast.AST)
@@ -64,6 +64,8 @@ class Program:
     versions: dict[Term, list[tuple[int, str]]] = field(default_factory=dict[Term, list[tuple[int, str]]])
     """Term to the versions that hold it, with the index of their definition."""
     defined_by: dict[str, int] = field(default_factory=dict[str, int])
+    pointwise_parents: dict[Term, list[Term]] = field(default_factory=dict[Term, list[Term]])
+    """Term to the pointwise operations that it is an argument of."""
 
     def expression(self, term: Term, *, before: int) -> ast.expr:
         """Code for a term at definition `before`: a variable that holds it, or its first spelling."""
@@ -366,7 +368,11 @@ def _annotate(program: Program) -> None:
         program.term_of[id(node)] = term
         program.owner[id(node)] = index
         program.nodes.append(node)
-        program.first_node.setdefault(term, node)
+        if term not in program.first_node:
+            program.first_node[term] = node
+            if term.op in POINTWISE:
+                for argument in term.args:
+                    program.pointwise_parents.setdefault(argument, []).append(term)
 
     for argument in program.arguments:
         version = f"{argument}@0"

@@ -7,6 +7,8 @@ metavariables (see `matching`). Numbers are computed: with `_c1` = 2 and `_c2` =
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -30,20 +32,21 @@ class Kind(StrEnum):
 class Template:
     """A replacement: statements, then the value."""
 
-    steps: tuple[tuple[str, ast.expr], ...]
+    steps: tuple[ast.stmt, ...]
+    """Assignments and loops."""
     value: ast.expr
     text: str
+    uses: Mapping[str, int]
+    """Metavariable to how often it occurs."""
 
     @classmethod
     def parse(cls, text: str) -> Template:
         """From source text whose last line is an expression."""
         *before, last = ast.parse(text.strip()).body
         assert isinstance(last, ast.Expr), text
-        steps: list[tuple[str, ast.expr]] = []
-        for statement in before:
-            assert isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name), text
-            steps.append((statement.targets[0].id, statement.value))
-        return cls(tuple(steps), last.value, text)
+        assert all(isinstance(statement, ast.Assign | ast.For) for statement in before), text
+        names = [n.id for s in (*before, last) for n in ast.walk(s) if isinstance(n, ast.Name)]
+        return cls(tuple(before), last.value, text, Counter(n for n in names if n.startswith("_")))
 
 
 @dataclass(frozen=True)

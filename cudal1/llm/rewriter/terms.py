@@ -71,6 +71,10 @@ _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.MatMult: "matmul",
     ast.FloorDiv: "floordiv", ast.Mod: "mod",
 }  # fmt: skip
+POINTWISE: Final = frozenset(
+    {"relu", "tanh", "sigmoid", "exp", "sqrt", "abs", "sin", "cos", "silu", "gelu", "softplus", "mish", "hardswish", "erf",
+     "neg", "recip", "add", "mul", "pow", "log", "log1p", "square", "clamp", "leaky_relu", "elu", "relu6", "expm1"}
+)  # fmt: skip
 COMMUTATIVE: Final = frozenset({"add", "mul"})
 _MATH: Final[dict[str, Callable[..., float]]] = {
     "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,

@@ -76,7 +76,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("row_loop", "x = torch.stack([{f}(x[i]) for i in range(x.shape[0])])", max_rows=96),
     Family("row_softmax", "rows = []\nfor i in range(x.shape[0]):\n    rows.append(torch.softmax(x[i], dim=0))\nx = torch.stack(rows)", max_rows=96),
     Family("list_cat", "x = torch.cat([{f}(x[:, i:i + {n}]) for i in range(0, x.shape[1], {n})], dim=1)"),
-    Family("attention", "a = x @ x.T * {scale}\nm = a.max(dim=-1, keepdim=True).values\ne = torch.exp(a - m)\na = e / e.sum(dim=-1, keepdim=True)\nx = a @ x"),
+    Family("attention", "a = x @ x.T * 0.02\nm = a.max(dim=-1, keepdim=True).values\ne = torch.exp(a - m)\na = e / e.sum(dim=-1, keepdim=True)\nx = a @ x"),
     Family("head_loop", "x = torch.cat([torch.softmax(x[:, h * {n}:(h + 1) * {n}] @ x[:, h * {n}:(h + 1) * {n}].T * {scale}, dim=-1) @ x[:, h * {n}:(h + 1) * {n}] for h in range({heads})], dim=1)"),
     Family("affine_chain", "x = x * {c1}\nx = x + {c2}\nx = x * {c3}"),
     Family("polynomial", "x = {c1} + {c2} * x + {c3} * x ** 2 + {c4} * x ** 3"),
@@ -87,7 +87,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("repeated_sigmoid", "x = torch.sigmoid(x) * (1.0 - torch.sigmoid(x))"),
     Family("cumulative_sum", "x = torch.stack([x[:i + 1].sum(dim=0) for i in range(x.shape[0])])", max_rows=96),
     Family("expand", "x = x * self.s{k}.unsqueeze(0).repeat(x.shape[0], 1)", "self.s{k} = nn.Parameter(torch.randn(columns))"),
-    Family("long_chain", "x = x * torch.sigmoid(x)\nx = torch.tanh(x * {c1} + {c2})\nx = x * torch.exp(-torch.abs(x))\nx = torch.relu(x + {c3}) - {c4} * x", prefers_tall=True),
+    Family("long_chain", "x = torch.sin(x) + 0.1 * x\nx = torch.tanh(x * {c1} + {c2})\nx = x * torch.exp(-torch.abs(x))\nx = torch.relu(x + {c3}) - {c4} * x", prefers_tall=True),
     Family("wave_chain", "x = torch.sin(x * {c1}) * torch.exp(-x * x)\nx = torch.cos(x + {c2}) + x\nx = x / (1.0 + torch.abs(x))", prefers_tall=True),
 )  # fmt: skip
 

@@ -84,7 +84,7 @@ ACTIVATIONS: Final = (
         tuple(f"_x * torch.tanh({s})" for s in (*_SOFTPLUS, "F.softplus(_x)")),
         fast=("F.mish(_x)",),
         mid=("_x * torch.tanh(F.softplus(_x))",),
-        wrong=("F.silu(_x)", "_x * torch.tanh(_x)", "F.mish(_x, 1.0)"),
+        wrong=("F.silu(_x)", "_x * torch.tanh(_x)", "F.mish(-_x)"),
     ),
     Rule(
         "hardswish",

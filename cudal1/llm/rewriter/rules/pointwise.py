@@ -153,9 +153,9 @@ t * (1.0 - t)
     ),
     Rule(
         "affine_vector",
-        ("_x * _s + _b",),
-        fast=("torch.addcmul(_b, _x, _s)",),
-        mid=("(_x * _s).add_(_b)",),
-        wrong=("_x * _s - _b", "(_x + _b) * _s", "_x * _s"),
+        ("_x * _p1 + _p2",),
+        fast=("torch.addcmul(_p2, _x, _p1)",),
+        mid=("(_x * _p1).add_(_p2)",),
+        wrong=("_x * _p1 - _p2", "(_x + _p2) * _p1", "_x * _p1"),
     ),
 )
