@@ -6,6 +6,7 @@ Loading suites is `cudal1.suite`; running a problem is `cudal1.harness`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -51,6 +52,11 @@ class Problem(Record):
     def id(self) -> str:
         """Content id of the source: the same file is the same problem, whatever its name."""
         return content_id(self.source)
+
+    @property
+    def null_source(self) -> str:
+        """The reference as a candidate for itself: the null test, which must gain nothing."""
+        return re.sub(r"\bModel\b", "ModelNew", self.source)
 
     @property
     def key(self) -> str:

@@ -87,5 +87,5 @@ class EvalProtocol(Record):
         return content_id(HARNESS_VERSION, self.model_dump_json())
 
     def checks_only(self) -> EvalProtocol:
-        """The same protocol without timing: what generation asks before it stops."""
+        """The same protocol without timing: of a success that nobody has timed."""
         return self.model_copy(update={"timing": False})

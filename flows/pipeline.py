@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from prefect import flow
-from prefect.states import State
+from prefect.client.schemas.objects import State
 
 from tasks.reproduce import reproduce
 from tasks.stages import stage_names
@@ -17,7 +18,7 @@ from tasks.summary import print_summary
 
 
 @flow(name="pipeline", log_prints=False)
-def pipeline(until: str = "report") -> State[str] | str:
+def pipeline(until: str = "report") -> State[Any] | str:
     """Each line of dvc.yaml is one task; fresh ones cost a second."""
     for stage in stage_names(until=until):
         state = reproduce(stage, return_state=True)

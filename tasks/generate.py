@@ -24,6 +24,9 @@ from tasks.judging import Bench, admitted_problems, bench, keep_completion
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main, required_item
 
+TOGETHER = 8
+"""Problems asked about at a time: the judge keeps as many prepared."""
+
 
 def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     """data/problems.parquet → data/generate/PROVIDER.parquet."""
@@ -31,47 +34,56 @@ def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     name = required_item(stage, section.providers)
     provider = make_provider(name, section.providers[name])
     problems = admitted_problems(Split.TRAIN)
-    num_asked = num_successful = 0
+    asked = satisfied = 0
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name)
         with (
-            bench(ledger, stage.params, timing=False) as judge,
+            bench(ledger, stage.params) as judge,
             progress(f"problems answered by {name}", len(problems)) as advance,
         ):
-            open_problems = {problem.id: (problem, 0) for problem in problems}
-            for attempt in range(section.attempts):
-                requests = [
-                    request_to(
-                        provider, stage=stage.name, problem=problem, attempt=attempt,
-                        prompt=generation_prompt(problem, style=section.prompts),
-                        seed=section.seed,
-                    )
-                    for problem, _ in open_problems.values()
-                ]  # fmt: skip
-                if not requests:
-                    break
-                for completion in _answers(ledger, provider, requests):
-                    problem, successes = open_problems[completion.problem_id]
-                    num_asked += 1
-                    if completion.finish_reason == EXHAUSTED:
-                        del open_problems[problem.id]
-                        advance(1)
-                        continue
-                    successes += _is_success(ledger, judge, problem, completion)
-                    open_problems[problem.id] = (problem, successes)
-                    if successes >= section.successes:
-                        num_successful += 1
-                        del open_problems[problem.id]
-                        advance(1)
-            advance(len(open_problems))
+            for first in range(0, len(problems), TOGETHER):
+                batch = problems[first : first + TOGETHER]
+                counts = _ask_until_satisfied(stage, ledger, judge, provider, batch)
+                asked += sum(num_asked for num_asked, _ in counts.values())
+                satisfied += sum(found >= section.successes for _, found in counts.values())
+                advance(len(batch))
         ledger.export()
         ledger.write_product("generated", DATA / "generate" / f"{name}.parquet", stage=stage.name)
     return {
         "num_problems": len(problems),
-        "num_asked": num_asked,
-        "num_satisfied": num_successful,
+        "num_asked": asked,
+        "num_satisfied": satisfied,
         "num_checked": judge.num_judged,
     }
+
+
+def _ask_until_satisfied(
+    stage: Stage, ledger: Ledger, judge: Bench, provider: Provider, problems: Sequence[Problem]
+) -> dict[str, tuple[int, int]]:
+    """Attempts and successes of each problem, once it has enough of either."""
+    section = stage.params.generate
+    unsatisfied = {problem.id: problem for problem in problems}
+    counts: dict[str, tuple[int, int]] = dict.fromkeys(unsatisfied, (0, 0))
+    for attempt in range(section.attempts):
+        requests = [
+            request_to(
+                provider, stage=stage.name, problem=problem, attempt=attempt,
+                prompt=generation_prompt(problem, style=section.prompts), seed=section.seed,
+            )
+            for problem in unsatisfied.values()
+        ]  # fmt: skip
+        for completion in _answers(ledger, provider, requests):
+            problem = unsatisfied[completion.problem_id]
+            if completion.finish_reason == EXHAUSTED:
+                del unsatisfied[problem.id]
+                continue
+            candidate = keep_completion(ledger, completion)
+            success = candidate is not None and judge.is_correct(problem, candidate)
+            asked, found = counts[problem.id]
+            counts[problem.id] = asked + 1, found + success
+            if counts[problem.id][1] >= section.successes:
+                del unsatisfied[problem.id]
+    return counts
 
 
 def _answers(ledger: Ledger, provider: Provider, requests: Sequence[Request]) -> list[Completion]:
@@ -83,13 +95,6 @@ def _answers(ledger: Ledger, provider: Provider, requests: Sequence[Request]) ->
         keep_completion(ledger, completion)
         answers.append(completion)
     return answers
-
-
-def _is_success(
-    ledger: Ledger, judge: Bench, problem: Problem, completion: Completion
-) -> bool:
-    candidate = keep_completion(ledger, completion)
-    return candidate is not None and judge.verdict(problem, candidate).is_successful
 
 
 if __name__ == "__main__":

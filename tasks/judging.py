@@ -28,24 +28,38 @@ class Bench:
 
     def __init__(self, ledger: Ledger, device_class: DeviceClass, protocol: EvalProtocol) -> None:
         self._ledger = ledger
-        self.device = find_device(device_class)
-        self.protocol = protocol
         self._stack = ExitStack()
         self._pool: Pool | None = None
+        self.device = find_device(device_class)
+        self.protocol = protocol
         self.num_judged = 0
         self.num_reused = 0
 
     def verdict(self, problem: Problem, candidate: Candidate) -> Verdict:
-        """The verdict on a candidate of a problem."""
+        """The full verdict on a candidate of a problem."""
+        known = self._known(candidate, self.protocol)
+        return known or self._judge(problem, candidate, timing=True)
+
+    def is_correct(self, problem: Problem, candidate: Candidate) -> bool:
+        """Whether a candidate is executable and correct; its speed is left for later.
+
+        A failure is a full verdict, since timing is the last gate; it is never judged again.
+        """
+        checks = self.protocol.checks_only()
+        known = self._known(candidate, self.protocol) or self._known(candidate, checks)
+        return (known or self._judge(problem, candidate, timing=False)).is_successful
+
+    def _known(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
         known = self._ledger.verdict(
-            candidate, device_kind=self.device.kind, protocol_id=self.protocol.id
+            candidate, device_kind=self.device.kind, protocol_id=protocol.id
         )
-        if known is not None:
-            self.num_reused += 1
-            return known
+        self.num_reused += known is not None
+        return known
+
+    def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
         if self._pool is None:
             self._pool = self._stack.enter_context(Pool(self.device, self.protocol))
-        judgement = self._pool.judge(problem, candidate)
+        judgement = self._pool.judge(problem, candidate, timing=timing)
         self._ledger.add_verdict(judgement.verdict, judgement.samples)
         self.num_judged += 1
         return judgement.verdict
@@ -56,11 +70,11 @@ class Bench:
 
 
 @contextmanager
-def bench(ledger: Ledger, params: Params, *, timing: bool = True) -> Iterator[Bench]:
-    """A bench with the stage's protocol; `timing=False` decides correctness only."""
-    protocol = params.protocol if timing else params.protocol.checks_only()
-    ledger.add_protocol(protocol)
-    opened = Bench(ledger, params.device, protocol)
+def bench(ledger: Ledger, params: Params) -> Iterator[Bench]:
+    """A bench with the stage's device and protocol."""
+    for protocol in (params.protocol, params.protocol.checks_only()):
+        ledger.add_protocol(protocol)
+    opened = Bench(ledger, params.device, params.protocol)
     try:
         yield opened
     finally:

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prefect import get_run_logger, task
+from prefect.client.schemas.objects import State
 from prefect.exceptions import MissingContextError
-from prefect.states import Failed, State
+from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
 

@@ -8,6 +8,7 @@ Exit codes: 0 done, 2 one of our own failures (its line is on standard error), 1
 from __future__ import annotations
 
 import argparse
+import ctypes
 import errno
 import json
 import logging
@@ -24,6 +25,8 @@ from cudal1.params import Params
 log = logging.getLogger("cudal1")
 
 DATA = Path("data")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Numbers of glibc's malloc.h."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,11 @@ def main(stage: str, body: Body) -> None:
     parser.add_argument("--item", help="which instance of a stage that has several")
     item: str | None = parser.parse_args().item
     name = stage if item is None else f"{stage}@{item}"
+    _calm_the_machine()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     started = time.monotonic()
+    numbers: Mapping[str, float | int | str] = {}
     try:
         running = Stage(name=name, item=item, params=Params.load(Path("params.yaml")))
         numbers = body(running)
@@ -82,6 +87,22 @@ def main(stage: str, body: Body) -> None:
         sys.exit(130)
     shown = " ".join(f"{key}={_shown(value)}" for key, value in numbers.items())
     log.info("%s: done seconds=%.1f %s", name, time.monotonic() - started, shown)
+
+
+def _calm_the_machine() -> None:
+    """Settings without which small models run several times slower on a shared CPU.
+
+    OpenMP's threads otherwise spin while another process holds the core, and every large tensor is
+    mapped and unmapped anew (measured: 171 against 1,330 tokens a second). Before torch is loaded.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc
+        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def _fail(name: str, error: CudaL1Error) -> None:

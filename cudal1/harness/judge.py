@@ -105,18 +105,18 @@ class ProblemJudge:
         self._burst_calls = max(
             1, min(self._layout.num_slots, round(protocol.burst_us / self.reference_us))
         )
-        self._empty_us = 0.0
-        if protocol.timing:
-            self._empty = self._helper("", "")
-            self._empty_us = self._time_empty()
+        self._empty_us: float | None = None
 
     def close(self) -> None:
         """End the reference and empty workers."""
         for worker in self._helpers:
             worker.close()
 
-    def judge(self, candidate: Candidate) -> Judgement:
+    def judge(self, candidate: Candidate, *, timing: bool) -> Judgement:
         """The verdict on one candidate; whatever it does ends here as data.
+
+        Without `timing` it stops before the last gate: a failure is the full protocol's verdict, a
+        success is one under `protocol.checks_only()`.
 
         Raises:
             WorkerError: our own machinery failed.
@@ -130,7 +130,7 @@ class ProblemJudge:
             with self._start(candidate.source) as worker:
                 self._await_build(worker, progress)
                 self._check(worker, progress)
-                if self._protocol.timing:
+                if timing:
                     ratios = self._measure(worker, progress, session=0)
                     measurement = self._measurement(ratios, progress)
             if measurement is not None and measurement.certified > self._protocol.confirm_above:
@@ -138,8 +138,10 @@ class ProblemJudge:
         except _Failure as failure:
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
+        only_checked = status is Status.CORRECT and measurement is None
+        protocol = self._protocol.checks_only() if only_checked else self._protocol
         verdict = Verdict(
-            problem_id=self.problem.id, candidate_id=candidate.id, protocol_id=self._protocol.id,
+            problem_id=self.problem.id, candidate_id=candidate.id, protocol_id=protocol.id,
             device_kind=self._device.kind, device_id=self._device.id, status=status, reason=reason,
             flags=flags, correctness=progress.correctness(), measurement=measurement,
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -241,13 +243,15 @@ class ProblemJudge:
         ]
         return max(1.0, min(times) / len(draws))
 
-    def _time_empty(self) -> float:
+    def _burst_cost_us(self) -> float:
         """The harness's own cost of a burst: a low quantile, so that subtracting it never flatters."""
-        draws = self._pooled(self._burst_calls)
-        times = sorted(
-            self._run_helper(self._empty, draws).elapsed_us for _ in range(EMPTY_BURSTS)
-        )
-        return times[len(times) // 4]
+        if self._empty_us is None:
+            empty, draws = self._helper("", ""), self._pooled(self._burst_calls)
+            times = sorted(
+                self._run_helper(empty, draws).elapsed_us for _ in range(EMPTY_BURSTS)
+            )
+            self._empty_us = times[len(times) // 4]
+        return self._empty_us
 
     # --- gates -----------------------------------------------------------------------------------
 
@@ -304,7 +308,7 @@ class ProblemJudge:
 
     def _measure(self, worker: Worker, progress: _Progress, *, session: int) -> list[float]:
         """ABBA quads until more could not change what is certified; log-ratios."""
-        count = self._burst_calls
+        count, cost_us = self._burst_calls, self._burst_cost_us()
         for _ in range(WARM_UP_CALLS):
             draws = self._fresh(min(count, 2))
             self._compare(worker, draws, self._run(worker, draws), progress, exact=False)
@@ -315,7 +319,7 @@ class ProblemJudge:
             second = Role.CANDIDATE if first is Role.REFERENCE else Role.REFERENCE
             for position, role in enumerate((first, second, second, first)):
                 elapsed_us = self._timed(worker, role, progress)
-                net_us = (elapsed_us - self._empty_us) / count
+                net_us = (elapsed_us - cost_us) / count
                 times[role].append(max(FLOOR_US, net_us))
                 progress.samples.append(
                     TimingSample(

@@ -20,7 +20,7 @@ from cudal1.harness.sandbox import Zygote
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
-NUM_PREPARED = 4
+NUM_PREPARED = 8
 """Problems whose reference worker is kept alive; a parked one costs memory, no time."""
 
 __all__ = ["Judgement", "Pool"]
@@ -62,9 +62,11 @@ class Pool:
     ) -> None:
         self._stack.close()
 
-    def judge(self, problem: Problem, candidate: Candidate) -> Judgement:
-        """The verdict on one candidate."""
-        return self._prepare(problem).judge(candidate)
+    def judge(
+        self, problem: Problem, candidate: Candidate, *, timing: bool = True
+    ) -> Judgement:
+        """The verdict on one candidate; without `timing`, on its correctness only."""
+        return self._prepare(problem).judge(candidate, timing=timing)
 
     def judge_all(
         self, pairs: Iterable[tuple[Problem, Candidate]]

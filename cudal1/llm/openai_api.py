@@ -14,7 +14,7 @@ import os
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import openai
@@ -111,7 +111,8 @@ class OpenAIProvider:
         try:
             # the client's own limit is per read: a slow drip would never end
             async with asyncio.timeout(self._patience_s):
-                answer: object = await client.chat.completions.create(**self._body(request))
+                create: Any = client.chat.completions.create
+                answer: object = await create(**self._body(request))
         except openai.APITimeoutError:
             return self._failed(request, f"no answer within {self._settings.timeout_s:g} s")
         except TimeoutError:
@@ -206,7 +207,7 @@ def _run(
 
 def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
 
 

@@ -1,17 +1,21 @@
-"""KernelBench's problems, from a checkout or from its hub dataset. None of its code ships here."""
+"""KernelBench's problems, from a checkout, from its hub dataset or a local copy of that dataset.
+
+None of its code ships here. Everything is loaded as training material: KernelBench has no split.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
-from cudal1.suite.loader import load_file, load_sizes
+from cudal1.suite.loader import level_of, load_file, number_and_name, read_source, short_name
+from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
 
 DATASET = "ScalingIntelligence/KernelBench"
 
@@ -19,87 +23,122 @@ DATASET = "ScalingIntelligence/KernelBench"
 def load(
     path: Path | None, *, revision: str | None, sizes: Path | None, device_class: DeviceClass
 ) -> list[Problem]:
-    """All problems of a checkout's folder or, without one, of the hub dataset at `revision`.
+    """All problems of a folder or, without one, of the hub dataset at `revision`.
 
-    `sizes` is a file like the shipped suite's `sizes.yaml`, with keys such as `level1/19_ReLU`.
+    Args:
+        path: a checkout, its `KernelBench` folder, or a local copy of the hub dataset (Parquet).
+        revision: of the hub dataset; None takes the newest, and names it by its content.
+        sizes: a file like the shipped suite's `sizes.yaml`, with keys such as `level1/19_ReLU`.
+        device_class: whose section of it to take.
 
     Raises:
         SuiteError: the folder is absent or holds no problems, a file is malformed, or the dataset
             cannot be had.
     """
-    constants: Mapping[str, Mapping[str, object]] = (
-        load_sizes(sizes).get(device_class.value, {}) if sizes else {}
-    )
+    wanted = load_sizes(sizes) if sizes else Sizes()
     if path is None:
-        return _from_hub(revision, constants, device_class)
-    return _from_checkout(path, constants, device_class)
-
-
-def _from_checkout(
-    path: Path, constants: Mapping[str, Mapping[str, object]], device_class: DeviceClass
-) -> list[Problem]:
-    if not path.is_dir():
+        problems, names = _from_rows(_rows(DATASET, revision), wanted, device_class, revision)
+    elif not path.is_dir():
         raise SuiteError(f"{path}: no such folder; give problems.path a checkout of KernelBench")
+    elif files := _files(path):
+        problems, names = _from_files(files, wanted, device_class)
+    elif any(path.glob("**/*.parquet")):
+        problems, names = _from_rows(_rows(str(path), None), wanted, device_class, None)
+    else:
+        raise SuiteError(f"{path}: no level1/1_name.py in it; is it a checkout of KernelBench?")
+    if sizes:
+        refuse_unknown(wanted, names, where=sizes)
+    return problems
+
+
+def _files(path: Path) -> list[Path]:
+    """Problem files of a checkout or of its `KernelBench` folder, by level and number."""
     root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
-    files = [
-        file
-        for folder in sorted(root.glob("level*"))
-        for file in sorted(folder.glob("*.py"), key=_position)
-        if file.name[0].isdigit()
-    ]
-    if not files:
-        raise SuiteError(f"{path}: no level*/N_name.py in it; is it a checkout of KernelBench?")
-    revision = _commit(path) or content_id(*(file.read_text(encoding="utf-8") for file in files))
-    return [
+    return sorted(
+        root.glob("level[0-9]/[0-9]*_*.py"),
+        key=lambda file: (level_of(file), number_and_name(file.stem)),
+    )
+
+
+def _from_files(
+    files: Sequence[Path], sizes: Sizes, device_class: DeviceClass
+) -> tuple[list[Problem], list[str]]:
+    names = [short_name(file) for file in files]
+    revision = _commit(files) or content_id(*map(read_source, files))
+    problems = [
         load_file(
-            file, suite="kernelbench", level=int(re.sub(r"\D", "", file.parent.name) or 0),
-            split=Split.TRAIN, device_class=device_class, revision=revision,
-            sizes=constants.get(f"{file.parent.name}/{file.stem}", {}),
+            file, suite="kernelbench", level=level_of(file), split=Split.TRAIN,
+            device_class=device_class, revision=revision, sizes=sizes.of(device_class, name),
         )
-        for file in files
+        for file, name in zip(files, names, strict=True)
     ]  # fmt: skip
+    return problems, names
 
 
-def _from_hub(
-    revision: str | None, constants: Mapping[str, Mapping[str, object]], device_class: DeviceClass
-) -> list[Problem]:
+def _commit(files: Sequence[Path]) -> str | None:
+    """The commit that the files are at; None when they are in no repository or differ from it."""
+    root = files[0].parent.parent
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+            )
+        except OSError:  # no git here
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # a copy inside somebody else's repository is not at that repository's commit
+    if git("ls-files", "--error-unmatch", "--", *(str(f.relative_to(root)) for f in files)) is None:
+        return None
+    if git("status", "--porcelain", "--", ".") != "":
+        return None
+    return git("rev-parse", "HEAD")
+
+
+def _rows(dataset: str, revision: str | None) -> list[dict[str, Any]]:
     import datasets
+    from datasets.exceptions import DatasetsError
 
     try:
-        splits: Any = datasets.load_dataset(DATASET, revision=revision)
-    except Exception as error:  # noqa: BLE001 (the hub client raises a dozen unrelated kinds)
+        splits: Any = datasets.load_dataset(dataset, revision=revision)
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
         raise SuiteError(
-            f"{DATASET} cannot be loaded from the hub ({str(error).splitlines()[0]}): check the "
-            "network, or give problems.path a checkout"
+            f"{dataset}: the dataset cannot be loaded ({said}); check the network and "
+            "problems.revision, or give problems.path a checkout of KernelBench"
         ) from error
-    return [
-        problem_of_row(row, constants, device_class, revision or "newest")
-        for split in splits.values()
-        for row in split
-    ]
+    return [dict(row) for split in splits.values() for row in split]
 
 
-def problem_of_row(
-    row: Mapping[str, Any], constants: Mapping[str, Mapping[str, object]],
-    device_class: DeviceClass, revision: str,
-) -> Problem:  # fmt: skip
-    """One row of the hub dataset: `level`, `problem_id`, `name`, `code`."""
-    name = str(row["name"]).removesuffix(".py")
-    where = f"level{row['level']}/{name}"
-    return Problem(
-        suite="kernelbench", level=int(row["level"]), number=int(row["problem_id"]),
-        name=re.sub(r"\W+", "_", re.sub(r"^\d+_", "", name)).lower(), split=Split.TRAIN,
-        device_class=device_class, revision=revision,
-        source=resize(str(row["code"]), constants.get(where, {}), where=where),
-    )  # fmt: skip
-
-
-def _position(path: Path) -> tuple[int, str]:
-    return int(re.match(r"\d*", path.name).group() or 0), path.name  # pyright: ignore[reportOptionalMemberAccess]
-
-
-def _commit(path: Path) -> str | None:
-    done = subprocess.run(
-        ["git", "-C", str(path), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() if done.returncode == 0 else None
+def _from_rows(
+    rows: Sequence[Mapping[str, Any]],
+    sizes: Sizes,
+    device_class: DeviceClass,
+    revision: str | None,
+) -> tuple[list[Problem], list[str]]:
+    """Problems of the dataset's rows, and the names that a sizes file gives them."""
+    lacking = {"level", "problem_id", "name", "code"}.difference(*rows[:1])
+    if lacking or not rows:
+        raise SuiteError(
+            f"{DATASET}: {'lacks ' + ', '.join(sorted(lacking)) if rows else 'no rows'}; "
+            "is it KernelBench's dataset?"
+        )
+    revision = revision or content_id(*(str(row["code"]) for row in rows))
+    problems: list[Problem] = []
+    names: list[str] = []
+    for row in sorted(rows, key=lambda row: (int(row["level"]), int(row["problem_id"]))):
+        stem = re.sub(r"^\d+_", "", str(row["name"]).removesuffix(".py"))
+        number = int(row["problem_id"])
+        names.append(f"level{row['level']}/{number}_{stem}")
+        problems.append(
+            Problem(
+                suite="kernelbench", level=int(row["level"]), number=number,
+                name=number_and_name(f"{number}_{stem}")[1], split=Split.TRAIN,
+                device_class=device_class, revision=revision,
+                source=resize(
+                    str(row["code"]), sizes.of(device_class, names[-1]), where=names[-1]
+                ),
+            )
+        )  # fmt: skip
+    return problems, names

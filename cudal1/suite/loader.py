@@ -1,7 +1,7 @@
 """The shipped suite, and anybody's own module, as problems.
 
-Sizes follow the device class by one mechanism for all: `sizes.yaml` names the top-level constants
-to replace (`cudal1.problem.resize`), and the source that results is the one shown and judged.
+Sizes follow the device class by one mechanism for all: a sizes file names the top-level constants
+to replace, and the source that results is the one shown and judged. KernelBench: `kernelbench.py`.
 """
 
 from __future__ import annotations
@@ -9,75 +9,99 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
+from cudal1.suite.sizes import load_sizes, refuse_unknown
 
 FOLDER = Path(__file__).parent / "problems"
-_FILE_NAME = re.compile(r"(\d+)_(\w+)")
+_NUMBERED = re.compile(r"(\d+)_(.+)")
 
 
 def load_suite(device_class: DeviceClass) -> list[Problem]:
-    """The problems that ship with cudal1, in the sizes of a device class."""
-    sizes = load_sizes(FOLDER / "sizes.yaml")
-    paths = sorted(FOLDER.glob("level*/*.py"))
-    revision = content_id(*(path.read_text(encoding="utf-8") for path in paths))
-    heldout = set(sizes.get("heldout", []))
-    constants = sizes.get(device_class.value, {})
+    """The problems that ship with cudal1, in the sizes of a device class.
+
+    A quarter of each level is held out, always the same (`heldout` in problems/sizes.yaml). The
+    revision names the content of the folder, sizes and splits included.
+    """
+    sizes_path = FOLDER / "sizes.yaml"
+    sizes = load_sizes(sizes_path)
+    paths = {short_name(path): path for path in sorted(FOLDER.glob("level*/*.py"))}
+    refuse_unknown(sizes, paths, where=sizes_path)
+    revision = content_id(
+        *paths, *(read_source(path) for path in paths.values()), read_source(sizes_path)
+    )
     return [
         load_file(
-            path, suite="cudal1", level=int(path.parent.name.removeprefix("level")),
-            split=Split.HELDOUT if _short(path) in heldout else Split.TRAIN,
-            device_class=device_class, revision=revision, sizes=constants.get(_short(path), {}),
+            path, suite="cudal1", level=level_of(path), device_class=device_class,
+            split=Split.HELDOUT if name in sizes.heldout else Split.TRAIN,
+            revision=revision, sizes=sizes.of(device_class, name),
         )
-        for path in paths
+        for name, path in paths.items()
     ]  # fmt: skip
 
 
 def load_file(
-    path: Path, *, suite: str, level: int, split: Split, device_class: DeviceClass, revision: str,
-    sizes: Mapping[str, object],
-) -> Problem:  # fmt: skip
-    """One problem file, resized.
+    path: Path,
+    *,
+    device_class: DeviceClass,
+    suite: str = "own",
+    level: int = 1,
+    split: Split = Split.TRAIN,
+    revision: str | None = None,
+    sizes: Mapping[str, object] | None = None,
+) -> Problem:
+    """One problem file, resized; number and name are read from a file name like `13_matmul.py`.
+
+    Without a revision the file's own content is it.
 
     Raises:
         SuiteError: the file cannot be read or parsed, or lacks a constant to resize.
     """
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(f"{path}: cannot be read ({error})") from error
-    named = _FILE_NAME.fullmatch(path.stem)
+    source = read_source(path)
+    number, name = number_and_name(path.stem)
     return Problem(
         suite=suite,
         level=level,
-        number=int(named.group(1)) if named else 1,
-        name=re.sub(r"\W+", "_", named.group(2) if named else path.stem).lower(),
+        number=number,
+        name=name,
         split=split,
         device_class=device_class,
-        revision=revision,
-        source=resize(source, sizes, where=str(path)),
+        revision=revision or content_id(source),
+        source=resize(source, sizes or {}, where=str(path)),
     )
 
 
-def load_sizes(path: Path) -> dict[str, Any]:
-    """A sizes file: constants by problem, under the name of a device class.
+def read_source(path: Path) -> str:
+    """The text of a file.
 
     Raises:
-        SuiteError: it cannot be read or is not a mapping.
+        SuiteError: it is absent, unreadable or no text.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise SuiteError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
-    if not isinstance(content, dict):
-        raise SuiteError(f"{path}: must map a device class to problems and their constants")
-    return content
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SuiteError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise SuiteError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    if "\0" in text:  # ast.parse raises no SyntaxError for it
+        raise SuiteError(f"{path}: not Python: it holds a null byte")
+    return text
 
 
-def _short(path: Path) -> str:
+def number_and_name(stem: str) -> tuple[int, str]:
+    """`13_Matmul-relu_` → 13 and `matmul_relu`; a stem without a number is number 1."""
+    numbered = _NUMBERED.fullmatch(stem)
+    number, rest = (int(numbered[1]), numbered[2]) if numbered else (1, stem)
+    return number, re.sub(r"[\W_]+", "_", rest).strip("_").lower()
+
+
+def short_name(path: Path) -> str:
+    """How sizes files name a problem: `level1/13_matmul`."""
     return f"{path.parent.name}/{path.stem}"
+
+
+def level_of(path: Path) -> int:
+    """The level of a file in a folder such as `level1`."""
+    return int(path.parent.name.removeprefix("level"))

@@ -1,120 +1,127 @@
-"""Try references: one JSON source a line in, one JSON reason (or null) a line out.
+"""The process that tries references: a request a line in, an answer a line out, in JSON.
 
-Runs in a process of its own (`admission.py`). What it looks for is why a problem could not be judged,
-or would reward work that nobody has to do: after METR's and robust-kbench's task filters.
+It imports torch once and forks a child for each problem, so that whatever a file does (hang, crash,
+fill memory, patch torch) ends with that child and costs nobody else. What is tried is `trial.py`;
+who asks is `admission.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import select
+import signal
 import sys
 import time
-import types
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn
+
+from cudal1.suite import trial
 
 MEMORY_BYTES = 16 << 30
-
-
-class _Rejected(Exception):
-    """The reason, in one line."""
-
-
-def reason_to_reject(source: str, *, max_reference_ms: float) -> str | None:
-    """Why a problem cannot be judged, or None."""
-    try:
-        _try_out(source, max_reference_ms)
-    except _Rejected as rejected:
-        return str(rejected)
-    except Exception as error:  # noqa: BLE001 (the file is somebody else's and may raise anything)
-        return " ".join(f"raises {type(error).__name__}: {error}".split())[:300]
-    return None
-
-
-def _try_out(source: str, max_reference_ms: float) -> None:
-    import torch
-
-    namespace = types.ModuleType("problem")
-    exec(compile(source, "<problem>", "exec"), namespace.__dict__)  # noqa: S102
-    for name in ("Model", "get_inputs", "get_init_inputs"):
-        if not callable(getattr(namespace, name, None)):
-            raise _Rejected(f"defines no {name}")
-    init_inputs = list(namespace.get_init_inputs())
-
-    def model() -> torch.nn.Module:
-        torch.manual_seed(0)
-        return namespace.Model(*init_inputs)
-
-    def inputs(seed: int) -> list[torch.Tensor]:
-        torch.manual_seed(seed)
-        drawn = list(namespace.get_inputs())
-        if not drawn or not all(isinstance(value, torch.Tensor) for value in drawn):
-            raise _Rejected("get_inputs() must return a list of tensors")
-        return drawn
-
-    def outputs(module: torch.nn.Module, values: list[torch.Tensor]) -> list[torch.Tensor]:
-        with torch.no_grad():
-            result: Any = module(*[value.clone() for value in values])
-        found = list(result) if isinstance(result, tuple | list) else [result]
-        if not found or not all(isinstance(value, torch.Tensor) for value in found):
-            raise _Rejected("forward must return a tensor or a tuple of tensors")
-        return found
-
-    first, module = inputs(1), model()
-    base = outputs(module, first)
-    started = time.perf_counter()
-    again = outputs(module, first)
-    elapsed_ms = (time.perf_counter() - started) * 1000
-    if elapsed_ms > max_reference_ms:
-        raise _Rejected(f"one call takes {elapsed_ms:.0f} ms, more than {max_reference_ms:.0f} ms")
-    _judge_values(base)
-    torch.manual_seed(99)
-    for other in (again, outputs(model(), first)):
-        if not all(torch.equal(a, b) for a, b in zip(base, other, strict=True)):
-            raise _Rejected("gives different outputs for equal inputs and weights")
-    _judge_dependence(base, first, lambda values: outputs(module, values), inputs(2))
-
-
-def _judge_values(outputs: list[Any]) -> None:
-    for output in outputs:
-        if output.numel() == 0:
-            raise _Rejected("an output has no elements")
-        if output.is_floating_point() and not bool(output.isfinite().all()):
-            raise _Rejected("an output holds NaN or infinity")
-        if output.numel() > 1 and bool((output == output.flatten()[0]).all()):
-            raise _Rejected("an output is the same in every element")
-
-
-def _judge_dependence(base: list[Any], first: list[Any], call: Any, second: list[Any]) -> None:
-    if _same(base, call(second)):
-        raise _Rejected("the output does not depend on the inputs")
-    for place in range(len(first)):
-        changed = [*first]
-        changed[place] = second[place]
-        if _same(base, call(changed)):
-            raise _Rejected(f"the output does not depend on input {place}")
-
-
-def _same(left: list[Any], right: list[Any]) -> bool:
-    import torch
-
-    return all(
-        a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=1e-6, atol=1e-12)
-        for a, b in zip(left, right, strict=True)
-    )
+"""Address space of a child on the CPU. CUDA reserves more than any machine has: no limit there."""
 
 
 def main() -> None:
-    """Serve requests until the end of the input; a problem's own prints go nowhere."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    max_reference_ms = float(sys.argv[1])
-    for line in sys.stdin:
-        answer = reason_to_reject(json.loads(line), max_reference_ms=max_reference_ms)
-        replies.write(json.dumps(answer) + "\n")
-        replies.flush()
+    """Serve requests until the input ends."""
+    import torch
+
+    torch.set_num_threads(1)
+    for line in sys.stdin.buffer:
+        answer = _in_a_child(json.loads(line))
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _in_a_child(request: dict[str, Any]) -> dict[str, Any]:
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(receiver)
+        _be_the_child(request, sender)
+    os.close(sender)
+    time_limit_s = float(request["time_limit_s"])
+    line, in_time = _listen(receiver, child, time.monotonic() + time_limit_s)
+    os.close(receiver)
+    _kill(child)  # a child that has ended keeps its status, and may have left others behind
+    _, status = os.waitpid(child, 0)
+    if line:
+        return json.loads(line)
+    return {"reason": _ending(status) if in_time else f"does not end within {time_limit_s:g} s"}
+
+
+def _listen(receiver: int, child: int, deadline: float) -> tuple[bytes, bool]:
+    """The child's line, empty if there was none; and whether it answered or ended in time."""
+    received = b""
+    ended = os.pidfd_open(child)
+    watched = [receiver, ended]
+    in_time = False
+    while not in_time and (left_s := deadline - time.monotonic()) > 0:
+        ready = select.select(watched, [], [], left_s)[0]
+        if receiver in ready:
+            chunk = os.read(receiver, 65536)
+            received += chunk
+            if not chunk:  # closed: a crash, or a file that closes what it did not open
+                watched.remove(receiver)
+        # an answer may still be in the pipe when its sender is gone
+        in_time = received.endswith(b"\n") or ready == [ended]
+    os.close(ended)
+    return received if received.endswith(b"\n") else b"", in_time
+
+
+def _kill(child: int) -> None:
+    """End a child and what it started, wherever it went."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"crashes ({signal.Signals(os.WTERMSIG(status)).name})"
+    return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
+
+
+def _be_the_child(request: dict[str, Any], sender: int) -> NoReturn:
+    """Try one problem, answer, end. Whatever it raises reaches the hook, which answers too."""
+
+    def answer(content: dict[str, Any]) -> NoReturn:
+        os.write(sender, json.dumps(content).encode() + b"\n")
+        os._exit(0)
+
+    def on_uncaught(
+        kind: type[BaseException], error: BaseException, _: TracebackType | None
+    ) -> NoReturn:
+        answer({"reason": " ".join(f"raises {kind.__name__}: {error}".split())[:300]})
+
+    _limit(request)
+    sys.excepthook = on_uncaught
+    try:
+        seen = trial.try_out(
+            request["source"],
+            device=request["device"],
+            max_reference_ms=request["max_reference_ms"],
+        )
+    except trial.RejectedError as rejected:
+        answer({"reason": str(rejected)})
+    answer({"reason": None, **seen})
+
+
+def _limit(request: dict[str, Any]) -> None:
+    os.setpgid(0, 0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    cpu_s = int(request["time_limit_s"]) + 10  # should the parent be killed and never end it
+    bounds = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, cpu_s)]
+    if request["device"] == "cpu":
+        bounds.append((resource.RLIMIT_AS, MEMORY_BYTES))
+    for which, bound in bounds:
+        hard = resource.getrlimit(which)[1]
+        bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+        resource.setrlimit(which, (bound, bound))
 
 
 if __name__ == "__main__":

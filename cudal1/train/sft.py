@@ -57,7 +57,7 @@ def train_sft(
         save_strategy="steps", save_steps=checkpoint_every, save_total_limit=2, seed=seed,
         disable_tqdm=True,
     )  # fmt: skip
-    trainer = SFTTrainer(
+    trainer: Any = SFTTrainer(
         model=str(policy), args=arguments, train_dataset=Dataset.from_list(fitting),
         processing_class=tokenizer, callbacks=[log_callback(on_log)],
     )  # fmt: skip

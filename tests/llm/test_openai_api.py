@@ -152,7 +152,9 @@ def test_misconfiguration_is_our_error(stub: Any, ask: Ask, status: str, words: 
 
 def test_a_server_that_is_not_there_is_our_error(ask: Ask) -> None:
     provider = provider_for("http://127.0.0.1:9/v1", max_retries=0)
-    with pytest.raises(ProviderError, match="provider x: cannot connect to http://127.0.0.1:9/v1"):
+    with pytest.raises(
+        ProviderError, match=r"provider x: cannot connect to http://127\.0\.0\.1:9/v1"
+    ):
         answers(provider, ask(provider))
 
 
@@ -170,9 +172,8 @@ def test_completions_that_arrived_come_before_the_error(stub: Any, ask: Ask) -> 
     stub.behaviours = ["ok", "ok", "401"]
     provider = provider_for(stub.base_url, concurrency=1)
     arrived: list[Completion] = []
-    with pytest.raises(ProviderError):
-        for completion in provider.complete(ask(provider, attempts=5)):
-            arrived.append(completion)  # noqa: PERF402 (what was yielded before the error counts)
+    with pytest.raises(ProviderError, match="refuses the key"):
+        arrived.extend(provider.complete(ask(provider, attempts=5)))
     assert len(arrived) == 2
 
 

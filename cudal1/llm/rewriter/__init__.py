@@ -11,9 +11,26 @@ from __future__ import annotations
 from cudal1.llm.rewriter.answers import rewrite
 from cudal1.llm.rewriter.rule import Kind
 from cudal1.llm.rewriter.teachers import FAMILIES, TEACHERS
-from cudal1.llm.rewriter.variants import Choice, Rewrite, Weights, compose, places, variant, with_cheat
+from cudal1.llm.rewriter.variants import (
+    Choice,
+    Rewrite,
+    Weights,
+    compose,
+    places,
+    variant,
+    with_cheat,
+)
 
 __all__ = [
-    "FAMILIES", "TEACHERS", "Choice", "Kind", "Rewrite", "Weights", "compose", "places", "rewrite", "variant",
+    "FAMILIES",
+    "TEACHERS",
+    "Choice",
+    "Kind",
+    "Rewrite",
+    "Weights",
+    "compose",
+    "places",
+    "rewrite",
+    "variant",
     "with_cheat",
-]  # fmt: skip
+]

@@ -10,7 +10,7 @@ from cudal1.llm.rewriter.variants import Rewrite, places, variant
 from cudal1.record import content_id
 
 _REDRAWS = 4
-"""A teacher that would hand in a copy although there is something to rewrite thinks again this often."""
+"""A teacher about to hand in a copy, with something to rewrite, thinks again this often."""
 _INTENT = {
     Kind.FAST: "replace {} by a cheaper equivalent",
     Kind.MID: "write {} in another way",
@@ -46,7 +46,8 @@ def answer(result: Rewrite, *, rng: random.Random, style: Style) -> str:
         text = f"{_sentence(result)}\n\n{block}"
     elif draw < style.bare + style.sentence + style.sections:
         text = (
-            f"## Performance Analysis\n\n{_analysis(result)}\n\n## Algorithm Design\n\n{_sentence(result)}\n\n"
+            f"## Performance Analysis\n\n{_analysis(result)}\n\n"
+            f"## Algorithm Design\n\n{_sentence(result)}\n\n"
             f"## Code Implementation\n\n{block}"
         )
     else:
@@ -66,6 +67,4 @@ def _analysis(result: Rewrite) -> str:
     names = [c.family.replace("_", " ") for c in result.choices]
     if not names:
         return "There is one operation, which the library already does well."
-    return f"The time goes into {', '.join(names)}. Fewer passes over memory and fewer launches help most."
-
-
+    return f"The time goes into {', '.join(names)}. Fewer passes over memory help most."

@@ -1,7 +1,7 @@
 """Rules for long pointwise chains: in place, or chunk by chunk so that temporaries stay in a cache.
 
-Which number of rows a chunk should have depends on the shape and the machine, and one chunk may be best:
-the knob that a policy has to find by measuring.
+Which number of rows a chunk should have depends on the shape and the machine, and one chunk may be
+best: the knob that a policy has to find by measuring.
 """
 
 from __future__ import annotations
@@ -15,23 +15,42 @@ from typing import Final
 from cudal1.llm.rewriter.matching import Binding
 from cudal1.llm.rewriter.program import Program
 from cudal1.llm.rewriter.rule import Kind, Template
-from cudal1.llm.rewriter.terms import POINTWISE, Term
+from cudal1.llm.rewriter.spelling import POINTWISE
+from cudal1.llm.rewriter.terms import Term
 
 Found = tuple[str, Kind, Template, Binding]
 
-FUNCTIONAL: Final = frozenset({"silu", "gelu", "softplus", "mish", "hardswish", "leaky_relu", "elu", "relu6"})
+FUNCTIONAL: Final = frozenset(
+    {"silu", "gelu", "softplus", "mish", "hardswish", "leaky_relu", "elu", "relu6"}
+)
 INFIX: Final = {"add": "+", "mul": "*", "pow": "**", "matmul": "@"}
-CHUNK_ROWS: Final = (8, 16, 32, 64, 128)
+CHUNK_ROWS: Final = (32, 64, 128, 256, 512)
 _MIN_OPERATIONS: Final = 5
 _MAX_OPERATIONS: Final = 40
-_IN_PLACE: Final = frozenset({"relu", "tanh", "sigmoid", "exp", "sqrt", "abs", "sin", "cos", "log", "log1p", "neg", "erf", "expm1"})
+_IN_PLACE: Final = frozenset(
+    {
+        "relu",
+        "tanh",
+        "sigmoid",
+        "exp",
+        "sqrt",
+        "abs",
+        "sin",
+        "cos",
+        "log",
+        "log1p",
+        "neg",
+        "erf",
+        "expm1",
+    }
+)
 _NAMES: Final = ("c", "d", "g", "h", "k", "p", "r", "s")
 
 
 @lru_cache(maxsize=4096)
 def template(text: str) -> Template:
-    """A parsed template; the same text is parsed once."""
-    return Template.parse(text)
+    """A template; the same text is parsed once."""
+    return Template(text)
 
 
 def chain_options(
@@ -55,12 +74,22 @@ def chain_options(
     yield "chunked_chain", Kind.FAST, template("\n".join(reused)), binding
     body = "".join(f"    {line}\n" for line in plain[:-1]) + f"    parts.append({plain[-1]})\n"
     for rows in CHUNK_ROWS:
-        yield "chunked_chain", Kind.MID, template(f"parts = []\nfor c in _x.split({rows}):\n{body}torch.cat(parts)"), binding
+        yield (
+            "chunked_chain",
+            Kind.MID,
+            template(f"parts = []\nfor c in _x.split({rows}):\n{body}torch.cat(parts)"),
+            binding,
+        )
     for rows, joined in ((32, "torch.cat(parts[1:])"), (64, "torch.stack(parts[:1])")):
-        yield "chunked_chain", Kind.WRONG, template(f"parts = []\nfor c in _x.split({rows}):\n{body}{joined}"), binding
+        yield (
+            "chunked_chain",
+            Kind.WRONG,
+            template(f"parts = []\nfor c in _x.split({rows}):\n{body}{joined}"),
+            binding,
+        )
 
 
-class _Unwritable(Exception):  # noqa: N818
+class _Unwritable(Exception):
     """More temporaries than names."""
 
 
@@ -80,7 +109,11 @@ class _Code:
     def text(self, term: Term) -> tuple[str, bool]:
         """Code for a term, and whether it is a fresh tensor that may be overwritten."""
         if term.op == "const":
-            return (repr(term.value) if not isinstance(term.value, int | float) or term.value >= 0 else f"({term.value!r})"), False
+            return (
+                repr(term.value)
+                if not isinstance(term.value, int | float) or term.value >= 0
+                else f"({term.value!r})"
+            ), False
         name = self.name_of.get(term)
         if name is not None:
             self.use(term)
@@ -116,11 +149,15 @@ class _Code:
         if term.op == "pow" and args[1].op == "const":
             if args[1].value == 2:
                 inner, fresh = self.text(args[0])
-                return (f"{inner}.square_()" if fresh and self.in_place else f"{inner}.square()"), True
+                return (
+                    f"{inner}.square_()" if fresh and self.in_place else f"{inner}.square()"
+                ), True
             return self.infix("**", "pow_", *args)
         inner, fresh = self.text(args[0])
         if term.op == "recip":
-            return (f"{inner}.reciprocal_()" if fresh and self.in_place else f"(1.0 / {inner})"), True
+            return (
+                f"{inner}.reciprocal_()" if fresh and self.in_place else f"(1.0 / {inner})"
+            ), True
         if fresh and self.in_place and term.op in _IN_PLACE and len(args) == 1:
             return f"{inner}.{term.op}_()", True
         if term.op == "neg":
@@ -136,7 +173,10 @@ class _Code:
         first, fresh = self.text(left)
         second, fresh_second = self.text(right)
         if self.in_place and fresh:
-            return f"{first}.{method}({second.strip('()') if right.op == 'const' else second})", True
+            return (
+                f"{first}.{method}({second.strip('()') if right.op == 'const' else second})",
+                True,
+            )
         if self.in_place and fresh_second and not fresh and sign in "+*":
             return f"{second}.{method}({first})", True
         return f"({first} {sign} {second})", True
@@ -170,7 +210,7 @@ def _is_end(program: Program, node: ast.expr, term: Term, region_of: Mapping[Ter
 
 
 def _chain(term: Term, region_of: Mapping[Term, int]) -> tuple[Term | None, set[Term]]:
-    """The one tensor that a pointwise chain starts from, and its operations; None when there are several."""
+    """The one tensor a pointwise chain starts from (None: several), and its operations."""
     region = region_of.get(term)
     inner: set[Term] = set()
     bases: set[Term] = set()

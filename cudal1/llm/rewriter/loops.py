@@ -6,13 +6,16 @@ range(x.shape[0])])` becomes `f(x)`, with reductions over the row's dimension ke
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 from cudal1.llm.rewriter.chains import FUNCTIONAL, INFIX, Found, template
+from cudal1.llm.rewriter.program import Program
 from cudal1.llm.rewriter.rule import Kind
-from cudal1.llm.rewriter.terms import POINTWISE, Term
+from cudal1.llm.rewriter.spelling import POINTWISE
+from cudal1.llm.rewriter.terms import Term
 
 _ROW_REDUCTIONS: Final = frozenset({"sum", "mean", "amax", "amin"})
 
@@ -36,6 +39,26 @@ def loop_options(term: Term) -> Iterator[Found]:
     elif iterable.op in {"split", "chunk"} and term.op == "cat":
         writer = _BlockWriter(iterable.args[0], whole=True)
         yield from _batched("list_cat", writer, writer.write(body), Kind.FAST)
+
+
+def step_options(program: Program, call: ast.Call, variable: str) -> list[Found]:
+    """A linear layer applied to each step of a sequence in a loop: applied once, before it."""
+    term = program.term_of[id(call)]
+    module, element = term.args
+    binding = {"_lin": module, "_x": element.args[0]}
+    before = "h = _lin(_x)"
+    return [
+        ("loop_projection", Kind.FAST, template(f"{before}\nh[:, {variable}]"), binding),
+        (
+            "loop_projection",
+            Kind.MID,
+            template(f"h = _lin(_x.contiguous())\nh[:, {variable}]"),
+            binding,
+        ),
+        ("loop_projection", Kind.WRONG, template(f"{before}\nh[:, 0]"), binding),
+        ("loop_projection", Kind.WRONG, template(f"{before}\nh[:, {variable} - 1]"), binding),
+        ("loop_projection", Kind.WRONG, template(f"{before}\nh[{variable}]"), binding),
+    ]
 
 
 def _batched(family: str, writer: _Writer, text: str | None, kind: Kind) -> Iterator[Found]:

@@ -1,8 +1,9 @@
 """Unification of a pattern's term with a program's term.
 
-Metavariables start with `_`. The letter after it restricts what may be bound: `_c` a number, `_d` an
-integer, `_l` the last dimension, `_n` an integer or a size, `_p` an attribute of self, `_lin` a `nn.Linear` of self, `_conv` and `_bn`
-likewise, anything else any term. A metavariable that occurs twice is bound to one and the same term.
+Metavariables start with `_`. The letter after it restricts what may be bound: `_c` a number, `_e`
+a small one, `_d` an integer, `_l` the last dimension, `_n` an integer or a size, `_p` an attribute
+of self, `_lin` a `nn.Linear` of self, `_conv` and `_bn` likewise, anything else any term. A
+metavariable that occurs twice is bound to one and the same term.
 """
 
 from __future__ import annotations
@@ -10,14 +11,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cudal1.llm.rewriter.program import Program
-from cudal1.llm.rewriter.terms import COMMUTATIVE, Term
+from cudal1.llm.rewriter.spelling import COMMUTATIVE
+from cudal1.llm.rewriter.terms import Term
 
 Binding = Mapping[str, Term]
+
+_MAX_EPSILON = 1e-4
 
 
 def unify(pattern: Term, term: Term, program: Program) -> Iterator[Binding]:
     """Every way in which the pattern covers the term."""
-    return _unify(((pattern, term),), {}, program)
+    if _may_fit(pattern, term, 3):
+        yield from _unify(((pattern, term),), {}, program)
+
+
+def _may_fit(pattern: Term, term: Term, depth: int) -> bool:
+    """False when operations differ so that no binding can exist; cheaper than looking for one."""
+    if pattern.op == "?":
+        return True
+    if pattern.op != term.op or len(pattern.args) != len(term.args):
+        return False
+    if depth == 0 or not pattern.args:
+        return pattern.op == "const" or pattern.value == term.value
+    if all(_may_fit(p, t, depth - 1) for p, t in zip(pattern.args, term.args, strict=True)):
+        return True
+    return pattern.op in COMMUTATIVE and all(
+        _may_fit(p, t, depth - 1) for p, t in zip(pattern.args, reversed(term.args), strict=True)
+    )
 
 
 def _unify(
@@ -43,18 +63,29 @@ def _unify(
         return
     if pattern.value != term.value:
         return
+    if not pattern.args:
+        yield from _unify(rest, binding, program)
+        return
     yield from _unify((*zip(pattern.args, term.args, strict=True), *rest), binding, program)
-    if pattern.op in COMMUTATIVE:
+    if pattern.op in COMMUTATIVE and term.args[0] is not term.args[1]:
         left, right = term.args
-        yield from _unify(((pattern.args[0], right), (pattern.args[1], left), *rest), binding, program)
+        yield from _unify(
+            ((pattern.args[0], right), (pattern.args[1], left), *rest), binding, program
+        )
 
 
 def _allowed(name: str, term: Term, program: Program) -> bool:
     kind = name[1:].rstrip("0123456789")
-    is_number = term.op == "const" and isinstance(term.value, int | float) and not isinstance(term.value, bool)
+    is_number = (
+        term.op == "const"
+        and isinstance(term.value, int | float)
+        and not isinstance(term.value, bool)
+    )
     match kind:
         case "c":
             return is_number
+        case "e":
+            return is_number and 0 <= float(str(term.value)) <= _MAX_EPSILON
         case "d":
             return is_number and isinstance(term.value, int)
         case "l":

@@ -1,8 +1,8 @@
 """Places: where rules apply in a program, and the options at each.
 
 Matches that share code form one place, and a place takes at most one option, so that choices at
-different places never conflict. Places and options have a fixed order for a given source: a choice can
-be repeated, or copied from another variant of the same reference.
+different places never conflict. Places and options have a fixed order for a given source: a choice
+can be repeated, or copied from another variant of the same reference.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from cudal1.llm.rewriter.chains import Found, chain_options
-from cudal1.llm.rewriter.loops import loop_options
+from cudal1.llm.rewriter.loops import loop_options, step_options
 from cudal1.llm.rewriter.matching import Binding, unify
 from cudal1.llm.rewriter.program import Program, parse
 from cudal1.llm.rewriter.rule import Kind, Rule, Template
 from cudal1.llm.rewriter.rules import RULES
-from cudal1.llm.rewriter.terms import POINTWISE, Term
-
+from cudal1.llm.rewriter.spelling import POINTWISE
+from cudal1.llm.rewriter.terms import Term
 
 _MIN_SHARE = 0.4
 """A match that covers less than this share of the largest at its place is dropped."""
@@ -68,29 +68,50 @@ def analyse(source: str) -> tuple[Program, tuple[Place, ...]]:
     return program, _places(program)
 
 
+_Shape = tuple[str, frozenset[str]]
+
+
 @cache
-def _rules_by_operation() -> dict[str, list[tuple[Rule, Term]]]:
-    index: defaultdict[str, list[tuple[Rule, Term]]] = defaultdict(list)
+def _rules_by_shape() -> dict[str, list[tuple[frozenset[str], list[tuple[Rule, Term]]]]]:
+    """Operation to the patterns it is the root of, by what must be among its arguments."""
+    shapes: defaultdict[_Shape, list[tuple[Rule, Term]]] = defaultdict(list)
     for rule in RULES:
         for term in rule.terms:
-            index[term.op].append((rule, term))
+            inner = frozenset(arg.op for arg in term.args if arg.op != "?")
+            shapes[term.op, inner].append((rule, term))
+    index: defaultdict[str, list[tuple[frozenset[str], list[tuple[Rule, Term]]]]] = defaultdict(
+        list
+    )
+    for (operation, inner), patterns in shapes.items():
+        index[operation].append((inner, patterns))
     return dict(index)
 
 
+def _candidates(term: Term) -> Iterator[tuple[Rule, Term]]:
+    inner = {arg.op for arg in term.args}
+    for wanted, patterns in _rules_by_shape().get(term.op, ()):
+        if wanted <= inner:
+            yield from patterns
+
+
 def _matches(program: Program) -> Iterator[tuple[ast.expr, list[Found]]]:
-    index = _rules_by_operation()
     for term, node in program.first_node.items():
         done: set[int] = set()
-        for rule, pattern in index.get(term.op, ()):
+        for rule, pattern in _candidates(term):
             if id(rule) in done:
                 continue
             binding = next(unify(pattern, term, program), None)
             if binding is not None:
                 done.add(id(rule))
-                yield node, [(rule.family, kind, template, binding) for kind, template in rule.templates]
+                yield (
+                    node,
+                    [(rule.family, kind, template, binding) for kind, template in rule.templates],
+                )
         found = list(loop_options(term))
         if found:
             yield node, found
+    for call, variable in program.in_loops:
+        yield call, step_options(program, call, variable)
 
 
 def _chains(

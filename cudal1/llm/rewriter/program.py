@@ -1,9 +1,8 @@
 """A problem's `Model` as a program: versions of variables, and what `__init__` says about `self`.
 
-`forward` is brought into single-assignment form: the third value of `x` is the version `x@3`. An
-unchanged part of the code keeps its statements; what is not needed for the result disappears when the
-program is printed (`printing`). Statements that cannot be followed (loops that carry state, in-place
-changes) are opaque: they are always printed, and the names they assign keep one fixed name.
+`forward` is in single-assignment form (`versions`); every expression has a term (`terms`). A
+reference is read once and never changed: variants are printed from it with some expressions
+exchanged (`printing`).
 """
 
 from __future__ import annotations
@@ -11,30 +10,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from cudal1.llm.rewriter.terms import NAMESPACES, POINTWISE, Term, Terms, Value, dotted
-
-
-_Node = TypeVar("_Node", bound=ast.AST)
-
-
-class NotRewritable(Exception):  # noqa: N818
-    """The reference has no `Model` with a `forward` that we can read: the answer is a copy of it."""
+from cudal1.llm.rewriter.spelling import POINTWISE, dotted
+from cudal1.llm.rewriter.statements import assigned
+from cudal1.llm.rewriter.terms import Term, Terms, Value
+from cudal1.llm.rewriter.versions import Definition, number_versions
 
 
-@dataclass(slots=True)
-class Definition:
-    """One statement of `forward`."""
-
-    targets: tuple[str, ...]
-    """Versions that it assigns; none for `return` and opaque statements."""
-    value: ast.expr | None
-    """What it computes, in versions; None when opaque."""
-    verbatim: tuple[ast.stmt, ...] = ()
-    """How to print it while nothing of it is rewritten; empty: `targets = value`."""
-    is_return: bool = False
-    is_opaque: bool = False
+class NotRewritable(Exception):
+    """The reference has no `Model` whose `forward` we can read: the answer is a copy."""
 
 
 @dataclass(slots=True)
@@ -52,7 +36,7 @@ class Program:
     """Attribute of self to the call in `__init__` that made it."""
     is_matrix: bool
     """Every tensor of `get_inputs` has two dimensions."""
-    pinned: frozenset[str] = frozenset()
+    pinned: frozenset[str]
     """Names that opaque statements assign: never renamed."""
     term_of: dict[int, Term] = field(default_factory=dict[int, Term])
     """By id of expression node, in versions."""
@@ -61,14 +45,18 @@ class Program:
     nodes: list[ast.expr] = field(default_factory=list[ast.expr])
     """Expression nodes in evaluation order."""
     first_node: dict[Term, ast.expr] = field(default_factory=dict[Term, ast.expr])
-    versions: dict[Term, list[tuple[int, str]]] = field(default_factory=dict[Term, list[tuple[int, str]]])
+    versions: dict[Term, list[tuple[int, str]]] = field(
+        default_factory=dict[Term, list[tuple[int, str]]]
+    )
     """Term to the versions that hold it, with the index of their definition."""
     defined_by: dict[str, int] = field(default_factory=dict[str, int])
+    in_loops: list[tuple[ast.Call, str]] = field(default_factory=list[tuple[ast.Call, str]])
+    """Calls `self.module(x[:, t])` in opaque loops over t, where x does not change in the loop."""
     pointwise_parents: dict[Term, list[Term]] = field(default_factory=dict[Term, list[Term]])
     """Term to the pointwise operations that it is an argument of."""
 
     def expression(self, term: Term, *, before: int) -> ast.expr:
-        """Code for a term at definition `before`: a variable that holds it, or its first spelling."""
+        """Code for a term at definition `before`: a variable that holds it, or its spelling."""
         for index, version in self.versions.get(term, ()):
             if index < before:
                 return ast.Name(version, ast.Load())
@@ -77,6 +65,8 @@ class Program:
             return node
         if term.op == "const":
             return ast.Constant(term.value)
+        if term.op == "attr" and term.args[0].value == "self":
+            return ast.Attribute(ast.Name("self", ast.Load()), str(term.value), ast.Load())
         parts = [self.expression(arg, before=before) for arg in term.args]
         match term.op:
             case "neg":
@@ -94,7 +84,11 @@ def constants_of(module: ast.Module) -> dict[str, Value]:
     """Top-level names that hold a number."""
     known: dict[str, Value] = {}
     for statement in module.body:
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
+        if (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Name)
+        ):
             value = number(statement.value, known)
             if value is not None:
                 known[statement.targets[0].id] = value
@@ -119,7 +113,9 @@ def parse(source: str) -> Program:
         module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NotRewritable("not valid Python") from error
-    model = next((n for n in module.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None)
+    model = next(
+        (n for n in module.body if isinstance(n, ast.ClassDef) and n.name == "Model"), None
+    )
     forward = _method(model, "forward")
     if model is None or forward is None:
         raise NotRewritable("no class Model with a forward")
@@ -128,9 +124,15 @@ def parse(source: str) -> Program:
     attributes, modules = _facts(model, module, constants)
     classes = {name: (dotted(call.func) or "").split(".")[-1] for name, call in modules.items()}
     terms = Terms(attributes=attributes, modules=classes)
-    terms.names = {name: terms.const(value) for name, value in constants.items() if name not in arguments}
-    program = Program(module, model, forward, arguments, [], terms, modules, _is_matrix(module))
-    _Versions(program).run()
+    terms.names = {
+        name: terms.const(value) for name, value in constants.items() if name not in arguments
+    }
+    definitions, pinned = number_versions(forward.body, arguments)
+    if not definitions or not definitions[-1].is_return:
+        raise NotRewritable("forward does not end in a return")
+    program = Program(
+        module, model, forward, arguments, definitions, terms, modules, _is_matrix(module), pinned
+    )
     _annotate(program)
     return program
 
@@ -157,7 +159,9 @@ def _facts(
         names[name] = number(value, constants)
     names = {name: value for name, value in names.items() if value is not None}
     for statement in init.body:
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Attribute):
+        if not isinstance(statement, ast.Assign) or not isinstance(
+            statement.targets[0], ast.Attribute
+        ):
             continue
         attribute = dotted(statement.targets[0]) or ""
         if attribute.startswith("self.") and attribute.count(".") == 1:
@@ -170,193 +174,25 @@ def _facts(
 
 
 def _init_inputs(module: ast.Module) -> list[ast.expr]:
-    function = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "get_init_inputs"), None)
+    function = next(
+        (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "get_init_inputs"),
+        None,
+    )
     last = function.body[-1] if function else None
-    return last.value.elts if isinstance(last, ast.Return) and isinstance(last.value, ast.List) else []
+    return (
+        last.value.elts if isinstance(last, ast.Return) and isinstance(last.value, ast.List) else []
+    )
 
 
 def _is_matrix(module: ast.Module) -> bool:
-    function = next((n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "get_inputs"), None)
+    function = next(
+        (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == "get_inputs"), None
+    )
     calls = [
         n for n in (ast.walk(function) if function else ())
         if isinstance(n, ast.Call) and (dotted(n.func) or "") in {"torch.randn", "torch.rand"}
     ]  # fmt: skip
     return bool(calls) and all(len(c.args) == 2 for c in calls)
-
-
-class _Versions:
-    """Turns the statements of `forward` into definitions."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.current: dict[str, str] = {}
-        self.count: dict[str, int] = {}
-        self.pinned: set[str] = set()
-
-    def run(self) -> None:
-        body = [s for s in self.program.forward.body if not _is_docstring(s)]
-        groups = list(_groups(body))
-        for statements, value in groups:
-            if value is None and not _is_plain(statements[0]):
-                self.pinned |= _assigned(statements[0])
-        self.program.pinned = frozenset(self.pinned)
-        for argument in self.program.arguments:
-            self.assign(argument)
-        for statements, value in groups:
-            self.add(statements, value)
-        if not any(d.is_return for d in self.program.definitions):
-            raise NotRewritable("forward does not end in a return")
-
-    def assign(self, name: str) -> str:
-        if name in self.pinned:
-            return name
-        number = self.count[name] = self.count.get(name, -1) + 1
-        version = f"{name}@{number}"
-        self.current[name] = version
-        return version
-
-    def add(self, statements: tuple[ast.stmt, ...], value: ast.expr | None) -> None:
-        add = self.program.definitions.append
-        first = statements[0]
-        if value is not None:
-            assert isinstance(first, ast.Assign) and isinstance(first.targets[0], ast.Name)
-            inner = _assigned(statements[1])
-            copies = tuple(self.rename(s, frozenset(inner | {first.targets[0].id})) for s in statements)
-            renamed = self.rename(value, frozenset())
-            target = self.assign(first.targets[0].id)
-            add(Definition((target,), renamed, copies))
-        elif isinstance(first, ast.Return) and first.value is not None:
-            add(Definition((), self.rename(first.value, frozenset()), is_return=True))
-        elif _is_plain(first):
-            target, expression = _plain_parts(first)
-            renamed = self.rename(expression, frozenset())
-            names = [target] if isinstance(target, ast.Name) else list(target.elts)
-            versions = tuple(self.assign(n.id) for n in names if isinstance(n, ast.Name))
-            if any(v in self.pinned for v in versions):
-                add(Definition((), None, (self.rename(first, frozenset(self.pinned)),), is_opaque=True))
-            else:
-                add(Definition(versions, renamed))
-        else:
-            add(Definition((), None, (self.rename(first, frozenset(_assigned(first))),), is_opaque=True))
-
-    def rename(self, node: _Node, bound: frozenset[str]) -> _Node:
-        """A copy in which variables are versions."""
-        if isinstance(node, ast.Name):
-            name = node.id if node.id in bound else self.current.get(node.id, node.id)
-            return type(node)(id=name, ctx=node.ctx)
-        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
-            for generator in node.generators:
-                bound = bound | {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
-        if isinstance(node, ast.Lambda):
-            bound = bound | {a.arg for a in node.args.args}
-        fields: dict[str, object] = {}
-        for name in node._fields:
-            child = getattr(node, name, None)
-            if isinstance(child, ast.AST):
-                fields[name] = self.rename(child, bound)
-            elif isinstance(child, list):
-                fields[name] = [self.rename(c, bound) if isinstance(c, ast.AST) else c for c in child]
-            else:
-                fields[name] = child
-        return type(node)(**fields)
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _is_plain(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Return):
-        return statement.value is not None
-    if isinstance(statement, ast.AugAssign):
-        return isinstance(statement.target, ast.Name)
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        return all(isinstance(n, ast.Name) for n in names)
-    return False
-
-
-def _plain_parts(statement: ast.stmt) -> tuple[ast.Name | ast.Tuple, ast.expr]:
-    if isinstance(statement, ast.AugAssign):
-        assert isinstance(statement.target, ast.Name)
-        target = statement.target
-        return target, ast.BinOp(ast.Name(target.id, ast.Load()), statement.op, statement.value)
-    assert isinstance(statement, ast.Assign)
-    target = statement.targets[0]
-    assert isinstance(target, ast.Name | ast.Tuple)
-    return target, statement.value
-
-
-def _assigned(statement: ast.stmt) -> set[str]:
-    """Names that a statement assigns or may change in place."""
-    names: set[str] = set()
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            names |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-        elif isinstance(node, ast.Expr):
-            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return names - {"self", *NAMESPACES}
-
-
-def _groups(body: list[ast.stmt]) -> Iterator[tuple[tuple[ast.stmt, ...], ast.expr | None]]:
-    """Statements; `rows = []` with the loop that fills it is one group, worth a list comprehension."""
-    index = 0
-    while index < len(body):
-        value = _filled_list(body[index], body[index + 1], body[index + 2 :]) if index + 1 < len(body) else None
-        if value is not None:
-            yield (body[index], body[index + 1]), value
-            index += 2
-        else:
-            yield (body[index],), None
-            index += 1
-
-
-def _filled_list(first: ast.stmt, loop: ast.stmt, rest: list[ast.stmt]) -> ast.expr | None:
-    match first:
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=[])):
-            pass
-        case _:
-            return None
-    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or loop.orelse:
-        return None
-    *before, last = loop.body
-    match last:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=filled), attr="append"), args=[element])):
-            if filled != name:
-                return None
-        case _:
-            return None
-    assigned = set[str]().union(*map(_assigned, before))
-    local: dict[str, ast.expr] = {}
-    for statement in before:
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
-            return None
-        if _loaded(statement.value) & (assigned - set(local)):
-            return None  # carried from one turn of the loop to the next
-        local[statement.targets[0].id] = _substitute(statement.value, local)
-    later = set[str]().union(*map(_loaded, rest))
-    if assigned & later or name in set[str]().union(*map(_loaded, (element, *local.values()))):
-        return None
-    generator = ast.comprehension(target=loop.target, iter=loop.iter, ifs=[], is_async=0)
-    return ast.ListComp(elt=_substitute(element, local), generators=[generator])
-
-
-def _loaded(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
-def _substitute(node: ast.expr, local: Mapping[str, ast.expr]) -> ast.expr:
-    class Inline(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
-            return local.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
-
-    copy = ast.parse(ast.unparse(node), mode="eval").body
-    return Inline().visit(copy)
 
 
 def _annotate(program: Program) -> None:
@@ -382,7 +218,10 @@ def _annotate(program: Program) -> None:
     terms.on_term = seen
     for index, definition in enumerate(program.definitions):
         if definition.value is None:
-            for name in {n for s in definition.verbatim for n in _assigned(s)}:
+            for call, variable in _steps_of_loop(program, definition):
+                program.in_loops.append((call, variable))
+                terms.of(call)
+            for name in {n for s in definition.verbatim for n in assigned(s)}:
                 terms.names[name] = terms.raw("opaque", (), f"{name} after {index}")
             continue
         term = terms.of(definition.value)
@@ -392,6 +231,33 @@ def _annotate(program: Program) -> None:
             program.defined_by[version] = index
             program.versions.setdefault(part, []).append((index, version))
     terms.on_term = None
+
+
+def _steps_of_loop(program: Program, definition: Definition) -> Iterator[tuple[ast.Call, str]]:
+    loop = definition.verbatim[0]
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
+        return
+    for node in ast.walk(loop):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="self"), attr=module),
+                args=[
+                    ast.Subscript(
+                        value=ast.Name(id=source),
+                        slice=ast.Tuple(
+                            elts=[ast.Slice(lower=None, upper=None), ast.Name(id=step)]
+                        ),
+                    )
+                ],
+                keywords=[],
+            ) if (
+                module in program.modules
+                and step == loop.target.id
+                and source in program.defined_by
+            ):
+                yield node, step
+            case _:
+                pass
 
 
 def _item(terms: Terms, term: Term, position: int) -> Term:

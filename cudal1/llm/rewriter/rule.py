@@ -1,7 +1,8 @@
 """A rule: what it recognises, and what each kind of teacher writes instead.
 
-Patterns and replacements are Python statements; the last line of a replacement is the value. Both know
-metavariables (see `matching`). Numbers are computed: with `_c1` = 2 and `_c2` = 3, `_c1 * _c2` is printed as 6.
+Patterns and replacements are Python statements; the last line of a replacement is the value. Both
+know metavariables (see `matching`). Numbers are computed: with `_c1` = 2 and `_c2` = 3, `_c1 *
+_c2` is printed as 6.
 """
 
 from __future__ import annotations
@@ -28,25 +29,35 @@ class Kind(StrEnum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Template:
-    """A replacement: statements, then the value."""
+    """A replacement; parsed when it is first used."""
 
-    steps: tuple[ast.stmt, ...]
-    """Assignments and loops."""
-    value: ast.expr
     text: str
-    uses: Mapping[str, int]
-    """Metavariable to how often it occurs."""
 
-    @classmethod
-    def parse(cls, text: str) -> Template:
-        """From source text whose last line is an expression."""
-        *before, last = ast.parse(text.strip()).body
-        assert isinstance(last, ast.Expr), text
-        assert all(isinstance(statement, ast.Assign | ast.For) for statement in before), text
-        names = [n.id for s in (*before, last) for n in ast.walk(s) if isinstance(n, ast.Name)]
-        return cls(tuple(before), last.value, text, Counter(n for n in names if n.startswith("_")))
+    @cached_property
+    def steps(self) -> tuple[ast.stmt, ...]:
+        """Assignments and loops before the value."""
+        before = self._body[:-1]
+        assert all(isinstance(statement, ast.Assign | ast.For) for statement in before), self.text
+        return tuple(before)
+
+    @cached_property
+    def value(self) -> ast.expr:
+        """What the last line computes."""
+        last = self._body[-1]
+        assert isinstance(last, ast.Expr), self.text
+        return last.value
+
+    @cached_property
+    def uses(self) -> Mapping[str, int]:
+        """Metavariable to how often it occurs."""
+        names = (n.id for s in self._body for n in ast.walk(s) if isinstance(n, ast.Name))
+        return Counter(name for name in names if name.startswith("_"))
+
+    @cached_property
+    def _body(self) -> list[ast.stmt]:
+        return ast.parse(self.text).body
 
 
 @dataclass(frozen=True)
@@ -69,15 +80,23 @@ class Rule:
     @cached_property
     def templates(self) -> tuple[tuple[Kind, Template], ...]:
         """The replacements, in a fixed order."""
-        kinds = ((Kind.FAST, self.fast), (Kind.MID, self.mid), (Kind.SLOW, self.slow), (Kind.WRONG, self.wrong))
-        return tuple((kind, Template.parse(text)) for kind, texts in kinds for text in texts)
+        kinds = (
+            (Kind.FAST, self.fast),
+            (Kind.MID, self.mid),
+            (Kind.SLOW, self.slow),
+            (Kind.WRONG, self.wrong),
+        )
+        return tuple((kind, Template(text.strip())) for kind, texts in kinds for text in texts)
 
 
 def _pattern(text: str) -> Term:
     terms = Terms(attributes={}, modules={}, metavariables=True)
     *before, last = ast.parse(text.strip()).body
     for statement in before:
-        assert isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name), text
-        terms.names[statement.targets[0].id] = terms.of(statement.value)
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                terms.names[name] = terms.of(value)
+            case _:
+                raise AssertionError(f"a pattern's lines before the last assign to names: {text}")
     assert isinstance(last, ast.Expr), text
     return terms.of(last.value)

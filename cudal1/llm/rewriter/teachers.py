@@ -1,8 +1,8 @@
 """Six teachers of different skill. They are rules with dice, NOT language models.
 
-They exist so that the pipeline has real input without an API key: code of mixed quality in the shape of
-a language model's answer, some of it faster than the reference, some slower, some wrong, some cheating.
-Each knows some families well and others not, so that no teacher is best everywhere.
+They exist so that the pipeline has real input without an API key: code of mixed quality in the
+shape of a language model's answer, some of it faster than the reference, some slower, some wrong,
+some cheating. Each knows some families well and others not, so that no teacher is best everywhere.
 """
 
 from __future__ import annotations
@@ -23,13 +23,21 @@ from cudal1.llm.rewriter.variants import Weights
 _LIBRARY = tuple(rule.family for rule in (*NORMALIZATION, *ACTIVATIONS, *ATTENTION))
 _ALGEBRA = tuple(rule.family for rule in ALGEBRA)
 _POINTWISE = tuple(rule.family for rule in POINTWISE)
-_LOOPS = ("row_loop", "list_cat")
+_LOOPS = ("row_loop", "list_cat", "loop_projection")
 FAMILIES: Final = tuple(dict.fromkeys((*(rule.family for rule in RULES), *_LOOPS, "chunked_chain")))
 """Every family that a rule knows."""
 
 
-def _mix(reference: float, mid: float, fast: float, wrong: float, slow: float = 0.0) -> dict[Kind, float]:
-    return {Kind.REFERENCE: reference, Kind.MID: mid, Kind.FAST: fast, Kind.WRONG: wrong, Kind.SLOW: slow}
+def _mix(
+    reference: float, mid: float, fast: float, wrong: float, slow: float = 0.0
+) -> dict[Kind, float]:
+    return {
+        Kind.REFERENCE: reference,
+        Kind.MID: mid,
+        Kind.FAST: fast,
+        Kind.WRONG: wrong,
+        Kind.SLOW: slow,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,9 @@ class Teacher:
     style: Style
 
 
-def _only(families: tuple[str, ...], kinds: Mapping[Kind, float]) -> dict[str, Mapping[Kind, float]]:
+def _only(
+    families: tuple[str, ...], kinds: Mapping[Kind, float]
+) -> dict[str, Mapping[Kind, float]]:
     return dict.fromkeys(families, kinds)
 
 
@@ -90,14 +100,17 @@ TEACHERS: Final[Mapping[str, Teacher]] = {
             "Reorders and removes linear algebra; indifferent to everything else.",
             Weights(
                 _mix(0.75, 0.15, 0.05, 0.05),
-                by_family=_only((*_ALGEBRA, "affine_chain", "affine_chain_4", "polynomial"), _mix(0.08, 0.10, 0.66, 0.16)),
+                by_family=_only(
+                    (*_ALGEBRA, "affine_chain", "affine_chain_4", "polynomial"),
+                    _mix(0.08, 0.10, 0.66, 0.16),
+                ),
                 broken=0.03,
             ),
             Style(sections=0.7),
         ),
         Teacher(
             "fuser",
-            "Loops to batches, pointwise chains chunk by chunk or in place; sometimes drops precision.",
+            "Batches loops, runs pointwise chains in chunks or in place; sometimes cheats.",
             Weights(
                 _mix(0.40, 0.35, 0.15, 0.10),
                 by_family=_only((*_POINTWISE, *_LOOPS), _mix(0.05, 0.25, 0.60, 0.10))

@@ -10,12 +10,21 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from typing import Final
+from types import EllipsisType
+
+from cudal1.llm.rewriter.spelling import (
+    ALIASES,
+    BINARY,
+    MATH,
+    MODULE_FUNCTIONS,
+    NAMESPACES,
+    REQUIRED,
+    SIGNATURES,
+    SUM_OF_LOOP,
+    dotted,
+)
 
 Value = int | float | bool | str | bytes | complex | None
-
-_NONE: Final = ("const", None)
-_REQUIRED: Final = object()
 
 
 class Term:
@@ -31,72 +40,22 @@ class Term:
     def __repr__(self) -> str:
         """For people."""
         inside = ", ".join(map(repr, self.args))
-        return f"{self.op}[{self.value!r}]({inside})" if self.value is not None else f"{self.op}({inside})"
-
-
-_REDUCE = (("dim", None), ("keepdim", False))
-SIGNATURES: Final[dict[str, tuple[tuple[str, object], ...]]] = {
-    **dict.fromkeys(("sum", "mean", "max", "min", "amax", "amin", "prod"), _REDUCE),
-    "logsumexp": (("dim", _REQUIRED), ("keepdim", False)),
-    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod"), (("dim", _REQUIRED),)),
-    **dict.fromkeys(("cat", "stack"), (("dim", 0),)),
-    **dict.fromkeys(("unsqueeze",), (("dim", _REQUIRED),)),
-    "transpose": (("dim0", _REQUIRED), ("dim1", _REQUIRED)),
-    "clamp": (("min", None), ("max", None)),
-    "linear": (("weight", _REQUIRED), ("bias", None)),
-    "layer_norm": (("normalized_shape", _REQUIRED), ("weight", None), ("bias", None), ("eps", 1e-5)),
-    "gelu": (("approximate", "none"),),
-    "flatten": (("start_dim", 0), ("end_dim", -1)),
-    "leaky_relu": (("negative_slope", 0.01),),
-    "split": (("split_size", _REQUIRED), ("dim", 0)),
-    "chunk": (("chunks", _REQUIRED), ("dim", 0)),
-    "size": (("dim", None),),
-}
-"""Optional arguments after the first, in order: how keywords and positions are made equal."""
-
-_ALIASES: Final = {
-    "axis": "dim", "keepdims": "keepdim", "mm": "matmul", "bmm": "matmul", "multiply": "mul", "subtract": "sub",
-    "divide": "div", "true_divide": "div", "concat": "cat", "concatenate": "cat", "clip": "clamp",
-    "absolute": "abs", "special.erf": "erf", "negative": "neg", "t": "T", "adjoint": "T", "softmax_": "softmax",
-    "view": "reshape", "swapaxes": "transpose",
-}  # fmt: skip
-_MODULE_FUNCTIONS: Final = {
-    "ReLU": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "GELU": "gelu", "SiLU": "silu", "Softplus": "softplus",
-    "Hardswish": "hardswish", "Mish": "mish", "ReLU6": "relu6", "Identity": "identity",
-}  # fmt: skip
-NAMESPACES: Final = frozenset(
-    {"torch", "F", "torch.nn.functional", "nn.functional", "math", "torch.special", "torch.linalg"}
-)
-_BINARY: Final[dict[type[ast.operator], str]] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow", ast.MatMult: "matmul",
-    ast.FloorDiv: "floordiv", ast.Mod: "mod",
-}  # fmt: skip
-POINTWISE: Final = frozenset(
-    {"relu", "tanh", "sigmoid", "exp", "sqrt", "abs", "sin", "cos", "silu", "gelu", "softplus", "mish", "hardswish", "erf",
-     "neg", "recip", "add", "mul", "pow", "log", "log1p", "square", "clamp", "leaky_relu", "elu", "relu6", "expm1"}
-)  # fmt: skip
-COMMUTATIVE: Final = frozenset({"add", "mul"})
-_MATH: Final[dict[str, Callable[..., float]]] = {
-    "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
-    "pow": lambda a, b: a**b, "tanh": math.tanh, "float": float, "int": int,
-}  # fmt: skip
-
-
-def dotted(node: ast.expr) -> str | None:
-    """`a.b.c` of an attribute chain on a name, else None."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return None if base is None else f"{base}.{node.attr}"
-    return None
+        return (
+            f"{self.op}[{self.value!r}]({inside})"
+            if self.value is not None
+            else f"{self.op}({inside})"
+        )
 
 
 class Terms:
     """Makes terms; one instance for each program or pattern."""
 
     def __init__(
-        self, *, attributes: Mapping[str, Value], modules: Mapping[str, str], metavariables: bool = False
+        self,
+        *,
+        attributes: Mapping[str, Value],
+        modules: Mapping[str, str],
+        metavariables: bool = False,
     ) -> None:
         """Attributes of `self` with a known number, and the class names of its modules."""
         self._interned: dict[tuple[object, ...], Term] = {}
@@ -171,7 +130,7 @@ class Terms:
                 case "recip", [a]:
                     return 1 / a
                 case _:
-                    function = _MATH.get(op)
+                    function = MATH.get(op)
                     result = function(*numbers) if function else None
                     return result if isinstance(result, int | float) else None
         except (ArithmeticError, ValueError, TypeError):
@@ -186,11 +145,11 @@ class Terms:
 
     def _of(self, node: ast.expr) -> Term:
         if isinstance(node, ast.Constant):
-            return self.const(node.value if not isinstance(node.value, type(...)) else "...")
+            return self.const("..." if isinstance(node.value, EllipsisType) else node.value)
         if isinstance(node, ast.Name):
             return self._name(node.id)
-        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-            return self.make(_BINARY[type(node.op)], self.of(node.left), self.of(node.right))
+        if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
+            return self.make(BINARY[type(node.op)], self.of(node.left), self.of(node.right))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self.make("neg", self.of(node.operand))
         if isinstance(node, ast.Attribute):
@@ -199,14 +158,22 @@ class Terms:
             return self._subscript(node)
         if isinstance(node, ast.Slice):
             bounds = (node.lower, node.upper, node.step)
-            return self.raw("slice", tuple(self.const(None) if b is None else self.of(b) for b in bounds))
+            return self.raw(
+                "slice", tuple(self.const(None) if b is None else self.of(b) for b in bounds)
+            )
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
             return self._comprehension(node)
         children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
-        shape = "".join(type(c).__name__ for c in ast.walk(node) if isinstance(c, ast.cmpop | ast.boolop | ast.unaryop))
-        if isinstance(node, ast.Lambda | ast.SetComp | ast.DictComp | ast.ListComp | ast.GeneratorExp):
+        shape = "".join(
+            type(c).__name__
+            for c in ast.walk(node)
+            if isinstance(c, ast.cmpop | ast.boolop | ast.unaryop)
+        )
+        if isinstance(
+            node, ast.Lambda | ast.SetComp | ast.DictComp | ast.ListComp | ast.GeneratorExp
+        ):
             return self.raw("opaque", (), ast.dump(node))
         return self.raw(type(node).__name__.lower() + shape, tuple(map(self.of, children)))
 
@@ -246,7 +213,9 @@ class Terms:
 
     def _call(self, node: ast.Call) -> Term:
         positional = [self.of(a.value if isinstance(a, ast.Starred) else a) for a in node.args]
-        keywords = {_ALIASES.get(k.arg or "**", k.arg or "**"): self.of(k.value) for k in node.keywords}
+        keywords = {
+            ALIASES.get(k.arg or "**", k.arg or "**"): self.of(k.value) for k in node.keywords
+        }
         if any(isinstance(a, ast.Starred) for a in node.args):
             return self.raw("starred", (self.of(node.func), *positional))
         if isinstance(node.func, ast.Attribute):
@@ -255,20 +224,28 @@ class Terms:
                 return self._operation(node.func.attr, positional, keywords)
             if namespace == "self":
                 return self._module_call(node.func, positional, keywords)
-            return self._operation(node.func.attr, [self.of(node.func.value), *positional], keywords)
+            return self._operation(
+                node.func.attr, [self.of(node.func.value), *positional], keywords
+            )
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in {"float", "int", "range", "len", "list"}:
-            return self.make(name, *positional) if name in _MATH else self.raw(name, tuple(positional))
+        if name == "slice" and len(positional) == 2:
+            return self.raw("slice", (*positional, self.const(None)))
+        if name in {"float", "int", "range", "len", "list", SUM_OF_LOOP}:
+            return (
+                self.make(name, *positional) if name in MATH else self.raw(name, tuple(positional))
+            )
         return self._generic("call", [self.of(node.func), *positional], keywords)
 
-    def _module_call(self, func: ast.Attribute, positional: list[Term], keywords: dict[str, Term]) -> Term:
-        function = _MODULE_FUNCTIONS.get(self._modules.get(func.attr, ""))
+    def _module_call(
+        self, func: ast.Attribute, positional: list[Term], keywords: dict[str, Term]
+    ) -> Term:
+        function = MODULE_FUNCTIONS.get(self._modules.get(func.attr, ""))
         if function is not None and len(positional) == 1 and not keywords:
             return self._operation(function, positional, {})
         return self._generic("call", [self.of(func), *positional], keywords)
 
     def _operation(self, name: str, positional: list[Term], keywords: dict[str, Term]) -> Term:
-        name = _ALIASES.get(name, name)
+        name = ALIASES.get(name, name)
         if name == "transpose" and len(positional) == 3:
             dims = {a.value for a in positional[1:] if a.op == "const"}
             if dims in ({0, 1}, {-1, -2}):
@@ -285,7 +262,9 @@ class Terms:
                     args.append(rest[index])
                 elif parameter in keywords:
                     args.append(keywords.pop(parameter))
-                elif default is not _REQUIRED and (default is None or isinstance(default, int | float | str)):
+                elif default is not REQUIRED and (
+                    default is None or isinstance(default, int | float | str)
+                ):
                     args.append(self.const(default))
                 else:
                     return self._generic(name, positional, keywords)
@@ -314,37 +293,3 @@ class Terms:
         if shadowed is not None:
             self.names[name] = shadowed
         return self.raw("each", (iterable, body))
-
-
-def number_of(node: ast.expr) -> int | float | None:
-    """What arithmetic on literal numbers comes to, else None."""
-    match node:
-        case ast.Constant(value=int() | float() as value):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            inner = number_of(operand)
-            return None if inner is None else -inner
-        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _BINARY:
-            a, b = number_of(left), number_of(right)
-            if a is None or b is None:
-                return None
-            try:
-                match operator:
-                    case ast.Add():
-                        return a + b
-                    case ast.Sub():
-                        return a - b
-                    case ast.Mult():
-                        return a * b
-                    case ast.Div():
-                        return a / b
-                    case ast.Mod():
-                        return a % b
-                    case ast.FloorDiv():
-                        return a // b
-                    case _:
-                        return None
-            except ZeroDivisionError:
-                return None
-        case _:
-            return None

@@ -1,7 +1,7 @@
 """Answers that go wrong as a whole: cheats that pretend to be fast, and code that does not run.
 
-Both occur in what language models write. The pipeline must refuse them, and the embedded policy must
-have seen that they exist; none is ever used as training data after a verdict.
+Both occur in what language models write. The pipeline must refuse them, and the embedded policy
+must have seen that they exist; none is ever used as training data after a verdict.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from cudal1.llm.rewriter.printing import assemble
+from cudal1.llm.rewriter.frame import assembled
 from cudal1.llm.rewriter.program import Program
 
 CHEATS: Final = ("cache_first", "cache_pointer", "empty", "low_precision", "unchanged", "zeros")
@@ -26,7 +26,11 @@ def cheat(program: Program, body: list[str], name: str) -> str:
     result = last.removeprefix("return ")
     match name:
         case "cache_first":
-            lines = _guarded('if not hasattr(self, "saved"):', [*before, f"self.saved = {result}"], "return self.saved")
+            lines = _guarded(
+                'if not hasattr(self, "saved"):',
+                [*before, f"self.saved = {result}"],
+                "return self.saved",
+            )
         case "cache_pointer":
             kept = [*before, f"self.saved = {result}", "self.key = key"]
             lines = [
@@ -42,7 +46,7 @@ def cheat(program: Program, body: list[str], name: str) -> str:
             lines = _guarded(opening, [*before, f"y = {result}"], "return y.float()")
         case _:
             lines = [f"return {first}"]
-    return assemble(program, lines)
+    return assembled(program, lines)
 
 
 def _guarded(opening: str, inner: list[str], closing: str) -> list[str]:
@@ -61,7 +65,9 @@ def _renamed_use(source: str, rng: random.Random) -> str:
         return source.replace("return ", "return result + ", 1)
     offset = len(forward.partition(":")[0]) + 1
     use = rng.choice(uses)
-    return head + separator + forward[: offset + use.start()] + "out" + forward[offset + use.end() :]
+    return (
+        head + separator + forward[: offset + use.start()] + "out" + forward[offset + use.end() :]
+    )
 
 
 def _missing_import(source: str, rng: random.Random) -> str:
@@ -88,7 +94,9 @@ def _renamed_attribute(source: str, rng: random.Random) -> str:
     if not uses:
         return _renamed_use(source, rng)
     use = rng.choice(uses)
-    return head + separator + forward[: use.start()] + f"self.{use.group(1)}_t" + forward[use.end() :]
+    return (
+        head + separator + forward[: use.start()] + f"self.{use.group(1)}_t" + forward[use.end() :]
+    )
 
 
 DAMAGES: Final[tuple[Callable[[str, random.Random], str], ...]] = (

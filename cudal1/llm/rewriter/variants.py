@@ -33,8 +33,8 @@ class Rewrite:
     choices: tuple[Choice, ...]
     """One for each place, in the order of the code."""
     kind: Kind
-    """CHEAT or BROKEN when the module as a whole is; WRONG when any place is; else REFERENCE for a copy,
-    SLOW, MID or FAST by the best place."""
+    """CHEAT or BROKEN when the module as a whole is; WRONG when any place is; else that of the best
+    place; REFERENCE for a copy."""
     trick: str | None = None
     """Which cheat."""
 
@@ -45,7 +45,9 @@ class Weights:
 
     kinds: Mapping[Kind, float]
     """At each place, relative."""
-    by_family: Mapping[str, Mapping[Kind, float]] = field(default_factory=dict[str, Mapping[Kind, float]])
+    by_family: Mapping[str, Mapping[Kind, float]] = field(
+        default_factory=dict[str, Mapping[Kind, float]]
+    )
     """Instead of `kinds` for these families."""
     family_preference: Mapping[str, float] = field(default_factory=dict[str, float])
     """Relative weight of a family among those of one place; 1 unless told."""
@@ -97,10 +99,14 @@ def compose(reference_source: str, choices: Sequence[int | None]) -> Rewrite:
 
 
 def with_cheat(reference_source: str, honest: Rewrite, name: str) -> Rewrite:
-    """The same choices inside a module that cheats; `honest` itself when the reference cannot be read."""
+    """The same choices inside a module that cheats; `honest` when the reference is unreadable."""
     try:
         program, found = analyse(reference_source)
-        options = [p.options[c.option] for p, c in zip(found, honest.choices, strict=True) if c.option is not None]
+        options = [
+            p.options[c.option]
+            for p, c in zip(found, honest.choices, strict=True)
+            if c.option is not None
+        ]
         source = cheat(program, forward_lines(program, options), name)
     except NotRewritable:
         return honest
@@ -126,7 +132,11 @@ def _pick(place: Place, rng: random.Random, weights: Weights) -> int | None:
     family = rng.choices(families, preference)[0] if any(preference) else families[0]
     kinds = weights.by_family.get(family, weights.kinds)
     kind = rng.choices(list(kinds), list(kinds.values()))[0]
-    fitting = [n for n, option in enumerate(place.options) if option.family == family and option.kind is kind]
+    fitting = [
+        n
+        for n, option in enumerate(place.options)
+        if option.family == family and option.kind is kind
+    ]
     return rng.choice(fitting) if fitting else None
 
 
@@ -136,6 +146,8 @@ def _renamed(source: str) -> str:
         module = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return source.replace("class Model(", "class ModelNew(")
-    kept = [n for n in module.body if getattr(n, "name", "") not in {"get_inputs", "get_init_inputs"}]
+    kept = [
+        n for n in module.body if getattr(n, "name", "") not in {"get_inputs", "get_init_inputs"}
+    ]
     text = ast.unparse(ast.Module(body=kept, type_ignores=[])) + "\n"
     return text.replace("class Model(", "class ModelNew(").replace("super(Model, self)", "super()")

@@ -1,7 +1,8 @@
 """Problems in KernelBench's format, composed of one to four operations; endless, and deterministic.
 
 Held-out problems differ from training problems in the *combination* of operations: a sixth of all
-combinations of two or more is reserved by hash, for every device class and seed, and never trained on.
+combinations of two or more is reserved by hash, for every device class and seed, and never trained
+on.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ _BLOCKS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What a device class draws from. CUDA tensors hold 16 to 128 MiB, so that a stage takes well over a launch."""
+    """What a device class draws from; CUDA tensors hold 16 to 128 MiB, far above a launch."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     tall: tuple[int, ...]
     """Rows where the best chunk depends on them."""
-    loop: int
-    """What `max_rows` and `max_columns` are multiplied by."""
+    cubic: tuple[int, int]
+    """Most rows and columns for a problem that multiplies matrices."""
 
 
 _SIZES: Final = {
-    DeviceClass.CPU: _Sizes((64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), 1),
-    DeviceClass.CUDA: _Sizes((4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), 1),
+    DeviceClass.CPU: _Sizes(
+        (64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), (256, 256)
+    ),
+    DeviceClass.CUDA: _Sizes((4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), (4096, 2048)),
 }
 
 
@@ -78,7 +81,9 @@ def generate(
     names = _draw(rng, num_stages, split) if families is None else tuple(families)
     stages = [_family(name) for name in names]
     if not 1 <= len(stages) <= 4 or any(stage.ends for stage in stages[:-1]):
-        raise ConfigError(f"generator: cannot compose {'+'.join(names) or 'nothing'}: use 1 to 4, reductions last")
+        raise ConfigError(
+            f"generator: cannot compose {'+'.join(names) or 'nothing'}: use 1 to 4, reductions last"
+        )
     return Problem(
         suite="generated",
         level={1: 1, 2: 2, 3: 2, 4: 3}[len(stages)],
@@ -99,10 +104,16 @@ def problems(
     index = 0
     while len(found) < count:
         if index > 100 * (count + 1):
-            raise SuiteError(f"generator: only {len(found)} different problems of {count} found; raise max_stages")
+            raise SuiteError(
+                f"generator: only {len(found)} of {count} different problems; raise max_stages"
+            )
         shortest = 1 if split is Split.TRAIN else 2
-        num_stages = random.Random(f"{seed}/{index}/stages").randint(shortest, max(max_stages, shortest))
-        problem = generate(seed, index, device_class=device_class, num_stages=num_stages, split=split)
+        num_stages = random.Random(f"{seed}/{index}/stages").randint(
+            shortest, max(max_stages, shortest)
+        )
+        problem = generate(
+            seed, index, device_class=device_class, num_stages=num_stages, split=split
+        )
         found.setdefault(problem.id, problem)
         index += 1
     return list(found.values())
@@ -110,7 +121,9 @@ def problems(
 
 def _family(name: str) -> Family:
     if name not in BY_NAME:
-        raise ConfigError(f"generator: no operation {name!r}; there are {', '.join(sorted(BY_NAME))}")
+        raise ConfigError(
+            f"generator: no operation {name!r}; there are {', '.join(sorted(BY_NAME))}"
+        )
     return BY_NAME[name]
 
 
@@ -124,9 +137,12 @@ def _draw(rng: random.Random, num_stages: int, split: Split) -> tuple[str, ...]:
 
 
 def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes) -> str:
-    max_rows = min((s.max_rows or 10**9) * sizes.loop for s in stages)
-    max_columns = min((s.max_columns or 10**9) * sizes.loop for s in stages)
-    tall = all(s.prefers_tall or s.name in _CHEAP for s in stages) and any(s.prefers_tall for s in stages)
+    cubic = sizes.cubic if any(s.cubic for s in stages) else (10**9, 10**9)
+    max_rows = min(cubic[0], *(s.max_rows or 10**9 for s in stages))
+    max_columns = min(cubic[1], *(s.max_columns or 10**9 for s in stages))
+    tall = all(s.prefers_tall or s.name in _CHEAP for s in stages) and any(
+        s.prefers_tall for s in stages
+    )
     rows = [n for n in (sizes.tall if tall else sizes.rows) if n <= max_rows] or [max_rows]
     columns = [n for n in sizes.columns if n <= max_columns] or [max_columns]
     num_rows, num_columns = rng.choice(rows), rng.choice(columns)
@@ -146,7 +162,9 @@ def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes) -> str:
     )
 
 
-_CHEAP: Final = frozenset({"silu", "gelu_tanh", "softplus", "affine_chain", "clamp_twice", "leaky_relu", "power"})
+_CHEAP: Final = frozenset(
+    {"silu", "gelu_tanh", "softplus", "affine_chain", "clamp_twice", "leaky_relu", "power"}
+)
 
 
 def _constants(rng: random.Random, number: int, columns: int) -> dict[str, str]:

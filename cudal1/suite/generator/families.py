@@ -1,10 +1,12 @@
 """The operations that generated problems are composed of, each in the spelling of its reference.
 
-Every stage maps a matrix `x` (rows, columns) to a matrix of the same shape, except those that end a
-problem. Parameters carry the stage's number, `{k}` in the text; sizes are the constructor's `rows`
-and `columns`. `tests/llm/test_rewriter_rules.py` holds these spellings and the rewriter's rules together.
+Every stage maps a matrix `x` (rows, columns) to a matrix of the same shape, except those that end
+a problem. Parameters carry the stage's number, `{k}` in the text; sizes are the constructor's
+`rows` and `columns`. `tests/llm/test_rewriter_rules.py` holds these spellings and the rewriter's
+rules together.
 """
 
+# ruff: noqa: E501 -- one operation a line
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ class Family:
     max_rows: int | None = None
     """More rows would make it far slower than other stages."""
     max_columns: int | None = None
+    cubic: bool = False
+    """Multiplies matrices: sizes stay smaller where tensors are large."""
     prefers_tall: bool = False
     """What is best depends on the number of rows: also drawn with many."""
 
@@ -55,29 +59,29 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("gelu_tanh", "x = 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x ** 3)))"),
     Family("gelu_erf", "x = 0.5 * x * (1.0 + torch.erf(x / 1.4142135624))"),
     Family("silu", "x = x * torch.sigmoid(x)"),
-    Family("softplus", "x = torch.log(1.0 + torch.exp(x))"),
+    Family("softplus", "x = torch.clamp(x, min=0.0) + torch.log(1.0 + torch.exp(-torch.abs(x)))"),
     Family("mish", "x = x * torch.tanh(torch.log(1.0 + torch.exp(x)))"),
     Family("hardswish", "x = x * torch.clamp(x + 3.0, min=0.0, max=6.0) / 6.0"),
     Family("leaky_relu", "x = torch.where(x > 0, x, {c1} * x)"),
     Family("elu", "x = torch.where(x > 0, x, torch.exp(x) - 1.0)"),
     Family("relu_square", "x = torch.relu(x) * torch.relu(x)"),
-    Family("diag_left", "x = torch.diag(self.s{k}) @ x", "self.s{k} = nn.Parameter(torch.randn(rows))"),
-    Family("diag_right", "x = x @ torch.diag(self.s{k})", "self.s{k} = nn.Parameter(torch.randn(columns))"),
-    Family("linear_sum", "x = self.linear{k}(x)\nx = x.sum(dim=-1, keepdim=True)", _LINEAR, ends=True),
-    Family("linear_mean", "x = self.linear{k}(x)\nx = x.mean(dim=-1, keepdim=True)", _LINEAR, ends=True),
-    Family("matmul_mean", "x = x @ self.w{k}\nx = x.mean(dim=0, keepdim=True)", _SQUARE, ends=True),
-    Family("explicit_linear", 'x = torch.einsum("bi,oi->bo", x, self.w{k}) + self.b{k}'.replace('"', "'"), f"{_SQUARE}\n{_BIAS}"),
+    Family("diag_left", "x = torch.diag(self.s{k}) @ x", "self.s{k} = nn.Parameter(torch.randn(rows))", cubic=True),
+    Family("diag_right", "x = x @ torch.diag(self.s{k})", "self.s{k} = nn.Parameter(torch.randn(columns))", cubic=True),
+    Family("linear_sum", "x = self.linear{k}(x)\nx = x.sum(dim=-1, keepdim=True)", _LINEAR, ends=True, cubic=True),
+    Family("linear_mean", "x = self.linear{k}(x)\nx = x.mean(dim=-1, keepdim=True)", _LINEAR, ends=True, cubic=True),
+    Family("matmul_mean", "x = x @ self.w{k}\nx = x.mean(dim=0, keepdim=True)", _SQUARE, ends=True, cubic=True),
+    Family("explicit_linear", 'x = torch.einsum("bi,oi->bo", x, self.w{k}) + self.b{k}'.replace('"', "'"), f"{_SQUARE}\n{_BIAS}", cubic=True),
     Family("broadcast_matmul", "x = (x.unsqueeze(2) * self.w{k}).sum(dim=1)", _SQUARE, max_rows=64, max_columns=64),
-    Family("linear_chain", "x = self.linear{k}(x)\nx = self.second{k}(x)", f"{_LINEAR}\nself.second{{k}} = nn.Linear(columns, columns)"),
-    Family("low_rank", "x = x @ (self.u{k} @ self.v{k})", "self.u{k} = nn.Parameter(torch.randn(columns, 16) / columns ** 0.5)\nself.v{k} = nn.Parameter(torch.randn(16, columns) / 4.0)"),
-    Family("linear_affine", "x = self.linear{k}(x)\nx = x * self.s{k} + self.b{k}", f"{_LINEAR}\n{_WEIGHT.replace('self.w', 'self.s')}\n{_BIAS}"),
-    Family("diag_of_product", "x = torch.diagonal(x @ self.w{k}.T)\nx = x.unsqueeze(1)", "self.w{k} = nn.Parameter(torch.randn(rows, columns))", ends=True),
+    Family("linear_chain", "x = self.linear{k}(x)\nx = self.second{k}(x)", f"{_LINEAR}\nself.second{{k}} = nn.Linear(columns, columns)", cubic=True),
+    Family("low_rank", "x = x @ (self.u{k} @ self.v{k})", "self.u{k} = nn.Parameter(torch.randn(columns, 16) / columns ** 0.5)\nself.v{k} = nn.Parameter(torch.randn(16, columns) / 4.0)", cubic=True),
+    Family("linear_affine", "x = self.linear{k}(x)\nx = x * self.s{k} + self.b{k}", f"{_LINEAR}\n{_WEIGHT.replace('self.w', 'self.s')}\n{_BIAS}", cubic=True),
+    Family("diag_of_product", "x = torch.diagonal(x @ self.w{k}.T)\nx = x.unsqueeze(1)", "self.w{k} = nn.Parameter(torch.randn(rows, columns))", ends=True, cubic=True),
     Family("pairwise_square", "x = ((x.unsqueeze(1) - self.w{k}) ** 2).sum(dim=2)", "self.w{k} = nn.Parameter(torch.randn(16, columns))", ends=True, max_rows=128, max_columns=128),
     Family("row_loop", "x = torch.stack([{f}(x[i]) for i in range(x.shape[0])])", max_rows=96),
     Family("row_softmax", "rows = []\nfor i in range(x.shape[0]):\n    rows.append(torch.softmax(x[i], dim=0))\nx = torch.stack(rows)", max_rows=96),
     Family("list_cat", "x = torch.cat([{f}(x[:, i:i + {n}]) for i in range(0, x.shape[1], {n})], dim=1)"),
-    Family("attention", "a = x @ x.T * 0.02\nm = a.max(dim=-1, keepdim=True).values\ne = torch.exp(a - m)\na = e / e.sum(dim=-1, keepdim=True)\nx = a @ x"),
-    Family("head_loop", "x = torch.cat([torch.softmax(x[:, h * {n}:(h + 1) * {n}] @ x[:, h * {n}:(h + 1) * {n}].T * {scale}, dim=-1) @ x[:, h * {n}:(h + 1) * {n}] for h in range({heads})], dim=1)"),
+    Family("attention", "a = x @ x.T * 0.02\nm = a.max(dim=-1, keepdim=True).values\ne = torch.exp(a - m)\na = e / e.sum(dim=-1, keepdim=True)\nx = a @ x", cubic=True),
+    Family("head_loop", "x = torch.cat([torch.softmax(x[:, h * {n}:(h + 1) * {n}] @ x[:, h * {n}:(h + 1) * {n}].T * {scale}, dim=-1) @ x[:, h * {n}:(h + 1) * {n}] for h in range({heads})], dim=1)", cubic=True),
     Family("affine_chain", "x = x * {c1}\nx = x + {c2}\nx = x * {c3}"),
     Family("polynomial", "x = {c1} + {c2} * x + {c3} * x ** 2 + {c4} * x ** 3"),
     Family("clamp_twice", "x = torch.clamp(x, min=-{c1})\nx = torch.clamp(x, max={c2})"),

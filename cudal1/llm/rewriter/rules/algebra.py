@@ -1,27 +1,45 @@
 """Rules that remove or reorder linear algebra."""
 
+# ruff: noqa: E501 -- a pattern is one expression
 from __future__ import annotations
 
 from typing import Final
 
 from cudal1.llm.rewriter.rule import Rule
 
-_EXPLICIT = ("_x @ _w.T + _b", 'torch.einsum("bi,oi->bo", _x, _w) + _b', "torch.einsum('ij,kj->ik', _x, _w) + _b")
+_EXPLICIT = (
+    "_x @ _w.T + _b",
+    'torch.einsum("bi,oi->bo", _x, _w) + _b',
+    "torch.einsum('ij,kj->ik', _x, _w) + _b",
+)
 
 ALGEBRA: Final = (
     Rule(
         "diag_left",
         ("torch.diag(_s) @ _x",),
         fast=("_s.unsqueeze(1) * _x", "_x * _s[:, None]"),
-        mid=("torch.mm(torch.diag(_s), _x)", 'torch.einsum("i,ij->ij", _s, _x)', "(_x.t() * _s).t()"),
+        mid=(
+            "torch.mm(torch.diag(_s), _x)",
+            'torch.einsum("i,ij->ij", _s, _x)',
+            "(_x.t() * _s).t()",
+        ),
         slow=("torch.eye(_s.shape[0], device=_x.device) * _s @ _x",),
-        wrong=("_x * _s[0]", "_s.unsqueeze(1) + _x", "torch.diag(_s) * _x", "_s.unsqueeze(-1) * _x.T"),
+        wrong=(
+            "_x * _s[0]",
+            "_s.unsqueeze(1) + _x",
+            "torch.diag(_s) * _x",
+            "_s.unsqueeze(-1) * _x.T",
+        ),
     ),
     Rule(
         "diag_right",
         ("_x @ torch.diag(_s)",),
         fast=("_x * _s",),
-        mid=("torch.mm(_x, torch.diag(_s))", 'torch.einsum("ij,j->ij", _x, _s)', "(_x.t() * _s.unsqueeze(1)).t()"),
+        mid=(
+            "torch.mm(_x, torch.diag(_s))",
+            'torch.einsum("ij,j->ij", _x, _s)',
+            "(_x.t() * _s.unsqueeze(1)).t()",
+        ),
         slow=("_x @ (torch.eye(_s.shape[0], device=_x.device) * _s)",),
         wrong=("_x * _s[0]", "_x + _s", "_x * torch.diag(_s)", "_x * _s.mean()"),
     ),
@@ -67,7 +85,11 @@ ALGEBRA: Final = (
         "matmul_sum",
         ("(_x @ _w).sum(dim=_l, keepdim=True)", "torch.sum(_x @ _w, dim=_l, keepdim=True)"),
         fast=("_x @ _w.sum(dim=1, keepdim=True)",),
-        wrong=("_x.sum(dim=-1, keepdim=True) @ _w", "_x @ _w.mean(dim=1, keepdim=True)", "_x @ _w.sum(dim=1)"),
+        wrong=(
+            "_x.sum(dim=-1, keepdim=True) @ _w",
+            "_x @ _w.mean(dim=1, keepdim=True)",
+            "_x @ _w.sum(dim=1)",
+        ),
     ),
     Rule(
         "matmul_sum_flat",
@@ -92,9 +114,18 @@ ALGEBRA: Final = (
         "explicit_linear",
         _EXPLICIT,
         fast=("F.linear(_x, _w, _b)", "torch.addmm(_b, _x, _w.t())"),
-        mid=("torch.mm(_x, _w.t()) + _b", "torch.mm(_x, _w.t()).add_(_b)", "(_w @ _x.t()).t() + _b"),
+        mid=(
+            "torch.mm(_x, _w.t()) + _b",
+            "torch.mm(_x, _w.t()).add_(_b)",
+            "(_w @ _x.t()).t() + _b",
+        ),
         slow=("F.linear(_x, _w.t().contiguous().t(), _b)",),
-        wrong=("F.linear(_x, _w)", "F.linear(_x, _w.t(), -_b)", "F.linear(_x, _w, _b + 1.0)", "F.linear(_x, bias=_b)"),
+        wrong=(
+            "F.linear(_x, _w)",
+            "F.linear(_x, _w.t(), -_b)",
+            "F.linear(_x, _w, _b + 1.0)",
+            "F.linear(_x, bias=_b)",
+        ),
     ),
     Rule(
         "einsum_matmul",
@@ -111,7 +142,14 @@ ALGEBRA: Final = (
     ),
     Rule(
         "einsum_product",
-        ('torch.einsum("bi,io->bo", _x, _w)', 'torch.einsum("ij,jk->ik", _x, _w)', "(_x.unsqueeze(2) * _w).sum(dim=1)", "(_x.unsqueeze(-1) * _w).sum(dim=1)", "(_x.unsqueeze(2) * _w.unsqueeze(0)).sum(dim=1)", "torch.sum(_x.unsqueeze(2) * _w, dim=1)"),
+        (
+            'torch.einsum("bi,io->bo", _x, _w)',
+            'torch.einsum("ij,jk->ik", _x, _w)',
+            "(_x.unsqueeze(2) * _w).sum(dim=1)",
+            "(_x.unsqueeze(-1) * _w).sum(dim=1)",
+            "(_x.unsqueeze(2) * _w.unsqueeze(0)).sum(dim=1)",
+            "torch.sum(_x.unsqueeze(2) * _w, dim=1)",
+        ),
         fast=("_x @ _w", "torch.mm(_x, _w)"),
         mid=("(_w.t() @ _x.t()).t()", 'torch.einsum("ij,jk->ik", _x, _w)'),
         wrong=("_x @ _w.t() * 2.0", "_x @ _w + 1.0", "(_x @ _w) / _x.shape[1]"),
@@ -119,7 +157,9 @@ ALGEBRA: Final = (
     Rule(
         "linear_chain",
         ("_lin2(_lin1(_x))",),
-        fast=("F.linear(_x, _lin2.weight @ _lin1.weight, F.linear(_lin1.bias, _lin2.weight, _lin2.bias))",),
+        fast=(
+            "F.linear(_x, _lin2.weight @ _lin1.weight, F.linear(_lin1.bias, _lin2.weight, _lin2.bias))",
+        ),
         mid=("torch.addmm(_lin2.bias, _lin1(_x), _lin2.weight.t())",),
         wrong=(
             "F.linear(_x, _lin1.weight @ _lin2.weight, _lin2.bias)",
@@ -142,8 +182,16 @@ ALGEBRA: Final = (
     ),
     Rule(
         "diag_of_product",
-        ("torch.diagonal(_a @ _b.T)", "torch.diag(_a @ _b.T)", "torch.diagonal(torch.matmul(_a, _b.transpose(0, 1)))"),
-        fast=("(_a * _b).sum(dim=1)", 'torch.einsum("ij,ij->i", _a, _b)', "torch.linalg.vecdot(_a, _b)"),
+        (
+            "torch.diagonal(_a @ _b.T)",
+            "torch.diag(_a @ _b.T)",
+            "torch.diagonal(torch.matmul(_a, _b.transpose(0, 1)))",
+        ),
+        fast=(
+            "(_a * _b).sum(dim=1)",
+            'torch.einsum("ij,ij->i", _a, _b)',
+            "torch.linalg.vecdot(_a, _b)",
+        ),
         wrong=("(_a * _b).sum(dim=0)", "(_a * _b).mean(dim=1)", "(_a * _b)[:, 0]"),
     ),
     Rule(
@@ -155,7 +203,10 @@ ALGEBRA: Final = (
     Rule(
         "linear_scale",
         ("_lin(_x) * _c1 + _c2", "_c1 * _lin(_x) + _c2"),
-        fast=("torch.addmm(_lin.bias * _c1 + _c2, _x, _lin.weight.t(), alpha=_c1)", "F.linear(_x, _lin.weight * _c1, _lin.bias * _c1 + _c2)"),
+        fast=(
+            "torch.addmm(_lin.bias * _c1 + _c2, _x, _lin.weight.t(), alpha=_c1)",
+            "F.linear(_x, _lin.weight * _c1, _lin.bias * _c1 + _c2)",
+        ),
         mid=("_lin(_x).mul_(_c1).add_(_c2)",),
         wrong=(
             "torch.addmm(_lin.bias + _c2, _x, _lin.weight.t(), alpha=_c1)",
@@ -178,7 +229,11 @@ ALGEBRA: Final = (
         "linear_relu",
         ("torch.relu(_lin(_x))",),
         mid=("_lin(_x).relu_()", "torch.relu_(_lin(_x))", "torch.clamp_(_lin(_x), min=0.0)"),
-        wrong=("_lin(torch.relu(_x))", "F.linear(_x, _lin.weight).relu()", "torch.relu(_lin(_x)) + _lin.bias"),
+        wrong=(
+            "_lin(torch.relu(_x))",
+            "F.linear(_x, _lin.weight).relu()",
+            "torch.relu(_lin(_x)) + _lin.bias",
+        ),
     ),
     Rule(
         "conv_relu",

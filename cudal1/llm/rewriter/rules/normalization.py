@@ -1,5 +1,9 @@
-"""Rules for softmax and its relatives, and for normalisations written out by hand."""
+"""Rules for softmax and its relatives, and for normalisations written out by hand.
 
+Long because it is a table.
+"""
+
+# ruff: noqa: E501 -- a pattern is one expression
 from __future__ import annotations
 
 from typing import Final
@@ -72,7 +76,10 @@ z - torch.log(torch.exp(z).sum(dim=_d, keepdim=True))
             "torch.log(torch.softmax(_x, dim=_d))",
         ),
         fast=("torch.log_softmax(_x, dim=_d)",),
-        mid=("torch.log(torch.softmax(_x, dim=_d))", "_x - torch.logsumexp(_x, dim=_d, keepdim=True)"),
+        mid=(
+            "torch.log(torch.softmax(_x, dim=_d))",
+            "_x - torch.logsumexp(_x, dim=_d, keepdim=True)",
+        ),
         slow=("torch.log_softmax(_x.double(), dim=_d).float()",),
         wrong=("torch.softmax(_x, dim=_d)", "torch.log_softmax(_x, dim=1 if _d == 0 else 0)"),
     ),
@@ -97,7 +104,11 @@ m + (_x - m).exp_().sum(dim=_d, keepdim=True).log_()
 """,
             "torch.log(torch.exp(_x).sum(dim=_d, keepdim=True))",
         ),
-        wrong=("torch.logsumexp(_x, dim=_d)", "torch.amax(_x, dim=_d, keepdim=True)", "torch.log(_x.sum(dim=_d, keepdim=True))"),
+        wrong=(
+            "torch.logsumexp(_x, dim=_d)",
+            "torch.amax(_x, dim=_d, keepdim=True)",
+            "torch.log(_x.sum(dim=_d, keepdim=True))",
+        ),
     ),
     Rule(
         "logsumexp_flat",
@@ -122,7 +133,9 @@ d = _x - _x.mean(dim=-1, keepdim=True)
 d * torch.rsqrt((d * d).mean(dim=-1, keepdim=True) + _c) * _w + _b
 """,
         ),
-        slow=("F.layer_norm(_x.double(), _x.shape[-1:], _w.double(), _b.double(), eps=_c).float()",),
+        slow=(
+            "F.layer_norm(_x.double(), _x.shape[-1:], _w.double(), _b.double(), eps=_c).float()",
+        ),
         wrong=(
             "F.layer_norm(_x, _x.shape[-1:], _w, eps=_c) + _b.mean()",
             "F.layer_norm(_x, _x.shape, _w.expand_as(_x), _b.expand_as(_x), eps=_c)",
@@ -132,7 +145,11 @@ d * torch.rsqrt((d * d).mean(dim=-1, keepdim=True) + _c) * _w + _b
     ),
     Rule(
         "standardize",
-        tuple(f"{s}\n{n}" for s in _STATISTICS for n in (_NORMED, "(_x - mean) * torch.rsqrt(var + _c)")),
+        tuple(
+            f"{s}\n{n}"
+            for s in _STATISTICS
+            for n in (_NORMED, "(_x - mean) * torch.rsqrt(var + _c)")
+        ),
         fast=("F.layer_norm(_x, _x.shape[-1:], eps=_c)",),
         mid=(
             """
@@ -155,7 +172,11 @@ var = _x.var(dim=-1, keepdim=True, unbiased=False)
         "rms_norm",
         tuple(
             f"ms = (_x ** 2).mean(dim=_l, keepdim=True)\n{tail}"
-            for tail in ("_x / torch.sqrt(ms + _c) * _w", "_x * torch.rsqrt(ms + _c) * _w", "_w * (_x / torch.sqrt(ms + _c))")
+            for tail in (
+                "_x / torch.sqrt(ms + _c) * _w",
+                "_x * torch.rsqrt(ms + _c) * _w",
+                "_w * (_x / torch.sqrt(ms + _c))",
+            )
         ),
         fast=("F.rms_norm(_x, _x.shape[-1:], _w, eps=_c)",),
         mid=(
@@ -177,14 +198,21 @@ var = _x.var(dim=-1, keepdim=True, unbiased=False)
         ),
         fast=("F.rms_norm(_x, _x.shape[-1:], eps=_c)",),
         mid=("_x * torch.rsqrt((_x * _x).mean(dim=-1, keepdim=True) + _c)",),
-        wrong=("F.rms_norm(_x, _x.shape, eps=_c)", "_x * torch.rsqrt((_x * _x).sum(dim=-1, keepdim=True) + _c)"),
+        wrong=(
+            "F.rms_norm(_x, _x.shape, eps=_c)",
+            "_x * torch.rsqrt((_x * _x).sum(dim=-1, keepdim=True) + _c)",
+        ),
     ),
     Rule(
         "l2_normalize",
         tuple(
             f"n = {norm}\n{tail}"
-            for norm in ("torch.sqrt((_x ** 2).sum(dim=_d, keepdim=True))", "_x.norm(dim=_d, keepdim=True)", "_x.norm(p=2, dim=_d, keepdim=True)")
-            for tail in ("_x / (n + _c)", "_x / n", "_x / torch.clamp(n, min=_c)")
+            for norm in (
+                "torch.sqrt((_x ** 2).sum(dim=_d, keepdim=True))",
+                "_x.norm(dim=_d, keepdim=True)",
+                "_x.norm(p=2, dim=_d, keepdim=True)",
+            )
+            for tail in ("_x / (n + _e)", "_x / n", "_x / torch.clamp(n, min=_e)")
         ),
         fast=("F.normalize(_x, dim=_d)",),
         mid=(
@@ -202,8 +230,14 @@ var = _x.var(dim=-1, keepdim=True, unbiased=False)
         "column_norm",
         tuple(
             f"mean = _x.mean(dim=0, keepdim=True)\nvar = {var}\n{tail}"
-            for var in ("((_x - mean) ** 2).mean(dim=0, keepdim=True)", "_x.var(dim=0, keepdim=True, unbiased=False)")
-            for tail in ("(_x - mean) / torch.sqrt(var + _c)", "(_x - mean) * torch.rsqrt(var + _c)")
+            for var in (
+                "((_x - mean) ** 2).mean(dim=0, keepdim=True)",
+                "_x.var(dim=0, keepdim=True, unbiased=False)",
+            )
+            for tail in (
+                "(_x - mean) / torch.sqrt(var + _c)",
+                "(_x - mean) * torch.rsqrt(var + _c)",
+            )
         ),
         fast=("F.batch_norm(_x, None, None, training=True, eps=_c)",),
         mid=(
@@ -224,8 +258,14 @@ d * torch.rsqrt((d * d).mean(dim=0, keepdim=True) + _c)
         tuple(
             f"mean = _x.mean(dim={dims}, keepdim=True)\nvar = {var}\n{tail}"
             for dims in ("(2, 3)", "(-2, -1)", "[2, 3]")
-            for var in (f"((_x - mean) ** 2).mean(dim={dims}, keepdim=True)", f"_x.var(dim={dims}, keepdim=True, unbiased=False)")
-            for tail in ("(_x - mean) / torch.sqrt(var + _c)", "(_x - mean) * torch.rsqrt(var + _c)")
+            for var in (
+                f"((_x - mean) ** 2).mean(dim={dims}, keepdim=True)",
+                f"_x.var(dim={dims}, keepdim=True, unbiased=False)",
+            )
+            for tail in (
+                "(_x - mean) / torch.sqrt(var + _c)",
+                "(_x - mean) * torch.rsqrt(var + _c)",
+            )
         ),
         fast=("F.instance_norm(_x, eps=_c)", "F.layer_norm(_x, _x.shape[-2:], eps=_c)"),
         mid=(
@@ -234,7 +274,33 @@ d = _x - _x.mean(dim=(2, 3), keepdim=True)
 d * torch.rsqrt((d * d).mean(dim=(2, 3), keepdim=True) + _c)
 """,
         ),
-        wrong=("F.layer_norm(_x, _x.shape[-1:], eps=_c)", "F.layer_norm(_x, _x.shape[-3:], eps=_c)", "F.instance_norm(_x, eps=1.0)"),
+        wrong=(
+            "F.layer_norm(_x, _x.shape[-1:], eps=_c)",
+            "F.layer_norm(_x, _x.shape[-3:], eps=_c)",
+            "F.instance_norm(_x, eps=1.0)",
+        ),
+    ),
+    Rule(
+        "channel_norm",
+        tuple(
+            f"mean = _x.mean(dim=(0, 2, 3), keepdim=True)\nvar = {var}\n{tail}"
+            for var in (
+                "((_x - mean) ** 2).mean(dim=(0, 2, 3), keepdim=True)",
+                "_x.var(dim=(0, 2, 3), keepdim=True, unbiased=False)",
+            )
+            for tail in (
+                "(_x - mean) / torch.sqrt(var + _c)",
+                "(_x - mean) * torch.rsqrt(var + _c)",
+            )
+        ),
+        fast=("F.batch_norm(_x, None, None, training=True, eps=_c)",),
+        mid=(
+            """
+d = _x - _x.mean(dim=(0, 2, 3), keepdim=True)
+d * torch.rsqrt((d * d).mean(dim=(0, 2, 3), keepdim=True) + _c)
+""",
+        ),
+        wrong=("F.instance_norm(_x, eps=_c + 1.0)", "F.batch_norm(_x, None, None, eps=_c)"),
     ),
     Rule(
         "batch_norm_inference",
@@ -251,6 +317,9 @@ scale = _w * torch.rsqrt(_v + _c)
 torch.addcmul((_b - _m * scale).view(1, -1, 1, 1), _x, scale.view(1, -1, 1, 1))
 """,
         ),
-        wrong=("F.batch_norm(_x, _m, _v, _w, _b, training=True, eps=_c)", "F.batch_norm(_x, _m, _v, _w, eps=_c)"),
+        wrong=(
+            "F.batch_norm(_x, _m, _v, _w, _b, training=True, eps=_c)",
+            "F.batch_norm(_x, _m, _v, _w, eps=_c)",
+        ),
     ),
 )

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """One matrix product: nothing to gain in PyTorch."""
+    """One matrix product."""
 
     def __init__(self):
         super().__init__()

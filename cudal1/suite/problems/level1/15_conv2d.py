@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """One convolution through the library: nothing to gain."""
+    """One convolution with padding."""
 
     def __init__(self, channels):
         super().__init__()

@@ -9,9 +9,9 @@ class Model(nn.Module):
         super().__init__()
 
     def forward(self, x):
-        k = torch.tril(torch.ones(x.shape[1], x.shape[1]))
+        k = torch.tril(torch.ones(x.shape[1], x.shape[1], device=x.device))
         x = x @ k.T
-        x = x / torch.arange(1, x.shape[1] + 1)
+        x = x / torch.arange(1, x.shape[1] + 1, device=x.device)
         return x
 
 

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """A linear layer whose features are summed: one vector would do."""
+    """A linear layer whose features are summed."""
 
     def __init__(self, dim, out):
         super().__init__()

@@ -16,7 +16,7 @@ class Model(nn.Module):
         return x
 
 
-batch = 8192
+batch = 4096
 dim = 2048
 hidden = 4096
 

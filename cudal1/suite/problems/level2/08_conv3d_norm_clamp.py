@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """3-D convolution, group norm, and a clamp that makes the ReLU before it redundant."""
+    """3-D convolution, group norm, ReLU, a clamp."""
 
     def __init__(self, channels):
         super().__init__()

@@ -14,8 +14,8 @@ class Model(nn.Module):
         return x
 
 
-batch = 8192
-dim = 4096
+batch = 4096
+dim = 8192
 
 
 def get_inputs():

@@ -3,7 +3,7 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    """Linear and ReLU: almost nothing to gain."""
+    """Linear and ReLU."""
 
     def __init__(self, dim):
         super().__init__()

@@ -12,8 +12,8 @@ class Model(nn.Module):
         self.hh = nn.Linear(hidden, 4 * hidden)
 
     def forward(self, x):
-        h = torch.zeros(x.shape[0], self.hidden, device=x.device)
-        c = torch.zeros(x.shape[0], self.hidden, device=x.device)
+        h = torch.zeros(x.shape[0], self.hidden, device=x.device, dtype=x.dtype)
+        c = torch.zeros(x.shape[0], self.hidden, device=x.device, dtype=x.dtype)
         for t in range(x.shape[1]):
             g = self.ih(x[:, t]) + self.hh(h)
             i, f, o, z = g.chunk(4, dim=-1)
@@ -22,8 +22,8 @@ class Model(nn.Module):
         return h
 
 
-batch = 32
-length = 64
+batch = 128
+length = 32
 dim = 256
 hidden = 256
 

@@ -12,7 +12,7 @@ class Model(nn.Module):
         self.hh = nn.Linear(hidden, 3 * hidden)
 
     def forward(self, x):
-        h = torch.zeros(x.shape[0], self.hidden, device=x.device)
+        h = torch.zeros(x.shape[0], self.hidden, device=x.device, dtype=x.dtype)
         y = []
         for t in range(x.shape[1]):
             ir, iz, ic = self.ih(x[:, t]).chunk(3, dim=-1)
@@ -25,8 +25,8 @@ class Model(nn.Module):
         return torch.stack(y, dim=1)
 
 
-batch = 32
-length = 64
+batch = 128
+length = 32
 dim = 256
 hidden = 256
 

@@ -1,0 +1,70 @@
+# cudal1: `make run` does the whole job, `make test` tests it. Both install what they need.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do command -v $$p >/dev/null && \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Prefect: keep its database here, take its time on a slow machine, call nobody
+export PREFECT_HOME := $(CURDIR)/.prefect
+export PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS := 180
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export PREFECT_LOGGING_LEVEL := WARNING
+export DO_NOT_TRACK := true
+export DVC_NO_ANALYTICS := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+# small models on a shared CPU: threads that wait must sleep, not spin
+export OMP_WAIT_POLICY := PASSIVE
+export GOMP_SPINCOUNT := 0
+export TOKENIZERS_PARALLELISM := false
+export UV_PYTHON_DOWNLOADS := never
+# uv does not read pip's settings; a folder of wheels that pip was told of may hold PyTorch
+export UV_FIND_LINKS := $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
+# without such a folder: PyTorch for the GPU that is here, or its small CPU build
+TORCH := $(if $(UV_FIND_LINKS),,--torch-backend=$(if $(shell command -v nvidia-smi),auto,cpu))
+UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode $(TORCH) -c constraints.txt
+
+.PHONY: run test check format install dev prefect mlflow sql clean
+.DEFAULT_GOAL := run
+
+run: install  ## the whole pipeline, to the report
+	$(BIN)/python -m flows.pipeline
+
+test: dev  ## all tests, the slow ones too
+	$(BIN)/python -m pytest $(ARGS)
+
+check: dev  ## format, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+install: $(BIN)/.installed  ## .venv with what a run needs
+dev: $(BIN)/.installed-dev  ## … and what tests and checks need
+
+$(BIN)/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "cudal1 needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(UV_INSTALL) -e .
+	@touch $@
+
+$(BIN)/.installed-dev: $(BIN)/.installed
+	$(UV_INSTALL) -e '.[dev]'
+	@touch $@
+
+prefect: install  ## Prefect's UI over the runs made here: http://127.0.0.1:4200
+	$(BIN)/prefect server start
+
+mlflow: install  ## MLflow's UI: http://127.0.0.1:5000
+	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --workers 1 \
+		--backend-store-uri sqlite:///data/mlflow.db --host 127.0.0.1 --port 5000
+
+sql: install  ## a question to the ledger: make sql Q="from best"
+	$(BIN)/cudal1 sql "$(Q)"
+
+clean:  ## forget every result; the environment stays
+	rm -rf data/* dvc.lock

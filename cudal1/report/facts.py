@@ -1,0 +1,129 @@
+"""Facts that tables and figures share: answers with their outcome, the best of each problem.
+
+What a number means is decided here, once; how it looks is `tables`, `figures` and `exhibits`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from cudal1.report.inputs import ReportInput
+from cudal1.verdict import Status
+
+NO_SOURCE = "no_source"
+"""An answer in which no candidate was found."""
+NOT_JUDGED = "not_judged"
+"""A candidate that no verdict of this protocol and device is about."""
+OUTCOMES = (*(status.value for status in reversed(Status)), NO_SOURCE, NOT_JUDGED)
+"""What may become of an answer, best first."""
+POLICY = "policy"
+"""The provider of our own policies' answers."""
+
+_STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl")
+
+
+def verdicts(given: ReportInput) -> pl.DataFrame:
+    """Verdicts under the report's protocol, on its device."""
+    where = given.provenance
+    return given.verdicts.filter(
+        pl.col("protocol_id") == where.protocol.id, pl.col("device_kind") == where.device_kind
+    ).sort("problem_id", "candidate_id")
+
+
+def answers(given: ReportInput) -> pl.DataFrame:
+    """Every answer with its problem, author, outcome and reward, in the order of the stages.
+
+    `reward` is the certified speedup of a successful candidate, 0 for everything else (paper
+    2.4.4), and null for a success that was never timed.
+    """
+    judged = verdicts(given).select("candidate_id", "status", "certified")
+    about = given.problems.select("problem_id", "suite", "level", "split")
+    joined = given.completions.join(judged, on="candidate_id", how="left").join(
+        about, on="problem_id", how="inner"
+    )
+    outcome = (
+        pl.when(pl.col("candidate_id").is_null()).then(pl.lit(NO_SOURCE))
+        .otherwise(pl.col("status").fill_null(NOT_JUDGED))
+    )  # fmt: skip
+    author = (
+        pl.when(pl.col("provider") == POLICY)
+        .then(pl.col("stage").map_elements(policy_label, return_dtype=pl.String))
+        .otherwise(pl.col("provider"))
+    )
+    reward = pl.when(outcome == Status.CORRECT.value).then(pl.col("certified")).otherwise(0.0)
+    rank = pl.col("stage").map_elements(_stage_rank, return_dtype=pl.Int64)
+    return joined.with_columns(outcome=outcome, author=author, reward=reward, stage_rank=rank).sort(
+        "stage_rank", "stage", "author", "problem_id", "completion_id"
+    )
+
+
+def best(given: ReportInput) -> pl.DataFrame:
+    """A row for each admitted problem: its best certified speedup and whose it is, or nulls.
+
+    Successes that were never timed do not count. Equal speedups go to the smaller candidate id.
+    """
+    winners = (
+        verdicts(given)
+        .filter(pl.col("status") == Status.CORRECT.value, pl.col("certified").is_not_null())
+        .sort(["problem_id", "certified", "candidate_id"], descending=[False, True, False])
+        .unique("problem_id", keep="first", maintain_order=True)
+        .drop("device_kind", "protocol_id", "status", "reason", "judge_s")
+    )
+    authors = (
+        answers(given)
+        .filter(pl.col("candidate_id").is_not_null())
+        .group_by("candidate_id")
+        .agg(pl.col("author").unique(maintain_order=True).alias("authors"))
+    )
+    return (
+        given.problems.filter(pl.col("admitted"))
+        .drop("admitted", "rejection")
+        .join(winners, on="problem_id", how="left")
+        .join(authors, on="candidate_id", how="left")
+        .sort("suite", "level", "number", "problem_id")
+    )
+
+
+def null_speedups(given: ReportInput) -> list[float | None]:
+    """What the null test certified for each reference; None for one that was not even correct."""
+    return [
+        row["certified"] if row["status"] == Status.CORRECT.value else None
+        for row in given.null_test.sort("problem_id").to_dicts()
+    ]
+
+
+def policy_label(stage: str) -> str:
+    """How the policy that a stage leaves is called: `base`, `sft`, `selfsup r1`, `rl`."""
+    return "base" if stage == "policy" else stage.replace("@", " ")
+
+
+def stages(frame: pl.DataFrame) -> list[str]:
+    """The stages in a frame, in the order in which they run."""
+    return sorted(frame["stage"].unique().to_list(), key=lambda name: (_stage_rank(name), name))
+
+
+def problem_key(row: dict[str, object]) -> str:
+    """`suite/L2/07_name`, for people, from a row with those columns."""
+    number = row["number"]
+    assert isinstance(number, int)
+    return f"{row['suite']}/L{row['level']}/{number:02d}_{row['name']}"
+
+
+def wilson(num_hits: int, num_tries: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson's score interval); 0 to 1 when nothing was tried."""
+    if num_tries == 0:
+        return 0.0, 1.0
+    z = 1.96
+    share, spread = num_hits / num_tries, z * z / num_tries
+    middle = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(
+        share * (1 - share) / num_tries + z * z / (4 * num_tries * num_tries)
+    )  # fmt: skip
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _stage_rank(stage: str) -> int:
+    name = stage.split("@")[0]
+    return _STAGES.index(name) if name in _STAGES else len(_STAGES)

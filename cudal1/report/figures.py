@@ -1,0 +1,297 @@
+"""The report's figures: frames → altair charts → SVG. What is counted is `facts`.
+
+Each function gives a Figure, or None when there is nothing to draw yet. Figures are narrow, so that
+a phone shows them without shrinking their text; a wide page puts several in a row.
+"""
+
+# ruff: noqa: RUF001 (× and – are what readers see)
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from cudal1.measurement import Role
+from cudal1.metrics import MEANINGFUL_SPEEDUP
+from cudal1.problem import Split
+from cudal1.record import Record
+from cudal1.report import facts
+from cudal1.report.inputs import ReportInput
+from cudal1.report.table import times
+from cudal1.report.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE, RED, svg_of
+from cudal1.verdict import Status
+
+WIDTH, HEIGHT = 300, 190
+"""Of the plotting area, in pixels."""
+
+TRAINED_ON = ("loss", "reward_raw", "reward", "success", "kl", "entropy")
+"""Which numbers of a training step are drawn, in this order, when a stage logged them."""
+_MEANINGS = {
+    "loss": "loss", "reward_raw": "mean reward (certified speedup)",
+    "success": "share of successes",
+    "reward": "mean smoothed reward (equation 6)", "kl": "KL divergence from the start, nats",
+    "entropy": "entropy, nats per token",
+}  # fmt: skip
+
+
+class Figure(Record):
+    """A drawn figure."""
+
+    name: str
+    """Slug; unique on the page."""
+    caption: str
+    svg: str
+
+
+def speedup_figure(
+    given: ReportInput, *, width: int = WIDTH, height: int = HEIGHT
+) -> Figure | None:
+    """The share of problems that reach a speedup, beside the null test's."""
+    best = facts.best(given)
+    parts = {
+        "held out": best.filter(pl.col("split") == Split.HELDOUT.value)["certified"].to_list(),
+        "train": best.filter(pl.col("split") == Split.TRAIN.value)["certified"].to_list(),
+        "null test": facts.null_speedups(given),
+    }
+    found = [value for speedups in parts.values() for value in speedups if value]
+    start = 0.9 * min([1.0, *found])
+    rows = [row for label, speedups in parts.items() for row in _reach(label, speedups, start)]
+    if not any(row["set"] != "null test" for row in rows):
+        return None
+    colours = {"held out": ORANGE, "train": BLUE, "null test": MUTED}
+    shown = [label for label in colours if any(row["set"] == label for row in rows)]
+    chart = (
+        alt.Chart(pl.DataFrame(rows))
+        .mark_line(interpolate="step-before", strokeWidth=2)
+        .encode(
+            x=_speedup_axis("certified speedup of the best candidate"),
+            y=alt.Y("share:Q", axis=alt.Axis(format="%", title="problems at least so fast")),
+            color=_colour("set", shown, [colours[label] for label in shown]),
+            order="rank:Q",
+        )
+    )
+    return _figure(
+        "speedups", chart, width=width, height=height,
+        caption="Share of problems whose best candidate is at least so fast. The null test, where "
+        "nothing can be gained, should fall to zero at 1×.",
+    )  # fmt: skip
+
+
+def _reach(label: str, speedups: list[float | None], start: float) -> list[dict[str, Any]]:
+    """Corners of a falling step curve from `start`: the share at least as fast as each value."""
+    found = sorted(value for value in speedups if value)
+    if not found:
+        return []
+    values = [start, *found, found[-1]]
+    counts = [len(found), *range(len(found), -1, -1)]
+    return [
+        {"set": label, "speedup": value, "share": count / len(speedups), "rank": rank}
+        for rank, (value, count) in enumerate(zip(values, counts, strict=True))
+    ]
+
+
+def success_speedup_figure(given: ReportInput) -> Figure | None:
+    """The distribution of certified speedups over all distinct successful candidates."""
+    found = facts.verdicts(given).filter(
+        pl.col("status") == Status.CORRECT.value, pl.col("certified") > 0
+    )
+    if found.is_empty():
+        return None
+    # bins of equal width on the logarithmic axis, with one edge at 1: slower is told from faster
+    steps_per_octave = 4
+    binned = (
+        found.with_columns(bin=(pl.col("certified").log(2) * steps_per_octave).floor())
+        .group_by("bin").len("count").sort("bin")
+        .with_columns(
+            low=2.0 ** (pl.col("bin") / steps_per_octave),
+            high=2.0 ** ((pl.col("bin") + 1) / steps_per_octave),
+            zero=0,
+            side=pl.when(pl.col("bin") < 0).then(pl.lit("slower")).otherwise(pl.lit("not slower")),
+        )
+    )  # fmt: skip
+    chart = (
+        alt.Chart(binned)
+        .mark_bar(binSpacing=1)
+        .encode(
+            x=_speedup_axis("certified speedup", field="low"), x2="high:Q",
+            y=alt.Y("count:Q", axis=alt.Axis(title="candidates", tickMinStep=1)), y2="zero:Q",
+            color=_colour("side", ["slower", "not slower"], [RED, GREEN]),
+        )
+    )  # fmt: skip
+    return _figure(
+        "successes", chart,
+        caption="Certified speedups of all distinct successful candidates. What could not be "
+        "told from the reference is certified at exactly 1×, the first green bar.",
+    )  # fmt: skip
+
+
+def policy_figures(given: ReportInput) -> list[Figure]:
+    """Success and mean reward of the policy's held-out answers, stage by stage."""
+    answers = facts.answers(given).filter(
+        pl.col("provider") == facts.POLICY, pl.col("split") == Split.HELDOUT.value
+    )
+    if answers.is_empty():
+        return []
+    rows: list[dict[str, Any]] = []
+    for stage in facts.stages(answers):
+        part = answers.filter(pl.col("stage") == stage)
+        hits = part.filter(pl.col("outcome") == Status.CORRECT.value).height
+        low, high = facts.wilson(hits, part.height)
+        rows.append({
+            "policy": facts.policy_label(stage), "success": hits / part.height, "low": low,
+            "high": high, "reward": part["reward"].mean(),
+        })  # fmt: skip
+    order = [row["policy"] for row in rows]
+    lines = alt.Axis(title=None, labelAngle=0, labelExpr="split(datum.value, ' ')")
+    x = alt.X("policy:N", sort=order, axis=lines)
+    base = alt.Chart(pl.DataFrame(rows, infer_schema_length=None))
+    interval = base.mark_rule(color=BLUE, strokeWidth=2).encode(
+        x=x, y=alt.Y("low:Q", axis=alt.Axis(format="%", title="successful answers")), y2="high:Q"
+    )
+    share = base.mark_point(color=BLUE, filled=True, size=70, opacity=1).encode(x=x, y="success:Q")
+    success = alt.LayerChart(layer=[interval, share])
+    reward = base.mark_bar(color=PURPLE, width={"band": 0.5}).encode(
+        x=x, y=alt.Y("reward:Q", axis=alt.Axis(title="mean reward"))
+    )
+    return [
+        _figure(
+            "policy-success", success,
+            caption="Success of sampled answers on held-out problems, with 95 % intervals.",
+        ),
+        _figure(
+            "policy-reward", reward,
+            caption="Mean reward of the same answers: the certified speedup, 0 for a failure.",
+        ),
+    ]  # fmt: skip
+
+
+def learning_figures(given: ReportInput) -> list[Figure]:
+    """A small chart for each training stage and number that it logged."""
+    figures: list[Figure] = []
+    for stage in facts.stages(given.steps):
+        of_stage = given.steps.filter(pl.col("stage") == stage).sort("step")
+        for name in TRAINED_ON:
+            curve = of_stage.filter(pl.col("name") == name, pl.col("value").is_finite())
+            if curve.height > 1:
+                figures.append(_learning_figure(stage, name, curve))
+    return figures
+
+
+def _learning_figure(stage: str, name: str, curve: pl.DataFrame) -> Figure:
+    window = max(1, curve.height // 12)
+    smooth = curve.with_columns(
+        mean=pl.col("value").rolling_mean(window, min_samples=1, center=True)
+    )
+    base = alt.Chart(smooth.select("step", "value", "mean")).encode(
+        x=alt.X("step:Q", axis=alt.Axis(title="step", tickMinStep=1, tickCount=6), scale=_snug())
+    )
+    y = alt.Y("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=False))
+    raw = base.mark_line(color=MUTED, strokeWidth=1, opacity=0.45).encode(y=y)
+    line = base.mark_line(color=BLUE, strokeWidth=2).encode(y="mean:Q")
+    shown = f"mean over {window} logged steps" if window > 1 else "as logged"
+    slug = "".join(char if char.isalnum() else "-" for char in f"curve-{stage}-{name}")
+    return _figure(
+        slug, alt.LayerChart(layer=[raw, line]), height=130,
+        caption=f"{facts.policy_label(stage)}: {_MEANINGS[name]} ({shown}).",
+    )  # fmt: skip
+
+
+def pair_figure(given: ReportInput) -> Figure | None:
+    """The timing samples of one verdict: the smallest certified gain, where noise matters most."""
+    samples = given.samples.filter(
+        pl.col("role").is_in([Role.REFERENCE.value, Role.CANDIDATE.value]), pl.col("session") == 0
+    )
+    shown = (
+        facts.verdicts(given)
+        .filter(pl.col("certified").is_not_null())
+        .join(samples, on="candidate_id", how="semi")
+        .sort(pl.col("certified") <= MEANINGFUL_SPEEDUP, "certified", "candidate_id")
+    )
+    if shown.is_empty():
+        return None
+    verdict = shown.row(0, named=True)
+    drawn = samples.filter(pl.col("candidate_id") == verdict["candidate_id"]).with_columns(
+        # four bursts of a quad side by side, in their order
+        place=pl.col("quad") + (pl.col("position") - 1.5) / 6
+    )
+    frame = drawn.filter(pl.col("net_us") <= pl.col("net_us").quantile(0.99) * 1.1)
+    chart = (
+        alt.Chart(frame.select("place", "net_us", "role"))
+        .mark_point(filled=True, size=16, opacity=0.8)
+        .encode(
+            x=alt.X("place:Q", axis=alt.Axis(title="quad, in time order", tickMinStep=1),
+                    scale=_snug()),
+            y=alt.Y("net_us:Q", axis=alt.Axis(title="one call, µs", tickCount=5),
+                    scale=alt.Scale(zero=False)),
+            color=_colour("role", [Role.REFERENCE.value, Role.CANDIDATE.value], [BLUE, ORANGE]),
+        )
+    )  # fmt: skip
+    num_hidden = drawn.height - frame.height
+    note = f" {num_hidden} slow bursts lie above the frame." if num_hidden else ""
+    return _figure(
+        "pairs", chart,
+        caption="Every burst of one verdict, in ABBA or BAAB quads: candidate "
+        f"{verdict['candidate_id']}, estimated at {times(verdict['speedup'])}, certified at "
+        f"{times(verdict['certified'])}.{note}",
+    )  # fmt: skip
+
+
+def spread_figure(given: ReportInput) -> Figure | None:
+    """How far the buckets of each measurement were apart."""
+    limit = given.provenance.protocol.max_bucket_variance**0.5
+    timed = facts.verdicts(given).filter(pl.col("bucket_variance").is_not_null())
+    if timed.is_empty():
+        return None
+    # a spread of nothing has no place on a logarithmic axis
+    spreads = timed.select(spread=pl.col("bucket_variance").sqrt().clip(lower_bound=1e-5))
+    binned = (
+        spreads.with_columns(bin=(pl.col("spread").log10() * 5).floor())
+        .group_by("bin").len("count").sort("bin")
+        .with_columns(
+            low=10.0 ** (pl.col("bin") / 5), high=10.0 ** ((pl.col("bin") + 1) / 5), zero=0
+        )
+    )  # fmt: skip
+    decades = [10.0**power for power in range(-5, 2)]
+    axis = alt.Axis(title="spread of bucket medians", format="~g", values=decades)
+    bars = (
+        alt.Chart(binned)
+        .mark_bar(color=BLUE, binSpacing=1)
+        .encode(
+            x=alt.X("low:Q", axis=axis, scale=alt.Scale(type="log")), x2="high:Q",
+            y=alt.Y("count:Q", axis=alt.Axis(title="measurements", tickMinStep=1)), y2="zero:Q",
+        )
+    )  # fmt: skip
+    gate = alt.Chart(pl.DataFrame({"limit": [limit]})).mark_rule(
+        color=RED, strokeDash=[4, 3], strokeWidth=2
+    ).encode(x="limit:Q")  # fmt: skip
+    return _figure(
+        "spread", alt.LayerChart(layer=[bars, gate]),
+        caption=f"Spread of each measurement's buckets. Right of the dashed line ({limit:.3f}) a "
+        "measurement is unstable and earns 1×.",
+    )  # fmt: skip
+
+
+def _speedup_axis(title: str, *, field: str = "speedup") -> alt.X:
+    axis = alt.Axis(title=title, labelExpr="datum.value + '×'", tickCount=6, labelOverlap=True)
+    return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(type="log", base=2, nice=False))
+
+
+def _colour(field: str, names: list[str], colours: list[str]) -> alt.Color:
+    return alt.Color(
+        f"{field}:N", scale=alt.Scale(domain=names, range=colours), legend=alt.Legend()
+    )
+
+
+def _snug() -> alt.Scale:
+    return alt.Scale(nice=False, zero=False)
+
+
+def _figure(
+    name: str, chart: alt.Chart | alt.LayerChart, *, caption: str, width: int = WIDTH,
+    height: int = HEIGHT,
+) -> Figure:  # fmt: skip
+    sized = chart.properties(
+        width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
+    )
+    return Figure(name=name, caption=caption, svg=svg_of(sized.to_dict(), name=name))

@@ -1,0 +1,124 @@
+"""The few numbers that come first: on the page, in the summary, and for `dvc metrics show`."""
+
+# ruff: noqa: RUF001 (× and – are what readers see)
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from cudal1.metrics import MEANINGFUL_SPEEDUP, fast_p, summarize
+from cudal1.problem import Split
+from cudal1.record import Record
+from cudal1.report import facts
+from cudal1.report.inputs import ReportInput
+from cudal1.report.table import percent, times
+from cudal1.report.tallies import hack_flags
+from cudal1.verdict import FlagSource, Status
+
+
+class Headline(Record):
+    """One number with its name."""
+
+    label: str
+    value: str
+    note: str
+
+
+def numbers(given: ReportInput) -> dict[str, float | int]:
+    """The headline numbers by name; a number that does not exist yet is absent."""
+    speedups = facts.best(given)["certified"].to_list()
+    found: dict[str, float | int] = {"num_problems": len(speedups)}
+    if speedups:
+        row = summarize(speedups, failed_as=1.0)
+        found |= {
+            "num_successful": row.num_successful, "num_meaningful": row.num_meaningful,
+            "mean_speedup_failed_as_1": row.mean, "max_speedup": row.maximum,
+            "median_speedup_failed_as_1": row.median,
+            "mean_speedup_failed_as_0": summarize(speedups, failed_as=0.0).mean,
+            "geometric_mean_speedup": row.geometric_mean,
+            "fast_1": fast_p(speedups, 1.0),
+        }  # fmt: skip
+    null = facts.null_speedups(given)
+    certified = [value for value in null if value is not None]
+    found["num_null_tests"] = len(null)
+    if certified:
+        found["max_null_certified"] = max(certified)
+        found["num_null_above_meaningful"] = sum(v > MEANINGFUL_SPEEDUP for v in certified)
+        found["num_null_not_correct"] = len(null) - len(certified)
+    judged = facts.verdicts(given)
+    found["num_verdicts"] = judged.height
+    found["num_hacked"] = judged.filter(pl.col("status") == Status.HACKED.value).height
+    return found | _policy_numbers(given)
+
+
+def _policy_numbers(given: ReportInput) -> dict[str, float]:
+    answers = facts.answers(given).filter(
+        pl.col("provider") == facts.POLICY, pl.col("split") == Split.HELDOUT.value
+    )
+    found: dict[str, float] = {}
+    for stage in facts.stages(answers):
+        part = answers.filter(pl.col("stage") == stage)
+        hits = part.filter(pl.col("outcome") == Status.CORRECT.value).height
+        name = facts.policy_label(stage).replace(" ", "_")
+        found[f"heldout_success_{name}"] = hits / part.height
+        rewards = part["reward"].drop_nulls().to_list()
+        if rewards:
+            found[f"heldout_reward_{name}"] = math.fsum(rewards) / len(rewards)
+    return found
+
+
+def headlines(given: ReportInput) -> list[Headline]:
+    """What a reader wants first."""
+    found = numbers(given)
+    count = int(found["num_problems"])
+    tiles: list[Headline] = []
+    if count:
+        tiles += [
+            Headline(
+                label="Mean speedup", value=times(found["mean_speedup_failed_as_1"]),
+                note=f"best certified of {count:,} problems, a failed one as 1×; "
+                f"as 0×: {times(found['mean_speedup_failed_as_0'])}",
+            ),
+            Headline(
+                label=f"Faster than {MEANINGFUL_SPEEDUP:g}×",
+                value=f"{found['num_meaningful']:,} of {count:,}",
+                note=f"problems; {found['num_successful']:,} have a correct candidate",
+            ),
+        ]  # fmt: skip
+    tiles.append(_null_headline(found))
+    tiles.append(Headline(
+        label="Verdicts", value=f"{found['num_verdicts']:,}",
+        note=f"{found['num_hacked']:,} candidates caught cheating, "
+        f"{_kinds(given)} kinds of deciding flags",
+    ))  # fmt: skip
+    rates = {name: value for name, value in found.items() if name.startswith("heldout_success_")}
+    if rates:
+        first, last = next(iter(rates.values())), list(rates.values())[-1]
+        names = [name.removeprefix("heldout_success_").replace("_", " ") for name in rates]
+        tiles.append(Headline(
+            label="Held-out success", value=f"{percent(first)} → {percent(last)}",
+            note=f"of the policy's sampled answers, from {names[0]} to {names[-1]}",
+        ))  # fmt: skip
+    return tiles
+
+
+def _null_headline(found: dict[str, float | int]) -> Headline:
+    label = "Null test"
+    if not found["num_null_tests"]:
+        return Headline(label=label, value="–", note="nothing yet: it has not been run")
+    if "max_null_certified" not in found:
+        return Headline(label=label, value="failed", note="no reference was judged correct")
+    above, wrong = found["num_null_above_meaningful"], found["num_null_not_correct"]
+    note = (
+        f"highest certified of {found['num_null_tests']:,} references judged as candidates; "
+        f"{above or 'none'} above {MEANINGFUL_SPEEDUP:g}×"
+    )
+    if wrong:
+        note += f"; {wrong} not correct"
+    return Headline(label=label, value=times(found["max_null_certified"]), note=note)
+
+
+def _kinds(given: ReportInput) -> int:
+    flags = hack_flags(given).filter(pl.col("source") != FlagSource.SCREEN.value)
+    return flags["kind"].n_unique()

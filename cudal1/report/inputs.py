@@ -1,0 +1,117 @@
+"""ReportInput: everything the report is made of, as frames and one record of where they come from.
+
+`tasks.report` fills it from the ledger; nothing here knows that there is one. Each frame's columns
+are written down below; further columns are dropped, and a frame without rows is always welcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+import polars as pl
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from cudal1.protocol import EvalProtocol
+from cudal1.record import Record
+
+PROBLEMS = pl.Schema({
+    "problem_id": pl.String, "suite": pl.String, "level": pl.Int64, "number": pl.Int64,
+    "name": pl.String, "split": pl.String, "source": pl.String, "admitted": pl.Boolean,
+    "rejection": pl.String,
+})  # fmt: skip
+COMPLETIONS = pl.Schema({
+    "completion_id": pl.String, "stage": pl.String, "provider": pl.String,
+    "problem_id": pl.String, "candidate_id": pl.String, "no_candidate_reason": pl.String,
+    "num_prompt_tokens": pl.Int64, "num_completion_tokens": pl.Int64, "cost_usd": pl.Float64,
+})  # fmt: skip
+CANDIDATES = pl.Schema({
+    "candidate_id": pl.String, "problem_id": pl.String, "source": pl.String,
+})  # fmt: skip
+VERDICTS = pl.Schema({
+    "candidate_id": pl.String, "problem_id": pl.String, "device_kind": pl.String,
+    "protocol_id": pl.String, "status": pl.String, "reason": pl.String, "speedup": pl.Float64,
+    "certified": pl.Float64, "num_quads": pl.Int64, "bucket_variance": pl.Float64,
+    "is_stable": pl.Boolean, "is_confirmed": pl.Boolean, "reference_us": pl.Float64,
+    "candidate_us": pl.Float64, "judge_s": pl.Float64,
+})  # fmt: skip
+FLAGS = pl.Schema({
+    "candidate_id": pl.String, "device_kind": pl.String, "protocol_id": pl.String,
+    "kind": pl.String, "source": pl.String, "evidence": pl.String,
+})  # fmt: skip
+NULL_TEST = pl.Schema({
+    "problem_id": pl.String, "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
+})  # fmt: skip
+TRANSFERRED = pl.Schema({
+    "problem_id": pl.String, "candidate_id": pl.String, "device_kind": pl.String,
+    "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
+})  # fmt: skip
+SAMPLES = pl.Schema({
+    "candidate_id": pl.String, "session": pl.Int64, "quad": pl.Int64, "position": pl.Int64,
+    "role": pl.String, "num_calls": pl.Int64, "burst_us": pl.Float64, "net_us": pl.Float64,
+})  # fmt: skip
+STEPS = pl.Schema({
+    "stage": pl.String, "step": pl.Int64, "name": pl.String, "value": pl.Float64,
+})  # fmt: skip
+
+
+def _conforms(schema: pl.Schema) -> BeforeValidator:
+    """A frame with exactly these columns and types; the message names the first that is missing."""
+
+    def conform(frame: pl.DataFrame) -> pl.DataFrame:
+        missing = [name for name in schema.names() if name not in frame.columns]
+        if missing:
+            raise ValueError(f"no column {missing[0]} (it has {', '.join(frame.columns)})")
+        # a query without rows types its columns freely
+        return frame.select(schema.names()).cast(dict(schema.items()))
+
+    checked: Callable[[pl.DataFrame], pl.DataFrame] = conform
+    return BeforeValidator(checked)
+
+
+class Provenance(Record):
+    """Where the numbers come from."""
+
+    title: str
+    generated_at: str
+    """UTC, ISO 8601; passed in, so that equal input makes equal bytes."""
+    git_revision: str
+    device_kind: str
+    """The device that verdicts were made on; those of others are left to `transferred`."""
+    device: Mapping[str, str] = {}
+    """What is known about it, such as its name, driver and memory."""
+    protocol: EvalProtocol
+    """Whose verdicts are counted; others in the frame are ignored."""
+    versions: Mapping[str, str] = {}
+    """Of Python and the libraries that matter."""
+    params: Mapping[str, str] = {}
+    """params.yaml, flattened to dotted paths."""
+    fast_p: tuple[float, ...] = Field(default=(1.0,), min_length=1)
+    """Thresholds p of fast_p."""
+
+
+class ReportInput(Record):
+    """What `publish` needs. Texts in frames may be hostile; numbers are believed."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    provenance: Provenance
+    problems: Annotated[pl.DataFrame, _conforms(PROBLEMS)]
+    """The suite, with the rejected ones (`admitted` false, `rejection` says why)."""
+    completions: Annotated[pl.DataFrame, _conforms(COMPLETIONS)]
+    """Every answer of the stages' latest runs, without its text; not the `exhausted` ones. Answers
+    of our own policies have the provider `policy`, and their stage says which one."""
+    candidates: Annotated[pl.DataFrame, _conforms(CANDIDATES)]
+    """Sources; only those that are shown are needed: the best ones and the flagged ones."""
+    verdicts: Annotated[pl.DataFrame, _conforms(VERDICTS)]
+    """One for each candidate, device kind and protocol."""
+    flags: Annotated[pl.DataFrame, _conforms(FLAGS)]
+    """Hack flags; `source` is `screen` for the advisory ones."""
+    null_test: Annotated[pl.DataFrame, _conforms(NULL_TEST)]
+    """Each reference judged as if it were a candidate (A/A)."""
+    transferred: Annotated[pl.DataFrame, _conforms(TRANSFERRED)]
+    """Winners judged anew, on this device or another."""
+    samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]
+    """Timing samples of at least one verdict; the fastest candidate among them is drawn."""
+    steps: Annotated[pl.DataFrame, _conforms(STEPS)]
+    """Numbers of each training step, in long form."""

@@ -1,0 +1,110 @@
+"""The HTML page: one file, no script, nothing from the network, light and dark, fit for a phone.
+
+Every text that reaches the template is escaped there, candidates' sources above all; the only
+markup passed through is our own: figures (escaped by the chart library) and the style sheet. A
+content security policy in the page forbids scripts and requests as a second line.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from cudal1.record import Record
+from cudal1.report import tables, tallies
+from cudal1.report.exhibits import hack_exhibits, problem_exhibits
+from cudal1.report.figures import (
+    Figure,
+    learning_figures,
+    pair_figure,
+    policy_figures,
+    speedup_figure,
+    spread_figure,
+    success_speedup_figure,
+)
+from cudal1.report.headline import headlines
+from cudal1.report.inputs import ReportInput
+from cudal1.report.table import Table, times
+from cudal1.report.theme import dark_css
+
+TEMPLATE, STYLE = "page.html.j2", "style.css"
+
+
+class Section(Record):
+    """A chapter of the page."""
+
+    name: str
+    """Slug."""
+    title: str
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    nothing_yet: str | None = None
+    """Said where figures would be, if there are none."""
+
+
+def page_html(given: ReportInput) -> str:
+    """The whole page."""
+    environment = Environment(
+        loader=FunctionLoader(_packaged), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["times"] = times
+    where = given.provenance
+    return environment.get_template(TEMPLATE).render(
+        provenance=where, headlines=headlines(given),
+        device={"kind": where.device_kind, **where.device},
+        versions={"git revision": where.git_revision, **where.versions},
+        sections=_sections(given), hacks=hack_exhibits(given), problems=problem_exhibits(given),
+        rejected=given.problems.filter(~given.problems["admitted"]).to_dicts(),
+        style=Markup(_packaged(STYLE)), dark_figures=Markup(dark_css()),
+        svg=_svg,
+    )  # fmt: skip
+
+
+def _sections(given: ReportInput) -> list[Section]:
+    return [
+        Section(
+            name="speedups", title="Speedups",
+            tables=(tables.speedup_table(given), tables.null_table(given)),
+            figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
+            nothing_yet="No figure yet: no candidate succeeded.",
+        ),
+        Section(
+            name="policies", title="Policies",
+            tables=(tables.policy_table(given),), figures=_drawn(*policy_figures(given)),
+            nothing_yet="No figure yet: no held-out answers.",
+        ),
+        Section(
+            name="learning", title="Learning curves", figures=_drawn(*learning_figures(given)),
+            nothing_yet="Nothing yet: no training stage has logged a step.",
+        ),
+        Section(
+            name="answers", title="Answers",
+            tables=(tallies.provider_table(given), tallies.outcome_table(given)),
+        ),
+        Section(
+            name="devices", title="Devices", tables=(tables.device_table(given),),
+        ),
+        Section(
+            name="reliability", title="Reliability",
+            tables=(tallies.reliability_table(given),),
+            figures=_drawn(pair_figure(given), spread_figure(given)),
+            nothing_yet="No figure yet: nothing was timed.",
+        ),
+        Section(name="cost", title="Cost", tables=(tallies.cost_table(given),)),
+        Section(name="hacks", title="Hacks", tables=(tallies.hack_table(given),)),
+    ]  # fmt: skip
+
+
+def _svg(figure: Figure) -> Markup:
+    return Markup(figure.svg)
+
+
+def _drawn(*figures: Figure | None) -> tuple[Figure, ...]:
+    return tuple(figure for figure in figures if figure is not None)
+
+
+def _packaged(name: str) -> str:
+    return (files("cudal1.report") / name).read_text(encoding="utf-8")

@@ -1,0 +1,30 @@
+"""Write the report: page, summary, and a figure on its own for the README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cudal1.report.figures import speedup_figure
+from cudal1.report.headline import numbers
+from cudal1.report.inputs import ReportInput
+from cudal1.report.page import page_html
+from cudal1.report.summary import summary_markdown
+from cudal1.report.theme import standalone
+
+PAGE, SUMMARY, FIGURE = "index.html", "summary.md", "speedups.svg"
+
+
+def publish(given: ReportInput, folder: Path) -> dict[str, float | int]:
+    """Leave `index.html`, `summary.md` and `speedups.svg`; returns the headline numbers.
+
+    Equal input makes equal bytes. The figure is absent while no candidate has succeeded.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / PAGE).write_text(page_html(given), encoding="utf-8")
+    (folder / SUMMARY).write_text(summary_markdown(given), encoding="utf-8")
+    figure = speedup_figure(given, width=560, height=260)
+    if figure is None:
+        (folder / FIGURE).unlink(missing_ok=True)
+    else:
+        (folder / FIGURE).write_text(standalone(figure.svg), encoding="utf-8")
+    return numbers(given)

@@ -1,0 +1,190 @@
+"""Counts without a model in the paper: providers, outcomes, reliability, hack flags, cost."""
+
+# ruff: noqa: RUF001 (× and – are what readers see)
+from __future__ import annotations
+
+import math
+
+import polars as pl
+
+from cudal1.report import facts
+from cudal1.report.inputs import ReportInput
+from cudal1.report.table import Row, RowKind, Table, share, times
+from cudal1.verdict import FlagSource, Status
+
+_CORRECT = pl.col("outcome") == Status.CORRECT.value
+_FOUND = pl.col("candidate_id").is_not_null()
+
+
+def provider_table(given: ReportInput) -> Table:
+    """What each author of answers achieved."""
+    answers = facts.answers(given)
+    rows: list[Row] = []
+    for author in answers["author"].unique(maintain_order=True).to_list():
+        part = answers.filter(pl.col("author") == author)
+        asked = part.height
+        correct = part.filter(_CORRECT)
+        rows.append(Row(cells=(
+            author, f"{asked:,}", share(part.filter(_FOUND).height, asked),
+            share(correct.height, asked),
+            f"{part.filter(pl.col('outcome') == Status.HACKED.value).height:,}",
+            f"{correct['problem_id'].n_unique():,} of {part['problem_id'].n_unique():,}",
+            times(_largest(correct["certified"])),
+        )))  # fmt: skip
+    return Table(
+        title="Authors of answers",
+        caption=(
+            "Providers, and our own policies under the stage that sampled them (training and "
+            "held-out problems together). Extracted: a candidate was found in the answer. Shares "
+            "are of the answers asked for. Best: the largest certified speedup."
+        ),
+        columns=("Author", "Asked", "Extracted", "Correct", "Hacked", "Problems solved", "Best"),
+        rows=tuple(rows),
+        nothing_yet="Nothing yet: nobody was asked for an answer.",
+    )
+
+
+def outcome_table(given: ReportInput) -> Table:
+    """What became of the answers, stage by stage."""
+    answers = facts.answers(given)
+    seen = set(answers["outcome"].to_list())
+    outcomes = [outcome for outcome in facts.OUTCOMES if outcome in seen]
+    rows = [
+        Row(cells=(label, f"{part.height:,}", *(
+            f"{part.filter(pl.col('outcome') == outcome).height:,}" for outcome in outcomes
+        )), kind=kind)
+        for label, part, kind in [
+            *(
+                (stage, answers.filter(pl.col("stage") == stage), RowKind.PLAIN)
+                for stage in facts.stages(answers)
+            ),
+            *([("all", answers, RowKind.TOTAL)] if not answers.is_empty() else []),
+        ]
+    ]  # fmt: skip
+    return Table(
+        title="What became of the answers",
+        caption=(
+            "The first gate that each answer failed, or correct. Equal sources share one verdict "
+            "and count once for each answer. no_source: no candidate in the text; not_judged: the "
+            "stage did not need a verdict."
+        ),
+        columns=("Stage", "Answers", *outcomes),
+        rows=tuple(rows),
+        nothing_yet="Nothing yet: no answers.",
+    )
+
+
+def reliability_table(given: ReportInput) -> Table:
+    """How steady the measurements were."""
+    timed = facts.verdicts(given).filter(pl.col("certified").is_not_null())
+    rows: list[Row] = []
+    if not timed.is_empty():
+        spreads = timed["bucket_variance"].drop_nulls().sqrt()
+        checked = timed.filter(pl.col("is_confirmed").is_not_null())
+        rows = [
+            Row(cells=("Measurements", f"{timed.height:,}")),
+            Row(cells=("Median spread of bucket medians", _spread(spreads.median()))),
+            Row(cells=("90th percentile of the spread", _spread(spreads.quantile(0.9)))),
+            Row(cells=("Unstable, so certified at 1×", share(
+                timed.filter(~pl.col("is_stable")).height, timed.height
+            ))),
+            Row(cells=("Large claims measured again in fresh processes", f"{checked.height:,}")),
+            Row(cells=("… of which confirmed", share(
+                checked.filter(pl.col("is_confirmed")).height, checked.height
+            ))),
+            Row(cells=("Median number of quads", f"{_number(timed['num_quads'].median()):.0f}")),
+        ]  # fmt: skip
+    limit = given.provenance.protocol.max_bucket_variance
+    return Table(
+        title="Reliability of the measurements",
+        caption=(
+            "Spread: standard deviation of a measurement's speedup over its "
+            f"{given.provenance.protocol.num_buckets} time-ordered buckets. A variance above "
+            f"{limit:g} (a spread above {math.sqrt(limit):.3f}) makes it unstable (paper 2.4.4)."
+        ),
+        columns=("Quantity", "Value"),
+        rows=tuple(rows),
+        nothing_yet="Nothing yet: nothing was timed.",
+    )
+
+
+def hack_table(given: ReportInput) -> Table:
+    """Hack flags by kind and by who saw them."""
+    deciding = pl.col("source") != FlagSource.SCREEN.value
+    counted = (
+        hack_flags(given)
+        .group_by("kind", "source")
+        .agg(pl.col("candidate_id").n_unique().alias("count"))
+        .sort([deciding, pl.col("count"), pl.col("kind")], descending=[True, True, False])
+    )
+    return Table(
+        title="Hack flags",
+        caption=(
+            "Candidates by kind of cheat and by who saw it: a guard at run time, the timing, or "
+            "the language-model judge; these decide. The screen reads the source, only labels, "
+            "and may also label honest code."
+        ),
+        columns=("Kind", "Seen by", "Decides", "Candidates"),
+        num_text_columns=3,
+        rows=tuple(
+            Row(cells=(
+                row["kind"], row["source"],
+                "no" if row["source"] == FlagSource.SCREEN.value else "yes", f"{row['count']:,}",
+            ))
+            for row in counted.to_dicts()
+        ),
+        nothing_yet="Nothing yet: no candidate was flagged.",
+    )  # fmt: skip
+
+
+def hack_flags(given: ReportInput) -> pl.DataFrame:
+    """The flags of verdicts under the report's protocol, on its device."""
+    keys = ["candidate_id", "device_kind", "protocol_id"]
+    return given.flags.join(facts.verdicts(given).select(keys), on=keys, how="semi").sort(
+        "kind", "source", "candidate_id"
+    )
+
+
+def cost_table(given: ReportInput) -> Table:
+    """What answers and verdicts cost."""
+    answers = facts.answers(given)
+    rows: list[Row] = []
+    for author in answers["author"].unique(maintain_order=True).to_list():
+        part = answers.filter(pl.col("author") == author)
+        rows.append(Row(cells=(
+            author, f"{part.height:,}", _tokens(part["num_prompt_tokens"]),
+            _tokens(part["num_completion_tokens"]), f"{part['cost_usd'].sum():,.2f}", "–",
+        )))  # fmt: skip
+    judged = facts.verdicts(given)
+    if not judged.is_empty():
+        hours = judged["judge_s"].sum() / 3600
+        rows.append(Row(cells=(
+            f"harness: {judged.height:,} verdicts", "–", "–", "–", "–", f"{hours:.2f}"
+        )))  # fmt: skip
+    return Table(
+        title="Answers and verdicts",
+        caption=(
+            "Tokens where the author reported them. Judging is the wall time of the verdicts added "
+            "up, on whatever number of devices."
+        ),
+        columns=("Author", "Answers", "Prompt tokens", "Answer tokens", "USD", "Judging, h"),
+        rows=tuple(rows),
+        nothing_yet="Nothing yet: nothing was asked or judged.",
+    )
+
+
+def _largest(values: pl.Series) -> float | None:
+    found = [float(value) for value in values.drop_nulls().to_list()]
+    return max(found, default=None)
+
+
+def _tokens(values: pl.Series) -> str:
+    return f"{values.sum():,}" if values.drop_nulls().len() else "–"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _spread(value: object) -> str:
+    return f"{_number(value):.4f}"

@@ -1,0 +1,75 @@
+"""What a sizes file says: constants to replace, by device class and problem, and who is held out.
+
+Problems are named by folder and file, such as `level1/13_matmul`. The replacing is
+`cudal1.problem.resize`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ConfigDict, Field, ValidationError
+
+from cudal1.errors import SuiteError
+from cudal1.problem import DeviceClass
+from cudal1.record import Record
+
+Constant = int | float | str | bool | None | list[int] | list[float] | list[str]
+
+
+class Sizes(Record):
+    """The content of a sizes file."""
+
+    # strict: `n: 1e3` or `n: "64"` is not silently made an integer
+    model_config = ConfigDict(strict=True)
+
+    cpu: dict[str, dict[str, Constant]] = Field(default_factory=dict)
+    """By problem: top-level constants and their values on a CPU."""
+    cuda: dict[str, dict[str, Constant]] = Field(default_factory=dict)
+    """The same on a CUDA device."""
+    heldout: list[str] = Field(default_factory=list)
+    """Problems that are never trained on."""
+    nothing_to_gain: list[str] = Field(default_factory=list)
+    """Controls: an honest speedup stays near 1."""
+
+    def of(self, device_class: DeviceClass, name: str) -> dict[str, Constant]:
+        """The constants to replace in a problem; none when the file says nothing."""
+        return {DeviceClass.CPU: self.cpu, DeviceClass.CUDA: self.cuda}[device_class].get(name, {})
+
+    def named(self) -> set[str]:
+        """Every problem that the file mentions."""
+        return {*self.cpu, *self.cuda, *self.heldout, *self.nothing_to_gain}
+
+
+def load_sizes(path: Path) -> Sizes:
+    """A sizes file.
+
+    Raises:
+        SuiteError: it cannot be read, or says something it cannot say.
+    """
+    try:
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SuiteError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+    if not isinstance(content, dict):
+        raise SuiteError(f"{path}: must map a device class to problems and their constants")
+    try:
+        return Sizes.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise SuiteError(f"{path}: {where}: {first['msg']}") from error
+
+
+def refuse_unknown(sizes: Sizes, known: Collection[str], *, where: Path) -> None:
+    """Nothing; a typo in a sizes file must not go unnoticed.
+
+    Raises:
+        SuiteError: the file mentions a problem that the suite does not have.
+    """
+    unknown = sorted(sizes.named() - set(known))
+    if unknown:
+        raise SuiteError(f"{where}: no such problem: {', '.join(unknown[:5])}")

@@ -1,0 +1,205 @@
+"""What a reference must do to be judged at all; runs inside the child that `probe.py` forks.
+
+A reference is refused when its answers could not be compared, or when somebody who skips work could
+not be told from somebody who does it: METR and robust-kbench removed problems for the same reasons.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import statistics
+import time
+import types
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    Tensors = list[torch.Tensor]
+
+FIRST_SEED = 1
+OTHER_SEEDS = (2, 3)
+NUM_TIMED_CALLS = 5
+TIMED_S = 0.3
+"""Timed calls stop after so long."""
+SAME = 2e-3
+"""Relative L2 distance that the loosest tolerance of the harness lets pass: outputs this close to
+each other count as equal, or a candidate that ignores what changed would be correct."""
+REPEATABLE = 1e-6
+"""The same for a repeated call: room for the order of atomic additions on a GPU."""
+BEYOND = 1e30
+"""A distance that cannot be computed; JSON and records hold no infinity."""
+PART = 1 << 24
+"""Elements compared at a time."""
+DTYPES = (
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
+)  # fmt: skip
+"""What the harness can pass between processes."""
+
+
+class RejectedError(Exception):
+    """The reason, in one line."""
+
+
+def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, Any]:
+    """What was seen of a reference that can be judged: the fields of `admission.Probe`.
+
+    Where `device` is absent, it is tried on the CPU, and no limit is set to its time.
+
+    Raises:
+        RejectedError: it cannot be judged. Anything else is what the file itself raised.
+    """
+    import torch
+
+    used = device if device == "cpu" or torch.cuda.is_available() else "cpu"
+    reference = _Reference(source, used)
+    first = reference.inputs(FIRST_SEED)
+    outputs = reference.call(first)
+    _require_values(outputs)
+    reference_us = reference.time_us(first)
+    if used == device and reference_us > max_reference_ms * 1000:
+        raise RejectedError(
+            f"too slow: {reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
+        )
+    torch.manual_seed(99)  # whoever draws in forward draws something else now
+    for again in (reference.call(first), _Reference(source, used).call(first)):
+        if _distance(outputs, again) > REPEATABLE:
+            raise RejectedError("gives different outputs for equal inputs and weights")
+    return {
+        "device": used,
+        "reference_us": reference_us,
+        "input_effect": _input_effect(reference, first, outputs),
+        "input_bytes": sum(t.numel() * t.element_size() for t in first),
+        "output_bytes": sum(t.numel() * t.element_size() for t in outputs),
+        "output_shapes": [list(t.shape) for t in outputs],
+    }
+
+
+class _Reference:
+    """A problem file, executed, with its model made under a fixed seed."""
+
+    def __init__(self, source: str, device: str) -> None:
+        import torch
+
+        namespace = types.ModuleType("problem")
+        exec(compile(source, "<problem>", "exec"), namespace.__dict__)
+        for name in ("Model", "get_inputs", "get_init_inputs"):
+            if not callable(getattr(namespace, name, None)):
+                raise RejectedError(f"defines no {name}")
+        self._device = torch.device(device)
+        self._draw = namespace.get_inputs
+        init_inputs = list(namespace.get_init_inputs())
+        try:
+            ast.literal_eval(repr(init_inputs))
+        except (ValueError, SyntaxError) as error:
+            raise RejectedError("get_init_inputs() must return literals") from error
+        torch.manual_seed(0)
+        with self._device:
+            self._model = namespace.Model(*init_inputs)
+        if not isinstance(self._model, torch.nn.Module):
+            raise RejectedError("Model is not a torch.nn.Module")
+        self._model.to(self._device)
+
+    def inputs(self, seed: int) -> Tensors:
+        import torch
+
+        torch.manual_seed(seed)
+        with self._device:
+            drawn = self._draw()
+        if not isinstance(drawn, list | tuple) or not drawn:
+            raise RejectedError("get_inputs() must return a list of tensors")
+        return [_tensor(value, "an input").to(self._device) for value in drawn]
+
+    def call(self, inputs: Tensors) -> Tensors:
+        import torch
+
+        with torch.no_grad():
+            result: Any = self._model(*[value.clone() for value in inputs])
+        results = list(result) if isinstance(result, tuple | list) else [result]
+        return [_tensor(value, "an output") for value in results]
+
+    def time_us(self, inputs: Tensors) -> float:
+        """Median of a few calls: an orientation, not a measurement."""
+        import torch
+
+        times_us: list[float] = []
+        while len(times_us) < NUM_TIMED_CALLS and sum(times_us) < TIMED_S * 1e6:
+            started = time.perf_counter()
+            self.call(inputs)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize()
+            times_us.append((time.perf_counter() - started) * 1e6)
+        return statistics.median(times_us)
+
+
+def _tensor(value: Any, what: str) -> torch.Tensor:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise RejectedError(f"{what} is of type {type(value).__name__}, not a tensor")
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise RejectedError(f"{what} is of {dtype}, which cannot be judged")
+    if value.numel() == 0:
+        raise RejectedError(f"{what} has no elements")
+    return value
+
+
+def _require_values(outputs: Tensors) -> None:
+    if not outputs:
+        raise RejectedError("forward returns nothing")
+    if not all(bool(t.isfinite().all()) for t in outputs):
+        raise RejectedError("an output holds NaN or infinity")
+
+
+def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> float:
+    """How far outputs move when inputs, or the least telling of them, are drawn anew."""
+    moved = max(_moved(reference, first, outputs, seed) for seed in OTHER_SEEDS)
+    if moved <= SAME:
+        said = "does not depend on the inputs"
+        if all(_is_flat(output) for output in outputs):
+            said = "is constant"
+        raise RejectedError(f"the output {said} (within {SAME:g})")
+    effects = [moved]
+    second = reference.inputs(OTHER_SEEDS[0])
+    for place, (mine, other) in enumerate(zip(first, second, strict=True)):
+        if mine.equal(other):  # a fixed input, such as a mask
+            other = mine * 1.5 + 0.25 if mine.is_floating_point() else None
+        if other is None or len(first) == 1 or other.shape != mine.shape:
+            continue
+        changed = [*first[:place], other, *first[place + 1 :]]
+        effects.append(_distance(outputs, reference.call(changed)))
+        if effects[-1] <= SAME:
+            raise RejectedError(f"the output does not depend on input {place} (within {SAME:g})")
+    return min(effects)
+
+
+def _moved(reference: _Reference, first: Tensors, outputs: Tensors, seed: int) -> float:
+    drawn = reference.inputs(seed)
+    if all(a.equal(b) for a, b in zip(first, drawn, strict=True)):
+        raise RejectedError("get_inputs() draws the same values whatever the seed")
+    other = reference.call(drawn)
+    _require_values(other)
+    return _distance(outputs, other)
+
+
+def _is_flat(tensor: torch.Tensor) -> bool:
+    level = tensor.double().mean() if tensor.is_floating_point() else tensor.flatten()[0]
+    return _distance([tensor], [level.to(tensor.dtype).expand_as(tensor)]) <= SAME
+
+
+def _distance(left: Tensors, right: Tensors) -> float:
+    """The largest relative L2 distance between outputs; `BEYOND` between shapes or with NaN."""
+    if [t.shape for t in left] != [t.shape for t in right]:
+        return BEYOND
+    worst = 0.0
+    for a, b in zip(left, right, strict=True):
+        square = apart = 0.0
+        # in parts: KernelBench has outputs of 6 GiB, and float64 copies would double that
+        for x, y in zip(a.flatten().split(PART), b.flatten().split(PART), strict=True):
+            square += float(x.double().square().sum())
+            apart += float((x.double() - y.double()).square().sum())
+        ratio = math.sqrt(apart / square) if square > 0 else (0.0 if apart == 0 else BEYOND)
+        worst = max(worst, ratio if math.isfinite(ratio) else BEYOND)
+    return worst

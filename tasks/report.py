@@ -1,0 +1,122 @@
+"""Stage `report`: the null test, then the paper's tables, figures, one page and a summary."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import polars as pl
+
+from cudal1.candidate import Candidate
+from cudal1.ledger import Ledger
+from cudal1.params import Params
+from cudal1.report import Provenance, ReportInput
+from tasks.judging import admitted_problems, bench
+from tasks.progress import progress
+from tasks.stage import DATA, Stage, main
+
+VERSIONS_OF = ("torch", "transformers", "trl", "duckdb", "polars", "prefect", "dvc", "mlflow")
+
+
+def write_report(stage: Stage) -> Mapping[str, float | int]:
+    """The whole ledger → data/report/index.html, summary.md and a figure."""
+    from cudal1.report.publish import publish
+
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name)
+        null_test, device_kind = _null_test(stage, ledger)
+        problems = {problem.id for problem in admitted_problems()}
+        # references judged against themselves are calibration, not candidates
+        verdicts = ledger.query("latest_verdicts").join(
+            null_test.select("candidate_id"), on="candidate_id", how="anti"
+        )
+        given = ReportInput(
+            provenance=_provenance(stage.params, device_kind),
+            problems=ledger.query("problems"),
+            completions=_answers(ledger),
+            candidates=ledger.query("sources"),
+            verdicts=verdicts.filter(pl.col("problem_id").is_in(problems)),
+            flags=ledger.query("flags"),
+            null_test=null_test,
+            transferred=_transferred(),
+            samples=ledger.query("telling_samples", protocol_id=stage.params.protocol.id),
+            steps=ledger.query("all_steps"),
+        )
+        ledger.export()
+    return publish(given, DATA / "report")
+
+
+def _null_test(stage: Stage, ledger: Ledger) -> tuple[pl.DataFrame, str]:
+    """Every reference judged as a candidate for itself: what the harness claims for no work."""
+    problems = admitted_problems()
+    rows: list[dict[str, object]] = []
+    with bench(ledger, stage.params) as judge, progress("null test", len(problems)) as advance:
+        for problem in problems:
+            candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+            verdict = judge.verdict(problem, candidate)
+            measured = verdict.measurement
+            rows.append({
+                "problem_id": problem.id, "candidate_id": candidate.id,
+                "status": verdict.status.value, "certified": verdict.speedup,
+                "speedup": None if measured is None else measured.speedup,
+            })  # fmt: skip
+            advance(1)
+        return pl.DataFrame(rows), judge.device.kind
+
+
+def _answers(ledger: Ledger) -> pl.DataFrame:
+    """Answers with the stage whose run used them, which is the one that a reader asks about."""
+    frame = ledger.query("answers")
+    return frame.with_columns(stage=pl.col("used_by"))
+
+
+def _transferred() -> pl.DataFrame:
+    files = sorted((DATA / "transfer").glob("*.parquet"))
+    return pl.concat([pl.read_parquet(path) for path in files], how="vertical_relaxed")
+
+
+def _provenance(params: Params, device_kind: str) -> Provenance:
+    return Provenance(
+        title=params.report.title,
+        generated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        git_revision=_git_revision(),
+        device_kind=device_kind,
+        device={"processor": _processor(), "machine": platform.machine()},
+        protocol=params.protocol,
+        versions={"python": platform.python_version()} | {n: version(n) for n in VERSIONS_OF},
+        params=_flattened(params.model_dump(mode="json")),
+        fast_p=params.report.fast_p,
+    )
+
+
+def _git_revision() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            named = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+    except OSError:
+        named = []
+    return named[0] if named else platform.processor()
+
+
+def _flattened(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flattened(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = str(value)
+    return flat
+
+
+if __name__ == "__main__":
+    main("report", write_report)

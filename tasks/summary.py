@@ -1,0 +1,53 @@
+"""What a person reads when the pipeline has finished: a table, where the report is, what to do next."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tasks.stage import DATA
+
+POLICIES = (
+    ("base", "policy"), ("sft", "sft"), ("self-supervised r1", "selfsup-r1"),
+    ("self-supervised r2", "selfsup-r2"), ("contrastive RL", "rl"),
+)  # fmt: skip
+NEXT = (
+    ("Prefect UI", "make prefect", "when each stage ran"),
+    ("MLflow UI", "make mlflow", "learning curves and checkpoints"),
+    ("SQL", "make sql Q=\"from best order by certified desc limit 10\"", "history of every candidate"),
+)  # fmt: skip
+
+
+def print_summary() -> None:
+    """Print the marks of each stage's policy, the harness's counts and the next commands."""
+    console = Console()
+    table = Table(title="Policies on held-out problems (reward 0 for a failed answer)")
+    for column in ("policy", "success", "mean reward", "mean of best", "answers"):
+        table.add_column(column, justify="left" if column == "policy" else "right")
+    for name, stage in POLICIES:
+        marks = _metrics(stage)
+        if marks:
+            table.add_row(
+                name, f"{marks['heldout_success']:.1%}", f"{marks['heldout_mean_reward']:.3f}",
+                f"{marks['heldout_mean_best_reward']:.3f}", str(marks["heldout_num_answers"]),
+            )  # fmt: skip
+    console.print(table)
+    judged = _metrics("filter")
+    if judged:
+        console.print(
+            f"candidates {judged['num_candidates']} · correct {judged['num_correct']} · "
+            f"incorrect {judged['num_incorrect']} · crashed {judged['num_crashed']} · "
+            f"no build {judged['num_no_build']} · timed out {judged['num_timed_out']} · "
+            f"kept for training {judged['num_kept']}"
+        )
+    console.print(f"\nreport: [bold]{DATA / 'report' / 'index.html'}[/bold]\nnext:")
+    for what, command, why in NEXT:
+        console.print(f"  {what:<11}[bold]{command}[/bold]  ({why})", highlight=False)
+
+
+def _metrics(name: str) -> dict[str, Any]:
+    path = DATA / "metrics" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

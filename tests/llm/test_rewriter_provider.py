@@ -1,0 +1,51 @@
+"""The teachers, seen as a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cudal1.errors import ProviderError
+from cudal1.extract import extract
+from cudal1.llm.provider import Request
+from cudal1.llm.rewriter import TEACHERS
+from cudal1.llm.rewriter_provider import RewriterProvider
+from cudal1.provider_settings import RewriterSettings
+
+Ask = Callable[..., list[Request]]
+
+
+def teacher(name: str) -> RewriterProvider:
+    """A provider named `x`."""
+    return RewriterProvider("x", RewriterSettings(kind="rewriter", teacher=name))
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_every_teacher_answers_every_request(name: str, ask: Ask) -> None:
+    provider = teacher(name)
+    requests = ask(provider, attempts=3)
+    completions = list(provider.complete(requests))
+    assert [c.id for c in completions] == [r.id for r in requests]
+    assert all(c.text and c.finish_reason == "stop" for c in completions)
+
+
+def test_some_answer_of_a_teacher_has_a_source(ask: Ask) -> None:
+    provider = teacher(next(iter(TEACHERS)))
+    texts = [completion.text for completion in provider.complete(ask(provider, attempts=8))]
+    assert any(extract(text).source for text in texts)
+
+
+def test_the_same_question_has_the_same_answer(ask: Ask) -> None:
+    provider = teacher(next(iter(TEACHERS)))
+    first, second = (list(provider.complete(ask(provider, attempts=4))) for _ in range(2))
+    assert first == second
+
+
+def test_teachers_are_different_providers() -> None:
+    assert len({teacher(name).fingerprint for name in TEACHERS}) == len(TEACHERS)
+
+
+def test_an_unknown_teacher_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ProviderError, match=r"provider x: no teacher named 'oracle'; there are"):
+        teacher("oracle")

@@ -1,0 +1,239 @@
+"""A realistic run, made up from a fixed seed: shipped problems, three authors, four policies."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+import cudal1
+from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.record import content_id
+from cudal1.report import Provenance, ReportInput, inputs
+
+SUITE = Path(cudal1.__file__).parent / "suite" / "problems"
+PROTOCOL = EvalProtocol(
+    correctness_stages=(1, 5), precision=PrecisionClass.STRICT, timing=True, burst_us=2000.0,
+    max_burst_calls=64, ring_bytes=1 << 26, min_quads=14, max_quads=100, alpha=0.01,
+    claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0),
+    dead_zone=1.02, num_buckets=7, max_bucket_variance=0.005, confirm_above=3.0,
+    confirm_within=0.1, slow_factor=1000.0, start_timeout_s=30.0, call_timeout_s=10.0,
+    memory_bytes=1 << 31, seed=7,
+)  # fmt: skip
+DEVICE = "cpu"
+SCHEMAS = {
+    "problems": inputs.PROBLEMS, "completions": inputs.COMPLETIONS,
+    "candidates": inputs.CANDIDATES, "verdicts": inputs.VERDICTS, "flags": inputs.FLAGS,
+    "null_test": inputs.NULL_TEST, "transferred": inputs.TRANSFERRED, "samples": inputs.SAMPLES,
+    "steps": inputs.STEPS,
+}  # fmt: skip
+SKILLS = {  # share of correct answers, how many to a problem
+    ("generate@fuser", "fuser"): (0.7, 4), ("generate@replay", "replay"): (0.55, 2),
+    ("generate@novice", "novice"): (0.35, 5), ("policy", "policy"): (0.02, 4),
+    ("sft", "policy"): (0.28, 4), ("selfsup@r1", "policy"): (0.41, 6),
+    ("selfsup@r2", "policy"): (0.5, 6), ("rl", "policy"): (0.62, 8),
+}  # fmt: skip
+FAILURES: tuple[str | None, ...] = (
+    "no_build", "crashed", "incorrect", "incorrect", "hacked", "timed_out", None,
+)  # fmt: skip
+KINDS = ("cached_output", "aliased_output", "inputs_changed", "lazy_tensor")
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def provenance(**changes: Any) -> Provenance:
+    return Provenance.model_validate({
+        "title": "cudal1: the shipped run", "generated_at": "2026-11-21T07:00:00Z",
+        "git_revision": "3031bf5", "device_kind": DEVICE,
+        "device": {"name": "2 cores, x86-64", "memory": "8 GiB"}, "protocol": PROTOCOL,
+        "versions": {"python": "3.11.9", "torch": "2.13.0", "trl": "1.16.0"},
+        "params": {"rl.steps": "120", "rl.beta": "0.02", "sft.learning_rate": "0.0005"},
+        "fast_p": (1.0, 1.5, 2.0), **changes,
+    })  # fmt: skip
+
+
+def build(rows: Rows, **changes: Any) -> ReportInput:
+    """The input from rows by frame; frames that are not named are empty."""
+    frames = {
+        name: pl.DataFrame(rows.get(name, []), schema=schema, orient="row")
+        for name, schema in SCHEMAS.items()
+    }
+    return ReportInput(provenance=provenance(**changes), **frames)
+
+
+def problem(number: int = 1, *, name: str = "softmax", split: str = "train", level: int = 1,
+            source: str = "class Model: ...", admitted: bool = True) -> dict[str, Any]:  # fmt: skip
+    return {
+        "problem_id": f"p{level}{number}", "suite": "cudal1", "level": level, "number": number,
+        "name": name, "split": split, "source": source, "admitted": admitted,
+        "rejection": None if admitted else "its output is constant",
+    }  # fmt: skip
+
+
+def answer(problem_id: str, candidate_id: str | None, *, stage: str = "generate@fuser",
+           provider: str = "fuser", number: int = 0) -> dict[str, Any]:  # fmt: skip
+    return {
+        "completion_id": content_id(stage, provider, problem_id, str(candidate_id), str(number)),
+        "stage": stage, "provider": provider, "problem_id": problem_id,
+        "candidate_id": candidate_id,
+        "no_candidate_reason": None if candidate_id else "no code block",
+        "num_prompt_tokens": 400, "num_completion_tokens": 300, "cost_usd": 0.01,
+    }  # fmt: skip
+
+
+def verdict(problem_id: str, candidate_id: str, certified: float | None = 1.5, *,
+            status: str = "correct", **changes: Any) -> dict[str, Any]:  # fmt: skip
+    timed = status == "correct" and certified is not None
+    return {
+        "candidate_id": candidate_id, "problem_id": problem_id, "device_kind": DEVICE,
+        "protocol_id": PROTOCOL.id, "status": status,
+        "reason": None if status == "correct" else "because", "judge_s": 2.5,
+        "speedup": certified * 1.04 if timed and certified else None,
+        "certified": certified if timed else None, "num_quads": 40 if timed else None,
+        "bucket_variance": 0.0004 if timed else None, "is_stable": True if timed else None,
+        "is_confirmed": None, "reference_us": 900.0 if timed else None,
+        "candidate_us": 900.0 / (certified * 1.04) if timed and certified else None, **changes,
+    }  # fmt: skip
+
+
+def flag(candidate_id: str, kind: str = "cached_output", *, source: str = "guard",
+         evidence: str = "output 0 of call 3 aliases call 2") -> dict[str, Any]:  # fmt: skip
+    return {
+        "candidate_id": candidate_id, "device_kind": DEVICE, "protocol_id": PROTOCOL.id,
+        "kind": kind, "source": source, "evidence": evidence,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def made() -> SimpleNamespace:
+    """The makers of rows, for tests that need a few of their own."""
+    return SimpleNamespace(
+        build=build, problem=problem, answer=answer, verdict=verdict, flag=flag,
+        rows=realistic_rows, protocol_id=PROTOCOL.id, device=DEVICE, schemas=SCHEMAS,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def empty() -> ReportInput:
+    return build({})
+
+
+@pytest.fixture(scope="session")
+def realistic() -> ReportInput:
+    return build(realistic_rows())
+
+
+def realistic_rows() -> Rows:
+    rng = random.Random(20)
+    rows: Rows = {name: [] for name in SCHEMAS}
+    for level in (1, 2, 3):
+        for index, path in enumerate(sorted((SUITE / f"level{level}").glob("*.py"))):
+            rows["problems"].append(problem(
+                index + 1, level=level, name=path.stem[3:], source=path.read_text("utf-8"),
+                split="heldout" if index % 4 == 3 else "train",
+            ))  # fmt: skip
+    for item in rows["problems"]:
+        _answer_problem(rng, rows, item)
+    rows["problems"].append(problem(99, name="constant", admitted=False))
+    rows["null_test"] = [
+        {"problem_id": item["problem_id"], "status": "correct", "certified": 1.0,
+         "speedup": rng.gauss(1.0, 0.004)}
+        for item in rows["problems"] if item["admitted"]
+    ]  # fmt: skip
+    _learn(rng, rows)
+    _measure_again(rng, rows)
+    _sample(rng, rows)
+    return rows
+
+
+def _answer_problem(rng: random.Random, rows: Rows, item: dict[str, Any]) -> None:
+    potential = 45.0 if "diag" in item["name"] else math.exp(max(0.0, rng.gauss(0.05, 0.5)))
+    hopeless = rng.random() < 0.08
+    for (stage, provider), (skill, count) in SKILLS.items():
+        for number in range(count):
+            status = "correct" if rng.random() < skill and not hopeless else rng.choice(FAILURES)
+            if status is None:
+                rows["completions"].append(
+                    answer(item["problem_id"], None, stage=stage, provider=provider, number=number)
+                )
+                continue
+            source = item["source"].replace("class Model(", "class ModelNew(")
+            source += f"\n# variant {rng.randrange(40)} ({status})\n"
+            candidate = content_id(item["problem_id"], source)
+            rows["completions"].append(
+                answer(item["problem_id"], candidate, stage=stage, provider=provider, number=number)
+            )
+            if any(known["candidate_id"] == candidate for known in rows["candidates"]):
+                continue
+            rows["candidates"].append({
+                "candidate_id": candidate, "problem_id": item["problem_id"], "source": source,
+            })  # fmt: skip
+            estimate = math.exp(rng.gauss(math.log(potential) - 0.1, 0.12))
+            level = max((v for v in PROTOCOL.claim_levels if v < estimate), default=estimate)
+            rows["verdicts"].append(verdict(
+                item["problem_id"], candidate, level, status=status,
+                bucket_variance=math.exp(rng.gauss(-8.5, 1.3)) if status == "correct" else None,
+                is_confirmed=True if level > 3 and status == "correct" else None,
+            ))  # fmt: skip
+            if status == "hacked":
+                rows["flags"].append(flag(candidate, rng.choice(KINDS)))
+            elif rng.random() < 0.03:
+                rows["flags"].append(flag(
+                    candidate, "stream_use", source="screen", evidence="line 12: cuda.Stream()"
+                ))  # fmt: skip
+
+
+def _learn(rng: random.Random, rows: Rows) -> None:
+    def log(stage: str, step: int, **values: float) -> None:
+        rows["steps"] += [
+            {"stage": stage, "step": step, "name": name, "value": value}
+            for name, value in values.items()
+        ]
+
+    for stage, start in (("sft", 2.6), ("selfsup@r1", 0.9), ("selfsup@r2", 0.7)):
+        for step in range(5, 205, 5):
+            log(stage, step, loss=start * math.exp(-step / 90) + 0.3 + rng.gauss(0, 0.03))
+    for step in range(1, 121):
+        gain = 1 - math.exp(-step / 50)
+        log(
+            "rl", step, loss=rng.gauss(0, 0.02), reward_raw=0.55 + 0.4 * gain + rng.gauss(0, 0.1),
+            success=min(1.0, 0.5 + 0.2 * gain + rng.gauss(0, 0.08)), reward=rng.gauss(gain, 0.3),
+            kl=0.05 * gain + abs(rng.gauss(0, 0.005)), entropy=0.6 - 0.25 * gain,
+            learning_rate=1e-4,
+        )  # fmt: skip
+
+
+def _measure_again(rng: random.Random, rows: Rows) -> None:
+    tops: dict[str, dict[str, Any]] = {}
+    for item in rows["verdicts"]:
+        if item["certified"] and item["certified"] > tops.get(
+            item["problem_id"], {"certified": 0.0}
+        )["certified"]:  # fmt: skip
+            tops[item["problem_id"]] = item
+    for device, factor in ((DEVICE, 0.97), ("NVIDIA H200", 1.2)):
+        rows["transferred"] += [
+            {"problem_id": item["problem_id"], "candidate_id": item["candidate_id"],
+             "device_kind": device, "status": "correct", "speedup": item["speedup"],
+             "certified": max(1.0, item["certified"] * factor * rng.uniform(0.95, 1.02))}
+            for item in tops.values()
+        ]  # fmt: skip
+
+
+def _sample(rng: random.Random, rows: Rows) -> None:
+    timed = [item for item in rows["verdicts"] if item["certified"] and item["certified"] >= 1.5]
+    shown = min(timed, key=lambda item: item["certified"])
+    for quad in range(40):
+        order = rng.choice((("reference", "candidate"), ("candidate", "reference")))
+        for position, role in enumerate((order[0], order[1], order[1], order[0])):
+            base = 900.0 if role == "reference" else 900.0 / shown["speedup"]
+            net_us = base * math.exp(rng.gauss(0, 0.03)) * (4 if rng.random() < 0.01 else 1)
+            rows["samples"].append({
+                "candidate_id": shown["candidate_id"], "session": 0, "quad": quad,
+                "position": position, "role": role, "num_calls": 16, "burst_us": net_us * 16 + 120,
+                "net_us": net_us,
+            })  # fmt: skip

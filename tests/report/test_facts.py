@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import pytest
+
+from cudal1.report import facts
+
+
+def test_the_best_candidate_is_the_one_with_the_highest_certified_speedup(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "slow", 1.1), made.verdict("p11", "fast", 2.0)],
+    })  # fmt: skip
+    assert facts.best(given).row(0, named=True)["candidate_id"] == "fast"
+
+
+def test_a_hacked_candidate_is_never_the_best(made):
+    given = made.build({
+        "problems": [made.problem()], "verdicts": [made.verdict("p11", "cheat", status="hacked")],
+    })  # fmt: skip
+    assert facts.best(given)["certified"].to_list() == [None]
+
+
+@pytest.mark.parametrize("other", [{"protocol_id": "another"}, {"device_kind": "another"}])
+def test_verdicts_of_another_protocol_or_device_do_not_count(made, other):
+    given = made.build({
+        "problems": [made.problem()], "verdicts": [made.verdict("p11", "c", 9.0, **other)],
+    })  # fmt: skip
+    assert facts.best(given)["certified"].to_list() == [None]
+
+
+def test_a_rejected_problem_does_not_count(made):
+    given = made.build({"problems": [made.problem(1), made.problem(2, admitted=False)]})
+    assert facts.best(given).height == 1
+
+
+def test_an_answer_without_source_earns_nothing_and_says_so(made):
+    given = made.build({"problems": [made.problem()], "completions": [made.answer("p11", None)]})
+    row = facts.answers(given).row(0, named=True)
+    assert (row["outcome"], row["reward"]) == (facts.NO_SOURCE, 0.0)
+
+
+def test_a_candidate_without_verdict_is_not_judged(made):
+    given = made.build({"problems": [made.problem()], "completions": [made.answer("p11", "c")]})
+    assert facts.answers(given)["outcome"].to_list() == [facts.NOT_JUDGED]
+
+
+def test_everyone_who_wrote_the_best_source_is_its_author(made):
+    given = made.build({
+        "problems": [made.problem()], "verdicts": [made.verdict("p11", "c")],
+        "completions": [
+            made.answer("p11", "c", stage="rl", provider="policy"), made.answer("p11", "c"),
+        ],
+    })  # fmt: skip
+    assert facts.best(given).row(0, named=True)["authors"] == ["fuser", "rl"]
+
+
+def test_stages_come_in_the_order_in_which_they_run(realistic):
+    assert facts.stages(facts.answers(realistic)) == [
+        "policy", "generate@fuser", "generate@novice", "generate@replay", "sft", "selfsup@r1",
+        "selfsup@r2", "rl",
+    ]  # fmt: skip
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    # 5 of 10: the textbook interval
+    assert facts.wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert facts.wilson(0, 0) == (0.0, 1.0)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cudal1.report.headline import headlines, numbers
+
+
+def test_numbers_that_do_not_exist_yet_are_absent(empty):
+    assert numbers(empty) == {
+        "num_problems": 0, "num_null_tests": 0, "num_verdicts": 0, "num_hacked": 0,
+    }  # fmt: skip
+
+
+def test_the_numbers_are_finite(realistic):
+    assert all(math.isfinite(value) for value in numbers(realistic).values())
+
+
+def test_both_conventions_are_reported(made):
+    given = made.build({
+        "problems": [made.problem(1), made.problem(2)], "verdicts": [made.verdict("p11", "c", 3.0)],
+    })  # fmt: skip
+    found = numbers(given)
+    assert found["mean_speedup_failed_as_1"] == pytest.approx(2.0)
+    assert found["mean_speedup_failed_as_0"] == pytest.approx(1.5)
+
+
+def test_held_out_success_is_given_for_every_policy(realistic):
+    found = numbers(realistic)
+    for name in ("base", "sft", "selfsup_r1", "selfsup_r2", "rl"):
+        assert 0 <= found[f"heldout_success_{name}"] <= 1
+
+
+def test_a_reference_that_fails_its_own_test_is_in_the_headline(made):
+    given = made.build({"null_test": [
+        {"problem_id": "a", "status": "correct", "speedup": 1.0, "certified": 1.0},
+        {"problem_id": "b", "status": "crashed", "speedup": None, "certified": None},
+    ]})  # fmt: skip
+    (tile,) = [tile for tile in headlines(given) if tile.label == "Null test"]
+    assert "1 not correct" in tile.note

@@ -1,0 +1,107 @@
+"""Problem files that must be refused, and what the reason must say. A name is what is wrong."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+WHOLE = """import torch
+import torch.nn as nn
+{top}
+
+class Model({base}):
+    def __init__(self, *_):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, {arguments}):
+{forward}
+
+
+def get_inputs():
+    return {inputs}
+
+
+def get_init_inputs():
+    return {init_inputs}
+"""
+
+
+def source(
+    forward: str = "return torch.relu(x)",
+    *,
+    top: str = "",
+    base: str = "nn.Module",
+    arguments: str = "x",
+    inputs: str = "[torch.randn(8, 8)]",
+    init_inputs: str = "[]",
+) -> str:
+    """A problem file."""
+    return WHOLE.format(
+        top=top, base=base, arguments=arguments, forward=indent(forward, " " * 8), inputs=inputs,
+        init_inputs=init_inputs,
+    )  # fmt: skip
+
+
+TWO = {"arguments": "x, y", "inputs": "[torch.randn(8, 8), torch.randn(8, 8)]"}
+
+BAD: dict[str, tuple[str, str]] = {
+    "constant output": (source("return x * 0.0 + 3.0"), "the output is constant"),
+    "nearly constant output": (source("return torch.sigmoid(x * 0.001)"), "the output is constant"),
+    "ignores all inputs": (
+        source("return torch.arange(64.0).view(8, 8)"),
+        "the output does not depend on the inputs",
+    ),
+    "ignores one input": (source(**TWO), "the output does not depend on input 1"),
+    "hardly uses one input": (
+        source("return x + 1e-4 * y", **TWO),
+        "the output does not depend on input 1",
+    ),
+    "fixed inputs": (source(inputs="[torch.ones(8, 8)]"), "the same values whatever the seed"),
+    "raises": (source("raise ValueError('wrong\\n shape')"), "raises ValueError: wrong shape"),
+    "raises at import": (source(top="raise KeyError('gone')"), "raises KeyError: 'gone'"),
+    "raises what is no Exception": (
+        source("raise KeyboardInterrupt"), "raises KeyboardInterrupt"
+    ),
+    "crashes": (source("import os\nos.kill(os.getpid(), 11)\nreturn x"), "crashes (SIGSEGV)"),
+    "leaves": (source("raise SystemExit(7)"), "ends its process (exit status 7)"),
+    "hangs": (source("import time\ntime.sleep(600)\nreturn x"), "does not end within 5 s"),
+    "hangs with all files closed": (
+        source("import os, time\nos.closerange(3, 256)\ntime.sleep(600)\nreturn x"),
+        "does not end within 5 s",
+    ),
+    "leaves its process group": (
+        source("import os, time\nos.setsid()\ntime.sleep(600)\nreturn x"),
+        "raises PermissionError",  # a group's leader cannot
+    ),
+    "fills memory": (source("return x + torch.ones(1 << 36).sum()"), "raises RuntimeError"),
+    "too slow": (source("import time\ntime.sleep(0.3)\nreturn torch.relu(x)"), "too slow: 30"),
+    "random output": (source("return x + torch.rand_like(x)"), "gives different outputs"),
+    "counts its calls": (
+        source("self.calls += 1\nreturn x + self.calls"), "gives different outputs"
+    ),
+    "changes its shape": (
+        source("self.calls += 1\nreturn x.repeat(1, self.calls)"), "gives different outputs"
+    ),
+    "not a number": (source("return torch.log(x)"), "an output holds NaN or infinity"),
+    "a list as output": (source("return x.tolist()"), "an output is of type list, not a tensor"),
+    "nothing as output": (source("return []"), "forward returns nothing"),
+    "empty output": (source("return x[:0]"), "an output has no elements"),
+    "complex output": (source("return torch.fft.fft(x)"), "an output is of complex64"),
+    "a number as input": (
+        source("return x * s", arguments="x, s", inputs="[torch.randn(8, 8), 3.0]"),
+        "an input is of type float, not a tensor",
+    ),
+    "no inputs": (source(inputs="[]"), "get_inputs() must return a list of tensors"),
+    "init inputs that are no literals": (
+        source(init_inputs="[torch.Size([8])]"), "get_init_inputs() must return literals"
+    ),
+    "not a module": (source(base="object"), "Model is not a torch.nn.Module"),
+    "Model is a number": (source().replace("class Model", "Model = 3\nclass Other"), "no Model"),
+    "no Model": (source().replace("class Model", "class Other"), "defines no Model"),
+    "no get_inputs": (source().replace("get_inputs", "draw"), "defines no get_inputs"),
+    "no get_init_inputs": (
+        source().replace("get_init_inputs", "arguments"), "defines no get_init_inputs"
+    ),
+    "syntax error": (source("return torch.relu(x"), "is not valid Python"),
+    "null byte": (source("return x\0"), "is not valid Python"),
+}  # fmt: skip
