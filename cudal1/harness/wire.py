@@ -19,7 +19,7 @@ WORD_BYTES = 8
 DTYPES: tuple[str, ...] = (
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
 )  # fmt: skip
-DTYPE_BYTES = dict(zip(DTYPES, (8, 4, 2, 2, 8, 4, 2, 1, 1, 1), strict=True))
+DTYPE_BYTES: dict[str, int] = dict(zip(DTYPES, (8, 4, 2, 2, 8, 4, 2, 1, 1, 1), strict=True))
 
 
 class Word(IntEnum):

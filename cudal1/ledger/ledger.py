@@ -38,6 +38,8 @@ from cudal1.verdict import Verdict
 
 SCHEMA_VERSION = 1
 DATABASE = "ledger.duckdb"
+REPLACED = (*shards.PER_STAGE, "completions")
+"""Tables whose rows may change: a step that is done again, a request that failed and was repeated."""
 INSERT_ROWS = 500
 """Rows in one insert statement."""
 
@@ -283,7 +285,7 @@ class Ledger:
             for first in range(0, len(values), INSERT_ROWS):
                 part = values[first : first + INSERT_ROWS]
                 marks = f"({', '.join('?' * len(part[0]))})"
-                verb = "insert or replace" if table in shards.PER_STAGE else "insert or ignore"
+                verb = "insert or replace" if table in REPLACED else "insert or ignore"
                 self._connection.execute(
                     f"{verb} into {table} ({', '.join(part[0])}) "
                     f"values {', '.join([marks] * len(part))}",

@@ -294,4 +294,4 @@ def _figure(
     sized = chart.properties(
         width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
     )
-    return Figure(name=name, caption=caption, svg=svg_of(sized.to_dict(), name=name))
+    return Figure(name=name, caption=caption, svg=svg_of(sized.to_dict()))

@@ -39,17 +39,15 @@ _CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 
-def svg_of(chart: dict[str, Any], *, name: str) -> str:
-    """The Vega-Lite chart as an SVG element; `name` keeps its ids apart from other figures' ids."""
+def svg_of(chart: dict[str, Any]) -> str:
+    """The Vega-Lite chart as an SVG element, without ids: several may stand in one page."""
     import vl_convert
 
     drawn = vl_convert.vegalite_to_svg({**chart, "config": _CONFIG})  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     assert isinstance(drawn, str)
-    # clip paths are numbered by the process: number them by the figure, so that bytes repeat
-    ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<clipPath id="(\w+)"', drawn))}
-    return re.sub(
-        r'(<clipPath id="|clip-path="url\(#)(\w+)', lambda m: m[1] + ids.get(m[2], m[2]), drawn
-    )
+    # marks with clip=True would bring ids, numbered by the process
+    assert "<clipPath" not in drawn
+    return drawn
 
 
 def standalone(svg: str) -> str:

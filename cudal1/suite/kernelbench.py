@@ -108,7 +108,11 @@ def _rows(dataset: str, revision: str | None) -> list[dict[str, Any]]:
             f"{dataset}: the dataset cannot be loaded ({said}); check the network and "
             "problems.revision, or give problems.path a checkout of KernelBench"
         ) from error
-    return [dict(row) for split in splits.values() for row in split]
+    rows = [dict(row) for split in splits.values() for row in split]
+    lacking = sorted({"level", "problem_id", "name", "code"}.difference(*rows[:1]))
+    if lacking:
+        raise SuiteError(f"{dataset}: lacks {', '.join(lacking)}; is it KernelBench's dataset?")
+    return rows
 
 
 def _from_rows(
@@ -118,12 +122,6 @@ def _from_rows(
     revision: str | None,
 ) -> tuple[list[Problem], list[str]]:
     """Problems of the dataset's rows, and the names that a sizes file gives them."""
-    lacking = {"level", "problem_id", "name", "code"}.difference(*rows[:1])
-    if lacking or not rows:
-        raise SuiteError(
-            f"{DATASET}: {'lacks ' + ', '.join(sorted(lacking)) if rows else 'no rows'}; "
-            "is it KernelBench's dataset?"
-        )
     revision = revision or content_id(*(str(row["code"]) for row in rows))
     problems: list[Problem] = []
     names: list[str] = []

@@ -58,7 +58,7 @@ def train_grpo(
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     quiet()
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)
@@ -111,7 +111,7 @@ def _reward_function(environment: Environment) -> Any:
 
 
 def _trainer_class() -> Any:
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     class ContrastiveTrainer(GRPOTrainer):
         """Rebuilds every prompt right before sampling; one prompt a group."""

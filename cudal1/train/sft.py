@@ -32,7 +32,8 @@ def train_sft(
     """
     from datasets import Dataset
     from transformers import AutoTokenizer
-    from trl import SFTConfig, SFTTrainer
+    from trl.trainer.sft_config import SFTConfig
+    from trl.trainer.sft_trainer import SFTTrainer
 
     quiet()
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)

@@ -65,6 +65,7 @@ def hostile(made):
                 and not (key == "provider" and value == "policy")
             })  # fmt: skip
     rows["problems"][-1]["rejection"] = ATTACK
+    rows["problems"][0]["source"] = f"\n\t  {ATTACK}\n\n"
     return made.build(
         rows, title=ATTACK, git_revision=ATTACK, generated_at=ATTACK, device={ATTACK: ATTACK},
         versions={ATTACK: ATTACK}, params={ATTACK: ATTACK},

@@ -42,6 +42,13 @@ def source(
     )  # fmt: skip
 
 
+SLEEP = "import os, time\ntime.sleep(600)\nreturn x"
+HANGING: dict[str, str] = {
+    "hangs": source(SLEEP),
+    "hangs at import": source(top="import time\ntime.sleep(600)"),
+    "hangs with all files closed": source(f"import os\nos.closerange(3, 256)\n{SLEEP}"),
+}
+
 TWO = {"arguments": "x, y", "inputs": "[torch.randn(8, 8), torch.randn(8, 8)]"}
 
 BAD: dict[str, tuple[str, str]] = {
@@ -64,14 +71,9 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "crashes": (source("import os\nos.kill(os.getpid(), 11)\nreturn x"), "crashes (SIGSEGV)"),
     "leaves": (source("raise SystemExit(7)"), "ends its process (exit status 7)"),
-    "hangs": (source("import time\ntime.sleep(600)\nreturn x"), "does not end within 5 s"),
-    "hangs with all files closed": (
-        source("import os, time\nos.closerange(3, 256)\ntime.sleep(600)\nreturn x"),
-        "does not end within 5 s",
-    ),
-    "leaves its process group": (
-        source("import os, time\nos.setsid()\ntime.sleep(600)\nreturn x"),
-        "raises PermissionError",  # a group's leader cannot
+    "crashes and leaves a child": (
+        source("import os, time\nos.fork() or time.sleep(600)\nos.kill(os.getpid(), 11)\nreturn x"),
+        "crashes (SIGSEGV)",
     ),
     "fills memory": (source("return x + torch.ones(1 << 36).sum()"), "raises RuntimeError"),
     "too slow": (source("import time\ntime.sleep(0.3)\nreturn torch.relu(x)"), "too slow: 30"),
@@ -104,4 +106,21 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "syntax error": (source("return torch.relu(x"), "is not valid Python"),
     "null byte": (source("return x\0"), "is not valid Python"),
+}  # fmt: skip
+
+GOOD: dict[str, str] = {
+    "plain": source(),
+    "patches torch": source("torch.relu = torch.zeros_like\nreturn torch.sigmoid(x)"),
+    "plain after another patched torch": source("x = torch.relu(x)\nreturn x"),
+    "finds no key": source(top="import os\nif 'OPENAI_API_KEY' in os.environ: raise KeyError"),
+    "prints what looks like an answer": source(
+        "print('{\"reason\": \"printed\"}', flush=True)\nreturn torch.relu(x)"
+    ),
+    "equal elements that follow the input": source("return x.mean().expand(8, 8)"),
+    "a fixed mask among the inputs": source(
+        "return x.masked_fill(y == 0, 0.0)", arguments="x, y",
+        inputs="[torch.randn(8, 8), torch.tril(torch.ones(8, 8))]",
+    ),
+    "integers": source("return x + 1", inputs="[torch.randint(0, 9, (8, 8))]"),
+    "several outputs": source("return x, x.sum(dim=0)"),
 }  # fmt: skip

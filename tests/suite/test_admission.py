@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from pathlib import Path
 
 import pytest
 
-from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.suite.admission import Probe, admit, admit_all, probe_all
 from cudal1.suite.loader import load_suite
 
@@ -17,10 +16,10 @@ assert _spec is not None
 assert _spec.loader is not None
 bad_problems = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(bad_problems)
-BAD, source = bad_problems.BAD, bad_problems.source
+BAD, GOOD, HANGING = bad_problems.BAD, bad_problems.GOOD, bad_problems.HANGING
+source = bad_problems.source
 
-LIMITS = {"max_reference_ms": 100.0, "time_limit_s": 5.0}
-MANY_CALLS_S = 30.0
+LIMITS = {"max_reference_ms": 200.0, "time_limit_s": 30.0}
 
 
 def problem_of(text: str, device_class: DeviceClass = DeviceClass.CPU) -> Problem:
@@ -30,14 +29,15 @@ def problem_of(text: str, device_class: DeviceClass = DeviceClass.CPU) -> Proble
     )  # fmt: skip
 
 
+def reasons_of(sources: dict[str, str]) -> dict[str, str | None]:
+    tried = admit_all([problem_of(text) for text in sources.values()], **LIMITS)
+    return {name: admission.reason for name, (_, admission) in zip(sources, tried, strict=True)}
+
+
 @pytest.fixture(scope="module")
 def reasons() -> dict[str, str | None]:
     """The reason of each bad problem; all of them pass through one probing process."""
-    problems = [problem_of(text) for text, _ in BAD.values()]
-    tried = admit_all(problems, **LIMITS)
-    return {
-        name: admission.reason for name, (_, admission) in zip(BAD, tried, strict=True)
-    }
+    return reasons_of({name: text for name, (text, _) in BAD.items()} | {"after all": source()})
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -51,61 +51,37 @@ def test_reasons_are_one_line(reasons: dict[str, str | None]) -> None:
     assert [name for name, reason in reasons.items() if reason and "\n" in reason] == []
 
 
-def test_a_good_problem_is_admitted() -> None:
+def test_a_good_problem_after_all_bad_ones_is_admitted(reasons: dict[str, str | None]) -> None:
+    assert reasons["after all"] is None
+
+
+def test_a_problem_that_hangs_is_rejected_and_loses_no_other() -> None:
+    problems = [problem_of(text) for text in HANGING.values()]
+
+    reasons = [
+        admission.reason
+        for _, admission in admit_all(problems, max_reference_ms=100.0, time_limit_s=1.0)
+    ]
+
+    assert reasons == ["does not end within 1 s"] * len(HANGING)
+
+
+@pytest.fixture(scope="module")
+def good_reasons() -> dict[str, str | None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "secret")
+        return reasons_of(GOOD)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_problem_is_admitted(name: str, good_reasons: dict[str, str | None]) -> None:
+    assert good_reasons[name] is None
+
+
+def test_one_problem_alone_is_admitted_under_its_own_id() -> None:
     problem = problem_of(source())
 
-    admission = admit(problem, **LIMITS)
-
-    assert (admission.admitted, admission.problem_id) == (True, problem.id)
-
-
-@pytest.mark.parametrize("name", ["crashes", "leaves", "raises", "hangs"])
-def test_the_problem_after_a_bad_one_is_admitted(name: str) -> None:
-    pair = [problem_of(BAD[name][0]), problem_of(source())]
-
-    admitted = [admission.admitted for _, admission in admit_all(pair, **LIMITS)]
-
-    assert admitted == [False, True]
-
-
-def test_a_problem_that_patches_torch_harms_no_other() -> None:
-    patching = source("torch.relu = torch.zeros_like\nreturn torch.sigmoid(x)")
-    pair = [problem_of(patching), problem_of(source())]
-
-    assert [a.reason for _, a in admit_all(pair, **LIMITS)] == [None, None]
-
-
-def test_a_problem_sees_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    looking = source(top="import os\nif 'OPENAI_API_KEY' in os.environ: raise KeyError")
-
-    assert admit(problem_of(looking), **LIMITS).reason is None
-
-
-def test_what_a_problem_prints_is_not_taken_for_an_answer() -> None:
-    printing = source("print('{\"reason\": \"printed\"}', flush=True)\nreturn torch.relu(x)")
-
-    assert admit(problem_of(printing), **LIMITS).reason is None
-
-
-def test_equal_elements_that_follow_the_input_are_no_constant() -> None:
-    following = source("return x.mean().expand(8, 8)")
-
-    assert admit(problem_of(following), **LIMITS).reason is None
-
-
-def test_a_fixed_mask_among_the_inputs_is_allowed() -> None:
-    masked = source(
-        "return x.masked_fill(y == 0, 0.0)", arguments="x, y",
-        inputs="[torch.randn(8, 8), torch.tril(torch.ones(8, 8))]",
-    )  # fmt: skip
-    weighted = source(
-        "return x * y", arguments="x, y", inputs="[torch.randn(8, 8), torch.ones(8, 8)]"
-    )
-
-    reasons = [a.reason for _, a in admit_all([problem_of(masked), problem_of(weighted)], **LIMITS)]
-
-    assert reasons == [None, None]
+    assert admit(problem, **LIMITS) == Admission(problem_id=problem.id, admitted=True)
 
 
 def test_a_fixed_input_that_nothing_depends_on_is_found() -> None:
@@ -114,8 +90,14 @@ def test_a_fixed_input_that_nothing_depends_on_is_found() -> None:
     assert "input 1" in (admit(problem_of(ignoring), **LIMITS).reason or "")
 
 
-def test_a_probe_reports_time_bytes_and_shapes() -> None:
-    ((_, probe),) = probe_all([problem_of(source("return x, x.sum(dim=0)"))], **LIMITS)
+@pytest.fixture(scope="module")
+def probes() -> list[Probe]:
+    sources = [source("return x, x.sum(dim=0)"), source("return x + 0.05 * y", **bad_problems.TWO)]
+    return [probe for _, probe in probe_all([problem_of(text) for text in sources], **LIMITS)]
+
+
+def test_a_probe_reports_time_bytes_and_shapes(probes: list[Probe]) -> None:
+    probe = probes[0]
 
     assert probe.reference_us is not None
     assert probe.reference_us > 0
@@ -123,17 +105,8 @@ def test_a_probe_reports_time_bytes_and_shapes() -> None:
     assert probe.output_shapes == ((8, 8), (8,))
 
 
-def test_a_probe_tells_how_far_inputs_move_outputs() -> None:
-    sure = source()
-    faint = source("return x + 0.05 * y", **bad_problems.TWO)
-
-    sure_probe, faint_probe = (
-        probe for _, probe in probe_all([problem_of(sure), problem_of(faint)], **LIMITS)
-    )
-
-    assert sure_probe.input_effect is not None
-    assert faint_probe.input_effect is not None
-    assert 0.01 < faint_probe.input_effect < 0.2 < sure_probe.input_effect
+def test_a_probe_tells_how_far_the_least_telling_input_moves_outputs(probes: list[Probe]) -> None:
+    assert probes[1].input_effect == pytest.approx(0.05 * 2**0.5, rel=0.5)
 
 
 def test_a_probe_without_figures_needs_a_reason() -> None:
@@ -149,17 +122,6 @@ def test_a_slow_cpu_is_no_reason_against_a_cuda_problem() -> None:
     problem = problem_of(BAD["too slow"][0], DeviceClass.CUDA)
 
     assert admit(problem, **LIMITS).reason is None
-
-
-def test_many_good_problems_need_one_process_and_seconds() -> None:
-    problems = [problem_of(source(f"return torch.relu(x) + {n}")) for n in range(20)]
-    started = time.monotonic()
-
-    admitted = [admission.admitted for _, admission in admit_all(problems, **LIMITS)]
-
-    assert all(admitted)
-    # a process with torch for each would need over a second each
-    assert time.monotonic() - started < MANY_CALLS_S
 
 
 def test_giving_up_half_way_leaves_no_process() -> None:

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+
+from cudal1.errors import SuiteError
+from cudal1.problem import DeviceClass, Problem
+from cudal1.suite import kernelbench
+
+SOURCE = "import torch\n\nsize = 4096\n\n\nclass Model:\n    pass\n"
+FILES = ("level1/19_ReLU.py", "level1/2_Standard_matmul_.py", "level2/10_Conv-Pool.py")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A work tree laid out like KernelBench's, with three problems of our own and a changelog."""
+    for number, name in enumerate(FILES):
+        path = tmp_path / "KernelBench" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{SOURCE}# {number}\n")
+    (tmp_path / "KernelBench" / "changelog").mkdir()
+    (tmp_path / "KernelBench" / "changelog" / "v0.1").write_text("words")
+    return tmp_path
+
+
+def load(path: Path | None, **changes: Any) -> list[Problem]:
+    arguments = {"revision": None, "sizes": None, "device_class": DeviceClass.CUDA} | changes
+    return kernelbench.load(path, **arguments)
+
+
+def commit(folder: Path) -> str:
+    git = ("git", "-C", str(folder), "-c", "user.name=n", "-c", "user.email=e@x")
+    for arguments in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "all")):
+        subprocess.run([*git, *arguments], check=True, capture_output=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return head.stdout.strip()
+
+
+def test_a_checkout_loads_in_order_of_level_and_number(checkout: Path) -> None:
+    keys = [problem.key for problem in load(checkout)]
+
+    assert keys == [
+        "kernelbench/L1/02_standard_matmul",
+        "kernelbench/L1/19_relu",
+        "kernelbench/L2/10_conv_pool",
+    ]
+
+
+def test_its_inner_folder_loads_the_same(checkout: Path) -> None:
+    assert load(checkout / "KernelBench") == load(checkout)
+
+
+def test_the_source_is_the_files(checkout: Path) -> None:
+    assert load(checkout)[1].source == f"{SOURCE}# 0\n"
+
+
+def test_the_revision_is_the_commit(checkout: Path) -> None:
+    head = commit(checkout)
+
+    assert {problem.revision for problem in load(checkout)} == {head}
+
+
+def test_a_changed_file_is_not_at_the_commit(checkout: Path) -> None:
+    head = commit(checkout)
+    (checkout / "KernelBench" / FILES[0]).write_text("size = 1\n")
+
+    assert load(checkout)[0].revision != head
+
+
+def test_a_copy_inside_another_repository_is_not_at_its_commit(checkout: Path) -> None:
+    (checkout / ".gitignore").write_text("KernelBench\n")
+    head = commit(checkout)
+
+    assert load(checkout)[0].revision != head
+
+
+def test_without_git_the_revision_follows_the_content(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    before = load(checkout)[0].revision
+    (checkout / "KernelBench" / FILES[0]).write_text("size = 1\n")
+
+    assert load(checkout)[0].revision not in ("", before)
+
+
+def test_sizes_are_honoured_for_their_device_class(checkout: Path) -> None:
+    sizes = checkout / "sizes.yaml"
+    sizes.write_text("cpu:\n  level1/19_ReLU: {size: 64}\n")
+
+    cpu = load(checkout, sizes=sizes, device_class=DeviceClass.CPU)
+    cuda = load(checkout, sizes=sizes)
+
+    assert ["size = 64" in problem.source for problem in cpu] == [False, True, False]
+    assert not any("size = 64" in problem.source for problem in cuda)
+
+
+def test_sizes_of_an_unknown_problem_are_refused(checkout: Path) -> None:
+    sizes = checkout / "sizes.yaml"
+    sizes.write_text("cpu:\n  level1/19_relu: {size: 64}\n")
+
+    with pytest.raises(SuiteError, match=r"sizes.yaml: no such problem: level1/19_relu"):
+        load(checkout, sizes=sizes)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"nowhere: no such folder; give problems.path"):
+        load(tmp_path / "nowhere")
+
+
+def test_a_folder_without_problems_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=f"{tmp_path.name}: no level1/1_name.py in it"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"class Model(:\n", b"\xff\xfe", b"x = 1\0"])
+def test_a_malformed_file_is_named_in_one_line(checkout: Path, content: bytes) -> None:
+    (checkout / "KernelBench" / FILES[1]).write_bytes(content)
+
+    with pytest.raises(SuiteError, match=r"2_Standard_matmul_\.py: not ") as raised:
+        load(checkout)
+
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def dataset(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A local copy of the hub dataset: the schema and file names of the real one."""
+    folder = tmp_path_factory.mktemp("hub")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
+    (folder / "data").mkdir()
+    for level in (1, 2):
+        rows = [
+            {
+                "code": problem.source, "level": level, "problem_id": problem.number,
+                "name": Path(file).stem,
+            }
+            for problem, file in zip(load(checkout), (FILES[1], FILES[0], FILES[2]), strict=True)
+            if problem.level == level
+        ]  # fmt: skip
+        polars.DataFrame(rows).write_parquet(
+            folder / "data" / f"level_{level}-00000-of-00001.parquet"
+        )
+    return folder
+
+
+def test_a_copy_of_the_hub_dataset_loads_the_same_problems(checkout: Path, dataset: Path) -> None:
+    plain = {"revision": "r"}
+    from_files = [problem.model_copy(update=plain) for problem in load(checkout)]
+
+    assert [problem.model_copy(update=plain) for problem in load(dataset)] == from_files
+
+
+def test_sizes_are_honoured_in_the_dataset(dataset: Path) -> None:
+    sizes = dataset / "sizes.yaml"
+    sizes.write_text("cpu:\n  level2/10_Conv-Pool: {size: 8}\n")
+
+    problems = load(dataset, sizes=sizes, device_class=DeviceClass.CPU)
+
+    assert ["size = 8" in problem.source for problem in problems] == [False, False, True]
+
+
+def test_the_datasets_revision_is_recorded(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def rows(name: str, revision: str | None) -> list[dict[str, Any]]:
+        asked.append((name, revision))
+        return [{"level": 1, "problem_id": 1, "name": "1_Op", "code": SOURCE}]
+
+    monkeypatch.setattr(kernelbench, "_rows", rows)
+
+    assert load(None, revision="abc")[0].revision == "abc"
+    assert asked == [("ScalingIntelligence/KernelBench", "abc")]
+
+
+def test_another_dataset_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    polars.DataFrame({"text": ["a"]}).write_parquet(tmp_path / "rows.parquet")
+
+    with pytest.raises(SuiteError, match=f"{tmp_path.name}: lacks code, level, name, problem_id"):
+        load(tmp_path)
+
+
+def test_a_corrupt_dataset_file_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "rows.parquet").write_bytes(b"no parquet")
+
+    with pytest.raises(
+        SuiteError, match=f"{tmp_path.name}: the dataset cannot be loaded"
+    ) as raised:
+        load(tmp_path)
+
+    assert "\n" not in str(raised.value)
