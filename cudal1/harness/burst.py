@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
 from cudal1.harness.sandbox import Worker
@@ -54,7 +56,7 @@ class Desk:
     def __init__(self, layout: wire.Layout) -> None:
         self.layout = layout
         self._outputs = bytearray(layout.num_slots * layout.output_bytes)
-        self._poison = bytearray(layout.num_slots * layout.output_bytes)
+        self._poison = memoryview(os.urandom(1) * (layout.num_slots * layout.output_bytes))
         self._staged = bytearray(layout.num_slots * layout.input_bytes)
 
     def run(self, worker: Worker, draws: Sequence[Draw], *, timeout_s: float) -> Burst:
@@ -71,7 +73,6 @@ class Desk:
         ring = worker.ring
         inputs = ring[layout.input_start : layout.input_start + count * layout.input_bytes]
         outputs = ring[layout.output_start : layout.output_start + size]
-        self._poison[:size] = os.urandom(1) * size
         outputs[:] = self._poison[:size]
         staged = memoryview(self._staged)[: count * layout.input_bytes]
         held = memoryview(self._outputs)[:size]
@@ -86,7 +87,8 @@ class Desk:
     def inputs_unchanged(self, worker: Worker, count: int) -> bool:
         """Whether the published inputs still read as the judge wrote them."""
         start, size = self.layout.input_start, count * self.layout.input_bytes
-        return worker.ring[start : start + size] == memoryview(self._staged)[:size]
+        published = np.frombuffer(worker.ring, np.uint8, size, start)
+        return np.array_equal(published, np.frombuffer(self._staged, np.uint8, size))
 
     def output(self, burst: Burst, slot: int) -> list[torch.Tensor]:
         """The output tensors of one call, over the judge's private copy."""

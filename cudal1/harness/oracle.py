@@ -81,7 +81,8 @@ class Oracle:
         """Fresh inputs; the same seed and family give the same ones."""
         import torch
 
-        torch.manual_seed(seed % 2**63)
+        # torch.manual_seed also queues a call, with a stack trace, for a CUDA that may come to life
+        torch.default_generator.manual_seed(seed % 2**63)
         return Draw([_FAMILIES[family](t.contiguous()) for t in self._draw()], family)
 
     def random_family(self, rng: random.Random) -> str:

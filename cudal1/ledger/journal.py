@@ -1,62 +1,129 @@
 """What a stage appended since its last export, as JSON lines: the database's second life.
 
-Written and flushed to disk before the database is, so that even a corrupt database costs nothing
-that was judged or paid for. A line that a kill cut short was never acknowledged, and is skipped.
+One line is one append, written and flushed to disk before the database is, so that even a corrupt
+database costs nothing that was judged or paid for. A line that a kill or a full disk cut short was
+never acknowledged: it is cut off before the next one is written.
+
+A line is `{"run": …}` (first), `{"batches": [[table, columns, rows, keys], …]}`, or
+`{"adopted": [kind, key]}`.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cudal1.ledger.rows import Row
+from cudal1.errors import StoreError
+from cudal1.ledger.rows import Batch
+
+log = logging.getLogger("cudal1")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line."""
+
+    run: str | None
+    """Set in the first line only: which run of the stage this is."""
+    batches: tuple[Batch, ...]
+    adopted: tuple[str, str] | None
+    """Kind and key of a fact that was there before and became the stage's too."""
+    end: int
+    """Where the line ends, in bytes from the start."""
 
 
 class Journal:
-    """The journal of one stage."""
+    """The journal of one stage, open for writing."""
 
     def __init__(self, folder: Path, stage: str) -> None:
         self._path = folder / "journal" / f"{stage}.jsonl"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = self._path.open("ab")
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        whole = max((entry.end for entry in entries(self._path)), default=0)
+        os.ftruncate(self._descriptor, whole)
 
-    @staticmethod
-    def unfinished(folder: Path) -> list[Journal]:
-        """Journals of stages that have not been exported."""
-        found = sorted((folder / "journal").glob("*.jsonl"))
-        return [Journal(folder, path.stem) for path in found if path.stat().st_size]
+    @property
+    def run(self) -> str | None:
+        """Which run the journal is of; None when it is empty."""
+        return next((entry.run or "" for entry in entries(self._path)), None)
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Append rows, on disk when this returns."""
-        lines = [
-            json.dumps([row.table, row.key, row.values], default=_encode, ensure_ascii=True)
-            for row in rows
-        ]
-        self._stream.write(("\n".join(lines) + "\n").encode())
-        self._stream.flush()
-        os.fdatasync(self._stream.fileno())
+    def start(self, run: str) -> None:
+        """Forget everything, then be the journal of `run`."""
+        self.discard()
+        self._write({"run": run}, sync=True)
 
-    def rows(self) -> Iterator[Row]:
-        """Every row on disk."""
-        for line in self._path.read_bytes().split(b"\n"):
-            try:
-                table, key, values = json.loads(line, object_hook=_decode)
-            except ValueError:  # the last line of a killed writer, or the empty end
-                continue
-            yield Row(table, key, values)
+    def append(self, batches: Sequence[Batch]) -> int:
+        """Write one append, on disk when this returns; returns the journal's length in bytes."""
+        lines = [[b.table, b.columns, b.rows, b.keys] for b in batches]
+        return self._write({"batches": lines}, sync=True)
+
+    def adopt(self, kind: str, key: str) -> int:
+        """Note that the stage used a fact; survives a kill of the process, not of the machine."""
+        return self._write({"adopted": [kind, key]}, sync=False)
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything on disk."""
+        return entries(self._path)
 
     def discard(self) -> None:
         """Forget everything: the stage's shard has it now."""
-        self._stream.truncate(0)
-        os.fdatasync(self._stream.fileno())
+        os.ftruncate(self._descriptor, 0)
+        os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
+        os.close(self._descriptor)
+
+    def _write(self, content: dict[str, Any], *, sync: bool) -> int:
+        line = json.dumps(content, default=_encode, separators=(",", ":")).encode() + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+            if sync:
+                os.fdatasync(self._descriptor)
+        except OSError as error:
+            os.ftruncate(self._descriptor, before)
+            raise StoreError(
+                f"{self._path}: cannot be written ({error.strerror}); free some space and run again, "
+                "what was judged so far is kept"
+            ) from error
+        return before + len(line)
+
+
+def unfinished(folder: Path) -> list[tuple[str, Path]]:
+    """Stage and journal of every stage that began and was not exported."""
+    found = sorted((folder / "journal").glob("*.jsonl"))
+    return [(path.stem, path) for path in found if path.stat().st_size]
+
+
+def entries(path: Path, *, after: int = 0) -> Iterator[Entry]:
+    """The whole lines of a journal that end behind byte `after`."""
+    end = after
+    with path.open("rb") as stream:
+        stream.seek(after)
+        for line in stream:
+            end += len(line)
+            if not line.endswith(b"\n"):
+                return  # cut short, so never acknowledged
+            try:
+                content = json.loads(line, object_hook=_decode)
+                batches = tuple(
+                    Batch(table, tuple(columns), tuple(map(tuple, rows)), tuple(keys))
+                    for table, columns, rows, keys in content.get("batches", ())
+                )
+                adopted = content.get("adopted")
+            except (ValueError, AttributeError, TypeError):
+                log.warning("ledger: %s: the line that ends at byte %d is damaged, left out", path, end)
+                continue
+            yield Entry(content.get("run"), batches, tuple(adopted) if adopted else None, end)
 
 
 def _encode(value: object) -> dict[str, str]:

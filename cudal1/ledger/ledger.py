@@ -3,7 +3,8 @@
 `data/ledger.duckdb` is a working copy. The truth is in the Parquet shards that finished stages
 leave (`shards.py`) and in the journal of a stage that has not finished (`journal.py`); the database
 is rebuilt from both when it is missing or corrupt. Appending is idempotent on natural keys, and an
-append that has returned survives a kill.
+append that has returned survives a kill. Long because it is the one door: all that a stage can ask
+of its memory is a method here.
 """
 
 from __future__ import annotations
@@ -22,26 +23,16 @@ import polars as pl
 from cudal1.candidate import Candidate, Completion
 from cudal1.contrast import Exemplar
 from cudal1.errors import StoreError
-from cudal1.ledger import shards
-from cudal1.ledger.journal import Journal
-from cudal1.ledger.rows import (
-    Row,
-    completion_of,
-    row_of_candidate,
-    rows_of_verdict,
-    text_bytes,
-)
+from cudal1.ledger import database, rows, shards
+from cudal1.ledger.journal import Entry, Journal, entries, unfinished
+from cudal1.ledger.rows import Batch
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 
-SCHEMA_VERSION = 1
-DATABASE = "ledger.duckdb"
-REPLACED = (*shards.PER_STAGE, "completions")
-"""Tables whose rows may change: a step that is done again, a request that failed and was repeated."""
-INSERT_ROWS = 500
-"""Rows in one insert statement."""
+FRAME_ROWS = 20
+"""From this many rows on, a data frame is inserted faster than parameters are bound."""
 
 
 class Ledger:
@@ -49,34 +40,35 @@ class Ledger:
 
     def __init__(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self._folder = folder
+        self._path = folder / database.DATABASE
         self._connection = connection
         self._stage = ""
         self._journal: Journal | None = None
+        self._members: set[tuple[str, str]] = set()
+        self._adopted: list[tuple[str, str]] = []
 
     @classmethod
     def open(cls, folder: Path) -> Ledger:
         """Open for writing; rebuild a missing or corrupt database; take in changed shards.
 
         Raises:
-            StoreError: another process is writing, the ledger is of a newer version, a shard is
-                corrupt, or the disk is full.
+            StoreError: another process is writing, the ledger or a shard is of newer code, a shard
+                is corrupt, or the disk is full.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / DATABASE
+        path = folder / database.DATABASE
         try:
-            connection = _connect(path)
-        except _CorruptError as error:
-            aside = _move_aside(path)
+            connection = database.connect(path)
+        except database.DamagedError as error:
+            aside = database.move_aside(path)
             shards.log.warning(
-                "ledger: %s is corrupt (%s); moved to %s and rebuilt", path, error, aside.name
-            )
-            connection = _connect(path)
+                "ledger: %s is damaged (%s): moved to %s, rebuilt from shards and journals",
+                path, error, aside.name,
+            )  # fmt: skip
+            connection = database.connect(path)
         ledger = cls(folder, connection)
         try:
-            shards.import_changed(connection, folder)
-            for journal in Journal.unfinished(folder):
-                with ledger._transaction():
-                    ledger._insert(list(journal.rows()))
+            ledger._catch_up()
         except BaseException:
             ledger.close()
             raise
@@ -84,21 +76,26 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Open for reading only; while somebody writes, a copy from the shards is read instead.
+        """Open for reading; what is held by a writer, damaged or outdated is read from its files.
 
         Raises:
-            StoreError: there is no ledger in the folder.
+            StoreError: there is no ledger in the folder, or a shard of it is corrupt.
         """
-        path = folder / DATABASE
+        path = folder / database.DATABASE
         if not path.exists() and not (folder / "shards").exists():
             raise StoreError(f"{folder}: no ledger here; run `make run` first")
         try:
-            return cls(folder, duckdb.connect(str(path), read_only=True))
-        except duckdb.Error:
-            connection = duckdb.connect(":memory:")
-            connection.execute(_schema())
-            shards.import_changed(connection, folder)
-            return cls(folder, connection)
+            connection = database.connect_read_only(path)
+            if not shards.changed_shards(connection, folder):
+                return cls(folder, connection)
+            connection.close()
+            why = f"{path} is older than its shards"
+        except (StoreError, database.DamagedError) as error:
+            why = str(error)
+        shards.log.warning("ledger: read from shards and journals, because %s", why)
+        ledger = cls(folder, database.in_memory())
+        ledger._catch_up()
+        return ledger
 
     def __enter__(self) -> Self:
         return self
@@ -115,25 +112,48 @@ class Ledger:
         """Close the database; the journal of an unfinished stage stays."""
         if self._journal is not None:
             self._journal.close()
+            self._journal = None
         self._connection.close()
 
     # --- a stage's run ---------------------------------------------------------------------------
 
-    def begin(self, stage: str) -> None:
-        """Start or continue a stage's run: from now on what is appended or found belongs to it."""
+    def begin(self, stage: str, *, run: str = "") -> None:
+        """Start a stage's run, or go on with a killed one: what is appended or found belongs to it.
+
+        A killed run is gone on with when it was of the same `run`; a run that had finished, or was
+        of another, is forgotten, though none of its facts are.
+        """
+        assert self._journal is None, "one stage for one opened ledger"
         self._stage = stage
         self._journal = Journal(self._folder, stage)
+        shards.keep_unclaimed(self._connection, self._folder)
+        goes_on = self._journal.run == run
+        if not goes_on:
+            self._journal.start(run)
         with self._transaction():
-            self._connection.execute("delete from members where stage = ?", [stage])
-            self._connection.execute("delete from training_steps where stage = ?", [stage])
-            self._connection.execute("delete from rewards where stage = ?", [stage])
-            self._insert([row for row in self._journal.rows() if row.table in shards.PER_STAGE])
+            for table in shards.PER_STAGE:
+                self._connection.execute(f"delete from {table} where stage = ?", [stage])
+            end = 0
+            for entry in self._journal.entries():
+                self._apply(stage, entry)
+                end = entry.end
+            self._applied(stage, end)
+        if goes_on:
+            found = self._rows("select kind, key from members where stage = ?", stage)
+            self._members = {(row["kind"], row["key"]) for row in found}
 
     def export(self) -> Path:
         """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
         assert self._journal is not None, "export without begin"
-        folder = shards.export(self._connection, self._folder, self._stage)
+        self._store_adopted()
+        try:
+            folder = shards.export(self._connection, self._folder, self._stage)
+            shards.keep_unclaimed(self._connection, self._folder)
+        except duckdb.Error as error:
+            raise database.writing_failed(self._path, error) from error
         self._journal.discard()
+        with self._transaction():
+            self._applied(self._stage, 0)
         return folder
 
     def write_product(self, query: str, path: Path, **parameters: object) -> None:
@@ -143,62 +163,45 @@ class Ledger:
     # --- appending -------------------------------------------------------------------------------
 
     def add_problem(self, problem: Problem, admission: Admission) -> None:
-        """Note a problem and whether it was admitted."""
-        values = problem.model_dump(mode="json")
-        self._append(
-            Row("problems", problem.id, {
-                "problem_id": problem.id, **values,
-                "admitted": admission.admitted, "rejection": admission.reason,
-            })
-        )  # fmt: skip
+        """Note a problem and whether it was admitted; the latest admission holds."""
+        self._append(rows.batch_of_problem(problem, admission))
 
     def add_protocol(self, protocol: EvalProtocol) -> None:
         """Note how verdicts are made from here on."""
-        values = {"protocol_id": protocol.id, "content": protocol.model_dump_json()}
-        self._append(Row("protocols", protocol.id, values))
+        self._append(rows.batch_of_protocol(protocol))
 
     def add_completion(
         self, completion: Completion, candidate: Candidate | None, reason: str | None
     ) -> None:
-        """Note an answer, and the candidate in it or the reason why there is none."""
-        values = completion.model_dump(mode="json", exclude={"id", "text"})
-        rows = [
-            Row("completions", completion.id, {
-                "completion_id": completion.id, **values, "answer": text_bytes(completion.text),
-                "candidate_id": None if candidate is None else candidate.id,
-                "no_candidate_reason": reason,
-            })
-        ]  # fmt: skip
-        if candidate is not None:
-            rows.append(row_of_candidate(candidate))
-        self._append(*rows)
+        """Note an answer, and the candidate in it or the reason why there is none.
+
+        An answer replaces a failed request of the same id; what is found in an answer may be said
+        again.
+        """
+        batch = rows.batch_of_completion(completion, candidate, reason)
+        if candidate is None:
+            self._append(batch)
+        else:
+            self._append(batch, rows.batch_of_candidate(candidate))
 
     def add_candidate(self, candidate: Candidate) -> None:
         """Note a candidate that no answer of this stage holds."""
-        self._append(row_of_candidate(candidate))
+        self._append(rows.batch_of_candidate(candidate))
 
     def add_verdict(self, verdict: Verdict, samples: Sequence[TimingSample]) -> None:
         """Note a verdict with its flags and timing samples."""
-        self._append(*rows_of_verdict(verdict, samples))
+        self._append(*rows.batches_of_verdict(verdict, samples))
 
     def add_rewards(self, step: int, earned: Sequence[tuple[str, float, float]]) -> None:
-        """Note what the answers of one training step earned: (completion, raw, smoothed)."""
-        self._append(*(
-            Row("rewards", completion_id, {
-                "stage": self._stage, "step": step, "completion_id": completion_id,
-                "raw": raw, "smoothed": smoothed,
-            })
-            for completion_id, raw, smoothed in earned
-        ))  # fmt: skip
+        """Note what the answers of one training step earned: (completion, raw, smoothed).
+
+        A step that is done again replaces itself.
+        """
+        self._append(rows.batch_of_rewards(self._stage, step, earned))
 
     def add_steps(self, step: int, values: Mapping[str, float]) -> None:
-        """Note the numbers of one training step; a step done again replaces itself."""
-        self._append(*(
-            Row("training_steps", f"{step}/{name}", {
-                "stage": self._stage, "step": step, "name": name, "value": value,
-            })
-            for name, value in values.items()
-        ))  # fmt: skip
+        """Note numbers of one training step; a number given again replaces itself."""
+        self._append(rows.batch_of_steps(self._stage, step, values))
 
     # --- finding ---------------------------------------------------------------------------------
 
@@ -208,7 +211,7 @@ class Ledger:
         if not found:
             return None
         self._adopt("completions", completion_id)
-        return completion_of(found[0])
+        return rows.completion_of(found[0])
 
     def adopt_completion(self, completion_id: str) -> None:
         """Make an answer that another stage asked for the running stage's too."""
@@ -225,8 +228,8 @@ class Ledger:
         )  # fmt: skip
         if not found:
             return None
-        self._adopt("verdicts", f"{candidate.id}/{device_kind}/{protocol_id}")
-        return Verdict.model_validate_json(found[0]["content"])
+        self._adopt("verdicts", rows.verdict_key(candidate.id, device_kind, protocol_id))
+        return rows.verdict_of(found[0]["content"])
 
     def exemplars(
         self, problem_id: str, *, device_kind: str, protocol_id: str
@@ -242,71 +245,128 @@ class Ledger:
         return [
             Exemplar(
                 candidate_id=row["candidate_id"],
-                source=row["source"].decode("utf-8", "surrogatepass"),
+                source=rows.text_of(row["source"]),
                 score=row["certified"],
             )
             for row in found
         ]
 
-    def sql(self, query: str, parameters: Sequence[object] = ()) -> pl.DataFrame:
-        """The rows of any query.
+    def sql(
+        self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
+    ) -> pl.DataFrame:
+        """The rows of any query; parameters are `?` in order, or `$name`.
 
         Raises:
             StoreError: the query is wrong; the message is the database's first line.
         """
+        self._store_adopted()
+        given = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         try:
-            relation: Any = self._connection.sql(query, params=list(parameters) or None)
+            relation: Any = self._connection.sql(query, params=given or None)
+            return pl.DataFrame() if relation is None else relation.pl()
         except duckdb.Error as error:
             raise StoreError(f"SQL: {str(error).splitlines()[0]}") from error
-        return pl.DataFrame() if relation is None else relation.pl()
 
     def query(self, name: str, **parameters: object) -> pl.DataFrame:
         """The rows of `queries/NAME.sql`; `$name` in it is a parameter."""
         text = (files("cudal1.ledger") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
-        wanted = re.findall(r"\$(\w+)", text)
-        assert set(wanted) == set(parameters), f"{name}.sql wants {sorted(set(wanted))}"
-        ordered = re.sub(r"\$(\w+)", "?", text)
-        return self.sql(ordered, [parameters[key] for key in wanted])
+        wanted = set(re.findall(r"\$(\w+)", text))
+        assert wanted == set(parameters), f"{name}.sql wants {sorted(wanted)}"
+        return self.sql(text, parameters)
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _append(self, *rows: Row) -> None:
-        assert self._journal is not None, "append without begin"
-        self._journal.write(rows)
-        with self._transaction():
-            self._insert(rows)
-            for table, key in {(row.member_table, row.key) for row in rows}:
-                self._remember(table, key)
-
-    def _insert(self, rows: Sequence[Row]) -> None:
-        """Insert many rows with one statement a table; a row that is there already changes nothing."""
-        for table in dict.fromkeys(row.table for row in rows):
-            values = [row.values for row in rows if row.table == table]
-            for first in range(0, len(values), INSERT_ROWS):
-                part = values[first : first + INSERT_ROWS]
-                marks = f"({', '.join('?' * len(part[0]))})"
-                verb = "insert or replace" if table in REPLACED else "insert or ignore"
-                self._connection.execute(
-                    f"{verb} into {table} ({', '.join(part[0])}) "
-                    f"values {', '.join([marks] * len(part))}",
-                    [value for row in part for value in row.values()],
-                )
-
-    def _adopt(self, table: str, key: str) -> None:
-        if self._journal is not None:
+    def _catch_up(self) -> None:
+        """Take in what is on disk and not in the database: changed shards, unfinished journals."""
+        for stage in shards.import_changed(self._connection, self._folder):
             with self._transaction():
-                self._remember(table, key)
+                self._applied(stage, 0)  # the import has replaced what its journal had added
+        for stage, path in unfinished(self._folder):
+            found = self._rows("select value from meta where name = ?", f"journal/{stage}")
+            start = int(found[0]["value"]) if found else 0
+            if start > path.stat().st_size:
+                start = 0
+            with self._transaction():
+                for entry in entries(path, after=start):
+                    self._apply(stage, entry)
+                    self._applied(stage, entry.end)
 
-    def _remember(self, table: str, key: str) -> None:
-        if table not in shards.PER_STAGE:
-            self._connection.execute(
-                "insert or ignore into members values (?, ?, ?)", [self._stage, table, key]
+    def _append(self, *batches: Batch) -> None:
+        assert self._journal is not None, "append without begin"
+        end = self._journal.append(batches)
+        with self._transaction():
+            for batch in batches:
+                self._insert(self._stage, batch)
+            self._insert_adopted()
+            self._applied(self._stage, end)
+        self._adopted.clear()
+        self._members.update((batch.table, key) for batch in batches for key in batch.keys)
+
+    def _apply(self, stage: str, entry: Entry) -> None:
+        for batch in entry.batches:
+            self._insert(stage, batch)
+        if entry.adopted is not None:
+            self._remember(stage, *entry.adopted)
+
+    def _insert(self, stage: str, batch: Batch) -> None:
+        if batch.table == "rewards":
+            step = batch.columns.index("step")
+            for done in {row[step] for row in batch.rows}:
+                self._connection.execute(
+                    "delete from rewards where stage = ? and step = ?", [stage, done]
+                )
+        columns = list(batch.columns)
+        if len(batch.rows) >= FRAME_ROWS:
+            frame = pl.DataFrame(
+                batch.rows, schema=columns, orient="row", infer_schema_length=None
             )
+            shards.insert_frame(self._connection, batch.table, frame)
+        elif batch.rows:
+            marks = f"({', '.join('?' * len(columns))})"
+            self._connection.execute(
+                f"insert into {batch.table} ({', '.join(columns)}) "
+                f"values {', '.join([marks] * len(batch.rows))} "
+                f"{shards.on_conflict(batch.table, columns)}",
+                [value for row in batch.rows for value in row],
+            )
+        for key in batch.keys:
+            self._remember(stage, batch.table, key)
+
+    def _adopt(self, kind: str, key: str) -> None:
+        """Note the use of a fact; the database hears of it with the next append or question."""
+        if self._journal is not None and (kind, key) not in self._members:
+            self._members.add((kind, key))
+            self._adopted.append((kind, key))
+            self._journal.adopt(kind, key)
+
+    def _store_adopted(self) -> None:
+        if self._adopted:
+            with self._transaction():
+                self._insert_adopted()
+            self._adopted.clear()
+
+    def _insert_adopted(self) -> None:
+        for kind, key in self._adopted:
+            self._remember(self._stage, kind, key)
+
+    def _remember(self, stage: str, kind: str, key: str) -> None:
+        self._connection.execute(
+            "insert or ignore into members values (?, ?, ?)", [stage, kind, key]
+        )
+
+    def _applied(self, stage: str, end: int) -> None:
+        """Note up to which byte of the stage's journal the database has everything."""
+        self._connection.execute(
+            "insert or replace into meta values (?, ?)", [f"journal/{stage}", str(end)]
+        )
 
     def _rows(self, query: str, *parameters: object) -> list[dict[str, Any]]:
-        cursor = self._connection.execute(query, list(parameters))
-        names = [column[0] for column in cursor.description or ()]
-        return [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
+        try:
+            cursor = self._connection.execute(query, list(parameters))
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
+        except duckdb.Error as error:
+            raise database.writing_failed(self._path, error) from error
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -317,49 +377,4 @@ class Ledger:
         except duckdb.Error as error:
             with contextlib.suppress(duckdb.Error):
                 self._connection.execute("rollback")
-            raise StoreError(
-                f"{self._folder / DATABASE}: cannot write ({str(error).splitlines()[0]}); "
-                "if the disk is full, free some space and run again"
-            ) from error
-
-
-class _CorruptError(Exception):
-    """The file is not a usable database."""
-
-
-def _connect(path: Path) -> duckdb.DuckDBPyConnection:
-    try:
-        connection = duckdb.connect(str(path))
-        connection.execute(_schema())
-        found = connection.execute("select value from meta where name = 'version'").fetchall()
-        if not found:
-            connection.execute(f"insert into meta values ('version', '{SCHEMA_VERSION}')")
-    except duckdb.Error as error:
-        said = str(error).splitlines()[0]
-        if "lock" in said.lower():
-            holder = re.search(r"PID (\d+)", str(error))
-            raise StoreError(
-                f"{path} is in use by process {holder.group(1) if holder else 'unknown'}: "
-                "wait for it, or stop it"
-            ) from error
-        raise _CorruptError(said) from error
-    if found and int(found[0][0]) > SCHEMA_VERSION:
-        connection.close()
-        raise StoreError(
-            f"{path} is of version {found[0][0]}, newer than this code's {SCHEMA_VERSION}: "
-            "update cudal1, or delete the file to rebuild it from its shards"
-        )
-    return connection
-
-
-def _schema() -> str:
-    return (files("cudal1.ledger") / "schema.sql").read_text(encoding="utf-8")
-
-
-def _move_aside(path: Path) -> Path:
-    number = 1
-    while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
-        number += 1
-    path.rename(aside)
-    path.with_name(path.name + ".wal").unlink(missing_ok=True)
-    return aside
+            raise database.writing_failed(self._path, error) from error

@@ -2,87 +2,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.measurement import TimingSample
+from cudal1.problem import Admission, Problem
+from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
+
+_MEASURED = (
+    "baseline", "speedup", "certified", "alpha", "num_quads", "bucket_variance", "is_stable",
+    "is_confirmed", "reference_us", "candidate_us",
+)  # fmt: skip
+_COMPARED = (
+    "num_inputs", "stage", "precision", "max_relative_l2", "max_scaled_error", "first_mismatch",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row of one table; a fact of the stage that is running."""
+class Batch:
+    """Rows of one table that were appended together."""
 
     table: str
-    key: str
-    """Natural key as one text."""
-    values: Mapping[str, Any]
-
-    @property
-    def member_table(self) -> str:
-        """Flags and samples belong to their verdict."""
-        return "verdicts" if self.table in ("hack_flags", "timing_samples") else self.table
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    keys: tuple[str, ...] = ()
+    """Natural keys by which the stage remembers them; flags and samples belong to their verdict, and
+    rows that carry their stage need none."""
 
 
-def text_bytes(text: str) -> bytes:
-    """Any text as bytes: answers may hold lone surrogates, which no text column takes."""
-    return text.encode("utf-8", "surrogatepass")
+def verdict_key(candidate_id: str, device_kind: str, protocol_id: str) -> str:
+    """The natural key of a verdict as one text."""
+    return f"{candidate_id}/{device_kind}/{protocol_id}"
 
 
-def rows_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> list[Row]:
-    """The verdict's row, its flags' and its samples'."""
-    named = {
-        "candidate_id": verdict.candidate_id,
-        "device_kind": verdict.device_kind,
-        "protocol_id": verdict.protocol_id,
+def batch_of_problem(problem: Problem, admission: Admission) -> Batch:
+    """The problem's row."""
+    values = {
+        "problem_id": problem.id, **problem.model_dump(mode="json"),
+        "admitted": admission.admitted, "rejection": admission.reason,
+    }  # fmt: skip
+    return _single("problems", values, problem.id)
+
+
+def batch_of_protocol(protocol: EvalProtocol) -> Batch:
+    """The protocol's row."""
+    values = {"protocol_id": protocol.id, "content": protocol.model_dump_json()}
+    return _single("protocols", values, protocol.id)
+
+
+def batch_of_completion(
+    completion: Completion, candidate: Candidate | None, reason: str | None
+) -> Batch:
+    """The answer's row, with what was found in it."""
+    values = {
+        "completion_id": completion.id,
+        **{name: getattr(completion, name) for name in _COMPLETION_COLUMNS},
+        "exemplar_ids": list(completion.exemplar_ids),
+        "answer": _bytes(completion.text),
+        "candidate_id": None if candidate is None else candidate.id,
+        "no_candidate_reason": None if reason is None else _column_text(reason),
     }
-    key = "/".join(named.values())
-    measured = verdict.measurement
-    parts = (
-        "speedup", "certified", "num_quads", "bucket_variance", "is_stable", "is_confirmed",
-        "reference_us", "candidate_us",
-    )  # fmt: skip
-    checked = verdict.correctness
-    whole = Row("verdicts", key, {
-        **named, "problem_id": verdict.problem_id, "status": verdict.status.value,
-        "reason": verdict.reason,
-        **{part: None if measured is None else getattr(measured, part) for part in parts},
-        "num_inputs": None if checked is None else checked.num_inputs,
-        "judge_s": verdict.judge_s, "judged_at": verdict.judged_at,
-        "content": verdict.model_dump_json(),
-    })  # fmt: skip
-    flags = {
-        (flag.kind, flag.source): Row("hack_flags", key, {**named, **flag.model_dump(mode="json")})
-        for flag in verdict.flags
-    }
-    timed = [
-        Row("timing_samples", key, {**named, **sample.model_dump(mode="json")})
-        for sample in samples
-    ]
-    return [whole, *flags.values(), *timed]
+    return _single("completions", values, completion.id)
 
 
-def row_of_candidate(candidate: Candidate) -> Row:
+def batch_of_candidate(candidate: Candidate) -> Batch:
     """The candidate's row."""
-    return Row("candidates", candidate.id, {
-        "candidate_id": candidate.id, "problem_id": candidate.problem_id,
-        "source": text_bytes(candidate.source),
-    })  # fmt: skip
+    values = {
+        "candidate_id": candidate.id,
+        "problem_id": candidate.problem_id,
+        "source": _bytes(candidate.source),
+    }
+    return _single("candidates", values, candidate.id)
+
+
+def batches_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> list[Batch]:
+    """The verdict's row, its flags' and its samples'."""
+    named = (verdict.candidate_id, verdict.device_kind, verdict.protocol_id)
+    measured, compared = verdict.measurement, verdict.correctness
+    medians = None if measured is None else list(measured.bucket_medians)
+    values: dict[str, Any] = {
+        **dict(zip(_VERDICT_KEY, named, strict=True)),
+        "problem_id": verdict.problem_id, "device_id": verdict.device_id,
+        "status": verdict.status.value,
+        "reason": None if verdict.reason is None else _column_text(verdict.reason),
+        **{part: _plain(getattr(measured, part, None)) for part in _MEASURED},
+        "bucket_medians": medians,
+        **{_correctness_column(part): _plain(getattr(compared, part, None)) for part in _COMPARED},
+        "sandbox": list(verdict.sandbox), "judge_s": verdict.judge_s,
+        "judged_at": verdict.judged_at,
+        # ASCII, so that a lone surrogate in a candidate's message goes in and comes out
+        "content": json.dumps(verdict.model_dump(mode="python")),
+    }  # fmt: skip
+    batches = [_single("verdicts", values, verdict_key(*named))]
+    flags = {
+        (flag.kind, flag.source.value): (
+            *named, _column_text(flag.kind), flag.source.value, _column_text(flag.evidence)
+        )
+        for flag in verdict.flags
+    }  # fmt: skip
+    if flags:
+        columns = (*_VERDICT_KEY, "kind", "source", "evidence")
+        batches.append(Batch("hack_flags", columns, tuple(flags.values())))
+    if samples:
+        columns = (*_VERDICT_KEY, *_SAMPLE_COLUMNS)
+        rows = tuple(
+            (*named, *(_plain(getattr(sample, name)) for name in _SAMPLE_COLUMNS))
+            for sample in samples
+        )
+        batches.append(Batch("timing_samples", columns, rows))
+    return batches
+
+
+def batch_of_rewards(
+    stage: str, step: int, earned: Iterable[tuple[str, float, float]]
+) -> Batch:
+    """What the answers of one step earned."""
+    rows = tuple((stage, step, *row) for row in earned)
+    return Batch("rewards", ("stage", "step", "completion_id", "raw", "smoothed"), rows)
+
+
+def batch_of_steps(stage: str, step: int, values: Mapping[str, float]) -> Batch:
+    """The numbers of one training step."""
+    rows = tuple((stage, step, name, float(value)) for name, value in values.items())
+    return Batch("training_steps", ("stage", "step", "name", "value"), rows)
 
 
 def completion_of(row: Mapping[str, Any]) -> Completion:
     """The completion that a row of `completions` holds."""
     return Completion(
-        id=row["completion_id"],
-        text=row["answer"].decode("utf-8", "surrogatepass"),
+        id=row["completion_id"], text=text_of(row["answer"]),
         exemplar_ids=tuple(row["exemplar_ids"]),
-        **{
-            name: row[name]
-            for name in (
-                "stage", "provider", "problem_id", "prompt_id", "attempt", "finish_reason",
-                "num_prompt_tokens", "num_completion_tokens", "cost_usd",
-            )
-        },
+        **{name: row[name] for name in _COMPLETION_COLUMNS},
     )  # fmt: skip
+
+
+def verdict_of(content: str) -> Verdict:
+    """The verdict whose `content` column this is."""
+    return Verdict.model_validate(json.loads(content))
+
+
+def text_of(stored: bytes) -> str:
+    """Text that a blob column holds."""
+    return stored.decode("utf-8", "surrogatepass")
+
+
+_VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
+_SAMPLE_COLUMNS = tuple(TimingSample.model_fields)
+_COMPLETION_COLUMNS = (
+    "stage", "provider", "problem_id", "prompt_id", "attempt", "finish_reason",
+    "num_prompt_tokens", "num_completion_tokens", "cost_usd",
+)  # fmt: skip
+
+
+def _correctness_column(part: str) -> str:
+    return "correctness_stage" if part == "stage" else part  # a stage is DVC's in every other column
+
+
+def _single(table: str, values: Mapping[str, Any], key: str) -> Batch:
+    return Batch(table, tuple(values), (tuple(values.values()),), (key,))
+
+
+def _bytes(text: str) -> bytes:
+    """Any text as bytes: answers may hold lone surrogates, which no text column takes."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _column_text(text: str) -> str:
+    """The text with lone surrogates escaped, for a column that people read."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _plain(value: object) -> object:
+    """Enumerations as their text."""
+    return _column_text(str(value)) if isinstance(value, str) else value

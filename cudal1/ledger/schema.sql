@@ -1,6 +1,8 @@
 -- The ledger: what happened to each candidate. Facts have natural keys and are appended once.
+-- Units are in the names: _us microseconds, _s seconds, _usd US dollars, num_ counts.
 
 create table if not exists meta (name varchar primary key, value varchar not null);
+comment on table meta is 'Housekeeping: version of the tables, content of the shards that were taken in, how far each journal was';
 
 create table if not exists problems (
     problem_id varchar primary key, suite varchar not null, level integer not null,
@@ -8,7 +10,12 @@ create table if not exists problems (
     device_class varchar not null, revision varchar not null, source varchar not null,
     admitted boolean not null, rejection varchar
 );
-comment on table problems is 'Items of the suite as they are shown and judged; rejection says why one is not';
+comment on table problems is 'Items of the suite, as they are shown and judged';
+comment on column problems.problem_id is 'Content id of the source';
+comment on column problems.level is '1 single operator, 2 operator sequence, 3 small architecture, 4 whole model';
+comment on column problems.split is 'train or heldout: whether a problem may be trained on';
+comment on column problems.device_class is 'Whose sizes the source carries: cpu or cuda';
+comment on column problems.rejection is 'Why it cannot be judged; null when admitted';
 
 create table if not exists completions (
     completion_id varchar primary key, stage varchar not null, provider varchar not null,
@@ -17,28 +24,46 @@ create table if not exists completions (
     num_completion_tokens integer, cost_usd double not null, exemplar_ids varchar[] not null,
     candidate_id varchar, no_candidate_reason varchar
 );
-comment on table completions is 'Raw answers (UTF-8 bytes) and the candidate found in each, or why there is none';
+comment on table completions is 'Raw answers, and the candidate found in each or why there is none';
+comment on column completions.completion_id is 'Names the request: the same one is never asked, or paid for, twice';
+comment on column completions.stage is 'The stage that asked first; who used it since is in members';
+comment on column completions.answer is 'The text as UTF-8 bytes (lone surrogates kept), before anybody parsed it';
+comment on column completions.exemplar_ids is 'Candidates that were shown in the prompt, in their order';
 
 create table if not exists candidates (
     candidate_id varchar primary key, problem_id varchar not null, source blob not null
 );
-comment on table candidates is 'Distinct sources (UTF-8 bytes), named by their content';
+comment on table candidates is 'Distinct sources, named by their content';
+comment on column candidates.source is 'UTF-8 bytes; decode(source) is the text';
 
 create table if not exists protocols (protocol_id varchar primary key, content varchar not null);
 comment on table protocols is 'How verdicts were made: the fingerprint and the settings as JSON';
 
 create table if not exists verdicts (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
-    problem_id varchar not null, status varchar not null, reason varchar,
-    speedup double, certified double, num_quads integer, bucket_variance double, is_stable boolean,
+    problem_id varchar not null, device_id varchar not null, status varchar not null,
+    reason varchar, baseline varchar, speedup double, certified double, alpha double,
+    num_quads integer, bucket_medians double[], bucket_variance double, is_stable boolean,
     is_confirmed boolean, reference_us double, candidate_us double,
-    num_inputs integer, judge_s double not null, judged_at varchar not null,
-    content varchar not null,
+    num_inputs integer, correctness_stage integer, precision varchar, max_relative_l2 double,
+    max_scaled_error double, first_mismatch varchar, sandbox varchar[],
+    judge_s double not null, judged_at varchar not null, content varchar not null,
     primary key (candidate_id, device_kind, protocol_id)
 );
-comment on table verdicts is 'One for each candidate, kind of device and protocol; content is the whole record as JSON';
-comment on column verdicts.speedup is 'Estimate: reference time over candidate time';
-comment on column verdicts.certified is 'Lower bound that the stop rule certified; what is rewarded';
+comment on table verdicts is 'What the harness says: one for each candidate, kind of device and protocol';
+comment on column verdicts.status is 'The first gate that it failed, or correct';
+comment on column verdicts.speedup is 'Estimate: reference time over candidate time, median of the bucket medians';
+comment on column verdicts.certified is 'Speedup certified at alpha by the stop rule; what is rewarded';
+comment on column verdicts.num_quads is 'ABBA or BAAB groups of four bursts that were timed';
+comment on column verdicts.bucket_variance is 'Sample variance of bucket_medians, the speedups of the time-ordered buckets';
+comment on column verdicts.is_confirmed is 'Whether fresh processes agreed; null when the claim was too small to ask';
+comment on column verdicts.reference_us is 'Median time of one call of the reference';
+comment on column verdicts.candidate_us is 'Median time of one call of the candidate';
+comment on column verdicts.num_inputs is 'Inputs whose every output element agreed';
+comment on column verdicts.precision is 'Tightest class that every output met';
+comment on column verdicts.max_scaled_error is 'Largest element error over its bound; above 1 fails';
+comment on column verdicts.judge_s is 'Wall time that the verdict cost';
+comment on column verdicts.content is 'The whole record as JSON';
 
 create table if not exists timing_samples (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
@@ -46,33 +71,44 @@ create table if not exists timing_samples (
     num_calls integer not null, burst_us double not null, net_us double not null,
     primary key (candidate_id, device_kind, protocol_id, session, quad, position)
 );
-comment on table timing_samples is 'One row a burst: the interval, and one call net of the harness''s own cost';
+comment on table timing_samples is 'One row a burst inside one trusted interval';
+comment on column timing_samples.session is '0 for the first measurement, 1 for its confirmation in fresh processes';
+comment on column timing_samples.quad is 'Which group of four, in time order; position is the place inside it';
+comment on column timing_samples.role is 'Whose burst: reference, candidate, or empty (the harness''s own cost)';
+comment on column timing_samples.burst_us is 'The whole interval, from publishing inputs to holding every output';
+comment on column timing_samples.net_us is 'One call, net of the empty burst';
 
 create table if not exists hack_flags (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     kind varchar not null, source varchar not null, evidence varchar not null,
     primary key (candidate_id, device_kind, protocol_id, kind, source)
 );
-comment on table hack_flags is 'Named cheats; source "screen" is advisory';
+comment on table hack_flags is 'Named cheats that somebody saw';
+comment on column hack_flags.source is 'screen (advisory), guard, timing or judge';
+comment on column hack_flags.evidence is 'One line that a person can check';
 
 create table if not exists rewards (
     stage varchar not null, step integer not null, completion_id varchar not null,
     raw double not null, smoothed double not null,
     primary key (stage, step, completion_id)
 );
-comment on table rewards is 'What each answer earned in training: the speedup, and equation 6 of it';
+comment on table rewards is 'What each answer earned in training';
+comment on column rewards.raw is 'The certified speedup, or what a failure earns';
+comment on column rewards.smoothed is 'Equation 6 of the paper applied to raw: what trained';
 
 create table if not exists training_steps (
     stage varchar not null, step integer not null, name varchar not null, value double not null,
     primary key (stage, step, name)
 );
-comment on table training_steps is 'Numbers of each training step, in long form';
+comment on table training_steps is 'Numbers of each training step, one row a number';
 
 create table if not exists members (
     stage varchar not null, kind varchar not null, key varchar not null,
     primary key (stage, kind, key)
 );
-comment on table members is 'Which facts a stage used in its latest run; kind is a table, key its natural key';
+comment on table members is 'Which facts a stage used in its latest run';
+comment on column members.kind is 'The table of the fact';
+comment on column members.key is 'Its natural key; that of a verdict is candidate_id/device_kind/protocol_id';
 
 create or replace view successes as
     select v.*, p.suite, p.level, p.name, p.split
@@ -87,3 +123,25 @@ create or replace view best as
     from successes where certified is not null
     group by problem_id, device_kind, protocol_id;
 comment on view best is 'The best certified speedup of each problem, and whose it is';
+
+create or replace view outcomes as
+    select used.stage, c.completion_id, c.provider, c.problem_id, p.level, p.name, p.split,
+           c.attempt, c.cost_usd, c.num_prompt_tokens, c.num_completion_tokens, c.candidate_id,
+           case when c.candidate_id is null then 'no_source' else coalesce(v.status, 'not_judged') end
+               as outcome,
+           v.speedup, v.certified, v.device_kind, v.protocol_id
+    from members used
+    join completions c on used.kind = 'completions' and c.completion_id = used.key
+    join problems p using (problem_id)
+    left join (
+        select m.stage as judged_in, v.* from members m join verdicts v
+        on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
+    ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
+    where c.finish_reason <> 'exhausted';
+comment on view outcomes is 'What became of each answer in each stage that used it: the status of its verdict, no_source or not_judged';
+
+create or replace view exemplar_uses as
+    select c.completion_id, c.problem_id, used.position, used.candidate_id
+    from completions c,
+         unnest(c.exemplar_ids, range(1, len(c.exemplar_ids) + 1)) as used(candidate_id, position);
+comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';

@@ -1,7 +1,7 @@
-"""The report's figures: frames → altair charts → SVG. What is counted is `facts`.
+"""Figures of results: frames → altair charts → SVG. What is counted is `facts`.
 
-Each function gives a Figure, or None when there is nothing to draw yet. Figures are narrow, so that
-a phone shows them without shrinking their text; a wide page puts several in a row.
+Each function gives a Figure, or None when there is nothing to draw yet. Figures of training are in
+`curves`.
 """
 
 # ruff: noqa: RUF001 (× and – are what readers see)
@@ -15,33 +15,12 @@ import polars as pl
 from cudal1.measurement import Role
 from cudal1.metrics import MEANINGFUL_SPEEDUP
 from cudal1.problem import Split
-from cudal1.record import Record
 from cudal1.report import facts
+from cudal1.report.figure import HEIGHT, WIDTH, Figure, figure_of, snug
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import times
-from cudal1.report.theme import BLUE, GREEN, MUTED, ORANGE, PURPLE, RED, svg_of
+from cudal1.report.theme import BLUE, GREEN, MUTED, ORANGE, RED
 from cudal1.verdict import Status
-
-WIDTH, HEIGHT = 300, 190
-"""Of the plotting area, in pixels."""
-
-TRAINED_ON = ("loss", "reward_raw", "reward", "success", "kl", "entropy")
-"""Which numbers of a training step are drawn, in this order, when a stage logged them."""
-_MEANINGS = {
-    "loss": "loss", "reward_raw": "mean reward (certified speedup)",
-    "success": "share of successes",
-    "reward": "mean smoothed reward (equation 6)", "kl": "KL divergence from the start, nats",
-    "entropy": "entropy, nats per token",
-}  # fmt: skip
-
-
-class Figure(Record):
-    """A drawn figure."""
-
-    name: str
-    """Slug; unique on the page."""
-    caption: str
-    svg: str
 
 
 def speedup_figure(
@@ -65,13 +44,13 @@ def speedup_figure(
         alt.Chart(pl.DataFrame(rows))
         .mark_line(interpolate="step-before", strokeWidth=2)
         .encode(
-            x=_speedup_axis("certified speedup of the best candidate"),
+            x=_speedup_axis("certified speedup of the best candidate", [start, *found]),
             y=alt.Y("share:Q", axis=alt.Axis(format="%", title="problems at least so fast")),
             color=_colour("set", shown, [colours[label] for label in shown]),
             order="rank:Q",
         )
     )
-    return _figure(
+    return figure_of(
         "speedups", chart, width=width, height=height,
         caption="Share of problems whose best candidate is at least so fast. The null test, where "
         "nothing can be gained, should fall to zero at 1×.",
@@ -110,90 +89,20 @@ def success_speedup_figure(given: ReportInput) -> Figure | None:
             side=pl.when(pl.col("bin") < 0).then(pl.lit("slower")).otherwise(pl.lit("not slower")),
         )
     )  # fmt: skip
+    edges = [*binned["low"].to_list(), *binned["high"].to_list()]
     chart = (
         alt.Chart(binned)
         .mark_bar(binSpacing=1)
         .encode(
-            x=_speedup_axis("certified speedup", field="low"), x2="high:Q",
+            x=_speedup_axis("certified speedup", edges, field="low"), x2="high:Q",
             y=alt.Y("count:Q", axis=alt.Axis(title="candidates", tickMinStep=1)), y2="zero:Q",
             color=_colour("side", ["slower", "not slower"], [RED, GREEN]),
         )
     )  # fmt: skip
-    return _figure(
+    return figure_of(
         "successes", chart,
         caption="Certified speedups of all distinct successful candidates. What could not be "
         "told from the reference is certified at exactly 1×, the first green bar.",
-    )  # fmt: skip
-
-
-def policy_figures(given: ReportInput) -> list[Figure]:
-    """Success and mean reward of the policy's held-out answers, stage by stage."""
-    answers = facts.answers(given).filter(
-        pl.col("provider") == facts.POLICY, pl.col("split") == Split.HELDOUT.value
-    )
-    if answers.is_empty():
-        return []
-    rows: list[dict[str, Any]] = []
-    for stage in facts.stages(answers):
-        part = answers.filter(pl.col("stage") == stage)
-        hits = part.filter(pl.col("outcome") == Status.CORRECT.value).height
-        low, high = facts.wilson(hits, part.height)
-        rows.append({
-            "policy": facts.policy_label(stage), "success": hits / part.height, "low": low,
-            "high": high, "reward": part["reward"].mean(),
-        })  # fmt: skip
-    order = [row["policy"] for row in rows]
-    lines = alt.Axis(title=None, labelAngle=0, labelExpr="split(datum.value, ' ')")
-    x = alt.X("policy:N", sort=order, axis=lines)
-    base = alt.Chart(pl.DataFrame(rows, infer_schema_length=None))
-    interval = base.mark_rule(color=BLUE, strokeWidth=2).encode(
-        x=x, y=alt.Y("low:Q", axis=alt.Axis(format="%", title="successful answers")), y2="high:Q"
-    )
-    share = base.mark_point(color=BLUE, filled=True, size=70, opacity=1).encode(x=x, y="success:Q")
-    success = alt.LayerChart(layer=[interval, share])
-    reward = base.mark_bar(color=PURPLE, width={"band": 0.5}).encode(
-        x=x, y=alt.Y("reward:Q", axis=alt.Axis(title="mean reward"))
-    )
-    return [
-        _figure(
-            "policy-success", success,
-            caption="Success of sampled answers on held-out problems, with 95 % intervals.",
-        ),
-        _figure(
-            "policy-reward", reward,
-            caption="Mean reward of the same answers: the certified speedup, 0 for a failure.",
-        ),
-    ]  # fmt: skip
-
-
-def learning_figures(given: ReportInput) -> list[Figure]:
-    """A small chart for each training stage and number that it logged."""
-    figures: list[Figure] = []
-    for stage in facts.stages(given.steps):
-        of_stage = given.steps.filter(pl.col("stage") == stage).sort("step")
-        for name in TRAINED_ON:
-            curve = of_stage.filter(pl.col("name") == name, pl.col("value").is_finite())
-            if curve.height > 1:
-                figures.append(_learning_figure(stage, name, curve))
-    return figures
-
-
-def _learning_figure(stage: str, name: str, curve: pl.DataFrame) -> Figure:
-    window = max(1, curve.height // 12)
-    smooth = curve.with_columns(
-        mean=pl.col("value").rolling_mean(window, min_samples=1, center=True)
-    )
-    base = alt.Chart(smooth.select("step", "value", "mean")).encode(
-        x=alt.X("step:Q", axis=alt.Axis(title="step", tickMinStep=1, tickCount=6), scale=_snug())
-    )
-    y = alt.Y("value:Q", axis=alt.Axis(title=None, tickCount=5), scale=alt.Scale(zero=False))
-    raw = base.mark_line(color=MUTED, strokeWidth=1, opacity=0.45).encode(y=y)
-    line = base.mark_line(color=BLUE, strokeWidth=2).encode(y="mean:Q")
-    shown = f"mean over {window} logged steps" if window > 1 else "as logged"
-    slug = "".join(char if char.isalnum() else "-" for char in f"curve-{stage}-{name}")
-    return _figure(
-        slug, alt.LayerChart(layer=[raw, line]), height=130,
-        caption=f"{facts.policy_label(stage)}: {_MEANINGS[name]} ({shown}).",
     )  # fmt: skip
 
 
@@ -221,7 +130,7 @@ def pair_figure(given: ReportInput) -> Figure | None:
         .mark_point(filled=True, size=16, opacity=0.8)
         .encode(
             x=alt.X("place:Q", axis=alt.Axis(title="quad, in time order", tickMinStep=1),
-                    scale=_snug()),
+                    scale=snug()),
             y=alt.Y("net_us:Q", axis=alt.Axis(title="one call, µs", tickCount=5),
                     scale=alt.Scale(zero=False)),
             color=_colour("role", [Role.REFERENCE.value, Role.CANDIDATE.value], [BLUE, ORANGE]),
@@ -229,7 +138,7 @@ def pair_figure(given: ReportInput) -> Figure | None:
     )  # fmt: skip
     num_hidden = drawn.height - frame.height
     note = f" {num_hidden} slow bursts lie above the frame." if num_hidden else ""
-    return _figure(
+    return figure_of(
         "pairs", chart,
         caption="Every burst of one verdict, in ABBA or BAAB quads: candidate "
         f"{verdict['candidate_id']}, estimated at {times(verdict['speedup'])}, certified at "
@@ -265,15 +174,19 @@ def spread_figure(given: ReportInput) -> Figure | None:
     gate = alt.Chart(pl.DataFrame({"limit": [limit]})).mark_rule(
         color=RED, strokeDash=[4, 3], strokeWidth=2
     ).encode(x="limit:Q")  # fmt: skip
-    return _figure(
+    return figure_of(
         "spread", alt.LayerChart(layer=[bars, gate]),
         caption=f"Spread of each measurement's buckets. Right of the dashed line ({limit:.3f}) a "
         "measurement is unstable and earns 1×.",
     )  # fmt: skip
 
 
-def _speedup_axis(title: str, *, field: str = "speedup") -> alt.X:
-    axis = alt.Axis(title=title, labelExpr="datum.value + '×'", tickCount=6, labelOverlap=True)
+def _speedup_axis(title: str, speedups: list[float], *, field: str = "speedup") -> alt.X:
+    """A logarithmic axis with a tick at 1×, and finer ticks where speedups span little."""
+    octaves = [2.0**power for power in range(-10, 14)]
+    fine = [0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0]
+    ticks = octaves if max(speedups) > 6 * min(speedups) else fine
+    axis = alt.Axis(title=title, labelExpr="datum.value + '×'", values=ticks, labelOverlap=True)
     return alt.X(f"{field}:Q", axis=axis, scale=alt.Scale(type="log", base=2, nice=False))
 
 
@@ -281,17 +194,3 @@ def _colour(field: str, names: list[str], colours: list[str]) -> alt.Color:
     return alt.Color(
         f"{field}:N", scale=alt.Scale(domain=names, range=colours), legend=alt.Legend()
     )
-
-
-def _snug() -> alt.Scale:
-    return alt.Scale(nice=False, zero=False)
-
-
-def _figure(
-    name: str, chart: alt.Chart | alt.LayerChart, *, caption: str, width: int = WIDTH,
-    height: int = HEIGHT,
-) -> Figure:  # fmt: skip
-    sized = chart.properties(
-        width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
-    )
-    return Figure(name=name, caption=caption, svg=svg_of(sized.to_dict()))

@@ -92,14 +92,13 @@ def headlines(given: ReportInput) -> list[Headline]:
         note=f"{found['num_hacked']:,} candidates caught cheating, "
         f"{_kinds(given)} kinds of deciding flags",
     ))  # fmt: skip
-    rates = {name: value for name, value in found.items() if name.startswith("heldout_success_")}
+    rates = {
+        name.removeprefix("heldout_success_").replace("_", " "): value
+        for name, value in found.items()
+        if name.startswith("heldout_success_")
+    }
     if rates:
-        first, last = next(iter(rates.values())), list(rates.values())[-1]
-        names = [name.removeprefix("heldout_success_").replace("_", " ") for name in rates]
-        tiles.append(Headline(
-            label="Held-out success", value=f"{percent(first)} → {percent(last)}",
-            note=f"of the policy's sampled answers, from {names[0]} to {names[-1]}",
-        ))  # fmt: skip
+        tiles.append(_policy_headline(rates))
     return tiles
 
 
@@ -117,6 +116,18 @@ def _null_headline(found: dict[str, float | int]) -> Headline:
     if wrong:
         note += f"; {wrong} not correct"
     return Headline(label=label, value=times(found["max_null_certified"]), note=note)
+
+
+def _policy_headline(rates: dict[str, float]) -> Headline:
+    names, values = list(rates), list(rates.values())
+    if len(rates) == 1:
+        value, whose = percent(values[0]), f"{names[0]}, the only policy so far"
+    else:
+        value = f"{percent(values[0])} → {percent(values[-1])}"
+        whose = f"from {names[0]} to {names[-1]}"
+    return Headline(
+        label="Held-out success", value=value, note=f"of the policy's sampled answers; {whose}"
+    )
 
 
 def _kinds(given: ReportInput) -> int:

@@ -14,12 +14,11 @@ from markupsafe import Markup
 
 from cudal1.record import Record
 from cudal1.report import tables, tallies
+from cudal1.report.curves import learning_figures, policy_figures
 from cudal1.report.exhibits import hack_exhibits, problem_exhibits
+from cudal1.report.figure import Figure
 from cudal1.report.figures import (
-    Figure,
-    learning_figures,
     pair_figure,
-    policy_figures,
     speedup_figure,
     spread_figure,
     success_speedup_figure,

@@ -100,7 +100,8 @@ def reliability_table(given: ReportInput) -> Table:
         caption=(
             "Spread: standard deviation of a measurement's speedup over its "
             f"{given.provenance.protocol.num_buckets} time-ordered buckets. A variance above "
-            f"{limit:g} (a spread above {math.sqrt(limit):.3f}) makes it unstable (paper 2.4.4)."
+            f"{limit:g} (a spread above {math.sqrt(limit):.3f}) makes it unstable "
+            "(paper 2.4.4, where the limit is 0.005)."
         ),
         columns=("Quantity", "Value"),
         rows=tuple(rows),

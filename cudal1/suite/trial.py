@@ -160,7 +160,7 @@ def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> fl
         said = "does not depend on the inputs"
         if all(_is_flat(output) for output in outputs):
             said = "is constant"
-        raise RejectedError(f"the output {said} (within {SAME:g})")
+        raise RejectedError(f"the output {said}: it moves by {moved:.1g}, at most {SAME:g}")
     effects = [moved]
     second = reference.inputs(OTHER_SEEDS[0])
     for place, (mine, other) in enumerate(zip(first, second, strict=True)):
@@ -171,7 +171,10 @@ def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> fl
         changed = [*first[:place], other, *first[place + 1 :]]
         effects.append(_distance(outputs, reference.call(changed)))
         if effects[-1] <= SAME:
-            raise RejectedError(f"the output does not depend on input {place} (within {SAME:g})")
+            raise RejectedError(
+                f"the output does not depend on input {place}: it moves by {effects[-1]:.1g}, "
+                f"at most {SAME:g}"
+            )
     return min(effects)
 
 

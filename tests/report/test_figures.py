@@ -4,15 +4,16 @@ import re
 
 import pytest
 
-from cudal1.report import figures
+from cudal1.report import curves, figures
+from cudal1.report.figure import Figure
 from cudal1.report.theme import DARK, standalone
 
 
 @pytest.fixture(scope="module")
-def drawn(realistic) -> list[figures.Figure]:
+def drawn(realistic) -> list[Figure]:
     found = [
         figures.speedup_figure(realistic), figures.success_speedup_figure(realistic),
-        *figures.policy_figures(realistic), *figures.learning_figures(realistic),
+        *curves.policy_figures(realistic), *curves.learning_figures(realistic),
         figures.pair_figure(realistic), figures.spread_figure(realistic),
     ]  # fmt: skip
     assert None not in found
@@ -22,8 +23,8 @@ def drawn(realistic) -> list[figures.Figure]:
 def test_nothing_is_drawn_from_nothing(empty):
     assert figures.speedup_figure(empty) is None
     assert figures.success_speedup_figure(empty) is None
-    assert figures.policy_figures(empty) == []
-    assert figures.learning_figures(empty) == []
+    assert curves.policy_figures(empty) == []
+    assert curves.learning_figures(empty) == []
     assert figures.pair_figure(empty) is None
     assert figures.spread_figure(empty) is None
 
@@ -40,14 +41,14 @@ def test_figures_have_no_ids_that_could_clash_on_one_page(drawn):
 
 
 def test_a_curve_is_drawn_for_each_number_that_a_stage_logged(realistic):
-    names = {figure.name for figure in figures.learning_figures(realistic)}
+    names = {figure.name for figure in curves.learning_figures(realistic)}
     assert {"curve-sft-loss", "curve-selfsup-r1-loss", "curve-rl-kl", "curve-rl-entropy"} <= names
     assert "curve-rl-learning-rate" not in names
 
 
 def test_one_step_makes_no_curve(made):
     step = {"stage": "sft", "step": 1, "name": "loss", "value": 1.0}
-    assert figures.learning_figures(made.build({"steps": [step]})) == []
+    assert curves.learning_figures(made.build({"steps": [step]})) == []
 
 
 def test_numbers_that_are_not_finite_do_not_spoil_a_curve(made):
@@ -56,7 +57,7 @@ def test_numbers_that_are_not_finite_do_not_spoil_a_curve(made):
         {"stage": "sft", "step": step, "name": "loss", "value": value}
         for step, value in enumerate(values)
     ]
-    (figure,) = figures.learning_figures(made.build({"steps": steps}))
+    (figure,) = curves.learning_figures(made.build({"steps": steps}))
     assert "NaN" not in figure.svg
 
 
@@ -93,3 +94,13 @@ def test_a_figure_alone_is_one_svg_that_follows_the_readers_preference(drawn):
     assert alone.startswith("<svg")
     assert alone.count("<svg") == 1
     assert "prefers-color-scheme: dark" in alone
+
+
+@pytest.mark.parametrize("fastest", [1.2, 200.0])
+def test_the_axis_of_speedups_is_marked_at_parity(made, fastest):
+    given = made.build({
+        "problems": [made.problem()], "verdicts": [made.verdict("p11", "a", fastest)],
+    })  # fmt: skip
+    figure = figures.speedup_figure(given)
+    assert figure is not None
+    assert ">1×<" in figure.svg  # noqa: RUF001

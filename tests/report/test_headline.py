@@ -39,3 +39,12 @@ def test_a_reference_that_fails_its_own_test_is_in_the_headline(made):
     ]})  # fmt: skip
     (tile,) = [tile for tile in headlines(given) if tile.label == "Null test"]
     assert "1 not correct" in tile.note
+
+
+def test_one_policy_makes_no_progress(made):
+    given = made.build({
+        "problems": [made.problem(split="heldout")],
+        "completions": [made.answer("p11", None, stage="policy", provider="policy")],
+    })  # fmt: skip
+    (tile,) = [tile for tile in headlines(given) if tile.label == "Held-out success"]
+    assert tile.value == "0 %"

@@ -76,7 +76,7 @@ BAD: dict[str, tuple[str, str]] = {
         "crashes (SIGSEGV)",
     ),
     "fills memory": (source("return x + torch.ones(1 << 36).sum()"), "raises RuntimeError"),
-    "too slow": (source("import time\ntime.sleep(0.3)\nreturn torch.relu(x)"), "too slow: 30"),
+    "too slow": (source("import time\ntime.sleep(0.3)\nreturn torch.relu(x)"), "too slow: "),
     "random output": (source("return x + torch.rand_like(x)"), "gives different outputs"),
     "counts its calls": (
         source("self.calls += 1\nreturn x + self.calls"), "gives different outputs"

@@ -8,6 +8,7 @@ a readable reason.
 from __future__ import annotations
 
 import ast
+import ctypes
 import importlib.util
 import mmap
 import os
@@ -28,10 +29,22 @@ MAX_OPEN_FILES = 256
 MAX_PROCESSES = 512
 
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+
+
 def warm_up() -> None:
-    """Load what every worker needs; start no thread."""
+    """Load what every worker needs; start no thread.
+
+    glibc is told to keep what it was given: otherwise whether a tensor's memory is mapped anew at
+    each call depends on the history of the heap, and two processes that run the same code differ by
+    up to a factor of two.
+    """
     import torch.nn.functional  # noqa: F401
 
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
 
@@ -151,8 +164,6 @@ def _view(ring: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:
 
 def _limit(job: Job) -> set[str]:
     """Bound what the process may take; returns the layers that hold."""
-    import ctypes
-
     if job.core is not None:
         os.sched_setaffinity(0, {job.core})
     with Path("/proc/self/statm").open() as statm:

@@ -1,0 +1,40 @@
+"""Figure: a drawn chart with its caption, in the size that page and phone can show."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from cudal1.record import Record
+from cudal1.report.theme import svg_of
+
+WIDTH, HEIGHT = 300, 190
+"""Of the plotting area, in pixels."""
+
+
+class Figure(Record):
+    """A drawn figure."""
+
+    name: str
+    """Slug; unique on the page."""
+    caption: str
+    svg: str
+
+
+def figure_of(
+    name: str, chart: alt.Chart | alt.LayerChart, *, caption: str, width: int = WIDTH,
+    height: int = HEIGHT,
+) -> Figure:  # fmt: skip
+    """The figure of a chart.
+
+    Figures are narrow, so that a phone shows them without shrinking their text; a wide page puts
+    several in a row.
+    """
+    sized = chart.properties(
+        width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
+    )
+    return Figure(name=name, caption=caption, svg=svg_of(sized.to_dict()))
+
+
+def snug() -> alt.Scale:
+    """A linear scale that ends where the numbers end, and need not start at zero."""
+    return alt.Scale(nice=False, zero=False)
