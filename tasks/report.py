@@ -14,6 +14,7 @@ from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
+from cudal1.report.inputs import TRANSFERRED
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main
@@ -29,14 +30,16 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name)
         null_test, device_kind = _null_test(stage, ledger)
         problems = {problem.id for problem in admitted_problems()}
-        # references judged against themselves are calibration, not candidates
+        answers = _answers(ledger)
+        # references judged against themselves are calibration, unless somebody answered with one
+        calibration = null_test.join(answers, on="candidate_id", how="anti")
         verdicts = ledger.query("latest_verdicts").join(
-            null_test.select("candidate_id"), on="candidate_id", how="anti"
+            calibration.select("candidate_id"), on="candidate_id", how="anti"
         )
         given = ReportInput(
             provenance=_provenance(stage.params, device_kind),
             problems=ledger.query("problems"),
-            completions=_answers(ledger),
+            completions=answers,
             candidates=ledger.query("sources"),
             verdicts=verdicts.filter(pl.col("problem_id").is_in(problems)),
             flags=ledger.query("flags"),
@@ -75,7 +78,8 @@ def _answers(ledger: Ledger) -> pl.DataFrame:
 
 def _transferred() -> pl.DataFrame:
     files = sorted((DATA / "transfer").glob("*.parquet"))
-    return pl.concat([pl.read_parquet(path) for path in files], how="vertical_relaxed")
+    frames = [TRANSFERRED.to_frame(), *(pl.read_parquet(path) for path in files)]
+    return pl.concat(frames, how="diagonal_relaxed")
 
 
 def _provenance(params: Params, device_kind: str) -> Provenance:

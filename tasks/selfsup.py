@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from cudal1.errors import TrainingError
 from cudal1.ledger import Ledger
 from cudal1.problem import Split
 from cudal1.prompt import answer_text, generation_prompt
@@ -76,6 +77,11 @@ def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
         for answer in answers
         if answer.candidate is not None and success_reward(answer.verdict) > 0
     }
+    if not own:
+        raise TrainingError(
+            f"{stage.name}: none of the policy's {len(answers)} answers succeeded, so there is nothing "
+            "to learn from: raise selfsup.num_samples or selfsup.num_problems, or train stage 1 longer"
+        )
     share = stage.params.selfsup.stage1_share
     earlier = stage1_pairs(stage.params)
     wanted = min(len(earlier), round(len(own) * share / (1 - share)))

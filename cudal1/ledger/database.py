@@ -34,22 +34,21 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         DamagedError: it is there, but is damaged or of an older layout.
         StoreError: somebody else is writing, it is of a newer layout, or the machine refuses.
     """
-    is_new = not path.exists()
     try:
         connection = duckdb.connect(str(path))
     except (duckdb.Error, RuntimeError, ValueError) as error:
         raise _reading_failed(path, error) from error
     try:
-        if not is_new:
+        if connection.execute("select 1 from duckdb_tables() limit 1").fetchall():
             check_version(connection, path)
             _read_everything(connection)
-        create_tables(connection)
     except (duckdb.Error, RuntimeError, ValueError) as error:
         connection.close()
         raise _reading_failed(path, error) from error
     except (StoreError, DamagedError):
         connection.close()
         raise
+    create_tables(connection)
     return connection
 
 
@@ -77,8 +76,12 @@ def in_memory() -> duckdb.DuckDBPyConnection:
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     """Make tables, views and comments that are not there yet."""
-    connection.execute((files("cudal1.ledger") / "schema.sql").read_text(encoding="utf-8"))
+    schema = (files("cudal1.ledger") / "schema.sql").read_text(encoding="utf-8")
+    # in one transaction, so that a kill leaves a file with all of it or an empty one
+    connection.execute("begin")
+    connection.execute(schema)
     connection.execute(f"insert or ignore into meta values ('schema', '{SCHEMA_VERSION}')")
+    connection.execute("commit")
 
 
 def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -141,7 +141,7 @@ create or replace view outcomes as
 comment on view outcomes is 'What became of each answer in each stage that used it: the status of its verdict, no_source or not_judged';
 
 create or replace view exemplar_uses as
-    select c.completion_id, c.problem_id, used.position, used.candidate_id
-    from completions c,
-         unnest(c.exemplar_ids, range(1, len(c.exemplar_ids) + 1)) as used(candidate_id, position);
+    select completion_id, problem_id, unnest(range(1, len(exemplar_ids) + 1)) as position,
+           unnest(exemplar_ids) as candidate_id
+    from completions;
 comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';

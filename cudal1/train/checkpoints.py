@@ -41,14 +41,20 @@ def log_callback(on_log: OnLog) -> Any:
     return _Log()
 
 
+def without_printing(trainer: Any) -> Any:
+    """The trainer, without the callback that prints every log line."""
+    from transformers import PrinterCallback
+
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
 def quiet() -> None:
     """Keep the libraries' banners and bars out of our output."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from datasets.utils.logging import disable_progress_bar
     from transformers.utils import logging as transformers_logging
 
-    disable_progress_bar()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("trl").setLevel(logging.ERROR)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet
+from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
 
 STATE_FILE = "cudal1.json"
 
@@ -56,11 +56,12 @@ def train_grpo(
     the last complete one.
     """
     import torch
-    from datasets import Dataset
+    from datasets import Dataset, disable_progress_bars
     from transformers import AutoTokenizer
     from trl.trainer.grpo_config import GRPOConfig
 
     quiet()
+    disable_progress_bars()
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)
     on_gpu = torch.cuda.is_available()
     arguments = GRPOConfig(
@@ -88,7 +89,7 @@ def train_grpo(
         callbacks=[log_callback(on_log), _state_callback(environment)],
     )  # fmt: skip
     trainer.environment = environment
-    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
     shutil.rmtree(out, ignore_errors=True)
     trainer.model.save_pretrained(out)
     tokenizer.save_pretrained(out)

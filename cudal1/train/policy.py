@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import TrainingError
+from cudal1.train.checkpoints import quiet
 
 if TYPE_CHECKING:
     import torch
@@ -143,6 +144,7 @@ class Sampler:
 def _load(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    quiet()
     if not (folder / "config.json").is_file():
         raise TrainingError(f"{folder}: holds no policy (config.json is missing)")
     try:

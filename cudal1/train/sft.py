@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cudal1.errors import TrainingError
-from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet
+from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
 
 Pair = tuple[Sequence[dict[str, str]], str]
 """A prompt's messages and the answer to learn."""
@@ -30,12 +30,13 @@ def train_sft(
     Raises:
         TrainingError: no pair is short enough.
     """
-    from datasets import Dataset
+    from datasets import Dataset, disable_progress_bars
     from transformers import AutoTokenizer
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
 
     quiet()
+    disable_progress_bars()
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)
     rows = [
         {"prompt": list(prompt), "completion": [{"role": "assistant", "content": answer}]}
@@ -63,7 +64,7 @@ def train_sft(
         processing_class=tokenizer, callbacks=[log_callback(on_log)],
     )  # fmt: skip
     resumed = latest_checkpoint(work)
-    trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
+    without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
     shutil.rmtree(out, ignore_errors=True)
     trainer.model.save_pretrained(out)
     tokenizer.save_pretrained(out)

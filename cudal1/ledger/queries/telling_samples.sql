@@ -1,8 +1,8 @@
--- The timing samples of the fastest successful candidate
+-- The timing samples of the smallest certified gain, where noise matters most
 select s.* from timing_samples s
 where s.candidate_id = (
     select candidate_id from verdicts
     where status = 'correct' and certified is not null and protocol_id = $protocol_id
-    order by certified desc, candidate_id limit 1
+    order by certified <= 1.01, certified, candidate_id limit 1
 ) and s.protocol_id = $protocol_id
 order by session, quad, position
