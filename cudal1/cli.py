@@ -28,7 +28,9 @@ def judge(
     params: Annotated[Path, typer.Option(help="Whose `protocol` and `device` to use")] = Path(
         "params.yaml"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="The whole verdict, for machines")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The whole verdict, for machines")
+    ] = False,
 ) -> None:
     """Judge one candidate: is it correct, and by how much is it certified faster?
 

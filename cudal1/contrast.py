@@ -1,7 +1,7 @@
 """Buckets of scored variants, and how exemplars for a contrastive prompt are drawn from them.
 
-Source: paper 2.4.2 and 2.4.3, equation 1. What the paper leaves open (fewer than two buckets, bucket width,
-temperature, order, capacity) is a parameter or said in a docstring.
+Source: paper 2.4.2 and 2.4.3, equation 1. What the paper leaves open (fewer than two buckets,
+bucket width, temperature, order, capacity) is a parameter or said in a docstring.
 """
 
 from __future__ import annotations

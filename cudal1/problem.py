@@ -15,7 +15,7 @@ from cudal1.record import Record, content_id
 
 
 class DeviceClass(StrEnum):
-    """What kind of device sizes were chosen for. Speedups of different classes are never compared."""
+    """What kind of device sizes were chosen for; speedups of two classes are never compared."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -46,7 +46,7 @@ class Problem(Record):
     revision: str
     """Which version of the suite this came from."""
     source: str
-    """The whole file: `Model`, constants, `get_inputs`, `get_init_inputs`. Shown as it is judged."""
+    """The whole file, with `Model`, `get_inputs` and `get_init_inputs`; shown as it is judged."""
 
     @property
     def id(self) -> str:
@@ -96,7 +96,8 @@ def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
             target = node.targets[0]
             if isinstance(target, ast.Name):
                 value = node.value
-                assert value.end_lineno is not None and value.end_col_offset is not None
+                assert value.end_lineno is not None
+                assert value.end_col_offset is not None
                 spans[target.id] = (
                     value.lineno - 1, value.col_offset, value.end_lineno - 1, value.end_col_offset
                 )  # fmt: skip

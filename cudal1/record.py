@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Record(BaseModel):
-    """An immutable fact. Unknown fields are refused; docstrings under fields are their documentation."""
+    """An immutable fact. Unknown fields are refused; docstrings under fields document them."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False

@@ -37,7 +37,7 @@ def speed_reward(verdict: Verdict | None) -> float:
     return verdict.speedup
 
 
-def group_advantages(rewards_G: Sequence[float]) -> list[float]:  # noqa: N803 (shape suffix)
+def group_advantages(rewards_G: Sequence[float]) -> list[float]:
     """Each reward minus its group's mean, over the group's sample standard deviation.
 
     A group whose rewards are all equal carries no signal and gets zeros. TRL computes the same
@@ -91,8 +91,10 @@ class RollingSmoother:
         """Continue from `state()`."""
         seen, num_calls = state["seen"], state["num_calls"]
         mean, spread = state["mean"], state["spread"]
-        assert isinstance(seen, list) and isinstance(num_calls, int)
-        assert isinstance(mean, float) and isinstance(spread, float)
+        assert isinstance(seen, list)
+        assert isinstance(num_calls, int)
+        assert isinstance(mean, float)
+        assert isinstance(spread, float)
         self._seen.clear()
         self._seen.extend(float(value) for value in seen)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         self._num_calls, self._mean, self._spread = num_calls, mean, spread

@@ -1,12 +1,15 @@
 """MLflow, write-only: curves and checkpoints for people to look at. Nothing reads it back.
 
-The store is `data/mlflow.db`, artifacts lie under `data/mlruns`.
+The store is `data/mlflow.db`, artifacts lie under `data/mlruns`. MLflow is imported when a run
+starts, with its telemetry off.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,15 +17,22 @@ from typing import Any, Self
 
 from cudal1.errors import StoreError
 
+log = logging.getLogger("cudal1")
+
 EXPERIMENT = "cudal1"
+DATABASE = "mlflow.db"
+MAX_PARAM_LETTERS = 500
+_ARTIFACT = "policy"
 
 
 class Run:
-    """One MLflow run of one training stage; a restart with the same key continues it."""
+    """One MLflow run of one training stage.
 
-    def __init__(
-        self, folder: Path, stage: str, *, key: str, params: Mapping[str, object]
-    ) -> None:
+    An unfinished run of the same stage and key (its process was killed or failed) is gone on with,
+    so that the curve stays one; after a finished one a new run begins.
+    """
+
+    def __init__(self, folder: Path, stage: str, *, key: str, params: Mapping[str, object]) -> None:
         self._folder = folder
         self._stage = stage
         self._key = key
@@ -34,17 +44,18 @@ class Run:
         with _clear_errors(self._folder):
             self._client, experiment = _client(self._folder)
             found = self._client.search_runs(
-                [experiment], filter_string=f"tags.key = '{self._key}'", max_results=1
+                [experiment],
+                filter_string=(
+                    f"tags.key = '{self._key}' and tags.stage = '{self._stage}' "
+                    "and attributes.status != 'FINISHED'"
+                ),
+                max_results=1,
             )
             if found:
                 self._run_id = found[0].info.run_id
-                self._client.set_terminated(self._run_id, status="RUNNING")
+                self._client.update_run(self._run_id, status="RUNNING")
             else:
-                tags = {"key": self._key, "stage": self._stage}
-                run = self._client.create_run(experiment, run_name=self._stage, tags=tags)
-                self._run_id = run.info.run_id
-                for name, value in self._params.items():
-                    self._client.log_param(self._run_id, name, str(value)[:500])
+                self._start(experiment)
         return self
 
     def __exit__(
@@ -53,32 +64,57 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with _clear_errors(self._folder):
-            self._client.set_terminated(
-                self._run_id, status="FINISHED" if error is None else "FAILED"
-            )
+        status = "FINISHED" if error is None else "FAILED"
+        try:
+            with _clear_errors(self._folder):
+                self._client.set_terminated(self._run_id, status=status)
+        except StoreError as refused:
+            if error is None:
+                raise
+            log.warning("%s", refused)  # what stopped the training matters more
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Log the numbers of one step, in one write."""
-        import time
-
         from mlflow.entities import Metric
 
         now_ms = int(time.time() * 1000)
         with _clear_errors(self._folder):
             self._client.log_batch(
                 self._run_id,
-                metrics=[Metric(name, value, now_ms, step) for name, value in values.items()],
+                metrics=[
+                    Metric(name, float(value), now_ms, step) for name, value in values.items()
+                ],
             )
 
     def log_checkpoint(self, policy: Path) -> None:
         """Keep the finished policy as the run's artifact."""
         with _clear_errors(self._folder):
-            self._client.log_artifacts(self._run_id, str(policy), "policy")
+            self._client.log_artifacts(self._run_id, str(policy), _ARTIFACT)
+
+    def _start(self, experiment: str) -> None:
+        from mlflow.entities import Param
+
+        run = self._client.create_run(
+            experiment, run_name=self._stage, tags={"key": self._key, "stage": self._stage}
+        )
+        self._run_id = run.info.run_id
+        self._client.log_batch(
+            self._run_id,
+            params=[
+                Param(name, str(value)[:MAX_PARAM_LETTERS]) for name, value in self._params.items()
+            ],
+        )
 
 
 def register(folder: Path, name: str, policy: Path, *, alias: str) -> int:
-    """Register a policy as the newest version of a model; returns the version."""
+    """Register the policy that a stage of its name has logged last as the newest model version.
+
+    Returns:
+        The version; the same one again when that run's policy is registered already.
+
+    Raises:
+        StoreError: no run of that stage is in the store, or the store refuses.
+    """
     from mlflow.exceptions import MlflowException
 
     with _clear_errors(folder):
@@ -91,9 +127,18 @@ def register(folder: Path, name: str, policy: Path, *, alias: str) -> int:
         runs = client.search_runs(
             [experiment], filter_string=f"tags.stage = '{policy.name}'", max_results=1
         )
+        if not runs:
+            raise StoreError(
+                f"{folder / DATABASE}: no run of stage {policy.name} to register; run it first"
+            )
         run = runs[0].info
-        version = client.create_model_version(
-            name, source=f"{run.artifact_uri}/policy", run_id=run.run_id
+        known = client.search_model_versions(f"name = '{name}' and run_id = '{run.run_id}'")
+        version = (
+            known[0]
+            if known
+            else client.create_model_version(
+                name, source=f"{run.artifact_uri}/{_ARTIFACT}", run_id=run.run_id
+            )
         )
         client.set_registered_model_alias(name, alias, version.version)
         return int(version.version)
@@ -101,14 +146,12 @@ def register(folder: Path, name: str, policy: Path, *, alias: str) -> int:
 
 def _client(folder: Path) -> tuple[Any, str]:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    import logging
-
     from mlflow import MlflowClient
 
     for noisy in ("alembic", "mlflow", "mlflow.store.db.utils"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
-    client = MlflowClient(tracking_uri=f"sqlite:///{folder.resolve() / 'mlflow.db'}")
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder.resolve() / DATABASE}")
     found = client.get_experiment_by_name(EXPERIMENT)
     if found is not None:
         return client, found.experiment_id
@@ -117,14 +160,17 @@ def _client(folder: Path) -> tuple[Any, str]:
 
 
 @contextmanager
-def _clear_errors(folder: Path) -> Iterator[None]:
+def _clear_errors(folder: Path) -> Generator[None]:
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
     except (MlflowException, SQLAlchemyError) as error:
-        raise StoreError(
-            f"{folder / 'mlflow.db'}: MLflow cannot write ({str(error).splitlines()[0]}); move the "
-            "file away to start a new store"
-        ) from error
+        said = str(error).split("\n", 1)[0]
+        remedy = (
+            "another process holds it: stop it, or wait, and run again"
+            if "locked" in said
+            else "move the file away to start a new store, and run again"
+        )
+        raise StoreError(f"{folder / DATABASE}: MLflow cannot use it ({said}); {remedy}") from error

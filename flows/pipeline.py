@@ -1,6 +1,6 @@
 """The paper from top to bottom: bring one DVC stage after another up to date.
 
-    python -m flows.pipeline [--until STAGE]
+python -m flows.pipeline [--until STAGE]
 """
 
 from __future__ import annotations

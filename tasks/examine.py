@@ -1,6 +1,4 @@
-"""Sample answers from a policy and judge them: how every stage's policy is examined, and how a
-policy teaches itself.
-"""
+"""Sample answers from a policy and judge them: to examine it, and to let it teach itself."""
 
 from __future__ import annotations
 
@@ -47,10 +45,8 @@ class Sampling:
     batch_size: int
 
 
-def fitting_problems(
-    stage: Stage, sampler: Sampler, split: Split, *, count: int
-) -> list[Problem]:
-    """Up to `count` problems of a split whose prompts the policy can take, evenly over the suite."""
+def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int) -> list[Problem]:
+    """Up to `count` problems of a split with prompts that the policy can take, evenly spread."""
     section = stage.params.policy
     problems = [
         problem
@@ -151,4 +147,3 @@ def marks_of(answers: Sequence[Answer]) -> dict[str, float | int]:
         "mean_best_reward": fmean(max(rewards) for rewards in by_problem.values()),
         "num_answers": len(answers),
     }
-

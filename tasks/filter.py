@@ -25,7 +25,7 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int]:
     kept: dict[tuple[str, str], set[str]] = defaultdict(set)
     counts: dict[Status, int] = defaultdict(int)
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         with bench(ledger, stage.params) as judge, progress("candidates", len(rows)) as advance:
             # problem by problem, so that a reference is prepared once
             for row in sorted(rows, key=lambda r: (str(r["problem_id"]), str(r["provider"]))):

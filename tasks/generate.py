@@ -36,7 +36,7 @@ def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     problems = admitted_problems(Split.TRAIN)
     asked = satisfied = 0
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         with (
             bench(ledger, stage.params) as judge,
             progress(f"problems answered by {name}", len(problems)) as advance,

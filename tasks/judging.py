@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -70,7 +70,7 @@ class Bench:
 
 
 @contextmanager
-def bench(ledger: Ledger, params: Params) -> Iterator[Bench]:
+def bench(ledger: Ledger, params: Params) -> Generator[Bench]:
     """A bench with the stage's device and protocol."""
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)

@@ -16,7 +16,7 @@ def bring_policy(stage: Stage) -> Mapping[str, float | int]:
     base = DATA / "policy" / "base"
     policy.bring(section.source, base, revision=section.revision)
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         marks = examine(stage, ledger, base)
         ledger.export()
     return marks

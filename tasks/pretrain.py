@@ -1,9 +1,9 @@
 """Make the embedded base policy from nothing: `python -m tasks.pretrain`, on a GPU in minutes.
 
-Text: problems of the procedural generator with rewrites of mixed quality by the rule-based teachers'
-engine, as plain prompts and as contrastive prompts. Combinations of operators that are reserved for
-held-out problems never occur. The teachers' labels (fast, wrong …) set the mixture; no measured
-speedup enters, so what is fast on a device is left for training to find out.
+Text: problems of the procedural generator with rewrites of mixed quality by the rule-based
+teachers' engine, as plain prompts and as contrastive prompts. Combinations of operators that are
+reserved for held-out problems never occur. The teachers' labels (fast, wrong …) set the mixture;
+no measured speedup enters, so what is fast on a device is left for training to find out.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import multiprocessing
 import random
-import re
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cudal1.contrast import Exemplar
-from cudal1.llm.rewriter import FAMILIES, Kind, Weights, compose, places, variant
+from cudal1.llm.rewriter import FAMILIES, Kind, Rewrite, Weights, compose, variant
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import (
     PromptStyle,
@@ -32,20 +32,27 @@ from cudal1.prompt import (
 from cudal1.suite import generator
 from cudal1.train import pretraining
 from cudal1.train.policy import EMBEDDED
+from cudal1.train.surroundings import surround
 
-CORPUS_VERSION = "1"
+if TYPE_CHECKING:
+    import torch
+
+CORPUS_VERSION = "2"
 ARCHITECTURES = {
     "small": pretraining.Architecture(
-        vocabulary=1024, hidden=128, layers=5, heads=2, kv_heads=1, mlp=448, context=4096
+        vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
     ),
-    "medium": pretraining.Architecture(
-        vocabulary=1024, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
+    "deep": pretraining.Architecture(
+        vocabulary=1280, hidden=192, layers=6, heads=3, kv_heads=1, mlp=512, context=4096
+    ),
+    "smoke": pretraining.Architecture(
+        vocabulary=512, hidden=64, layers=2, heads=1, kv_heads=1, mlp=128, context=4096
     ),
 }
 MIXTURE = {
-    Kind.REFERENCE: 0.42, Kind.MID: 0.25, Kind.SLOW: 0.08, Kind.FAST: 0.10, Kind.WRONG: 0.15,
+    Kind.REFERENCE: 0.40, Kind.MID: 0.24, Kind.SLOW: 0.08, Kind.FAST: 0.10, Kind.WRONG: 0.18,
 }  # fmt: skip
-RARE_FAST = {**MIXTURE, Kind.FAST: 0.03, Kind.REFERENCE: 0.49}
+RARE_FAST = {**MIXTURE, Kind.FAST: 0.03, Kind.REFERENCE: 0.47}
 RARE_SHARE = 3
 """One family in so many has a fast form that is rarely written: something to discover."""
 CONTRASTIVE_SHARE = 0.45
@@ -53,14 +60,12 @@ FROM_BETTER, FROM_WORSE = 0.45, 0.15
 """Where a contrastive answer takes each place from; the rest is its own choice."""
 SCORES = {
     Kind.REFERENCE: (0.97, 1.03), Kind.MID: (0.9, 1.4), Kind.SLOW: (0.4, 0.9),
-    Kind.FAST: (1.3, 3.5), Kind.WRONG: (1.0, 1.0),
+    Kind.FAST: (1.2, 4.0), Kind.WRONG: (1.0, 1.0),
 }  # fmt: skip
-NAMES = (("ROWS", "COLUMNS"), ("batch", "dim"), ("n", "m"), ("batch", "features"), ("b", "d"))
-ATTRIBUTE_NAMES = (
-    "weight", "bias", "scale", "shift", "gain", "w", "b", "u", "v", "gate", "first", "second",
-    "linear", "proj", "up", "down", "out",
-)  # fmt: skip
-PIECE = 2000
+SURROUNDED_SHARE = 0.6
+"""Problems shown in another frame than the generator's, so that copying is learned, not a layout."""
+TOKENIZER_DOCUMENTS = 3000
+PIECE = 500
 """Documents that one process makes at a time."""
 
 
@@ -72,7 +77,12 @@ def documents(seed: int, count: int) -> Iterator[str]:
             seed, index, device_class=rng.choice((DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)),
             num_stages=rng.choices((1, 2, 3, 4), (0.25, 0.4, 0.25, 0.1))[0], split=Split.TRAIN,
         )  # fmt: skip
-        yield _renamed(rng, *_example(rng, problem))
+        if rng.random() < SURROUNDED_SHARE:
+            problem = problem.model_copy(update={"source": surround(problem.source, rng)})
+        prompt, answer = _example(rng, problem)
+        yield pretraining.render([
+            {"role": "user", "content": prompt}, {"role": "assistant", "content": answer}
+        ])  # fmt: skip
 
 
 def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
@@ -84,39 +94,29 @@ def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
     shown = sorted(
         (_scored(rng, problem) for _ in range(rng.choice((1, 2, 2, 2)))), key=lambda pair: pair[0]
     )
-    own = _choices(rng, problem, _weights())
+    worse, better = shown[0][1], shown[-1][1]
+    honest = Weights(kinds=MIXTURE, by_family=_weights().by_family)
+    own = variant(problem.source, rng=rng, weights=honest)
     picked = [
-        rng.choices(
-            (shown[-1][1][i], shown[0][1][i], own[i]),
-            (FROM_BETTER, FROM_WORSE, 1 - FROM_BETTER - FROM_WORSE),
-        )[0]
-        for i in range(len(own))
+        rng.choices(three, (FROM_BETTER, FROM_WORSE, 1 - FROM_BETTER - FROM_WORSE))[0].option
+        for three in zip(better.choices, worse.choices, own.choices, strict=True)
     ]
     exemplars = [
-        Exemplar(candidate_id=str(i), source=compose(problem.source, choices).source, score=score)
-        for i, (score, choices) in enumerate(shown)
+        Exemplar(candidate_id=str(i), source=made.source, score=score)
+        for i, (score, made) in enumerate(shown)
     ]
     prompt = contrastive_prompt(problem, exemplars, style=PromptStyle.COMPACT)
     return prompt.messages[0].content, answer_text(compose(problem.source, picked).source)
 
 
-def _scored(rng: random.Random, problem: Problem) -> tuple[float, list[int | None]]:
-    """Choices without wrong ones, and a made-up score that fits their labels."""
-    right = Weights(kinds={**MIXTURE, Kind.WRONG: 0.0, Kind.FAST: 0.25})
-    choices = _choices(rng, problem, right)
-    score = 1.0
-    for choice in compose(problem.source, choices).choices:
-        score *= rng.uniform(*SCORES[choice.kind])
-    return score, choices
+def _scored(rng: random.Random, problem: Problem) -> tuple[float, Rewrite]:
+    """A variant without wrong places, and a made-up score that fits its labels."""
+    kinds = {**MIXTURE, Kind.WRONG: 0.0, Kind.FAST: 0.25}
+    made = variant(problem.source, rng=rng, weights=Weights(kinds=kinds))
+    return math.prod(rng.uniform(*SCORES[choice.kind]) for choice in made.choices), made
 
 
-def _choices(rng: random.Random, problem: Problem, weights: Weights) -> list[int | None]:
-    honest = Weights(kinds=weights.kinds, by_family=weights.by_family)
-    made = variant(problem.source, rng=rng, weights=honest)
-    assert len(made.choices) == len(places(problem.source))
-    return [choice.option for choice in made.choices]
-
-
+@cache
 def _weights() -> Weights:
     rare = {
         family: RARE_FAST
@@ -126,40 +126,27 @@ def _weights() -> Weights:
     return Weights(kinds=MIXTURE, by_family=rare, cheat=0.03, broken=0.04)
 
 
-def _renamed(rng: random.Random, prompt: str, answer: str) -> str:
-    """The pair as training text, with other names for sizes and attributes than the generator's.
-
-    So that copying is learned, not a vocabulary: hand-written problems use names of their own.
-    """
-    rows, columns = rng.choice(NAMES)
-    names = {"ROWS": rows, "COLUMNS": columns}
-    if rng.random() < 0.5:
-        attributes = list(dict.fromkeys(re.findall(r"self\.([a-z]+\d)\b", prompt)))
-        fresh = rng.sample(ATTRIBUTE_NAMES, len(ATTRIBUTE_NAMES))
-        names |= dict(zip(attributes, fresh, strict=False))
-    pattern = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r")\b")
-    return pretraining.render([
-        {"role": role, "content": pattern.sub(lambda match: names[match.group()], text)}
-        for role, text in (("user", prompt), ("assistant", answer))
-    ])  # fmt: skip
+def _tokenized(tokenizer: Any, count: int, seed: int) -> list[list[int]]:
+    return tokenizer(list(documents(seed, count)), add_special_tokens=False)["input_ids"]
 
 
-def _tokenized(tokenizer: Any, seed: int) -> list[int]:
-    texts = list(documents(seed, PIECE))
-    return [t for row in tokenizer(texts, add_special_tokens=False)["input_ids"] for t in row]
-
-
-def _stream(tokenizer: Any, seeds: Sequence[int], processes: int) -> Any:
-    """All documents as one stream of tokens."""
+def corpus(
+    tokenizer: Any, *, seed: int, count: int, processes: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """All documents as one stream of tokens, and where each begins."""
     import numpy
     import torch
 
+    pieces = [min(PIECE, count - first) for first in range(0, count, PIECE)]
+    jobs = [(tokenizer, size, seed * 1_000_000 + i) for i, size in enumerate(pieces)]
+    parts: list[Any] = []
+    lengths: list[int] = []
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        pieces = [
-            numpy.asarray(piece, dtype=numpy.int16)
-            for piece in pool.imap(partial(_tokenized, tokenizer), seeds)
-        ]
-    return torch.from_numpy(numpy.concatenate(pieces))
+        for rows in pool.starmap(_tokenized, jobs, chunksize=1):
+            parts.append(numpy.fromiter((t for row in rows for t in row), dtype=numpy.int16))
+            lengths += [len(row) for row in rows]
+    stream = torch.from_numpy(numpy.concatenate(parts))
+    return stream, torch.tensor([0, *lengths[:-1]]).cumsum(0)
 
 
 def main() -> None:
@@ -168,9 +155,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=EMBEDDED)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="small")
     parser.add_argument("--documents", type=int, default=600_000)
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--rows", type=int, default=128, help="windows in a batch")
-    parser.add_argument("--context", type=int, default=1024, help="tokens in a window")
+    parser.add_argument("--steps", type=int, default=12_000)
+    parser.add_argument("--rows", type=int, default=96, help="windows in a batch")
+    parser.add_argument("--context", type=int, default=1536, help="tokens in a window")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
     parser.add_argument("--minutes", type=float, default=6.0, help="for training, at most")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
@@ -182,11 +169,16 @@ def main() -> None:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - started:6.1f} s] {text}", flush=True)
 
-    tokenizer = pretraining.build_tokenizer(documents(arguments.seed - 1, 8000), architecture)
+    tokenizer = pretraining.build_tokenizer(
+        documents(arguments.seed - 1, TOKENIZER_DOCUMENTS), architecture
+    )
     say(f"tokenizer of {len(tokenizer)} entries")
-    seeds = [arguments.seed * 1_000_000 + i for i in range(arguments.documents // PIECE)]
-    stream = _stream(tokenizer, seeds, arguments.processes)
-    say(f"{len(stream) / 1e6:.1f} M tokens")
+    stream, starts = corpus(
+        tokenizer, seed=arguments.seed, count=arguments.documents, processes=arguments.processes
+    )
+    lengths = starts.diff().sort().values
+    say(f"{len(stream) / 1e6:.1f} M tokens; a document has {lengths[len(lengths) // 2]}, "
+        f"99 in 100 at most {lengths[len(lengths) * 99 // 100]}")  # fmt: skip
     model = pretraining.build_model(tokenizer, architecture, seed=arguments.seed)
     import torch
 
@@ -202,14 +194,14 @@ def main() -> None:
             say(f"step {step} loss {loss:.4f} tokens/s {rate:.3g}")
 
     steps = pretraining.train(
-        model, stream, steps=arguments.steps, rows=arguments.rows, context=arguments.context,
+        model, stream, starts, steps=arguments.steps, rows=arguments.rows, context=arguments.context,
         learning_rate=arguments.learning_rate, seed=arguments.seed, on_log=on_log,
         time_limit_s=arguments.minutes * 60,
     )  # fmt: skip
     pretraining.save(model.cpu(), tokenizer, arguments.out)
-    settings = {k: str(v) for k, v in vars(arguments).items() if k not in ("out", "processes")}
+    settings = {k: v for k, v in vars(arguments).items() if k not in ("out", "processes")}
     note = {
-        "command": "python -m tasks.pretrain", **settings,
+        "command": "python -m tasks.pretrain", "settings": settings,
         "corpus_version": CORPUS_VERSION, "generator_version": generator.GENERATOR_VERSION,
         "num_parameters": num_parameters, "num_corpus_tokens": len(stream), "steps_made": steps,
         "final_loss": sum(losses[-5:]) / len(losses[-5:]), "torch": torch.__version__,

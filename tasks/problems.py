@@ -19,7 +19,7 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
     """params.problems → data/problems.parquet, with the reason beside each rejected problem."""
     problems = _distinct(_source(stage.params))
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         num_admitted = 0
         with progress("problems", len(problems)) as advance:
             for problem, admission in admit_all(

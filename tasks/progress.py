@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -22,7 +22,7 @@ LOG_EVERY_S = 15.0
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
     """A function that is told how many more of `what` are done."""
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -27,7 +27,7 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
     from cudal1.report.publish import publish
 
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         null_test, device_kind = _null_test(stage, ledger)
         problems = {problem.id for problem in admitted_problems()}
         answers = _answers(ledger)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from prefect import get_run_logger, task
@@ -23,6 +23,12 @@ from prefect.states import Failed
 from cudal1.errors import CudaL1Error
 
 UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
+SILENT = (
+    "Use `dvc push`", "To track the changes", "To enable auto staging", "git add",
+    "dvc config core",
+    "Data and pipelines are up to date", "Updating lock file", "Generating lock file",
+)  # fmt: skip
+"""How lines begin that are about sharing through git, which is not this command's business."""
 
 
 class StageFailed(CudaL1Error):
@@ -55,7 +61,7 @@ def _repro(stage: str) -> bool:
         ) as child:
             try:
                 assert child.stdout is not None
-                fresh = any([_is_fresh(line) for line in _shown(child.stdout)])
+                fresh = _show(child.stdout)
             except BaseException:
                 child.send_signal(signal.SIGINT)
                 raise
@@ -67,20 +73,19 @@ def _repro(stage: str) -> bool:
     return fresh
 
 
-def _shown(lines: Iterator[str]) -> Iterator[str]:
-    """Pass DVC's own words on, less what says nothing."""
+def _show(lines: Iterable[str]) -> bool:
+    """Pass DVC's words on, less what says nothing here; whether it found the stage up to date."""
+    fresh = False
     for line in lines:
-        if not _is_fresh(line) and not line.startswith(("Use `dvc push`", "To track the changes")):
+        if any(words in line for words in UP_TO_DATE):
+            fresh = True
+        elif line.strip() and not line.strip().startswith(SILENT):
             sys.stdout.write(line)
             sys.stdout.flush()
-        yield line
+    return fresh
 
 
-def _is_fresh(line: str) -> bool:
-    return any(words in line for words in UP_TO_DATE)
-
-
-def _logger():  # noqa: ANN202 (Prefect's logger adapter is private)
+def _logger():
     try:
         return get_run_logger()
     except MissingContextError:

@@ -1,9 +1,9 @@
 """Stage `rl` (stage 3): contrastive reinforcement learning.
 
-Before each group is sampled, its prompt is built from the ledger as it stands: two earlier candidates
-of the problem from different score buckets. Each answer is extracted, judged and rewarded with its
-certified speedup, smoothed (equation 6); GRPO does the rest (equations 4 and 5). What succeeds may
-be an exemplar in the next step.
+Before each group is sampled, its prompt is built from the ledger as it stands: two earlier
+candidates of the problem from different score buckets. Each answer is extracted, judged and
+rewarded with its certified speedup, smoothed (equation 6); GRPO does the rest (equations 4 and 5).
+What succeeds may be an exemplar in the next step.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
     problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=10**6)
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         with (
             bench(ledger, stage.params) as judge,
-            training(stage, ledger, init, steps=section.steps) as steps,
+            training(stage, ledger, steps=section.steps) as steps,
         ):
             world = ContrastiveWorld(stage, ledger, judge, problems, steps)
             train_grpo(
@@ -56,7 +56,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         marks = examine(stage, ledger, out)
         means = _mean_rewards(ledger, stage)
         ledger.export()
-    register(DATA, MODEL_NAME, out, alias="latest")
+    register(DATA, MODEL_NAME, out, alias="newest")
     return {
         **means, "num_judged": judge.num_judged, "num_reused": judge.num_reused, **marks,
     }  # fmt: skip

@@ -30,7 +30,8 @@ from tasks.stage import DATA, Stage, main, required_item
 from tasks.training import training
 
 TRAINING_KNOBS = (
-    "steps", "batch_size", "learning_rate", "warmup_steps", "max_tokens", "checkpoint_every", "seed",
+    "steps", "batch_size", "learning_rate", "warmup_steps", "max_tokens", "checkpoint_every",
+    "seed",
 )  # fmt: skip
 
 
@@ -41,10 +42,10 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     init = DATA / "policy" / section.rounds[name].init
     out = DATA / "policy" / name
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         answers = _own_answers(stage, ledger, Sampler(init))
         pairs = _pairs(stage, answers)
-        with training(stage, ledger, init, steps=section.steps) as steps:
+        with training(stage, ledger, steps=section.steps) as steps:
             knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
             num_long = train_sft(init, out, pairs, work=stage.work, on_log=steps.log, **knobs)
         marks = examine(stage, ledger, out)
@@ -79,8 +80,9 @@ def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
     }
     if not own:
         raise TrainingError(
-            f"{stage.name}: none of the policy's {len(answers)} answers succeeded, so there is nothing "
-            "to learn from: raise selfsup.num_samples or selfsup.num_problems, or train stage 1 longer"
+            f"{stage.name}: none of the policy's {len(answers)} answers succeeded, so there is "
+            "nothing to learn from: raise selfsup.num_samples or selfsup.num_problems, or train "
+            "stage 1 longer"
         )
     share = stage.params.selfsup.stage1_share
     earlier = stage1_pairs(stage.params)

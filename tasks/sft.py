@@ -20,8 +20,8 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     pairs = stage1_pairs(stage.params)
     base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
-        with training(stage, ledger, base, steps=section.steps) as steps:
+        ledger.begin(stage.name, run=stage.run)
+        with training(stage, ledger, steps=section.steps) as steps:
             num_long = train_sft(
                 base, out, pairs, work=stage.work, on_log=steps.log, **section.model_dump()
             )

@@ -13,6 +13,7 @@ import errno
 import json
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from cudal1.errors import ConfigError, CudaL1Error, StoreError
 from cudal1.params import Params
+from tasks.stages import run_key
 
 log = logging.getLogger("cudal1")
 
@@ -38,11 +40,13 @@ class Stage:
     item: str | None
     """What stands behind the `@`."""
     params: Params
+    run: str
+    """What it is asked to do: names its parameters and input data (`tasks.stages.run_key`)."""
 
     @property
     def work(self) -> Path:
-        """Scratch of this instance, for what must survive a kill and not the success."""
-        return DATA / "work" / self.name
+        """Scratch of this run, for what must survive a kill, but neither success nor a change."""
+        return DATA / "work" / self.name / self.run
 
     def write_metrics(self, numbers: Mapping[str, float | int | str]) -> None:
         """Leave `data/metrics/STAGE.json` for `dvc metrics show`."""
@@ -70,9 +74,11 @@ def main(stage: str, body: Body) -> None:
     started = time.monotonic()
     numbers: Mapping[str, float | int | str] = {}
     try:
-        running = Stage(name=name, item=item, params=Params.load(Path("params.yaml")))
+        params = Params.load(Path("params.yaml"))
+        running = Stage(name=name, item=item, params=params, run=run_key(name))
         numbers = body(running)
         running.write_metrics(numbers)
+        shutil.rmtree(running.work.parent, ignore_errors=True)
     except CudaL1Error as error:
         _fail(name, error)
     except OSError as error:
@@ -125,7 +131,5 @@ def required_item(stage: Stage, known: Mapping[str, object] | tuple[str, ...]) -
         ConfigError: no item, or one that params.yaml does not name.
     """
     if stage.item is None or stage.item not in known:
-        raise ConfigError(
-            f"{stage.name}: give --item, one of {', '.join(known)} (see params.yaml)"
-        )
+        raise ConfigError(f"{stage.name}: give --item, one of {', '.join(known)} (see params.yaml)")
     return stage.item

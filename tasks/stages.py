@@ -1,12 +1,16 @@
-"""The stages that dvc.yaml defines, in an order in which they can run."""
+"""What dvc.yaml says: which stages there are, in what order, and what each is made from."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import networkx
 
 from cudal1.errors import ConfigError
+from cudal1.record import content_id
 
 
 def stage_names(*, until: str, root: Path = Path()) -> list[str]:
@@ -15,14 +19,8 @@ def stage_names(*, until: str, root: Path = Path()) -> list[str]:
     Raises:
         ConfigError: dvc.yaml or params.yaml is wrong, or has no stage of that name.
     """
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
-    try:
-        with Repo(str(root)) as repo:
-            graph = repo.index.graph
-    except DvcException as error:
-        raise ConfigError(f"dvc.yaml: {' '.join(str(error).split())}") from error
+    with _repo(root) as repo:
+        graph = repo.index.graph
     ordered = list(networkx.lexicographical_topological_sort(
         graph.reverse(copy=True), key=lambda stage: _position(stage.addressing)
     ))  # fmt: skip
@@ -32,6 +30,45 @@ def stage_names(*, until: str, root: Path = Path()) -> list[str]:
         raise ConfigError(f"no stage named {until}; there are {', '.join(names)}")
     needed = wanted | {d for s in wanted for d in networkx.descendants(graph, s)}
     return [stage.addressing for stage in ordered if stage in needed]
+
+
+def run_key(name: str, *, root: Path = Path()) -> str:
+    """What the stage instance is asked to do now, as an id: its parameters and its input data.
+
+    A killed run is gone on with only when this is the same. Code is left out on purpose: a run that
+    a bug has stopped goes on once the bug is mended.
+
+    Raises:
+        ConfigError: dvc.yaml or params.yaml is wrong, an input is missing, or no stage is so named.
+    """
+    with _repo(root) as repo:
+        found = [stage for stage in repo.index.stages if stage.addressing == name]
+        if not found:
+            raise ConfigError(f"no stage named {name} in dvc.yaml")
+        parts: list[str] = [name]
+        for dependency in found[0].deps:
+            path = dependency.def_path
+            if hasattr(dependency, "read_params"):
+                values = dependency.read_params()
+                parts += [f"{key}={values.get(key)!r}" for key in sorted(dependency.params)]
+            elif path.startswith("data/"):
+                if not dependency.exists:
+                    raise ConfigError(f"{name}: {path} is missing; run `dvc repro {name}`")
+                parts.append(f"{path}={dependency.get_hash().value}")
+    return content_id(*parts)
+
+
+@contextmanager
+def _repo(root: Path) -> Generator[Any]:
+    """DVC's view of the repository, its errors in our words."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        with Repo(str(root)) as repo:
+            yield repo
+    except DvcException as error:
+        raise ConfigError(f"dvc.yaml: {' '.join(str(error).split())}") from error
 
 
 _ORDER = ("problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "transfer", "report")

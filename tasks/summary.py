@@ -1,4 +1,4 @@
-"""What a person reads when the pipeline has finished: a table, where the report is, what to do next."""
+"""What a person reads when the pipeline has finished: a table, the report's path, what next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLICIES = (
 NEXT = (
     ("Prefect UI", "make prefect", "when each stage ran"),
     ("MLflow UI", "make mlflow", "learning curves and checkpoints"),
-    ("SQL", "make sql Q=\"from best order by certified desc limit 10\"", "history of every candidate"),
+    ("SQL", 'make sql Q="from best order by certified desc limit 10"', "every candidate"),
 )  # fmt: skip
 
 

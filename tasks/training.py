@@ -1,16 +1,13 @@
-"""What the three training stages share: a step's numbers go to ledger, MLflow, plot and progress."""
+"""What the training stages share: a step's numbers go to ledger, MLflow, plot and progress."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from cudal1 import tracking
 from cudal1.ledger import Ledger
-from cudal1.record import content_id
-from cudal1.train.policy import fingerprint
 from tasks.progress import progress
 from tasks.stage import DATA, Stage
 
@@ -18,9 +15,7 @@ from tasks.stage import DATA, Stage
 class Steps:
     """Takes the numbers of each training step."""
 
-    def __init__(
-        self, ledger: Ledger, run: tracking.Run, advance: Callable[[int], None]
-    ) -> None:
+    def __init__(self, ledger: Ledger, run: tracking.Run, advance: Callable[[int], None]) -> None:
         self._ledger = ledger
         self._run = run
         self._advance = advance
@@ -35,13 +30,12 @@ class Steps:
 
 
 @contextmanager
-def training(stage: Stage, ledger: Ledger, init: Path, *, steps: int) -> Iterator[Steps]:
+def training(stage: Stage, ledger: Ledger, *, steps: int) -> Generator[Steps]:
     """A training stage's run in MLflow, its progress bar, and at the end its plot."""
     section = stage.name.split("@")[0]
     settings = getattr(stage.params, section).model_dump(mode="json")
-    key = content_id(stage.name, fingerprint(init), str(settings))
     with (
-        tracking.Run(DATA, stage.name, key=key, params=settings) as run,
+        tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run,
         progress(f"{stage.name} steps", steps) as advance,
     ):
         yield Steps(ledger, run, advance)

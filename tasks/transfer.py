@@ -1,7 +1,7 @@
 """Stage `transfer@DEVICE`: judge the best candidates again on a device of another kind.
 
-Runs only where a device of that name is: `cpu`, or a GPU's name in lower case with dashes. Results of
-several machines meet as shards.
+Runs only where a device of that name is: `cpu`, or a GPU's name in lower case with dashes. Results
+of several machines meet as shards.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
     wanted = required_item(stage, stage.params.transfer.devices)
     problems = {problem.id: problem for problem in admitted_problems()}
     with Ledger.open(DATA) as ledger:
-        ledger.begin(stage.name)
+        ledger.begin(stage.name, run=stage.run)
         with bench(ledger, stage.params) as known:
             if (here := device_name(known.device.kind)) != wanted:
                 raise DeviceError(
                     f"{stage.name}: this machine judges on {here}; run this stage where {wanted} is"
                 )
-        # a protocol of its own: the same rules, measured anew, so that the winner's luck is left behind
+        # a protocol of its own: same rules, measured anew, so that the winners' luck is left behind
         anew = stage.params.protocol.model_copy(update={"seed": stage.params.protocol.seed + 1})
         rows = ledger.query(
             "winners", protocol_id=stage.params.protocol.id, count=stage.params.transfer.per_problem

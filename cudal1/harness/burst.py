@@ -1,8 +1,11 @@
 """One trusted interval: publish inputs, wait, hold every output.
 
-Threat: the worker may write anything anywhere in its shared memory at any time. Inputs are secret until
-the clock runs; the clock stops when private copies of all outputs exist; an early "done" only copies
-poison, a late write comes too late, and nothing else that the worker says enters the time.
+Threat: the worker may write anything anywhere in its shared memory at any time. Inputs are secret
+until the clock runs; the clock stops when private copies of all outputs exist; an early "done"
+only copies poison, a late write comes too late, and nothing else that the worker says enters the
+time. A timed burst is a chain: input i+1 is published only when output i is held, so that calls
+cannot be batched (a worker that claims to be done early gets the next input, and its poison is
+what was held).
 """
 
 from __future__ import annotations
@@ -15,8 +18,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
 from cudal1.harness.sandbox import Worker
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     import torch
 
 SPIN_S = 0.02
-"""How long the judge polls without sleeping; longer bursts can bear a coarser look."""
+"""How long the judge polls without sleeping; longer calls can bear a coarser look."""
 NAP_S = 0.0002
+LOOKS = 50
+"""Looks at the counter between two looks at the clock."""
 
 
 class Ending(Enum):
@@ -40,14 +43,29 @@ class Ending(Enum):
     """The worker says that the candidate raised; its text says what."""
 
 
+class Order(Enum):
+    """How a burst is run."""
+
+    CHAIN = "chain"
+    """Each input is published when the output before it is held: the only order that is timed."""
+    KEEP = "keep"
+    """All inputs at once; all outputs are kept by the worker and stored after the last call."""
+
+
 @dataclass(frozen=True)
 class Burst:
     """What the judge holds after an interval."""
 
     ending: Ending
+    order: Order
+    draws: tuple[Draw, ...]
     elapsed_us: float
-    outputs: memoryview
+    poison: int
+    """The byte that stood in the slots before."""
+    outputs: bytearray
     """Private copy of the output slots; whole only when `ending` is DONE."""
+    inputs_changed: bool
+    """Whether the published inputs read otherwise afterwards."""
 
 
 class Desk:
@@ -55,50 +73,73 @@ class Desk:
 
     def __init__(self, layout: wire.Layout) -> None:
         self.layout = layout
-        self._outputs = bytearray(layout.num_slots * layout.output_bytes)
-        self._poison = memoryview(os.urandom(1) * (layout.num_slots * layout.output_bytes))
+        self._free: list[bytearray] = []
         self._staged = bytearray(layout.num_slots * layout.input_bytes)
 
-    def run(self, worker: Worker, draws: Sequence[Draw], *, timeout_s: float) -> Burst:
-        """Publish `draws` to the worker and wait for all outputs.
+    def run(
+        self, worker: Worker, draws: Sequence[Draw], *, order: Order, timeout_s: float
+    ) -> Burst:
+        """Have the worker run on `draws`; `release` the burst when its outputs were compared.
 
         The interval starts before the first input byte is published and ends when the last output
         byte is private.
         """
         layout, count = self.layout, len(draws)
         for slot, draw in enumerate(draws):
-            _stage(self._staged, slot * layout.input_bytes, draw.inputs, layout.inputs)
+            stage(self._staged, slot * layout.input_bytes, draw.inputs, layout.inputs)
+        # not 0, 1 or 255: an output may well consist of those alone
+        poison = 2 + int.from_bytes(os.urandom(1), "little") % 253
+        held = self._free.pop() if self._free else bytearray(layout.num_slots * layout.output_bytes)
+        inputs = worker.ring[layout.input_start : layout.input_start + count * layout.input_bytes]
         size = count * layout.output_bytes
-        target = worker.num_done + count
-        ring = worker.ring
-        inputs = ring[layout.input_start : layout.input_start + count * layout.input_bytes]
-        outputs = ring[layout.output_start : layout.output_start + size]
-        outputs[:] = self._poison[:size]
-        staged = memoryview(self._staged)[: count * layout.input_bytes]
-        held = memoryview(self._outputs)[:size]
+        outputs = worker.ring[layout.output_start : layout.output_start + size]
+        staged, private = memoryview(self._staged)[: len(inputs)], memoryview(held)[:size]
+        for memory in (outputs, private):
+            _fill(memory, poison)
+        if order is Order.CHAIN:
+            pieces = [
+                _Piece(
+                    inputs[slot * layout.input_bytes : (slot + 1) * layout.input_bytes],
+                    staged[slot * layout.input_bytes : (slot + 1) * layout.input_bytes],
+                    outputs[slot * layout.output_bytes : (slot + 1) * layout.output_bytes],
+                    private[slot * layout.output_bytes : (slot + 1) * layout.output_bytes],
+                )
+                for slot in range(count)
+            ]
+        else:
+            pieces = [_Piece(inputs, staged, outputs, private, num_calls=count)]
         started = time.perf_counter_ns()
-        inputs[:] = staged
-        worker.go(count)
-        ending = _wait(worker, target, started, timeout_s)
-        held[:] = outputs
+        ending = _through(worker, count, pieces, order, started + int(timeout_s * 1e9))
         elapsed_us = (time.perf_counter_ns() - started) / 1000
-        return Burst(ending, elapsed_us, held)
+        return Burst(
+            ending, order, tuple(draws), elapsed_us, poison, held,
+            inputs_changed=not _same(inputs, staged),
+        )  # fmt: skip
 
-    def inputs_unchanged(self, worker: Worker, count: int) -> bool:
-        """Whether the published inputs still read as the judge wrote them."""
-        start, size = self.layout.input_start, count * self.layout.input_bytes
-        published = np.frombuffer(worker.ring, np.uint8, size, start)
-        return np.array_equal(published, np.frombuffer(self._staged, np.uint8, size))
+    def release(self, burst: Burst) -> None:
+        """Take the burst's memory back."""
+        self._free.append(burst.outputs)
 
     def output(self, burst: Burst, slot: int) -> list[torch.Tensor]:
         """The output tensors of one call, over the judge's private copy."""
         start = slot * self.layout.output_bytes
         return [
-            _tensor(burst.outputs, start + offset, spec)
+            _tensor(memoryview(burst.outputs), start + offset, spec)
             for offset, spec in zip(
                 wire.offsets(self.layout.outputs), self.layout.outputs, strict=True
             )
         ]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Inputs that are published together, and the outputs that are then awaited."""
+
+    inputs: memoryview
+    staged: memoryview
+    outputs: memoryview
+    private: memoryview
+    num_calls: int = 1
 
 
 def wait_ready(worker: Worker, timeout_s: float) -> Ending:
@@ -113,39 +154,76 @@ def wait_ready(worker: Worker, timeout_s: float) -> Ending:
     return Ending.DONE if worker.state == State.READY else Ending.FAILED
 
 
-def publish_weights(
-    ring: memoryview, layout: wire.Layout, weights: Sequence[torch.Tensor]
-) -> None:
-    """Write the reference's weights where a worker will look for them."""
-    _stage(ring, 0, weights, layout.weights)
-
-
-def _wait(worker: Worker, target: int, started_ns: int, timeout_s: float) -> Ending:
-    spin_until = started_ns + int(SPIN_S * 1e9)
-    deadline = started_ns + int(timeout_s * 1e9)
-    while worker.num_done < target:
-        if worker.state != State.READY:
-            return Ending.FAILED
-        now = time.perf_counter_ns()
-        if now > spin_until:
-            if now > deadline:
-                return Ending.TIMED_OUT
-            if not worker.is_alive():
-                return Ending.FAILED if worker.state != State.READY else Ending.DIED
-            time.sleep(NAP_S)
-    return Ending.DONE
-
-
-def _stage(
+def stage(
     memory: bytearray | memoryview, start: int, tensors: Sequence[torch.Tensor],
     specs: Sequence[TensorSpec],
 ) -> None:  # fmt: skip
+    """Write tensors into a slot that starts at `start`."""
     view = memoryview(memory)
     for tensor, spec, offset in zip(tensors, specs, wire.offsets(tuple(specs)), strict=True):
         if spec.num_bytes:
-            source = tensor.contiguous()
-            raw = (ctypes.c_char * spec.num_bytes).from_address(source.data_ptr())
-            view[start + offset : start + offset + spec.num_bytes] = memoryview(raw).cast("B")
+            view[start + offset : start + offset + spec.num_bytes] = raw_bytes(tensor, spec)
+
+
+def raw_bytes(tensor: torch.Tensor, spec: TensorSpec) -> memoryview:
+    """The bytes of a contiguous tensor, without copying them."""
+    assert tensor.is_contiguous()
+    raw = (ctypes.c_char * spec.num_bytes).from_address(tensor.data_ptr())
+    return memoryview(raw).cast("B")
+
+
+def _fill(memory: memoryview, byte: int) -> None:
+    import torch
+
+    if len(memory):
+        torch.frombuffer(memory, dtype=torch.uint8).fill_(byte)
+
+
+def _same(one: memoryview, other: memoryview) -> bool:
+    """Whether the bytes are equal; comparing memoryviews directly would take a step a byte."""
+    import torch
+
+    if len(one) == 0:
+        return True
+    pair = (torch.frombuffer(view, dtype=torch.int64) for view in (one, other))
+    return torch.equal(*pair)
+
+
+def _through(
+    worker: Worker, count: int, pieces: Sequence[_Piece], order: Order, deadline_ns: int
+) -> Ending:
+    """The interval itself."""
+    worker.go(count, keep=order is Order.KEEP)
+    for piece in pieces:
+        piece.inputs[:] = piece.staged
+        worker.announce(piece.num_calls)
+        ending = _wait(worker, worker.num_published, deadline_ns)
+        if ending is not Ending.DONE:
+            return ending
+        piece.private[:] = piece.outputs
+    return Ending.DONE
+
+
+def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
+    for _ in range(LOOKS):
+        if worker.num_done >= target:
+            return Ending.DONE
+    spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
+    while True:
+        for _ in range(LOOKS):
+            if worker.num_done >= target:
+                return Ending.DONE
+        if worker.state != State.READY:
+            return Ending.FAILED
+        now = time.perf_counter_ns()
+        if now > deadline_ns:
+            return Ending.TIMED_OUT
+        if now > spin_until:
+            if not worker.is_alive():
+                return Ending.FAILED if worker.state != State.READY else Ending.DIED
+            time.sleep(NAP_S)
+        else:
+            os.sched_yield()
 
 
 def _tensor(memory: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:

@@ -9,6 +9,7 @@ import fcntl
 import os
 import platform
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,9 @@ from pathlib import Path
 from cudal1.errors import DeviceError
 from cudal1.problem import DeviceClass
 from cudal1.record import Record, content_id
+
+LOOK_S = 0.2
+"""Between two tries to lock a device."""
 
 
 class Device(Record):
@@ -30,27 +34,42 @@ class Device(Record):
     """Core that reference and candidate share; None on a machine with a single one."""
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the device alone: a second judge on this machine is refused, not mixed in.
+    def locked(self, *, wait_s: float = 0.0) -> Iterator[None]:
+        """Hold the device alone: a second judge on this machine waits or is refused, not mixed in.
 
         Raises:
-            DeviceError: another process is judging on it; the message has its process id.
+            DeviceError: another process is still judging on it; the message has its process id.
         """
         path = Path(tempfile.gettempdir()) / f"cudal1-device-{self.id}.lock"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-                raise DeviceError(
-                    f"device {self.kind} is in use by process {holder}: wait for it, or stop it"
-                ) from error
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise DeviceError(
+                f"cannot lock device {self.kind} with {path}: {error.strerror}; remove the file"
+            ) from error
+        try:
+            deadline = time.monotonic() + wait_s
+            while not _locks(descriptor):
+                if time.monotonic() >= deadline:
+                    said = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+                    raise DeviceError(
+                        f"device {self.kind} is in use by process {said or 'unknown'}: "
+                        "wait for it, or stop it"
+                    )
+                time.sleep(LOOK_S)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             yield
         finally:
             os.close(descriptor)
+
+
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def find_device(device_class: DeviceClass) -> Device:

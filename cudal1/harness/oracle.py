@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
 from cudal1.harness.correctness import ReferenceError, reference_error
+from cudal1.harness.families import FAMILIES, change_inputs, changed_weight
 from cudal1.harness.wire import DTYPES, TensorSpec
 from cudal1.problem import Problem
 
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
     import torch
 
 Tensors = list["torch.Tensor"]
+Key = list[tuple["torch.Tensor", ReferenceError]]
+"""Each output of a call as it should be, with how far off the reference is."""
 
 MAX_FAMILY_ERROR = 1e-3
 """A family of inputs on which the reference itself is farther off than this says nothing."""
+EXAMINED_SEEDS = (11, 12, 13)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Oracle:
         self.problem = problem
         namespace = types.ModuleType("reference")
         # the reference is the user's own, admitted code; it is trusted here (docs/protocol.md)
-        exec(compile(problem.source, f"<{problem.key}>", "exec"), namespace.__dict__)  # noqa: S102
+        exec(compile(problem.source, f"<{problem.key}>", "exec"), namespace.__dict__)
         self._draw: Callable[[], list[Any]] = namespace.get_inputs
         init_inputs = list(namespace.get_init_inputs())
         self.init_inputs = repr(init_inputs)
@@ -56,22 +60,33 @@ class Oracle:
             ast.literal_eval(self.init_inputs)
         except (ValueError, SyntaxError) as error:
             raise SuiteError(
-                f"{problem.key}: get_init_inputs() must return literals, not {self.init_inputs[:80]}"
+                f"{problem.key}: get_init_inputs() must return literals, "
+                f"not {self.init_inputs[:80]}"
             ) from error
-        torch.manual_seed(weight_seed)
+        # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
+        torch.default_generator.manual_seed(weight_seed)
         self._model: torch.nn.Module = namespace.Model(*init_inputs)
-        self.weights: dict[str, torch.Tensor] = {
-            name: tensor.detach().clone() for name, tensor in self._model.state_dict().items()
-        }
-        torch.manual_seed(weight_seed)
+        torch.default_generator.manual_seed(weight_seed)
         self._exact: torch.nn.Module | None = namespace.Model(*init_inputs).double()
-        self._families = {"own": ReferenceError(0.0, 0.0)}
+        self.original_weights = {
+            name: tensor.detach().clone().contiguous()
+            for name, tensor in self._model.state_dict().items()
+        }
+        self._current = self.original_weights
+        self._families: dict[str, ReferenceError] = {}
+        self.can_change_weights = bool(self.original_weights)
+        self.mutates_inputs = True
         self._examine()
 
     @property
     def families(self) -> list[str]:
-        """Kinds of inputs that say something about this problem."""
+        """Kinds of inputs that say something about this problem, its own first."""
         return list(self._families)
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The state dict that answers are computed with."""
+        return self._current
 
     def error(self, family: str) -> ReferenceError:
         """How far the reference is from the exact answer on a family."""
@@ -81,53 +96,107 @@ class Oracle:
         """Fresh inputs; the same seed and family give the same ones."""
         import torch
 
-        # torch.manual_seed also queues a call, with a stack trace, for a CUDA that may come to life
         torch.default_generator.manual_seed(seed % 2**63)
-        return Draw([_FAMILIES[family](t.contiguous()) for t in self._draw()], family)
+        return Draw(change_inputs(self._draw(), family), family)
 
-    def random_family(self, rng: random.Random) -> str:
-        """The problem's own kind half of the time, else any of the others."""
+    def deck(self, rng: random.Random) -> list[str]:
+        """Every family once and the problem's own for a third of all, shuffled."""
         others = self.families[1:]
-        return rng.choice(others) if others and rng.random() < 0.5 else "own"
+        cards = others + ["own"] * max(1, len(others) // 2)
+        rng.shuffle(cards)
+        return cards
 
-    def answer(self, draw: Draw, *, exact: bool) -> Tensors:
-        """The outputs for `draw`: in float64 where the reference can be run in it, if `exact`."""
+    def change_weights(self, seed: int | None) -> None:
+        """Compute answers with other weights from now on; None brings the first ones back."""
+        import torch
+
+        if seed is None:
+            self._current = self.original_weights
+        else:
+            torch.default_generator.manual_seed(seed % 2**63)
+            self._current = {
+                name: changed_weight(tensor) for name, tensor in self.original_weights.items()
+            }
+        self._model.load_state_dict(self._current)
+        if self._exact is not None:
+            self._exact.load_state_dict(self._current)
+
+    def key(self, draw: Draw) -> Key:
+        """The reference's own outputs for `draw`, and the error of its family."""
+        return [(answer, self.error(draw.family)) for answer in self._answer(draw, exact=False)]
+
+    def exact_key(self, draw: Draw) -> Key:
+        """The outputs in float64 where the reference can be run in it.
+
+        With each comes how far the reference itself is from it, on this very draw if that is
+        farther than on its family: some draws (near ties, sums that cancel) are hard on everybody.
+        """
+        if self._exact is None:
+            return self.key(draw)
+        known = self.error(draw.family)
+        return [
+            (exact, known.larger(reference_error(plain, exact)))
+            for plain, exact in zip(
+                self._answer(draw, exact=False), self._answer(draw, exact=True), strict=True
+            )
+        ]
+
+    def _answer(self, draw: Draw, *, exact: bool) -> Tensors:
         import torch
 
         with torch.no_grad():
             if exact and self._exact is not None:
-                inputs = [t.double() if t.is_floating_point() else t.clone() for t in draw.inputs]
+                inputs = [t.double() if t.is_floating_point() else t for t in self._given(draw)]
                 return _as_list(self._exact(*inputs))
-            return _as_list(self._model(*[t.clone() for t in draw.inputs]))
+            return _as_list(self._model(*self._given(draw)))
+
+    def _given(self, draw: Draw) -> Tensors:
+        return [t.clone() for t in draw.inputs] if self.mutates_inputs else draw.inputs
 
     def _examine(self) -> None:
-        """Learn output specs, whether float64 works, and which families are usable."""
+        """Learn output specs, whether float64 works, and which families and weights are usable."""
         first = self.draw(1)
-        outputs = self.answer(first, exact=False)
+        outputs = self._answer(first, exact=False)
         self.input_specs = tuple(_spec(t) for t in first.inputs)
         self.output_specs = tuple(_spec(t) for t in outputs)
-        self.weight_specs = tuple(_spec(t) for t in self.weights.values())
+        self.weight_specs = tuple(_spec(t) for t in self.original_weights.values())
         try:
-            self.answer(first, exact=True)
+            self._answer(first, exact=True)
         except RuntimeError:  # an operator without a float64 kernel
             self._exact = None
+        self.mutates_inputs = self._mutates(first)
+        self._families["own"] = self._family_error("own")
+        if self.can_change_weights:
+            self.change_weights(7)
+            changed = self._family_error("own", must_tell=True)
+            self.can_change_weights = changed.relative_l2 <= MAX_FAMILY_ERROR
+            self.change_weights(None)
+            if self.can_change_weights:
+                self._families["own"] = self._families["own"].larger(changed)
         has_floats = any(t.is_floating_point() for t in first.inputs)
-        for family in _FAMILIES if has_floats else ["own"]:
-            error = self._family_error(family)
-            if family == "own" or error.relative_l2 <= MAX_FAMILY_ERROR:
-                self._families[family] = error
+        for family in list(FAMILIES)[1:] if has_floats else []:
+            error = self._family_error(family, must_tell=True)
+            if error.relative_l2 <= MAX_FAMILY_ERROR:
+                self._families[family] = error.larger(self._families["own"])
 
-    def _family_error(self, family: str) -> ReferenceError:
-        errors: list[ReferenceError] = []
-        hopeless = ReferenceError(math.inf, math.inf)
-        for seed in (11, 12, 13):
+    def _mutates(self, draw: Draw) -> bool:
+        import torch
+
+        given = [t.clone() for t in draw.inputs]
+        with torch.no_grad():
+            self._model(*given)
+        return any(not torch.equal(a, b) for a, b in zip(given, draw.inputs, strict=True))
+
+    def _family_error(self, family: str, *, must_tell: bool = False) -> ReferenceError:
+        largest = ReferenceError(0.0, 0.0)
+        for seed in EXAMINED_SEEDS:
             draw = self.draw(seed, family)
-            plain, exact = self.answer(draw, exact=False), self.answer(draw, exact=True)
+            plain, exact = self._answer(draw, exact=False), self._answer(draw, exact=True)
             for output, answer in zip(plain, exact, strict=True):
-                if family != "own" and not _is_telling(output):
-                    return hopeless
-                errors.append(reference_error(output, answer))
-        return ReferenceError(max(e.relative_l2 for e in errors), max(e.element for e in errors))
+                if must_tell and not _is_telling(output):
+                    return ReferenceError(math.inf, math.inf)
+                largest = largest.larger(reference_error(output, answer))
+        return largest
 
 
 def _is_telling(output: torch.Tensor) -> bool:
@@ -149,34 +218,3 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
     if dtype not in DTYPES:
         raise SuiteError(f"tensors of {dtype} cannot be judged")
     return TensorSpec(dtype, tuple(tensor.shape))
-
-
-def _rows_alike(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor[:1].expand_as(tensor).contiguous() if tensor.dim() > 1 else tensor
-
-
-def _small_integers(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.mul(1.5).round().clamp(-2, 2) if tensor.is_floating_point() else tensor
-
-
-def _sparse(tensor: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    if not tensor.is_floating_point():
-        return tensor
-    return tensor * (torch.rand_like(tensor, dtype=torch.float32) < 0.1).to(tensor.dtype)
-
-
-def _scaled(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    return lambda tensor: tensor * factor if tensor.is_floating_point() else tensor
-
-
-_FAMILIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "own": lambda tensor: tensor,
-    "negated": _scaled(-1.0),
-    "large": _scaled(16.0),
-    "small": _scaled(1 / 16),
-    "integers": _small_integers,
-    "sparse": _sparse,
-    "rows_alike": _rows_alike,
-}

@@ -2,8 +2,9 @@
 
 Threat: a worker may crash, hang, fork, fill memory, or kill what it can see. It sees its own
 namespaces (where the kernel grants them), an empty environment, a private folder and its shared
-memory; killing the keeper's child, process 1 of its namespace, ends all its descendants. What is not
-kept out yet: reading files that this user may read (Landlock and bubblewrap are the next layers).
+memory; killing its keeper's child, process 1 of its namespace, ends all its descendants. What
+stands around it is `worker.confinement`; what it could still read are files that this user may
+read.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ import fcntl
 import mmap
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -29,23 +29,27 @@ from cudal1.harness import wire
 from cudal1.harness.wire import Job, Word
 
 START_LIMIT_S = 120.0
-"""For a new interpreter to import torch, on a busy machine."""
+"""For a new interpreter to import torch, or a fork to come about, on a busy machine."""
+NUM_SPARES = 2
+"""Workers that wait, forked and confined to namespaces, for the next job."""
+F_SEAL_ALL = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Worker:
     """The judge's handle on one sandboxed process."""
 
     def __init__(
-        self, job: Job, control: mmap.mmap, ring: mmap.mmap, go: int, pidfd: int, life: int
+        self, job: Job, spare: _Spare, control: mmap.mmap, ring: mmap.mmap, layers: tuple[str, ...]
     ) -> None:
         self.job = job
+        self.layers = layers
+        """What stood around it before any candidate code ran."""
         self.ring = memoryview(ring)
+        self.num_published = 0
+        """Calls that were ever asked of it; the judge's own count."""
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
-        self._go = go
-        self._pidfd = pidfd
-        self._life = life
-        self._closed = False
+        self._spare = spare
 
     @property
     def num_done(self) -> int:
@@ -57,12 +61,6 @@ class Worker:
         """A `State`, or whatever the worker wrote there."""
         return self._words[Word.STATE]
 
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """Sandbox layers that the trusted part of the worker saw active."""
-        bits = self._words[Word.LAYERS]
-        return tuple(name for i, name in enumerate(wire.LAYERS) if bits >> i & 1)
-
     def display_text(self) -> str:
         """The worker's own words about its failure: one line, for people, never for decisions."""
         length = min(self._words[Word.TEXT_LENGTH], wire.TEXT_BYTES)
@@ -72,29 +70,58 @@ class Worker:
 
     def is_alive(self) -> bool:
         """Whether the worker still runs."""
-        return not select.select([self._pidfd], [], [], 0)[0]
+        return self._spare.is_alive()
 
-    def go(self, num_calls: int) -> None:
-        """Let it work through the first `num_calls` slots."""
+    def go(self, num_calls: int, *, keep: bool) -> None:
+        """Wake it for a burst; its calls begin as their inputs are announced."""
         self._words[Word.NUM_CALLS] = num_calls
-        os.write(self._go, (1).to_bytes(8, sys.byteorder))
+        self._words[Word.KEEP] = int(keep)
+        # a worker that does not listen, or no more, is found out by waiting for it
+        with contextlib.suppress(OSError):
+            self._spare.channel.send(b"g", socket.MSG_DONTWAIT)
+
+    def announce(self, num_calls: int) -> None:
+        """Say that so many further inputs lie in the ring."""
+        self.num_published += num_calls
+        self._words[Word.PUBLISHED] = self.num_published
+
+    def announce_weights(self) -> None:
+        """Say that the ring holds other weights, to be loaded before the next burst."""
+        self._words[Word.WEIGHTS] += 1
 
     def close(self) -> None:
         """Kill it and all it started; idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        os.close(self._life)
-        select.select([self._pidfd], [], [], 5.0)  # the keeper ends after its worker is dead
-        for descriptor in (self._go, self._pidfd):
-            os.close(descriptor)
-        shutil.rmtree(self.job.folder, ignore_errors=True)
+        self._spare.close()
+        _remove(self.job.folder)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Spare:
+    """A forked worker without a job: our ends of its channel and of its life."""
+
+    def __init__(self, zygote: socket.socket) -> None:
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._life, their_life = socket.socketpair()
+        with theirs, their_life:
+            _send_with(zygote, b"fork", (theirs.fileno(), their_life.fileno()))
+
+    def is_alive(self) -> bool:
+        """Whether its keeper runs: only the keeper holds the other end."""
+        return self._life.fileno() >= 0 and not select.select([self._life], [], [], 0)[0]
+
+    def close(self) -> None:
+        """Have the keeper kill it, and wait until that is done; idempotent."""
+        if self._life.fileno() < 0:
+            return
+        self.channel.close()
+        self._life.shutdown(socket.SHUT_WR)
+        select.select([self._life], [], [], 5.0)  # the keeper ends after its worker is dead
+        self._life.close()
 
 
 @dataclass(frozen=True)
@@ -109,7 +136,7 @@ class _Shared:
         descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, num_bytes)
         # a worker must not cut the judge's mapping short: the judge would die of SIGBUS
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, F_SEAL_ALL)
         return cls(descriptor, mmap.mmap(descriptor, num_bytes))
 
 
@@ -118,8 +145,8 @@ class Zygote:
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="cudal1-")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel = ours
+        Path(self._folder).chmod(0o711)
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cudal1.harness.worker.zygote", str(theirs.fileno())],
@@ -132,44 +159,46 @@ class Zygote:
                 start_new_session=True,
             )
         self._channel.settimeout(START_LIMIT_S)
-        if not self._receive():
+        if not _received(self._channel):
             raise self._broken("did not start")
+        self._spares: list[_Spare] = []
 
-    def start(self, job: Job, *, before_fork: Callable[[memoryview], None]) -> Worker:
-        """Fork a worker for `job`, whose folder is made here.
-
-        `before_fork` may write into the ring what the worker is to find there.
+    def start(self, job: Job, *, weights: Sequence[memoryview] = ()) -> Worker:
+        """Give `job` to a fresh worker, whose folder is made here; `weights` begin its ring.
 
         Raises:
-            WorkerError: the zygote itself is gone.
+            WorkerError: the machinery failed before any candidate code could have run.
         """
-        folder = tempfile.mkdtemp(dir=self._folder)
-        job = replace(job, folder=folder)
+        job = replace(job, folder=tempfile.mkdtemp(dir=self._folder))
         control = _Shared.make("control", wire.CONTROL_BYTES)
         ring = _Shared.make("ring", job.layout.total_bytes)
-        before_fork(memoryview(ring.memory))
-        go = os.eventfd(0, os.EFD_CLOEXEC)
-        encoded = job.encode()
+        for start, weight in zip(wire.offsets(job.layout.weights), weights, strict=True):
+            ring.memory[start : start + len(weight)] = bytes(weight)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
-        os.write(content, encoded)
-        theirs, life = os.pipe2(os.O_CLOEXEC)
-        sent = array.array("i", [control.descriptor, ring.descriptor, go, content, theirs])
+        os.write(content, job.encode())
         try:
-            self._channel.sendmsg(
-                [b"fork"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent.tobytes())]
-            )
-            reply = self._receive()
+            self._top_up(1)
+            spare = self._spares.pop(0)
+            _send_with(spare.channel, b"job", (control.descriptor, ring.descriptor, content))
+            self._top_up(NUM_SPARES)
+            spare.channel.settimeout(START_LIMIT_S)
+            greeting = _received(spare.channel)
         except OSError as error:
             raise self._broken("cannot be reached") from error
         finally:
-            for descriptor in (control.descriptor, ring.descriptor, content, theirs):
+            for descriptor in (control.descriptor, ring.descriptor, content):
                 os.close(descriptor)
-        if not reply:
-            raise self._broken("went away")
-        return Worker(job, control.memory, ring.memory, go, os.pidfd_open(reply), life)
+        if not greeting:
+            spare.close()
+            raise self._broken("could not confine a new worker")
+        bits = int.from_bytes(greeting, "little")
+        layers = tuple(name for i, name in enumerate(wire.LAYERS) if bits >> i & 1)
+        return Worker(job, spare, control.memory, ring.memory, layers)
 
     def close(self) -> None:
         """End the zygote; its workers end with their own handles."""
+        for spare in self._spares:
+            spare.close()
         self._channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
@@ -177,19 +206,38 @@ class Zygote:
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
 
-    def _receive(self) -> int:
-        try:
-            return int.from_bytes(self._channel.recv(8), "little")
-        except (TimeoutError, ConnectionError):
-            return 0
+    def _top_up(self, count: int) -> None:
+        while len(self._spares) < count:
+            self._spares.append(_Spare(self._channel))
 
     def _broken(self, what: str) -> WorkerError:
         self._process.kill()
         said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
         line = " ".join(said.decode("utf-8", "replace").split())
         return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
+
+
+def _send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+    sent = array.array("i", descriptors)
+    channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent.tobytes())])
+
+
+def _received(channel: socket.socket) -> bytes:
+    """The next message; empty when the other side is gone or silent."""
+    try:
+        return channel.recv(wire.WORD_BYTES)
+    except (TimeoutError, ConnectionError):
+        return b""
+
+
+def _remove(folder: str) -> None:
+    """Remove a folder that a candidate may have filled: nested deeper than Python could follow."""
+    with contextlib.suppress(OSError):
+        Path(folder).rmdir()
+        return
+    subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
 def _clean_environment() -> dict[str, str]:

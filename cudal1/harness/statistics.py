@@ -1,32 +1,38 @@
 """From quads of bursts to an estimate, a certified bound, and when to stop.
 
-Pure functions. Symbols: a quad is ABBA or BAAB, its log-ratio is half of
-`ln A1 + ln A2 - ln B1 - ln B2` (A reference, B candidate): positive when the candidate is faster.
-The order's sign is drawn from the judge's private generator, so that under equal speeds the sign of a
-log-ratio is a fair coin, whatever the noise is like.
+Pure functions. A quad is ABBA or BAAB (A reference, B candidate); its log-ratio is positive when
+the candidate is faster. The order is drawn from the judge's private generator, so that under equal
+speeds the sign of a log-ratio is a fair coin, whatever the noise is like.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import median, variance
 
 from cudal1.protocol import EvalProtocol
 
 SLOW_AT_ONCE = 0.75
-"""An estimate below this after a few quads is not worth more quads."""
+"""When each of the first few quads is below this, more quads are not worth their time."""
 SLOW_QUADS = 4
 AGREEING_BUCKETS = 6 / 7
 """Share of buckets that must lie on the same side of 1 as the estimate."""
 
 
 def log_ratio(reference_us: Sequence[float], candidate_us: Sequence[float]) -> float:
-    """The log-ratio of one quad from its two times each (harness.md 7.4.1)."""
-    (a1, a2), (b1, b2) = reference_us, candidate_us
-    return 0.5 * (math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2))
+    """The log-ratio of one quad: of the smaller of its two times each.
+
+    Interference only ever adds time, and on a CPU it comes in slices as long as a burst: with the
+    smaller time a quad is spoilt only when both bursts of one role are hit. Swapping the roles
+    still swaps the sign, which is all that the coin argument needs.
+    """
+    return math.log(min(reference_us)) - math.log(min(candidate_us))
 
 
+@lru_cache(maxsize=100_000)
 def evidence(num_wins: int, num_quads: int) -> float:
     """How many times likelier the wins are under "better than even" than under a fair coin.
 
@@ -61,10 +67,7 @@ def bucket_medians(ratios: Sequence[float], *, num_buckets: int) -> tuple[float,
     """Median speedup in each of up to `num_buckets` time-ordered buckets (paper 2.4.4)."""
     count = min(num_buckets, len(ratios))
     edges = [round(i * len(ratios) / count) for i in range(count + 1)]
-    return tuple(
-        math.exp(median(ratios[first:last]))
-        for first, last in zip(edges, edges[1:], strict=False)
-    )
+    return tuple(math.exp(median(ratios[first:last])) for first, last in itertools.pairwise(edges))
 
 
 def estimate(ratios: Sequence[float], *, num_buckets: int) -> float:
@@ -72,13 +75,18 @@ def estimate(ratios: Sequence[float], *, num_buckets: int) -> float:
     return median(bucket_medians(ratios, num_buckets=num_buckets))
 
 
+def bucket_variance(medians: Sequence[float]) -> float:
+    """Sample variance of the bucket medians, as the paper has it."""
+    return variance(medians) if len(medians) > 1 else 0.0
+
+
 def relative_variance(medians: Sequence[float]) -> float:
     """Sample variance of the bucket medians over the square of their median.
 
-    The paper's gate of 0.005 is absolute, which at a speedup of 10 would demand 0.7 % spread; scaled,
-    it means the same 7 % everywhere.
+    The paper's gate of 0.005 is absolute, which at a speedup of 10 would demand 0.7 % spread;
+    scaled, it means the same 7 % everywhere.
     """
-    return variance(medians) / median(medians) ** 2 if len(medians) > 1 else 0.0
+    return bucket_variance(medians) / median(medians) ** 2
 
 
 def is_stable(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
@@ -100,11 +108,11 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
         return True
     if count < SLOW_QUADS:
         return False
-    centre = estimate(ratios, num_buckets=protocol.num_buckets)
-    if centre < SLOW_AT_ONCE:
+    if max(ratios) < math.log(SLOW_AT_ONCE):
         return True
     if count < protocol.min_quads:
         return False
+    centre = estimate(ratios, num_buckets=protocol.num_buckets)
     if centre < protocol.dead_zone:
         return True
     if not is_stable(ratios, protocol):
@@ -133,15 +141,23 @@ def conservative(speedup: float) -> float:
     return rounded / 100
 
 
+def is_slower(ratios: Sequence[float]) -> bool:
+    """Whether six of seven quads say that the candidate is the slower one."""
+    slower = sum(ratio < 0 for ratio in ratios)
+    return slower >= AGREEING_BUCKETS * len(ratios) - 1e-9
+
+
 def reading(ratios: Sequence[float], protocol: EvalProtocol) -> float:
     """The certified speedup that a finished series of quads earns.
 
-    Below 1 it is the estimate, rounded toward 1. Inside the dead zone and when unstable it is 1.
+    Below 1 it is the estimate, rounded toward 1, when the quads agree on it. Inside the dead zone,
+    and when unstable, it is 1; being noisy saves nobody who is slower in nearly every quad.
     """
     centre = estimate(ratios, num_buckets=protocol.num_buckets)
+    stable = is_stable(ratios, protocol)
     if centre < 1:
-        return max(0.01, conservative(centre))
-    if not is_stable(ratios, protocol):
+        return max(0.01, conservative(centre)) if stable or is_slower(ratios) else 1.0
+    if not stable:
         return 1.0
     reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
     level = min(reached, conservative(centre))

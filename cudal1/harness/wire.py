@@ -2,7 +2,9 @@
 
 Threat: everything here is writable by untrusted code. The judge therefore reads back only three
 things: fixed-width counters, raw tensor bytes in slots that it laid out itself, and up to
-`TEXT_BYTES` of text that is shown to people and never decides anything.
+`TEXT_BYTES` of text that is shown to people and never decides anything. Bytes written before a
+counter is raised are seen before it is: true of x86-64, and of others only behind the system calls
+in between.
 """
 
 from __future__ import annotations
@@ -23,18 +25,25 @@ DTYPE_BYTES: dict[str, int] = dict(zip(DTYPES, (8, 4, 2, 2, 8, 4, 2, 1, 1, 1), s
 
 
 class Word(IntEnum):
-    """Places of the 64-bit words at the start of the control block."""
+    """Places of the 64-bit words at the start of the control block.
+
+    The judge reads only the worker's words; what it wrote itself it remembers itself.
+    """
 
     DONE = 0
     """Worker: calls finished since it started."""
     STATE = 1
     """Worker: a `State`."""
-    LAYERS = 2
-    """Worker's trusted part, before any candidate code: a bit for each of `LAYERS`."""
-    TEXT_LENGTH = 3
+    TEXT_LENGTH = 2
     """Worker: bytes of display text."""
     NUM_CALLS = 8
     """Judge: calls in the burst that `go` starts."""
+    PUBLISHED = 9
+    """Judge: inputs published since the worker started; call i may begin once this is above i."""
+    KEEP = 10
+    """Judge: 1 when all outputs of the burst are to be kept, and stored after the last call."""
+    WEIGHTS = 11
+    """Judge: raised when the ring holds other weights, to be loaded before the next burst."""
 
 
 class State(IntEnum):
@@ -49,9 +58,10 @@ class State(IntEnum):
 
 
 LAYERS: tuple[str, ...] = (
-    "fork", "rlimits", "no_new_privs", "own_pids", "own_network", "own_ipc", "empty_environment",
-    "private_folder",
+    "fork", "empty_environment", "own_pids", "own_network", "own_ipc", "own_proc", "pid_limit",
+    "read_only_files", "private_folder", "rlimits", "no_capabilities", "no_new_privs", "seccomp",
 )  # fmt: skip
+"""What can stand around a worker, in the order of the bits of its greeting."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,8 @@ class Job:
     layout: Layout
     seed: int
     memory_bytes: int
-    cpu_s: int
+    cpu_s: int | None
+    """Processor time, at most; None for our own workers, which serve many candidates."""
     core: int | None
     """Core to stay on; None leaves it free."""
     folder: str

@@ -92,8 +92,8 @@ class Journal:
         except OSError as error:
             os.ftruncate(self._descriptor, before)
             raise StoreError(
-                f"{self._path}: cannot be written ({error.strerror}); free some space and run again, "
-                "what was judged so far is kept"
+                f"{self._path}: cannot be written ({error.strerror}); free some space and run "
+                "again, what was judged so far is kept"
             ) from error
         return before + len(line)
 
@@ -121,7 +121,9 @@ def entries(path: Path, *, after: int = 0) -> Iterator[Entry]:
                 )
                 adopted = content.get("adopted")
             except (ValueError, AttributeError, TypeError):
-                log.warning("ledger: %s: the line that ends at byte %d is damaged, left out", path, end)
+                log.warning(
+                    "ledger: %s: the line that ends at byte %d is damaged, left out", path, end
+                )
                 continue
             yield Entry(content.get("run"), batches, tuple(adopted) if adopted else None, end)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,8 @@ from cudal1.verdict import Verdict
 
 FRAME_ROWS = 20
 """From this many rows on, a data frame is inserted faster than parameters are bound."""
+SETTLE_EVERY = 64
+"""Appends between two notes of how far the journal is in the database; a kill replays the rest."""
 
 
 class Ledger:
@@ -45,7 +47,9 @@ class Ledger:
         self._stage = ""
         self._journal: Journal | None = None
         self._members: set[tuple[str, str]] = set()
-        self._adopted: list[tuple[str, str]] = []
+        self._unsettled: list[tuple[str, str]] = []
+        self._journal_end = 0
+        self._num_appends = 0
 
     @classmethod
     def open(cls, folder: Path) -> Ledger:
@@ -111,6 +115,8 @@ class Ledger:
     def close(self) -> None:
         """Close the database; the journal of an unfinished stage stays."""
         if self._journal is not None:
+            with contextlib.suppress(StoreError):  # said before; the journal has it all
+                self._settle()
             self._journal.close()
             self._journal = None
         self._connection.close()
@@ -133,11 +139,10 @@ class Ledger:
         with self._transaction():
             for table in shards.PER_STAGE:
                 self._connection.execute(f"delete from {table} where stage = ?", [stage])
-            end = 0
             for entry in self._journal.entries():
                 self._apply(stage, entry)
-                end = entry.end
-            self._applied(stage, end)
+                self._journal_end = entry.end
+            self._applied(stage, self._journal_end)
         if goes_on:
             found = self._rows("select kind, key from members where stage = ?", stage)
             self._members = {(row["kind"], row["key"]) for row in found}
@@ -145,13 +150,14 @@ class Ledger:
     def export(self) -> Path:
         """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
         assert self._journal is not None, "export without begin"
-        self._store_adopted()
+        self._settle()
         try:
             folder = shards.export(self._connection, self._folder, self._stage)
             shards.keep_unclaimed(self._connection, self._folder)
         except duckdb.Error as error:
             raise database.writing_failed(self._path, error) from error
         self._journal.discard()
+        self._journal_end = 0
         with self._transaction():
             self._applied(self._stage, 0)
         return folder
@@ -231,9 +237,7 @@ class Ledger:
         self._adopt("verdicts", rows.verdict_key(candidate.id, device_kind, protocol_id))
         return rows.verdict_of(found[0]["content"])
 
-    def exemplars(
-        self, problem_id: str, *, device_kind: str, protocol_id: str
-    ) -> list[Exemplar]:
+    def exemplars(self, problem_id: str, *, device_kind: str, protocol_id: str) -> list[Exemplar]:
         """Every successful candidate of a problem with its certified speedup."""
         found = self._rows(
             "select c.candidate_id, c.source, v.certified from verdicts v "
@@ -259,7 +263,7 @@ class Ledger:
         Raises:
             StoreError: the query is wrong; the message is the database's first line.
         """
-        self._store_adopted()
+        self._settle()
         given = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         try:
             relation: Any = self._connection.sql(query, params=given or None)
@@ -297,16 +301,19 @@ class Ledger:
         with self._transaction():
             for batch in batches:
                 self._insert(self._stage, batch)
-            self._insert_adopted()
-            self._applied(self._stage, end)
-        self._adopted.clear()
-        self._members.update((batch.table, key) for batch in batches for key in batch.keys)
+        self._journal_end = end
+        for batch in batches:
+            self._note_members(batch.table, batch.keys)
+        self._num_appends += 1
+        if self._num_appends % SETTLE_EVERY == 0:
+            self._settle()
 
     def _apply(self, stage: str, entry: Entry) -> None:
         for batch in entry.batches:
             self._insert(stage, batch)
+            self._remember(stage, [(batch.table, key) for key in batch.keys])
         if entry.adopted is not None:
-            self._remember(stage, *entry.adopted)
+            self._remember(stage, [entry.adopted])
 
     def _insert(self, stage: str, batch: Batch) -> None:
         if batch.table == "rewards":
@@ -316,10 +323,8 @@ class Ledger:
                     "delete from rewards where stage = ? and step = ?", [stage, done]
                 )
         columns = list(batch.columns)
-        if len(batch.rows) >= FRAME_ROWS:
-            frame = pl.DataFrame(
-                batch.rows, schema=columns, orient="row", infer_schema_length=None
-            )
+        if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
+            frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)
             shards.insert_frame(self._connection, batch.table, frame)
         elif batch.rows:
             marks = f"({', '.join('?' * len(columns))})"
@@ -329,30 +334,36 @@ class Ledger:
                 f"{shards.on_conflict(batch.table, columns)}",
                 [value for row in batch.rows for value in row],
             )
-        for key in batch.keys:
-            self._remember(stage, batch.table, key)
 
     def _adopt(self, kind: str, key: str) -> None:
-        """Note the use of a fact; the database hears of it with the next append or question."""
+        """Note the use of a fact that was there before."""
         if self._journal is not None and (kind, key) not in self._members:
-            self._members.add((kind, key))
-            self._adopted.append((kind, key))
-            self._journal.adopt(kind, key)
+            self._journal_end = self._journal.adopt(kind, key)
+            self._note_members(kind, [key])
 
-    def _store_adopted(self) -> None:
-        if self._adopted:
+    def _note_members(self, kind: str, keys: Sequence[str]) -> None:
+        fresh = [(kind, key) for key in keys if (kind, key) not in self._members]
+        self._members.update(fresh)
+        self._unsettled += fresh
+
+    def _settle(self) -> None:
+        """Store what the database has not heard of yet: members, and how far the journal is in it.
+
+        Put off because each costs as much as a verdict does, and the journal has them already.
+        """
+        if self._journal is not None and self._unsettled:
             with self._transaction():
-                self._insert_adopted()
-            self._adopted.clear()
+                self._remember(self._stage, self._unsettled)
+                self._applied(self._stage, self._journal_end)
+            self._unsettled.clear()
 
-    def _insert_adopted(self) -> None:
-        for kind, key in self._adopted:
-            self._remember(self._stage, kind, key)
-
-    def _remember(self, stage: str, kind: str, key: str) -> None:
-        self._connection.execute(
-            "insert or ignore into members values (?, ?, ?)", [stage, kind, key]
-        )
+    def _remember(self, stage: str, members: Sequence[tuple[str, str]]) -> None:
+        if members:
+            self._connection.execute(
+                "insert or ignore into members (stage, kind, key) "
+                f"values {', '.join(['(?, ?, ?)'] * len(members))}",
+                [value for kind, key in members for value in (stage, kind, key)],
+            )
 
     def _applied(self, stage: str, end: int) -> None:
         """Note up to which byte of the stage's journal the database has everything."""
@@ -369,7 +380,7 @@ class Ledger:
             raise database.writing_failed(self._path, error) from error
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self) -> Generator[None]:
         try:
             self._connection.execute("begin")
             yield

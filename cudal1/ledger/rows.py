@@ -30,8 +30,8 @@ class Batch:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     keys: tuple[str, ...] = ()
-    """Natural keys by which the stage remembers them; flags and samples belong to their verdict, and
-    rows that carry their stage need none."""
+    """Natural keys by which the stage remembers them. Flags and samples belong to their verdict,
+    and rows that carry their stage have none."""
 
 
 def verdict_key(candidate_id: str, device_kind: str, protocol_id: str) -> str:
@@ -97,7 +97,14 @@ def batches_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> lis
         # ASCII, so that a lone surrogate in a candidate's message goes in and comes out
         "content": json.dumps(verdict.model_dump(mode="python")),
     }  # fmt: skip
-    batches = [_single("verdicts", values, verdict_key(*named))]
+    batches: list[Batch] = []
+    if samples:  # before their verdict: a verdict that is there already has its samples
+        rows = tuple(
+            (*named, s.session, s.quad, s.position, s.role.value, s.num_calls, s.burst_us, s.net_us)
+            for s in samples
+        )
+        batches.append(Batch("timing_samples", (*_VERDICT_KEY, *_SAMPLE_COLUMNS), rows))
+    batches.append(_single("verdicts", values, verdict_key(*named)))
     flags = {
         (flag.kind, flag.source.value): (
             *named, _column_text(flag.kind), flag.source.value, _column_text(flag.evidence)
@@ -107,19 +114,10 @@ def batches_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> lis
     if flags:
         columns = (*_VERDICT_KEY, "kind", "source", "evidence")
         batches.append(Batch("hack_flags", columns, tuple(flags.values())))
-    if samples:
-        columns = (*_VERDICT_KEY, *_SAMPLE_COLUMNS)
-        rows = tuple(
-            (*named, *(_plain(getattr(sample, name)) for name in _SAMPLE_COLUMNS))
-            for sample in samples
-        )
-        batches.append(Batch("timing_samples", columns, rows))
     return batches
 
 
-def batch_of_rewards(
-    stage: str, step: int, earned: Iterable[tuple[str, float, float]]
-) -> Batch:
+def batch_of_rewards(stage: str, step: int, earned: Iterable[tuple[str, float, float]]) -> Batch:
     """What the answers of one step earned."""
     rows = tuple((stage, step, *row) for row in earned)
     return Batch("rewards", ("stage", "step", "completion_id", "raw", "smoothed"), rows)
@@ -151,7 +149,7 @@ def text_of(stored: bytes) -> str:
 
 
 _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
-_SAMPLE_COLUMNS = tuple(TimingSample.model_fields)
+_SAMPLE_COLUMNS = ("session", "quad", "position", "role", "num_calls", "burst_us", "net_us")
 _COMPLETION_COLUMNS = (
     "stage", "provider", "problem_id", "prompt_id", "attempt", "finish_reason",
     "num_prompt_tokens", "num_completion_tokens", "cost_usd",
@@ -159,7 +157,9 @@ _COMPLETION_COLUMNS = (
 
 
 def _correctness_column(part: str) -> str:
-    return "correctness_stage" if part == "stage" else part  # a stage is DVC's in every other column
+    return (
+        "correctness_stage" if part == "stage" else part
+    )  # a stage is DVC's in every other column
 
 
 def _single(table: str, values: Mapping[str, Any], key: str) -> Batch:
@@ -178,4 +178,4 @@ def _column_text(text: str) -> str:
 
 def _plain(value: object) -> object:
     """Enumerations as their text."""
-    return _column_text(str(value)) if isinstance(value, str) else value
+    return _column_text(value) if isinstance(value, str) else value

@@ -68,9 +68,8 @@ comment on column verdicts.content is 'The whole record as JSON';
 create table if not exists timing_samples (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     session integer not null, quad integer not null, position integer not null, role varchar not null,
-    num_calls integer not null, burst_us double not null, net_us double not null,
-    primary key (candidate_id, device_kind, protocol_id, session, quad, position)
-);
+    num_calls integer not null, burst_us double not null, net_us double not null
+); -- no key: an index over millions of rows costs more than the rows; they come with their verdict, once
 comment on table timing_samples is 'One row a burst inside one trusted interval';
 comment on column timing_samples.session is '0 for the first measurement, 1 for its confirmation in fresh processes';
 comment on column timing_samples.quad is 'Which group of four, in time order; position is the place inside it';

@@ -24,13 +24,14 @@ log = logging.getLogger("cudal1")
 
 PER_STAGE = ("rewards", "training_steps", "members")
 """Tables whose rows carry their stage; all others are facts, reached through `members`."""
-_VERDICT = ("candidate_id", "device_kind", "protocol_id")
+_VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "problems": ("problem_id",), "protocols": ("protocol_id",), "completions": ("completion_id",),
-    "candidates": ("candidate_id",), "verdicts": _VERDICT, "timing_samples": _VERDICT,
-    "hack_flags": _VERDICT,
+    "candidates": ("candidate_id",), "timing_samples": _VERDICT_KEY, "verdicts": _VERDICT_KEY,
+    "hack_flags": _VERDICT_KEY,
 }  # fmt: skip
-"""Facts, and the columns by which they are told apart (flags and samples: their verdict)."""
+"""Facts, and the columns by which they are told apart (flags and samples: their verdict).
+Samples come before verdicts, see `insert_frame`."""
 _USED = "select key from members where stage = $stage and kind"
 _VERDICTS = f"concat_ws('/', candidate_id, device_kind, protocol_id) in ({_USED} = 'verdicts')"
 _SELECTIONS = {
@@ -42,7 +43,7 @@ _SELECTIONS = {
     f"or candidate_id in (select candidate_id from verdicts where {_VERDICTS}) "
     "or candidate_id in (select candidate_id from completions "
     f"where completion_id in ({_USED} = 'completions'))",
-    "verdicts": _VERDICTS, "timing_samples": _VERDICTS, "hack_flags": _VERDICTS,
+    "timing_samples": _VERDICTS, "verdicts": _VERDICTS, "hack_flags": _VERDICTS,
     **dict.fromkeys(PER_STAGE, "stage = $stage"),
 }  # fmt: skip
 _VERSION_KEY = "cudal1_ledger"
@@ -66,13 +67,15 @@ def keep_unclaimed(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write down every fact that is in no shard on disk; call before a stage forgets its facts."""
     tables: dict[str, pl.DataFrame] = {}
     for table, key in _KEYS.items():
-        claimed = " or ".join(["false", *(
-            f"({', '.join(key)}) in (select ({', '.join(key)}) from read_parquet('{_quoted(path)}'))"
-            for path in _shard_files(folder, table)
-        )])  # fmt: skip
+        columns = ", ".join(key)
+        query = f"select * from {table}"
+        # samples and flags lie beside their verdict
+        claimed = _shard_files(folder, "verdicts" if key is _VERDICT_KEY else table)
+        if claimed:
+            names = ", ".join(f"'{_quoted(path)}'" for path in claimed)
+            query += f" anti join read_parquet([{names}]) using ({columns})"
         try:
-            query = f"select * from {table} where not coalesce({claimed}, false) order by all"
-            tables[table] = connection.sql(query).pl()
+            tables[table] = connection.sql(f"{query} order by all").pl()
         except duckdb.Error as error:
             raise _unusable(folder / "shards", error) from error
     final = folder / "unclaimed"
@@ -136,7 +139,8 @@ def read_parquet(path: Path) -> pl.DataFrame:
         raise _unusable(path, error) from error
     if version > SCHEMA_VERSION:
         raise StoreError(
-            f"{path} is of version {version}, newer than this code's {SCHEMA_VERSION}: update cudal1"
+            f"{path} is of version {version}, newer than this code's {SCHEMA_VERSION}: update "
+            "cudal1"
         )
     return rows
 
@@ -158,13 +162,14 @@ def _import(connection: duckdb.DuckDBPyConnection, shard: Path, *, stage: str | 
         raise _unusable(shard, error) from error
 
 
-def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
-    """Insert rows by the names of their columns; what a row that is there already does, see below."""
-    connection.register("appended", frame)
-    try:
-        connection.execute(f"insert into {table} by name from appended {on_conflict(table, frame.columns)}")
-    finally:
-        connection.unregister("appended")
+def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl.DataFrame) -> None:
+    """Insert rows by the names of their columns, idempotently."""
+    if table == "timing_samples":  # those of a verdict that is there already are there too
+        source = f"appended anti join verdicts using ({', '.join(_VERDICT_KEY)})"
+    else:
+        source = f"appended {on_conflict(table, appended.columns)}"
+    # duckdb finds `appended` by its name in this function
+    connection.execute(f"insert into {table} by name from {source}")
 
 
 def on_conflict(table: str, columns: list[str]) -> str:
@@ -185,7 +190,9 @@ def on_conflict(table: str, columns: list[str]) -> str:
 
 def _shard_files(folder: Path, table: str) -> list[Path]:
     return sorted(
-        path for path in (folder / "shards").glob(f"*/{table}.parquet") if path.parent.name[0] != "."
+        path
+        for path in (folder / "shards").glob(f"*/{table}.parquet")
+        if path.parent.name[0] != "."
     )
 
 
@@ -207,9 +214,7 @@ def _digest(shard: Path) -> str:
 
 
 def _remember_content(connection: duckdb.DuckDBPyConnection, shard: Path) -> None:
-    connection.execute(
-        "insert or replace into meta values (?, ?)", [_label(shard), _digest(shard)]
-    )
+    connection.execute("insert or replace into meta values (?, ?)", [_label(shard), _digest(shard)])
 
 
 def _replace_folder(final: Path, tables: Mapping[str, pl.DataFrame]) -> None:
@@ -242,8 +247,8 @@ def _quoted(path: Path) -> str:
 
 def _unusable(path: Path, error: BaseException) -> StoreError:
     return StoreError(
-        f"{path} is missing or corrupt ({_line(error)}): run `dvc checkout`, or delete it and run its "
-        "stage again"
+        f"{path} is missing or corrupt ({_line(error)}): run `dvc checkout`, or delete it and "
+        "run its stage again"
     )
 
 

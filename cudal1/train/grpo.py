@@ -1,9 +1,9 @@
 """Contrastive GRPO (paper 2.4) on TRL's GRPOTrainer.
 
-The trainer knows nothing of problems, harness or ledger: it is given `build_prompt`, asked right before
-each group is sampled, and `score`, which says what each answer earns. Equations 4 and 5 are TRL's
-(`loss_type="grpo"`, group mean and standard deviation, token-level clipped ratio, KL to the initial
-policy in the loss); equation 6 is in the rewards that `score` returns.
+The trainer knows nothing of problems, harness or ledger: it is given `build_prompt`, asked right
+before each group is sampled, and `score`, which says what each answer earns. Equations 4 and 5 are
+TRL's (`loss_type="grpo"`, group mean and standard deviation, token-level clipped ratio, KL to the
+initial policy in the loss); equation 6 is in the rewards that `score` returns.
 
 This is the only module that depends on a private method of TRL (pinned for that reason).
 """

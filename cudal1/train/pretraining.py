@@ -7,7 +7,6 @@ Symbols: B rows, T tokens of context.
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -91,14 +90,15 @@ def build_model(tokenizer: Any, architecture: Architecture, *, seed: int) -> Any
 
 
 def train(
-    model: Any, tokens: torch.Tensor, *, steps: int, rows: int, context: int,
+    model: Any, tokens: torch.Tensor, starts: torch.Tensor, *, steps: int, rows: int, context: int,
     learning_rate: float, seed: int, on_log: Callable[[int, float, float], None],
     time_limit_s: float = math.inf,
 ) -> int:  # fmt: skip
-    """Train on one long stream of tokens, in random windows; returns the steps made.
+    """Train on one long stream of tokens, in windows that begin with a document; returns the steps made.
 
-    `on_log(step, loss, tokens_per_s)` is called now and then. A time limit cuts the schedule short in
-    proportion, so that the learning rate still ends at zero.
+    Documents begin at `starts`; a window ends wherever it is full. `on_log(step, loss,
+    tokens_per_s)` is called now and then. A time limit cuts the schedule short in proportion, so
+    that the learning rate still ends at zero.
     """
     import torch
 
@@ -108,7 +108,8 @@ def train(
         model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.05, fused=on_gpu
     )
     forward: Any = torch.compile(model) if on_gpu else model
-    rng = random.Random(seed)
+    drawing = torch.Generator().manual_seed(seed)
+    begins = starts[starts < len(tokens) - context - 1]
     model.train()
     started = time.monotonic()
     stream, window = tokens.to(device), torch.arange(context + 1, device=device)
@@ -118,8 +119,8 @@ def train(
             return step
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / 200) * (1 - progress)
-        starts = torch.tensor([rng.randrange(len(stream) - context - 1) for _ in range(rows)])
-        batch = stream[starts.to(device)[:, None] + window].long()
+        drawn = begins[torch.randint(len(begins), (rows,), generator=drawing)]
+        batch = stream[drawn.to(device)[:, None] + window].long()
         with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
             logits = forward(input_ids=batch[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(

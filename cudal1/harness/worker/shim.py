@@ -1,20 +1,25 @@
-"""What runs around a candidate inside its own process: limits, loading, and the loop of bursts.
+"""What runs around a candidate inside its own process: loading, and the loop of bursts.
 
 Threat: once the candidate's module is imported, every line here may be patched by it. Nothing this
 file reports is believed; it exists so that honest candidates are called correctly and failures get
-a readable reason.
+a readable reason. Inputs are views of the shared memory: the judge keeps its own originals, and
+sees when one was written to. Outputs are copied into slots at once, inside the judge's interval,
+so that lazy, expanded or strided outputs gain nothing; in some bursts they are copied only after
+the last call, so that a buffer handed out twice shows.
 """
 
 from __future__ import annotations
 
+import array
 import ast
 import ctypes
 import importlib.util
 import mmap
 import os
-import resource
+import socket
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +27,11 @@ import torch
 
 from cudal1.harness import wire
 from cudal1.harness.wire import Job, Layout, State, TensorSpec, Word
-
-PR_SET_NO_NEW_PRIVS = 38
-MAX_FILE_BYTES = 256 << 20
-MAX_OPEN_FILES = 256
-MAX_PROCESSES = 512
-
+from cudal1.harness.worker import confinement
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+SPINS = 200
+"""Looks at the counter before each further look yields the core."""
 
 
 def warm_up() -> None:
@@ -39,46 +41,85 @@ def warm_up() -> None:
     each call depends on the history of the heap, and two processes that run the same code differ by
     up to a factor of two.
     """
-    import torch.nn.functional  # noqa: F401
-
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 1 << 30)
+        for wanted in (1 << 30, 32 << 20):  # older versions take no more than the second
+            if mallopt(M_MMAP_THRESHOLD, wanted):
+                break
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
 
 
-def run(control_fd: int, ring_fd: int, go_fd: int, job_fd: int, layers: set[str]) -> None:
-    """Serve bursts until the process is killed; failures are noted and end the process."""
+def serve(channel_fd: int, layers: set[str]) -> None:
+    """Wait for a job, confine this process, greet, then serve bursts until killed."""
+    control_fd, ring_fd, job_fd = _receive_job(channel_fd)
     control = memoryview(mmap.mmap(control_fd, wire.CONTROL_BYTES))
-    words = control[: wire.TEXT_OFFSET].cast("Q")
-    job = Job.decode(_read_all(job_fd))
+    job = Job.decode(os.pread(job_fd, os.fstat(job_fd).st_size, 0))
     ring = memoryview(mmap.mmap(ring_fd, job.layout.total_bytes))
+    if job.core is not None:
+        os.sched_setaffinity(0, {job.core})
+    layers |= confinement.confine_files(job.folder, layers)
     os.chdir(job.folder)
-    layers |= _limit(job) | {"private_folder"}
-    go = _close_others(go_fd)
-    words[Word.LAYERS] = sum(1 << i for i, name in enumerate(wire.LAYERS) if name in layers)
+    os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
+    channel = confinement.keep_only(channel_fd)
+    layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s)
+    bits = sum(1 << i for i, name in enumerate(wire.LAYERS) if name in layers)
+    os.write(channel, bits.to_bytes(wire.WORD_BYTES, "little"))
+    _work(job, control, ring, channel)
+    os._exit(1)
+
+
+def _work(job: Job, control: memoryview, ring: memoryview, channel: int) -> None:
+    words = control[: wire.TEXT_OFFSET].cast("Q")
     stage = State.BUILD_FAILED
     # The one broad except of the repository: a candidate may raise anything at all, and whatever it
     # is, it is the candidate's failure and a line for people.
     try:
-        module = _load(job, ring)
+        call, load_weights = _build(job, ring)
         inputs = [_views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
-        outputs = [_views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)]
+        outputs = [
+            _views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)
+        ]
         words[Word.STATE] = State.READY
         stage = State.CALL_FAILED
+        weights = 0
         with torch.no_grad():
-            while True:
-                os.read(go, 8)
-                for slot in range(words[Word.NUM_CALLS]):
-                    _store(module(*inputs[slot]), outputs[slot])
-                    words[Word.DONE] += 1
+            while os.read(channel, 1):
+                if words[Word.WEIGHTS] != weights:
+                    weights = words[Word.WEIGHTS]
+                    load_weights()
+                _burst(words, call, inputs, outputs)
     except _WrongOutputError as error:
         _report(control, words, State.WRONG_OUTPUT, str(error))
     except BaseException as error:  # noqa: BLE001
         _report(control, words, stage, _described(error))
-    os._exit(1)
+
+
+def _burst(
+    words: memoryview, call: Callable[..., Any], inputs: list[list[torch.Tensor]],
+    outputs: list[list[torch.Tensor]],
+) -> None:  # fmt: skip
+    count, done = words[Word.NUM_CALLS], words[Word.DONE]
+    if words[Word.KEEP]:
+        _await_inputs(words, done + count)
+        kept = [call(*inputs[slot]) for slot in range(count)]
+        for slot in range(count):
+            _store(kept[slot], outputs[slot])
+        words[Word.DONE] = done + count
+        return
+    for slot in range(count):
+        _await_inputs(words, done + slot + 1)
+        _store(call(*inputs[slot]), outputs[slot])
+        words[Word.DONE] = done + slot + 1
+
+
+def _await_inputs(words: memoryview, num_published: int) -> None:
+    spins = 0
+    while words[Word.PUBLISHED] < num_published:
+        spins += 1
+        if spins > SPINS:
+            os.sched_yield()
 
 
 class _WrongOutputError(Exception):
@@ -100,13 +141,22 @@ def _store(result: Any, slots: list[torch.Tensor]) -> None:
         slot.copy_(value)
 
 
-def _load(job: Job, ring: memoryview) -> Any:
+def _build(job: Job, ring: memoryview) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """The module to call, and what loads the ring's weights into it.
+
+    A module whose parameters have other names or shapes keeps what it drew under the public seed,
+    and its outputs decide.
+    """
     if not job.entry:
-        return _empty_module(job.layout)
+        constants = [
+            torch.zeros(s.shape, dtype=getattr(torch, s.dtype)) for s in job.layout.outputs
+        ]
+        return lambda *_: constants, lambda: None
     path = Path(job.folder) / "candidate.py"
     path.write_bytes(job.source.encode("utf-8", "surrogatepass"))
     spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     namespace = importlib.util.module_from_spec(spec)
     sys.modules["candidate"] = namespace
     spec.loader.exec_module(namespace)
@@ -115,31 +165,22 @@ def _load(job: Job, ring: memoryview) -> Any:
         raise AttributeError(f"the source defines no {job.entry}")
     torch.manual_seed(job.seed)
     module = make(*ast.literal_eval(job.init_inputs))
-    _load_weights(module, job, ring)
-    return module
-
-
-def _load_weights(module: Any, job: Job, ring: memoryview) -> None:
-    """Give the module the reference's weights where names and shapes agree.
-
-    Where they do not, the module keeps what it drew under the public seed, and its outputs decide.
-    """
-    state = module.state_dict()
     starts = wire.offsets(job.layout.weights)
     given = {
         name: _view(ring, start, spec)
         for name, start, spec in zip(job.weight_names, starts, job.layout.weights, strict=True)
     }
-    if {name: (t.shape, t.dtype) for name, t in state.items()} == {
-        name: (t.shape, t.dtype) for name, t in given.items()
-    }:
-        module.load_state_dict(given)
+
+    def load_weights() -> None:
+        if _kinds(module.state_dict()) == _kinds(given):
+            module.load_state_dict(given)
+
+    load_weights()
+    return module, load_weights
 
 
-def _empty_module(layout: Layout) -> Any:
-    """A module that returns constants: what a burst costs without any work."""
-    constants = [torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype)) for spec in layout.outputs]
-    return lambda *_: constants
+def _kinds(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def _views(ring: memoryview, layout: Layout, slot: int, which: str) -> list[torch.Tensor]:
@@ -162,42 +203,17 @@ def _view(ring: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:
     return flat.view(spec.shape)
 
 
-def _limit(job: Job) -> set[str]:
-    """Bound what the process may take; returns the layers that hold."""
-    if job.core is not None:
-        os.sched_setaffinity(0, {job.core})
-    with Path("/proc/self/statm").open() as statm:
-        mapped = int(statm.read().split()[0]) * resource.getpagesize()
-    for which, limit in (
-        (resource.RLIMIT_AS, mapped + job.memory_bytes),
-        (resource.RLIMIT_CPU, job.cpu_s),
-        (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
-        (resource.RLIMIT_NPROC, MAX_PROCESSES),
-        (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(which)[1]
-        bounded = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(which, (bounded, bounded))
-    os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
-    no_new_privs = ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-    return {"rlimits"} | ({"no_new_privs"} if no_new_privs else set())
-
-
-def _close_others(go_fd: int) -> int:
-    """Keep one descriptor, as number 3; standard streams lead nowhere. Returns 3."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
-    if go_fd != 3:
-        os.dup2(go_fd, 3)
-    os.closerange(4, 4096)
-    return 3
-
-
-def _read_all(descriptor: int) -> bytes:
-    size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, size, 0)
+def _receive_job(channel_fd: int) -> tuple[int, int, int]:
+    channel = socket.socket(fileno=os.dup(channel_fd))
+    message, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(3 * 4))
+    if not message:
+        os._exit(0)  # the judge went away, or needs no more workers
+    descriptors = array.array("i")
+    for _, _, payload in ancillary:
+        descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
+    channel.close()
+    control, ring, job = descriptors
+    return control, ring, job
 
 
 def _described(error: BaseException) -> str:

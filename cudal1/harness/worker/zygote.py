@@ -1,12 +1,13 @@
-"""A process that has imported torch once and forks one fresh worker for each job.
+"""A process that has imported torch once and forks fresh workers, each to be used for one job.
 
 It runs no candidate code, holds no seed, answer or secret, and knows no clock that matters; it was
 started with an empty environment. A fork costs milliseconds where a new interpreter with torch
 costs seconds. It forks before torch has started a thread or a CUDA context.
 
-Protocol with the judge, over one socket: a request carries five descriptors (control, ring, go, job and
-life); the reply is the process id of the worker's keeper, eight bytes. The keeper holds the worker's
-namespaces and ends when the judge closes its end of `life`.
+Protocol with the judge, over one socket: each request carries two descriptors, the worker's end of
+its own channel (on which it greets, is given its job, and is told to go) and of `life`. A keeper
+process holds the worker's namespaces and the only copy of `life`'s end: it ends when the judge
+closes its end, and the judge reads the end of the file when the keeper and its worker are gone.
 """
 
 from __future__ import annotations
@@ -20,13 +21,9 @@ import signal
 import socket
 import sys
 
-from cudal1.harness import wire
-from cudal1.harness.worker import shim
+from cudal1.harness.worker import confinement, shim
 
-NUM_DESCRIPTORS = 5
-CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUSER = (
-    0x20000000, 0x40000000, 0x08000000, 0x10000000,
-)  # fmt: skip
+NUM_DESCRIPTORS = 2
 PR_SET_PDEATHSIG = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -43,52 +40,42 @@ def serve(channel: socket.socket) -> None:
         descriptors = array.array("i")
         for _, _, payload in ancillary:
             descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
-        keeper = os.fork()
-        if keeper == 0:
+        if os.fork() == 0:
             channel.close()
             _keep(*descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        channel.send(keeper.to_bytes(8, "little"))
 
 
-def _keep(control: int, ring: int, go: int, job: int, life: int) -> None:
+def _keep(worker_channel: int, life: int) -> None:
     """Become the keeper: make namespaces, fork the worker into them, end with it. Never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
-    layers = {"fork", "empty_environment"} | _unshare()
+    layers = {"fork", "empty_environment"} | confinement.unshare()
     worker = os.fork()
     if worker == 0:
         os.close(life)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        shim.run(control, ring, go, job, layers)
+        os.setsid()
+        shim.serve(worker_channel, layers)
         os._exit(0)
-    for descriptor in (control, ring, go, job):
-        os.close(descriptor)
+    os.close(worker_channel)
     pidfd = os.pidfd_open(worker)
     select.select([life, pidfd], [], [])  # the judge hung up, or the worker ended
     with contextlib.suppress(ProcessLookupError):
         os.kill(worker, signal.SIGKILL)  # process 1 of its namespace: takes all others along
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
     os._exit(0)
-
-
-def _unshare() -> set[str]:
-    """Namespaces that this kernel and user may make, one after another; the layers they give."""
-    if os.geteuid() != 0 and libc.unshare(CLONE_NEWUSER) != 0:
-        return set()
-    wanted = {"own_pids": CLONE_NEWPID, "own_network": CLONE_NEWNET, "own_ipc": CLONE_NEWIPC}
-    return {layer for layer, flag in wanted.items() if libc.unshare(flag) == 0}
 
 
 def main() -> None:
     """Import torch without starting its threads, then serve on the inherited socket."""
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     channel = socket.socket(fileno=int(sys.argv[1]))
     shim.warm_up()
-    channel.send(wire.CONTROL_BYTES.to_bytes(8, "little"))
+    channel.send(b"ready")
     serve(channel)
 
 

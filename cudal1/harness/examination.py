@@ -1,0 +1,328 @@
+"""One candidate under judgement: its checks and its timing, against one problem's oracle.
+
+Threat: everything a worker says is used only against its candidate. An answer is computed after the
+output for its input has been captured. Checked and timed bursts are the same to the worker.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cudal1.errors import WorkerError
+from cudal1.harness import guards, statistics
+from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
+from cudal1.harness.correctness import ORDER, Comparison, compare
+from cudal1.harness.oracle import Draw, Key, Oracle
+from cudal1.harness.sandbox import Worker
+from cudal1.harness.wire import State
+from cudal1.measurement import Role, TimingSample
+from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.verdict import Correctness, HackFlag, Status
+
+if TYPE_CHECKING:
+    import torch
+
+WARM_UP_BURSTS = 3
+WARM_UP_CALLS = 2
+FLOOR_US = 0.05
+"""A net time below this is taken as this: the ratio stays finite, and the claim gets confirmed."""
+SLOWER_SHARE = 4
+"""A burst of the candidate may last so many times the target before calls are taken out."""
+NEW_WEIGHTS = 0.25
+"""Share of quads before which the weights change, untimed."""
+NUM_REMEMBERED = 4
+
+
+@dataclass(frozen=True)
+class Failure(Exception):
+    """Leaves the gates: the first one that the candidate failed."""
+
+    status: Status
+    reason: str
+    flags: tuple[HackFlag, ...] = ()
+
+
+@dataclass
+class Progress:
+    """What is known so far about the candidate."""
+
+    num_inputs: int = 0
+    stage: int = 0
+    precision: PrecisionClass | None = None
+    relative_l2: float = 0.0
+    scaled_error: float = 0.0
+    mismatch: str | None = None
+    compared: bool = False
+    call_us: float = float("inf")
+    """Rough time of one call, harness included."""
+    layers: tuple[str, ...] = ()
+    samples: list[TimingSample] = field(default_factory=list[TimingSample])
+
+    def correctness(self) -> Correctness | None:
+        """The record of it; None before any output was compared."""
+        if not self.compared:
+            return None
+        infinite = float("inf")
+        return Correctness(
+            num_inputs=self.num_inputs, stage=self.stage, precision=self.precision,
+            max_relative_l2=self.relative_l2 if self.relative_l2 < infinite else None,
+            max_scaled_error=self.scaled_error if self.scaled_error < infinite else None,
+            first_mismatch=self.mismatch,
+        )  # fmt: skip
+
+    def note(self, comparison: Comparison, asked: PrecisionClass) -> None:
+        """Take one output's comparison into account."""
+        met = next((p for p in ORDER if comparison.meets(p)), None)
+        self.relative_l2 = _worse(self.relative_l2, comparison.relative_l2)
+        self.scaled_error = _worse(self.scaled_error, comparison.worst[asked])
+        self.precision = max(self.precision or ORDER[0], met, key=ORDER.index) if met else None
+
+
+class Examination:
+    """Runs bursts of a candidate's worker and compares what comes out of them."""
+
+    def __init__(
+        self, oracle: Oracle, desk: Desk, protocol: EvalProtocol, *, reference_call_us: float,
+        rng: random.Random,
+    ) -> None:  # fmt: skip
+        self.progress = Progress()
+        self._oracle = oracle
+        self._desk = desk
+        self._protocol = protocol
+        self._reference_call_us = reference_call_us
+        self._rng = rng
+        self._earlier: deque[list[torch.Tensor]] = deque(maxlen=NUM_REMEMBERED)
+        self._deck: list[str] = []
+        self._history: list[tuple[Order, int]] = []
+        self._has_run = False
+
+    def await_build(self, worker: Worker) -> None:
+        """Leave unless the candidate's module was built."""
+        ending = wait_ready(worker, self._protocol.start_timeout_s)
+        self.progress.layers = worker.layers
+        if ending is Ending.TIMED_OUT:
+            raise Failure(Status.TIMED_OUT, "did not finish loading in time")
+        if ending is not Ending.DONE:
+            said = worker.display_text() or "its process died while loading"
+            raise Failure(Status.NO_BUILD, said)
+
+    # --- correctness -----------------------------------------------------------------------------
+
+    def check(self, worker: Worker) -> None:
+        """Correctness, in stages, on inputs of several families and under several weights."""
+        progress, slots = self.progress, self._desk.layout.num_slots
+        for number, target in enumerate(self._protocol.correctness_stages, start=1):
+            if number > 1:
+                self.change_weights(worker)
+            orders = self._rng.sample(list(Order), len(Order))
+            while (missing := target - progress.num_inputs) > 0:
+                # each order once in a stage, where the slots allow; a kept burst needs two calls
+                count = min(slots, max(min(2, missing), missing // max(1, len(orders))))
+                order = orders.pop() if orders else self._rng.choice(list(Order))
+                draws = [self._draw_for_check(i) for i in range(count)]
+                self.compare(self.run(worker, draws, order), exact=True)
+            progress.stage = number
+            self._refuse_if_slow()
+
+    def _draw_for_check(self, index: int) -> Draw:
+        if self.progress.num_inputs + index == 0:
+            return self._oracle.draw(self._rng.getrandbits(62))
+        self._deck = self._deck or self._oracle.deck(self._rng)
+        return self._oracle.draw(self._rng.getrandbits(62), self._deck.pop())
+
+    def _refuse_if_slow(self) -> None:
+        times = self.progress.call_us / self._reference_call_us
+        if times > self._protocol.slow_factor:
+            raise Failure(Status.TIMED_OUT, f"{times:.0f} times slower than the reference")
+
+    def change_weights(self, *workers: Worker) -> None:
+        """Give the workers and the oracle other weights, where the problem has any."""
+        if not self._oracle.can_change_weights:
+            return
+        self._oracle.change_weights(self._rng.getrandbits(62))
+        for worker in workers:
+            layout = self._desk.layout
+            stage(worker.ring, 0, list(self._oracle.weights.values()), layout.weights)
+            worker.announce_weights()
+
+    def compare(self, burst: Burst, *, exact: bool) -> None:
+        """Compare every output of a burst; answers are computed here, after the capture."""
+        if burst.inputs_changed and not self._oracle.mutates_inputs:
+            evidence = "an input in the ring was written to"
+            raise Failure(
+                Status.INCORRECT, "changed its inputs in place, which the reference does not",
+                (guards.flag("changed_input", evidence),),
+            )  # fmt: skip
+        self.progress.compared = True
+        for slot, draw in enumerate(burst.draws):
+            outputs = self._desk.output(burst, slot)
+            key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
+            if not exact and not self._agree(outputs, key):
+                key = self._oracle.exact_key(draw)  # such a draw may be hard on the reference, too
+            for output, (answer, error) in zip(outputs, key, strict=True):
+                comparison = compare(output, answer, error)
+                self.progress.note(comparison, self._protocol.precision)
+                if not comparison.meets(self._protocol.precision):
+                    self._fail(burst, slot, comparison)
+            self.progress.num_inputs += 1
+            if slot == 0:
+                self._earlier.append([answer for answer, _ in key])
+        self._desk.release(burst)
+
+    def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
+        pairs = zip(outputs, key, strict=True)
+        return all(compare(x, y, e).meets(self._protocol.precision) for x, (y, e) in pairs)
+
+    def _fail(self, burst: Burst, slot: int, comparison: Comparison) -> None:
+        asked, met, draw = self._protocol.precision, self.progress.precision, burst.draws[slot]
+        self.progress.mismatch = (
+            f"input {self.progress.num_inputs} ({draw.family}): "
+            f"{comparison.mismatch or 'not comparable'}"
+        )
+        if met is not None:
+            found = guards.flag("lower_precision", f"relative error {comparison.relative_l2:.1e}")
+            raise Failure(
+                Status.INCORRECT, f"correct only in the looser precision class {met}, not {asked}",
+                (found,),
+            )  # fmt: skip
+        found = guards.explain(
+            self._desk, burst, slot,
+            answers=[[y for y, _ in self._oracle.key(other)] for other in burst.draws],
+            earlier=self._earlier, error=self._oracle.error(draw.family),
+        )  # fmt: skip
+        if found is None:
+            raise Failure(Status.INCORRECT, f"wrong output: {self.progress.mismatch}")
+        status = Status.HACKED if found.kind in guards.CHEATS else Status.INCORRECT
+        raise Failure(status, f"{found.kind}: {found.evidence}", (found,))
+
+    # --- bursts ----------------------------------------------------------------------------------
+
+    def run(self, worker: Worker, draws: Sequence[Draw], order: Order = Order.CHAIN) -> Burst:
+        """One burst of the candidate; leaves with its failure."""
+        burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
+        self._history.append((order, len(draws)))
+        match burst.ending:
+            case Ending.DONE:
+                if self._has_run:  # the first burst may compile
+                    self.progress.call_us = min(
+                        self.progress.call_us, burst.elapsed_us / len(draws)
+                    )
+                self._has_run = True
+                return burst
+            case Ending.TIMED_OUT:
+                raise Failure(Status.TIMED_OUT, "a call did not return in time")
+            case Ending.DIED:
+                raise Failure(Status.CRASHED, "its process died in a call")
+            case Ending.FAILED:
+                said = worker.display_text() or "it gave no reason"
+                wrong = worker.state == State.WRONG_OUTPUT
+                raise Failure(Status.INCORRECT if wrong else Status.CRASHED, said)
+
+    def _timeout_s(self, num_calls: int) -> float:
+        protocol = self._protocol
+        allowed_s = num_calls * self._reference_call_us * 1e-6 * protocol.slow_factor
+        limit_s = protocol.call_timeout_s + min(allowed_s, 10 * protocol.call_timeout_s)
+        return limit_s if self._has_run else limit_s + protocol.start_timeout_s
+
+    def fresh(self, count: int) -> list[Draw]:
+        """Inputs of the problem's own kind that nobody has seen."""
+        return [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(count)]
+
+    # --- timing ----------------------------------------------------------------------------------
+
+    def num_calls(self) -> int:
+        """Calls in a timed burst: as many as the target time holds, fewer for a slow candidate."""
+        longest_us = max(self._reference_call_us, self.progress.call_us / SLOWER_SHARE)
+        wanted = round(self._protocol.burst_us / longest_us)
+        return max(1, min(self._desk.layout.num_slots, wanted))
+
+    def measure(
+        self, candidate: Worker, reference: Worker, *, empty_us: float, session: int
+    ) -> list[float]:
+        """Log-ratios of ABBA quads, until more could not change what is certified."""
+        self._warm_up(candidate, reference)
+        ratios: list[float] = []
+        while not (ratios and statistics.is_done(ratios, self._protocol)):
+            if self._rng.random() < NEW_WEIGHTS:
+                self.change_weights(candidate, reference)
+                self._both(candidate, reference, 1)
+            times = self._quad(candidate, reference, empty_us, (session, len(ratios)))
+            ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
+        return ratios
+
+    def _warm_up(self, candidate: Worker, reference: Worker) -> None:
+        """Give the reference's process the history of the candidate's: heaps remember theirs."""
+        done, self._history = self._history, []
+        for order, count in done:
+            self._run_reference(reference, self.fresh(1) * count, order)
+        for _ in range(WARM_UP_BURSTS):
+            self._both(candidate, reference, min(WARM_UP_CALLS, self._desk.layout.num_slots))
+
+    def _both(self, candidate: Worker, reference: Worker, count: int) -> None:
+        """An untimed burst of each."""
+        self._run_reference(reference, self.fresh(count))
+        self.compare(self.run(candidate, self.fresh(count)), exact=False)
+
+    def _quad(
+        self, candidate: Worker, reference: Worker, empty_us: float, place: tuple[int, int]
+    ) -> dict[Role, list[float]]:
+        """Four bursts in a row; outputs are compared when the last one is held."""
+        count = self.num_calls()
+        first = self._rng.choice((Role.REFERENCE, Role.CANDIDATE))
+        second = Role.CANDIDATE if first is Role.REFERENCE else Role.REFERENCE
+        all_draws = [self.fresh(count) for _ in range(4)]
+        times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
+        held: list[Burst] = []
+        for position, (role, draws) in enumerate(
+            zip((first, second, second, first), all_draws, strict=True)
+        ):
+            if role is Role.REFERENCE:
+                burst = self._run_reference(reference, draws)
+            else:
+                burst = self.run(candidate, draws)
+                held.append(burst)
+            net_us = (burst.elapsed_us - empty_us) / count
+            times[role].append(max(FLOOR_US, net_us))
+            self.progress.samples.append(
+                TimingSample(
+                    session=place[0], quad=place[1], position=position, role=role,
+                    num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
+                )
+            )  # fmt: skip
+        for burst in held:
+            self.compare(burst, exact=False)
+        return times
+
+    def _run_reference(
+        self, worker: Worker, draws: Sequence[Draw], order: Order = Order.CHAIN
+    ) -> Burst:
+        burst = run_own(self._desk, worker, draws, self._protocol, order)
+        self._desk.release(burst)
+        return burst
+
+
+def run_own(
+    desk: Desk, worker: Worker, draws: Sequence[Draw], protocol: EvalProtocol,
+    order: Order = Order.CHAIN,
+) -> Burst:  # fmt: skip
+    """One burst of a worker that runs our own code.
+
+    Raises:
+        WorkerError: it failed, so that nothing can be judged.
+    """
+    limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
+    burst = desk.run(worker, draws, order=order, timeout_s=limit_s)
+    if burst.ending is not Ending.DONE:
+        raise WorkerError(
+            f"the reference's worker {burst.ending.value} in a burst: "
+            f"{worker.display_text() or 'no word'}; is the machine out of memory?"
+        )
+    return burst
+
+
+def _worse(known: float, new: float) -> float:
+    return new if not new <= known else known

@@ -1,0 +1,76 @@
+"""What a wrong output gives away about how it was made.
+
+Runs only after a mismatch, on bytes that the judge holds, so that a person (and the ledger) can
+tell a bug from a cheat. A flag never saves a candidate, and there is none for outputs that are
+merely wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cudal1.harness.burst import Burst, Desk, Order
+from cudal1.harness.correctness import ReferenceError, compare
+from cudal1.protocol import PrecisionClass
+from cudal1.verdict import FlagSource, HackFlag
+
+if TYPE_CHECKING:
+    import torch
+
+CHEATS = frozenset({"cached_output", "early_done"})
+"""Kinds that no honest mistake leaves behind."""
+
+
+def flag(kind: str, evidence: str) -> HackFlag:
+    """A flag of this module."""
+    return HackFlag(kind=kind, source=FlagSource.GUARD, evidence=evidence)
+
+
+def explain(
+    desk: Desk,
+    burst: Burst,
+    slot: int,
+    *,
+    answers: Sequence[list[torch.Tensor]],
+    earlier: Sequence[list[torch.Tensor]],
+    error: ReferenceError,
+) -> HackFlag | None:
+    """Why the output in `slot` is wrong, when its bytes say so.
+
+    Args:
+        desk: whose memory the burst's outputs are in.
+        burst: the burst with the wrong output.
+        slot: which call of the burst.
+        answers: the right outputs of the burst's calls.
+        earlier: right outputs of some calls of earlier bursts.
+        error: how far the reference itself is off.
+    """
+    output = desk.output(burst, slot)
+    if _raw(desk, burst, slot) == bytes((burst.poison,)) * desk.layout.output_bytes:
+        return flag("early_done", f"call {slot} was reported done before it had written anything")
+
+    def equals(answer: list[torch.Tensor]) -> bool:
+        pairs = zip(output, answer, strict=True)
+        return all(compare(x, y, error).meets(PrecisionClass.TF32) for x, y in pairs)
+
+    others = [i for i in range(len(answers)) if i != slot]
+    if burst.order is Order.KEEP:
+        later = [i for i in others if i > slot and equals(answers[i])]
+        if later:
+            return flag(
+                "reused_buffer", f"the output of call {slot} had become that of call {later[-1]}"
+            )
+    before = [i for i in others if i < slot and equals(answers[i])]
+    if before:
+        return flag("cached_output", f"call {slot} returned the answer to call {before[0]}")
+    if any(equals(answer) for answer in earlier):
+        return flag("cached_output", f"call {slot} returned the answer to an earlier input")
+    if slot and _raw(desk, burst, slot) == _raw(desk, burst, slot - 1):
+        return flag("constant_output", f"calls {slot - 1} and {slot} returned the same bytes")
+    return None
+
+
+def _raw(desk: Desk, burst: Burst, slot: int) -> bytes:
+    size = desk.layout.output_bytes
+    return bytes(burst.outputs[slot * size : (slot + 1) * size])

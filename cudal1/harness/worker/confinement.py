@@ -1,0 +1,117 @@
+"""The limits that a worker puts around itself before any candidate code runs.
+
+Threat: code that forks, fills memory or disk, reads the judge's memory, writes to our files, talks
+to the network, kills others, or leaves its core to compute on two. Each layer is taken where
+kernel and user allow it, and named only when it holds. Not kept out: reading files that this user
+may read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+from pathlib import Path
+
+from cudal1.harness.worker import seccomp
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION_3 = 0x20080522
+MAX_FILE_BYTES = 256 << 20
+MAX_FOLDER_BYTES = 512 << 20
+MAX_OPEN_FILES = 256
+MAX_PROCESSES = 512
+OWN_PID_MAX = (6, 14)
+"""Before this kernel, `pid_max` was one for the whole machine and must be left alone."""
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare() -> set[str]:
+    """Make the namespaces that this kernel and user may make; returns the layers they give."""
+    user, group = os.geteuid(), os.getegid()
+    if user != 0:
+        if libc.unshare(CLONE_NEWUSER) != 0:
+            return set()
+        with contextlib.suppress(OSError):
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+            Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    if libc.unshare(CLONE_NEWNS) == 0:
+        libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    wanted = {"own_pids": CLONE_NEWPID, "own_network": CLONE_NEWNET, "own_ipc": CLONE_NEWIPC}
+    return {layer for layer, flag in wanted.items() if libc.unshare(flag) == 0}
+
+
+def confine_files(folder: str, layers: set[str]) -> set[str]:
+    """In the first process of the namespaces: its own /proc, nothing writable but `folder`."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    gained = {"private_folder"}
+    nodev = MS_NOSUID | MS_NODEV
+    if "own_pids" not in layers or libc.mount(b"proc", b"/proc", b"proc", nodev | MS_NOEXEC, None):
+        return gained
+    gained.add("own_proc")
+    with contextlib.suppress(OSError):
+        if _kernel() >= OWN_PID_MAX:
+            Path("/proc/sys/kernel/pid_max").write_text(str(MAX_PROCESSES))
+            gained.add("pid_limit")
+    read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
+    wanted, size = ctypes.byref(read_only), ctypes.sizeof(read_only)
+    if libc.syscall(MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, wanted, size) == 0:
+        gained.add("read_only_files")
+        libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", nodev, b"size=64m,mode=1777")
+        options = f"size={MAX_FOLDER_BYTES},nr_inodes=16384,mode=700".encode()
+        if libc.mount(b"tmpfs", folder.encode(), b"tmpfs", nodev, options) != 0:
+            gained.discard("private_folder")
+    return gained
+
+
+def limit(*, memory_bytes: int, cpu_s: int | None) -> set[str]:
+    """Bound what the process may take, give up every privilege; returns the layers that hold."""
+    with Path("/proc/self/statm").open() as statm:
+        mapped = int(statm.read().split()[0]) * resource.getpagesize()
+    limits = {
+        resource.RLIMIT_AS: mapped + memory_bytes,
+        resource.RLIMIT_FSIZE: MAX_FILE_BYTES,
+        resource.RLIMIT_NPROC: MAX_PROCESSES,
+        resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    if cpu_s is not None:
+        limits[resource.RLIMIT_CPU] = cpu_s
+    for which, bound in limits.items():
+        hard = resource.getrlimit(which)[1]
+        bounded = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+        resource.setrlimit(which, (bounded, bounded))
+    gained = {"rlimits"}
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    if libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())) == 0:
+        gained.add("no_capabilities")
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
+        gained.add("no_new_privs")
+        if seccomp.install():
+            gained.add("seccomp")
+    return gained
+
+
+def keep_only(descriptor: int) -> int:
+    """Close all descriptors but one, which becomes number 3; standard streams lead nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    if descriptor != 3:
+        os.dup2(descriptor, 3)
+    os.closerange(4, 65536)
+    return 3
+
+
+def _kernel() -> tuple[int, int]:
+    major, minor = os.uname().release.split(".")[:2]
+    return int(major), int("".join(c for c in minor if c.isdigit()) or 0)

@@ -1,0 +1,12 @@
+"""The same product once instead of twice.
+
+problem: wasteful
+expect: gain
+"""
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x, y):
+        return x @ y

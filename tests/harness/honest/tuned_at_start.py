@@ -1,0 +1,28 @@
+"""Picks the better of two ways at construction, on data of its own.
+
+problem: silu
+expect: correct
+"""
+import time
+
+import torch
+import torch.nn as nn
+
+
+def by_formula(x):
+    return x * torch.sigmoid(x)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        x = torch.randn(128, 128)
+        times = {}
+        for way in (by_formula, nn.functional.silu):
+            start = time.perf_counter()
+            way(x)
+            times[way] = time.perf_counter() - start
+        self.way = min(times, key=times.get)
+
+    def forward(self, x):
+        return self.way(x)

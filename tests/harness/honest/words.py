@@ -1,0 +1,17 @@
+"""Words that patterns look for, in a comment; a try that only cleans up.
+
+problem: silu
+expect: correct
+"""
+import torch
+import torch.nn as nn
+
+# pass, threading, time.time = None, torch.cuda.Stream, subprocess: none of it is used here
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        try:
+            return nn.functional.silu(x)
+        finally:
+            del x

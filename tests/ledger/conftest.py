@@ -1,0 +1,114 @@
+"""A small ledger's worth of records."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudal1.candidate import Candidate, Completion
+from cudal1.ledger import Ledger
+from cudal1.measurement import Baseline, Measurement, Role, TimingSample
+from cudal1.problem import Admission, DeviceClass, Problem, Split
+from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
+
+
+class Facts:
+    """Makes records that fit each other."""
+
+    device_kind = "cpu"
+    protocol = EvalProtocol(
+        correctness_stages=(1, 2), precision=PrecisionClass.STRICT, timing=True, burst_us=100,
+        max_burst_calls=8, ring_bytes=1024, min_quads=7, max_quads=20, alpha=0.01,
+        claim_levels=(1.0, 1.1), dead_zone=1.01, num_buckets=7, max_bucket_variance=0.005,
+        confirm_above=3, confirm_within=0.1, slow_factor=1000, start_timeout_s=1, call_timeout_s=1,
+        memory_bytes=1024, seed=0,
+    )  # fmt: skip
+
+    def problem(self, name: str = "softmax", split: Split = Split.TRAIN) -> Problem:
+        return Problem(
+            suite="cudal1", level=1, number=1, name=name, split=split,
+            device_class=DeviceClass.CPU, revision="1", source=f"# {name}\n",
+        )  # fmt: skip
+
+    def candidate(self, source: str = "class ModelNew: ...") -> Candidate:
+        return Candidate(problem_id=self.problem().id, source=source)
+
+    def completion(
+        self, key: str, *, text: str = "answer", provider: str = "replay", stage: str = "filter",
+        finish_reason: str = "stop", shown: tuple[str, ...] = (),
+    ) -> Completion:  # fmt: skip
+        return Completion(
+            id=key, stage=stage, provider=provider, problem_id=self.problem().id,
+            prompt_id="prompt", attempt=0, text=text, finish_reason=finish_reason,
+            cost_usd=0.25, num_prompt_tokens=10, num_completion_tokens=20, exemplar_ids=shown,
+        )  # fmt: skip
+
+    def correct(self, candidate: Candidate, certified: float = 1.1) -> Verdict:
+        return Verdict(
+            problem_id=candidate.problem_id, candidate_id=candidate.id,
+            protocol_id=self.protocol.id, device_kind=self.device_kind, device_id="cpu0",
+            status=Status.CORRECT,
+            flags=(HackFlag(kind="odd_import", source=FlagSource.SCREEN, evidence="line 1"),),
+            correctness=Correctness(num_inputs=2, stage=2, precision=PrecisionClass.STRICT),
+            measurement=Measurement(
+                baseline=Baseline.EAGER, speedup=certified + 0.05, certified=certified,
+                alpha=0.01, num_quads=7, bucket_medians=(1.1,) * 7, bucket_variance=0.0,
+                is_stable=True, reference_us=20.0, candidate_us=18.0,
+            ),
+            sandbox=("rlimit",), judged_at="2026-01-01T00:00:00Z", judge_s=0.5,
+        )  # fmt: skip
+
+    def failed(self, candidate: Candidate, reason: str = "ValueError: no") -> Verdict:
+        return Verdict(
+            problem_id=candidate.problem_id, candidate_id=candidate.id,
+            protocol_id=self.protocol.id, device_kind=self.device_kind, device_id="cpu0",
+            status=Status.CRASHED, reason=reason, judged_at="2026-01-01T00:00:00Z", judge_s=0.1,
+        )  # fmt: skip
+
+    def samples(self, count: int = 8) -> list[TimingSample]:
+        return [
+            TimingSample(
+                session=0, quad=i // 4, position=i % 4,
+                role=Role.REFERENCE if i % 4 in (0, 3) else Role.CANDIDATE,
+                num_calls=3, burst_us=60.0 + i, net_us=20.0 + i,
+            )
+            for i in range(count)
+        ]  # fmt: skip
+
+    def fill(self, ledger: Ledger) -> None:
+        """Two providers, a chain of two exemplars, a crash, an answer without source."""
+        for name, split in (("softmax", Split.TRAIN), ("gelu", Split.HELDOUT)):
+            problem = self.problem(name, split)
+            ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        ledger.add_protocol(self.protocol)
+        first, second, third = (self.candidate(f"class ModelNew: x = {i}") for i in range(3))
+        broken = self.candidate("class ModelNew: x = y")
+        ledger.add_completion(self.completion("a"), first, None)
+        ledger.add_completion(self.completion("b", shown=(first.id,)), second, None)
+        ledger.add_completion(
+            self.completion("c", provider="openai", shown=(second.id, first.id)), third, None
+        )
+        ledger.add_completion(self.completion("d", provider="openai"), broken, None)
+        ledger.add_completion(self.completion("e", provider="openai"), None, "no code block")
+        for candidate, certified in ((first, 1.1), (second, 1.5), (third, 2.0)):
+            ledger.add_verdict(self.correct(candidate, certified), self.samples())
+        ledger.add_verdict(self.failed(broken), [])
+        ledger.add_rewards(1, [("a", 1.1, 0.5), ("d", 0.0, -0.5)])
+        ledger.add_steps(1, {"loss": 2.0, "reward": 0.5})
+        ledger.add_steps(2, {"loss": 1.0, "reward": 0.7})
+
+    def known(self, ledger: Ledger, candidate: Candidate) -> Verdict | None:
+        return ledger.verdict(candidate, device_kind=self.device_kind, protocol_id=self.protocol.id)
+
+    def content(self, ledger: Ledger) -> dict[str, list[dict[str, object]]]:
+        """Every row of every table."""
+        tables = (
+            "problems", "completions", "candidates", "protocols", "verdicts", "timing_samples",
+            "hack_flags", "rewards", "training_steps", "members",
+        )  # fmt: skip
+        return {table: ledger.sql(f"from {table} order by all").to_dicts() for table in tables}
+
+
+@pytest.fixture
+def facts() -> Facts:
+    return Facts()

@@ -1,0 +1,186 @@
+"""The ledger keeps what it was told, once, for every stage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cudal1.errors import StoreError
+from cudal1.ledger import Ledger
+from cudal1.problem import Admission
+
+
+def test_a_verdict_comes_back_whole(tmp_path, facts):
+    candidate = facts.candidate()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        ledger.add_verdict(facts.correct(candidate), facts.samples())
+        assert facts.known(ledger, candidate) == facts.correct(candidate)
+
+
+def test_a_verdict_of_another_protocol_is_not_found(tmp_path, facts):
+    candidate = facts.candidate()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        ledger.add_verdict(facts.correct(candidate), facts.samples())
+        assert ledger.verdict(candidate, device_kind="cpu", protocol_id="other") is None
+        assert ledger.verdict(candidate, device_kind="gpu", protocol_id=facts.protocol.id) is None
+
+
+def test_a_second_append_changes_nothing(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        once = facts.content(ledger)
+        facts.fill(ledger)
+        assert facts.content(ledger) == once
+        assert len(once["timing_samples"]) == 24
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(st.text(st.characters(exclude_categories=())), max_size=4))
+def test_any_text_comes_back_as_it_was(tmp_path_factory, facts, texts):
+    folder = tmp_path_factory.mktemp("ledger")
+    texts = [*texts, "lone \ud800 and \udfff", "nul \0 end", '{"base64": "x"}']
+    with Ledger.open(folder) as ledger:
+        ledger.begin("generate@x")
+        for number, text in enumerate(texts):
+            ledger.add_completion(facts.completion(str(number), text=text), None, "none")
+    (folder / "ledger.duckdb").unlink()
+    with Ledger.open(folder) as ledger:
+        for number, text in enumerate(texts):
+            found = ledger.completion(str(number))
+            assert found is not None
+            assert found.text == text
+
+
+def test_a_reason_with_a_lone_surrogate_is_kept(tmp_path, facts):
+    verdict = facts.failed(facts.candidate(), reason="ValueError: \ud800 \0")
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        ledger.add_verdict(verdict, [])
+        assert facts.known(ledger, facts.candidate()) == verdict
+
+
+def test_an_answer_replaces_a_failed_request_and_never_the_reverse(tmp_path, facts):
+    failed = facts.completion("a", text="", finish_reason="error: 500")
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        for completion in (failed, facts.completion("a", text="paid for"), failed):
+            ledger.add_completion(completion, None, "none")
+        found = ledger.completion("a")
+        assert found is not None
+        assert found.text == "paid for"
+
+
+def test_what_is_found_in_an_answer_may_be_said_again(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        ledger.add_completion(facts.completion("a"), None, "no code block")
+        ledger.add_completion(facts.completion("a"), facts.candidate(), None)
+        row = ledger.sql("select candidate_id, no_candidate_reason from completions").row(0)
+        assert row == (facts.candidate().id, None)
+
+
+def test_the_latest_admission_holds(tmp_path, facts):
+    problem = facts.problem()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("problems")
+        ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=False, reason="slow"))
+        ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        assert ledger.sql("select admitted, rejection from problems").row(0) == (True, None)
+
+
+def test_a_step_done_again_replaces_its_rewards(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl")
+        ledger.add_rewards(7, [("old", 1.0, 0.1)])
+        ledger.add_rewards(7, [("new", 2.0, 0.2)])
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.sql("select completion_id from rewards")["completion_id"].to_list() == ["new"]
+
+
+def test_exemplars_are_the_timed_successes_of_the_problem(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl")
+        facts.fill(ledger)
+        found = ledger.exemplars(
+            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id
+        )
+        assert sorted(exemplar.score for exemplar in found) == [1.1, 1.5, 2.0]
+        assert all(exemplar.source.startswith("class ModelNew") for exemplar in found)
+
+
+def test_finding_a_fact_makes_it_the_running_stages_too(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl")
+        assert facts.known(ledger, facts.candidate("class ModelNew: x = 0")) is not None
+        assert ledger.completion("a") is not None
+        ledger.export()
+    used = {p.stem: pl.read_parquet(p).height for p in (tmp_path / "shards/rl").iterdir()}
+    assert used == {
+        "candidates": 1, "completions": 1, "hack_flags": 1, "members": 2, "protocols": 1,
+        "timing_samples": 8, "verdicts": 1,
+    }  # fmt: skip
+
+
+def test_a_wrong_query_is_one_clear_line(tmp_path):
+    with Ledger.open(tmp_path) as ledger, pytest.raises(StoreError, match="nowhere") as caught:
+        ledger.sql("select * from nowhere")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_second_writer_is_told_who_writes(tmp_path):
+    code = (
+        "import sys, pathlib\nfrom cudal1.ledger import Ledger\n"
+        "from cudal1.errors import StoreError\n"
+        "try: Ledger.open(pathlib.Path(sys.argv[1]))\n"
+        "except StoreError as error: print(error)\n"
+    )
+    with Ledger.open(tmp_path):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+        )
+    assert f"in use by process {os.getpid()}" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_reading_beside_a_writer_sees_all_that_was_appended(tmp_path, facts, caplog):
+    with Ledger.open(tmp_path) as writer:
+        writer.begin("filter")
+        facts.fill(writer)
+        with Ledger.read(tmp_path) as reader:
+            assert facts.content(reader) == facts.content(writer)
+    assert len(caplog.messages) == 1
+    assert "in use by" in caplog.messages[0]
+
+
+def test_reading_does_not_change_the_folder(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        ledger.export()
+
+    def files():
+        return {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+    before = files()
+    with Ledger.read(tmp_path) as ledger:
+        assert ledger.sql("from verdicts").height == 4
+    assert files() == before
+
+
+def test_reading_where_nothing_is_says_what_to_do(tmp_path):
+    with pytest.raises(StoreError, match="make run"):
+        Ledger.read(tmp_path)

@@ -1,0 +1,129 @@
+"""MLflow sees one curve a training run, also across a kill, and the final policy as a version."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from cudal1 import tracking
+from cudal1.errors import StoreError
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """One store for all tests: making one takes seconds."""
+    return tmp_path_factory.mktemp("store")
+
+
+def runs_of(store, key):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlflow.db'}")
+    (experiment,) = (e for e in client.search_experiments() if e.name == tracking.EXPERIMENT)
+    return client, client.search_runs([experiment.experiment_id], f"tags.key = '{key}'")
+
+
+def test_a_run_has_its_params_and_its_curve(store):
+    with tracking.Run(store, "sft", key="plain", params={"steps": 3, "long": "x" * 9999}) as run:
+        for step in range(3):
+            run.log(step, {"loss": 3.0 - step, "reward": 0.5})
+    client, (found,) = runs_of(store, "plain")
+    assert found.data.params["steps"] == "3"
+    curve = client.get_metric_history(found.info.run_id, "loss")
+    assert [(point.step, point.value) for point in curve] == [(0, 3.0), (1, 2.0), (2, 1.0)]
+    assert (found.info.status, found.info.run_name) == ("FINISHED", "sft")
+
+
+def test_a_failed_run_says_so_and_the_failure_goes_on(store):
+    with (
+        pytest.raises(ZeroDivisionError),
+        tracking.Run(store, "sft", key="fails", params={}),
+    ):
+        raise ZeroDivisionError
+    _, (found,) = runs_of(store, "fails")
+    assert found.info.status == "FAILED"
+
+
+def test_a_killed_run_is_gone_on_with_as_one_curve(store):
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom cudal1 import tracking\n"
+        "with tracking.Run(Path(sys.argv[1]), 'rl', key='killed', params={'a': 1}) as run:\n"
+        "    run.log(1, {'reward': 0.25})\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(store)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with tracking.Run(store, "rl", key="killed", params={"a": 1}) as run:
+        run.log(2, {"reward": 0.5})
+    client, (found,) = runs_of(store, "killed")
+    curve = client.get_metric_history(found.info.run_id, "reward")
+    assert [(point.step, point.value) for point in curve] == [(1, 0.25), (2, 0.5)]
+
+
+def test_after_a_finished_run_a_new_one_begins(store):
+    for _ in range(2):
+        with tracking.Run(store, "sft", key="twice", params={}):
+            pass
+    assert len(runs_of(store, "twice")[1]) == 2
+
+
+def test_the_final_policy_becomes_a_version_with_its_files(store, tmp_path):
+    from mlflow import MlflowClient
+
+    policy = tmp_path / "rl"
+    policy.mkdir()
+    (policy / "model.safetensors").write_bytes(b"weights")
+    versions = []
+    for key in ("first", "second"):
+        with tracking.Run(store, "rl", key=key, params={}) as run:
+            run.log_checkpoint(policy)
+        versions += [tracking.register(store, "toy", policy, alias="newest") for _ in range(2)]
+    assert versions == [1, 1, 2, 2]
+    client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlflow.db'}")
+    found = client.get_model_version_by_alias("toy", "newest")
+    assert int(found.version) == 2
+    (kept,) = store.glob(f"mlruns/{found.run_id}/artifacts/policy/model.safetensors")
+    assert kept.read_bytes() == b"weights"
+
+
+def test_registering_what_was_never_trained_is_one_clear_line(store, tmp_path):
+    with pytest.raises(StoreError, match="no run of stage nothing"):
+        tracking.register(store, "toy", tmp_path / "nothing", alias="newest")
+
+
+@pytest.mark.slow  # MLflow itself waits twenty seconds for the lock
+def test_a_store_that_somebody_holds_is_one_clear_line(store):
+    with tracking.Run(store, "sft", key="locked", params={}) as run:
+        holder = sqlite3.connect(store / "mlflow.db", isolation_level=None)
+        try:
+            holder.execute("begin exclusive")
+            with pytest.raises(StoreError, match="another process holds it") as caught:
+                run.log(1, {"loss": 1.0})
+        finally:
+            holder.close()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_store_is_one_clear_line(tmp_path):
+    (tmp_path / "mlflow.db").write_bytes(b"junk" * 500)
+    with (
+        pytest.raises(StoreError, match="move the file away") as caught,
+        tracking.Run(tmp_path, "sft", key="k", params={}),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+def test_importing_tracking_leaves_mlflow_unloaded():
+    code = "import sys, cudal1.tracking; sys.exit('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_telemetry_is_off(store):
+    with tracking.Run(store, "sft", key="quiet", params={}):
+        assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
