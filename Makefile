@@ -8,7 +8,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PREFECT_HOME := $(CURDIR)/.prefect
 export PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS := 180
 export PREFECT_SERVER_ANALYTICS_ENABLED := false
-export PREFECT_LOGGING_LEVEL := WARNING
+# its logs go to its UI; here we say ourselves what failed
+export PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL := CRITICAL
 export DO_NOT_TRACK := true
 export DVC_NO_ANALYTICS := 1
 export MLFLOW_DISABLE_TELEMETRY := true

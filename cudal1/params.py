@@ -12,6 +12,7 @@ from typing import Literal
 
 import yaml
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from cudal1.contrast import Sampling
 from cudal1.errors import ConfigError
@@ -21,6 +22,7 @@ from cudal1.protocol import EvalProtocol
 from cudal1.provider_settings import ProviderSettings
 from cudal1.record import Record
 
+MAX_PROBLEMS_SAID = 3
 ITEM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
 
 
@@ -221,19 +223,23 @@ class Params(Record):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise ConfigError(f"{path}: {_first_problem(error)}") from error
+            raise ConfigError(f"{path}: {_said(error)}") from error
 
 
-def _first_problem(error: ValidationError) -> str:
+def _said(error: ValidationError) -> str:
+    """The first problems, each with its dotted path; a misspelt key is two, so one is too few."""
     problems = error.errors()
-    first = problems[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the file"
-    match first["type"]:
+    said = [_problem(problem) for problem in problems[:MAX_PROBLEMS_SAID]]
+    more = len(problems) - len(said)
+    return "; ".join(said) + (f" (and {more} more)" if more else "")
+
+
+def _problem(problem: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in problem["loc"]) or "the file"
+    match problem["type"]:
         case "extra_forbidden":
-            said = "unknown key; remove it or correct its spelling"
+            return f"{where}: unknown key; remove it or correct its spelling"
         case "missing":
-            said = "missing key; add it"
+            return f"{where}: missing key; add it"
         case _:
-            said = f"{first['msg']} (it is {first['input']!r})"
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{where}: {said}{more}"
+            return f"{where}: {problem['msg']} (it is {problem['input']!r})"

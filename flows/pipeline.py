@@ -11,6 +11,7 @@ from typing import Any
 
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.states import Failed
 
 from tasks.reproduce import reproduce
 from tasks.stages import stage_names
@@ -23,7 +24,7 @@ def pipeline(until: str = "report") -> State[Any] | str:
     for stage in stage_names(until=until):
         state = reproduce(stage, return_state=True)
         if not state.is_completed():
-            return state
+            return Failed(message=state.message)
     return "up to date"
 
 

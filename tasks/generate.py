@@ -22,7 +22,7 @@ from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
 from tasks.judging import Bench, admitted_problems, bench, keep_completion
 from tasks.progress import progress
-from tasks.stage import DATA, Stage, main, required_item
+from tasks.stage import DATA, Stage, main
 
 TOGETHER = 8
 """Problems asked about at a time: the judge keeps as many prepared."""
@@ -31,7 +31,7 @@ TOGETHER = 8
 def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     """data/problems.parquet → data/generate/PROVIDER.parquet."""
     section = stage.params.generate
-    name = required_item(stage, section.providers)
+    name = stage.instance
     provider = make_provider(name, section.providers[name])
     problems = admitted_problems(Split.TRAIN)
     asked = satisfied = 0

@@ -55,7 +55,11 @@ def _repro(stage: str) -> bool:
     command = [sys.executable, "-m", "dvc", "repro", "--single-item", stage]
     with tempfile.TemporaryDirectory() as folder:
         reason = Path(folder) / "reason"
-        environment = {**os.environ, "CUDAL1_FAILURE_FILE": str(reason)}
+        environment = {
+            **os.environ, "CUDAL1_FAILURE_FILE": str(reason),
+            # dvc.yaml says `python`: the one that runs this
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        }  # fmt: skip
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, errors="replace", env=environment
         ) as child:

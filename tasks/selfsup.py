@@ -26,7 +26,7 @@ from tasks.examine import (
 )
 from tasks.judging import bench
 from tasks.sft import stage1_pairs
-from tasks.stage import DATA, Stage, main, required_item
+from tasks.stage import DATA, Stage, main
 from tasks.training import training
 
 TRAINING_KNOBS = (
@@ -38,7 +38,7 @@ TRAINING_KNOBS = (
 def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/INIT → data/policy/ROUND, with its marks on held-out problems."""
     section = stage.params.selfsup
-    name = required_item(stage, section.rounds)
+    name = stage.instance
     init = DATA / "policy" / section.rounds[name].init
     out = DATA / "policy" / name
     with Ledger.open(DATA) as ledger:

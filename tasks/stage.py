@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudal1.errors import ConfigError, CudaL1Error, StoreError
+from cudal1.errors import CudaL1Error, StoreError
 from cudal1.params import Params
 from tasks.stages import run_key
 
@@ -42,6 +42,12 @@ class Stage:
     params: Params
     run: str
     """What it is asked to do: names its parameters and input data (`tasks.stages.run_key`)."""
+
+    @property
+    def instance(self) -> str:
+        """The item, in a stage that always has one: `run_key` refuses a call without."""
+        assert self.item is not None
+        return self.item
 
     @property
     def work(self) -> Path:
@@ -122,14 +128,3 @@ def _fail(name: str, error: CudaL1Error) -> None:
 
 def _shown(value: float | int | str) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def required_item(stage: Stage, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """The instance's item, checked against params.
-
-    Raises:
-        ConfigError: no item, or one that params.yaml does not name.
-    """
-    if stage.item is None or stage.item not in known:
-        raise ConfigError(f"{stage.name}: give --item, one of {', '.join(known)} (see params.yaml)")
-    return stage.item

@@ -44,7 +44,7 @@ def run_key(name: str, *, root: Path = Path()) -> str:
     with _repo(root) as repo:
         found = [stage for stage in repo.index.stages if stage.addressing == name]
         if not found:
-            raise ConfigError(f"no stage named {name} in dvc.yaml")
+            raise ConfigError(f"no such stage: {_alternatives(name, repo)}")
         parts: list[str] = [name]
         for dependency in found[0].deps:
             path = dependency.def_path
@@ -56,6 +56,16 @@ def run_key(name: str, *, root: Path = Path()) -> str:
                     raise ConfigError(f"{name}: {path} is missing; run `dvc repro {name}`")
                 parts.append(f"{path}={dependency.get_hash().value}")
     return content_id(*parts)
+
+
+def _alternatives(name: str, repo: Any) -> str:
+    """What could have been meant by an unknown instance."""
+    group = name.split("@")[0]
+    known = [stage.addressing.split("@") for stage in repo.index.stages]
+    items = [parts[1] for parts in known if parts[0] == group and len(parts) > 1]
+    if not items:
+        return f"{group} has no instances, so leave --item out"
+    return f"give --item, one of {', '.join(items)} (they are in params.yaml)"
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from cudal1.errors import DeviceError
 from cudal1.ledger import Ledger
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
-from tasks.stage import DATA, Stage, main, required_item
+from tasks.stage import DATA, Stage, main
 
 
 def judge_again(stage: Stage) -> Mapping[str, float | int]:
     """Best candidates of `filter` and `rl` → data/transfer/DEVICE.parquet."""
-    wanted = required_item(stage, stage.params.transfer.devices)
+    wanted = stage.instance
     problems = {problem.id: problem for problem in admitted_problems()}
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
+from hypothesis import settings
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, find_device
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass
+
+# properties are tried on the same examples everywhere; a busy machine may take its time
+settings.register_profile("harness", deadline=None, derandomize=True, database=None)
+settings.load_profile("harness")
 
 QUICK = EvalProtocol(
     correctness_stages=(3, 16, 32),
@@ -141,11 +148,47 @@ def problem_named(name: str) -> Problem:
     )  # fmt: skip
 
 
+OpenPool = Callable[[], AbstractContextManager[Pool]]
+
+
 @pytest.fixture(scope="session")
-def pool() -> Iterator[Pool]:
-    """Timed judging; waits while another pipeline on this machine judges."""
-    with Pool(find_device(DeviceClass.CPU), QUICK, wait_s=280) as opened:
+def open_pool(tmp_path_factory: pytest.TempPathFactory) -> OpenPool:
+    """Open a pool whose lock and files lie apart from those of everybody else on this machine.
+
+    Both are placed while it opens, so only then does Python's temporary folder point elsewhere.
+    """
+
+    @contextmanager
+    def opened() -> Iterator[Pool]:
+        pool = Pool(find_device(DeviceClass.CPU), QUICK)
+        with pytest.MonkeyPatch.context() as patch:
+            # tempfile looks at TMPDIR once and remembers what it found
+            patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pool")))
+            stack = ExitStack()
+            stack.enter_context(pool)
+        with stack:
+            yield pool
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def pool(open_pool: OpenPool) -> Iterator[Pool]:
+    """One for all tests that need none of their own."""
+    with open_pool() as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def quick() -> EvalProtocol:
+    """The protocol of the pools."""
+    return QUICK
+
+
+@pytest.fixture(scope="session")
+def named_problem() -> Callable[[str], Problem]:
+    """The problems above, by name."""
+    return problem_named
 
 
 Judge = Callable[[str, str], Judgement]

@@ -1,0 +1,175 @@
+"""The whole pipeline, tiny: killed amid `filter` and amid `rl`, restarted, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cudal1.ledger import Ledger
+from tests.project import Project, make_project
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+KILLED_AFTER = {"filter": 5, "rl": 10}
+"""Verdicts that a stage has written down when it is killed."""
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """What the ledger had of a stage when it was killed, and what it has after the restart."""
+
+    stage: str
+    before: dict[str, str]
+    """When each verdict was made."""
+    after: dict[str, str]
+    num_judged_again: int
+    """Verdicts that the restarted stage says it made."""
+
+
+def verdict_times(folder: Path) -> dict[str, str]:
+    with Ledger.read(folder) as ledger:
+        rows = ledger.sql(
+            "select candidate_id || '/' || protocol_id as id, judged_at || '/' || judge_s as made "
+            "from verdicts"
+        ).to_dicts()
+    return {row["id"]: row["made"] for row in rows}
+
+
+def num_journaled(folder: Path, stage: str) -> int:
+    """Verdicts made by a running stage, from its journal; those that it found there do not count."""
+    path = folder / "journal" / f"{stage}.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    return sum(b"judged_at" in line for line in lines)
+
+
+def kill_and_restart(project: Project, stage: str, far_enough: Callable[[], bool]) -> Interrupted:
+    project.kill_when(far_enough, "dvc", "repro", "--single-item", stage)
+    before = verdict_times(project.data)
+    done = project.run("dvc", "repro", "--single-item", stage)
+    assert done.returncode == 0, done.stdout
+    return Interrupted(
+        stage, before, verdict_times(project.data), project.metrics(stage)["num_judged"]
+    )
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = make_project(tmp_path_factory.mktemp("project"))
+    done = made.run("flows.pipeline", "--until", "generate")
+    assert done.returncode == 0, done.stdout
+    return made
+
+
+@pytest.fixture(scope="module")
+def interrupted_filter(project: Project) -> Interrupted:
+    known = len(verdict_times(project.data))
+    interrupted = kill_and_restart(
+        project, "filter", lambda: num_journaled(project.data, "filter") >= KILLED_AFTER["filter"]
+    )
+    assert len(interrupted.before) >= known + KILLED_AFTER["filter"]
+    return interrupted
+
+
+@pytest.fixture(scope="module")
+def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interrupted:
+    done = project.run("dvc", "repro", "selfsup@r2")
+    assert done.returncode == 0, done.stdout
+
+    def far_enough() -> bool:
+        saved = list((project.data / "work" / "rl").glob("*/checkpoint-*/cudal1.json"))
+        return bool(saved) and num_journaled(project.data, "rl") >= KILLED_AFTER["rl"]
+
+    return kill_and_restart(project, "rl", far_enough)
+
+
+@pytest.fixture(scope="module")
+def finished(project: Project, interrupted_rl: Interrupted) -> Project:
+    done = project.run("flows.pipeline")
+    assert done.returncode == 0, done.stdout
+    assert "report: data/report/index.html" in done.stdout
+    return project
+
+
+def test_a_killed_filter_loses_no_verdict(interrupted_filter: Interrupted) -> None:
+    kept = {key: interrupted_filter.after.get(key) for key in interrupted_filter.before}
+    assert kept == interrupted_filter.before
+
+
+def test_a_killed_filter_makes_no_verdict_twice(interrupted_filter: Interrupted) -> None:
+    gained = len(interrupted_filter.after) - len(interrupted_filter.before)
+    assert interrupted_filter.num_judged_again == gained
+
+
+def test_a_killed_reinforcement_loses_no_verdict(interrupted_rl: Interrupted) -> None:
+    kept = {key: interrupted_rl.after.get(key) for key in interrupted_rl.before}
+    assert kept == interrupted_rl.before
+
+
+def test_a_killed_reinforcement_makes_no_verdict_twice(
+    project: Project, interrupted_rl: Interrupted
+) -> None:
+    with Ledger.read(project.data) as ledger:
+        examined = ledger.sql(
+            "select count(distinct candidate_id) as n from completions c join members m "
+            "on m.kind = 'completions' and m.key = c.completion_id and m.stage = 'rl' "
+            "where c.candidate_id is not null"
+        ).to_dicts()[0]["n"]
+    gained = len(interrupted_rl.after) - len(interrupted_rl.before)
+    assert interrupted_rl.num_judged_again <= gained <= examined
+
+
+def test_a_killed_reinforcement_has_each_step_once(
+    project: Project, interrupted_rl: Interrupted
+) -> None:
+    with Ledger.read(project.data) as ledger:
+        rows = ledger.sql(
+            "select step, count(*) as n from rewards where stage = 'rl' group by step order by step"
+        ).to_dicts()
+    assert [(row["step"], row["n"]) for row in rows] == [(step, 8) for step in range(5)]
+
+
+def test_a_second_run_does_nothing(finished: Project) -> None:
+    done = finished.run("dvc", "repro", "--dry")
+    assert done.returncode == 0
+    assert "> python" not in done.stdout
+
+
+def test_every_stage_leaves_its_product(finished: Project) -> None:
+    expected = (
+        "problems.parquet", "filter.parquet", "generate/fuser.parquet", "policy/base",
+        "policy/sft", "policy/r1", "policy/r2", "policy/rl", "transfer/cpu.parquet",
+        "report/index.html", "report/summary.md", "ledger.duckdb", "mlflow.db",
+    )  # fmt: skip
+    assert [name for name in expected if not (finished.data / name).exists()] == []
+
+
+def test_editing_one_provider_reruns_only_what_depends_on_it(finished: Project) -> None:
+    path = finished.folder / "params.yaml"
+    before = path.read_text()
+    try:
+        finished.edit_params(
+            lambda params: params["generate"]["providers"]["librarian"].update(teacher="cautious")
+        )
+        done = finished.run("dvc", "repro", "--dry", "filter")
+    finally:
+        path.write_text(before)
+    ran = [line.split("> ")[1] for line in done.stdout.splitlines() if line.startswith("> ")]
+    assert ran == ["python -m tasks.generate --item librarian", "python -m tasks.filter"]
+
+
+def test_the_ledger_is_rebuilt_from_shards(finished: Project) -> None:
+    before = verdict_times(finished.data)
+    (finished.data / "ledger.duckdb").unlink()
+    assert verdict_times(finished.data) == before
+
+
+def test_the_final_policy_is_a_registered_model_version(finished: Project) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{finished.data / 'mlflow.db'}")
+    version = client.get_model_version_by_alias("cudal1", "newest")
+    assert version.run_id is not None
+    assert client.get_run(version.run_id).data.tags["stage"] == "rl"

@@ -1,0 +1,244 @@
+"""What counts as the right output, and that nothing undecidable does."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudal1.harness.correctness import (
+    ERROR_MARGIN,
+    ORDER,
+    Comparison,
+    ReferenceError,
+    compare,
+    reference_error,
+)
+from cudal1.protocol import PrecisionClass
+
+EXACT = ReferenceError(0.0, 0.0)
+STRICT, TF32, HALF = PrecisionClass.STRICT, PrecisionClass.TF32, PrecisionClass.HALF
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def _compare(output: torch.Tensor, answer: torch.Tensor) -> Comparison:
+    return compare(output, answer, EXACT)
+
+
+def _met(comparison: Comparison) -> set[PrecisionClass]:
+    return {precision for precision in ORDER if comparison.meets(precision)}
+
+
+def _random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """Ten bits of mantissa, rounded."""
+    bits = tensor.contiguous().view(torch.int32)
+    return ((bits + (1 << 12)) & ~((1 << 13) - 1)).view(torch.float32)
+
+
+# --- failing closed ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@given(place=st.integers(0, 99))
+def test_one_value_that_is_not_finite_makes_a_finite_answer_wrong(
+    dtype: torch.dtype, value: float, place: int
+) -> None:
+    answer = _random(10, 10).to(dtype)
+    output = answer.clone()
+    output.view(-1)[place] = value
+    assert not _met(_compare(output, answer))
+
+
+def test_all_nan_is_wrong() -> None:
+    answer = _random(8)
+    assert not _met(_compare(torch.full_like(answer, math.nan), answer))
+
+
+def test_values_that_are_not_finite_must_stand_where_the_answer_has_them() -> None:
+    answer = torch.tensor([1.0, math.inf, -math.inf, math.nan])
+    assert _met(_compare(answer.clone(), answer)) == set(ORDER)
+    for other in (
+        [1.0, -math.inf, -math.inf, math.nan],
+        [1.0, math.nan, -math.inf, math.nan],
+        [1.0, math.inf, -math.inf, 7.0],
+        [1.0, math.inf, -math.inf, math.inf],
+        [math.nan, math.inf, -math.inf, math.nan],
+    ):
+        assert not _met(_compare(torch.tensor(other), answer)), other
+
+
+def test_finite_values_beside_infinite_ones_are_still_compared() -> None:
+    answer = torch.tensor([1.0, 2.0, math.inf])
+    assert not _met(_compare(torch.tensor([1.0, 2.1, math.inf]), answer))
+
+
+def test_a_reference_error_that_is_not_a_number_accepts_nothing() -> None:
+    answer = _random(8)
+    broken = ReferenceError(math.nan, math.nan)
+    assert not _met(compare(answer + 1, answer, broken))
+
+
+def test_one_wrong_element_among_a_million_is_wrong() -> None:
+    answer = _random(1000, 1000)
+    output = answer.clone()
+    output[617, 3] += 0.1
+    comparison = _compare(output, answer)
+    assert not _met(comparison)
+    assert comparison.mismatch is not None
+    assert comparison.mismatch.startswith("element 617003:")
+
+
+# --- integers ------------------------------------------------------------------------------------
+
+
+@given(
+    dtype=st.sampled_from(INTEGERS),
+    values=st.lists(st.integers(0, 127), min_size=1, max_size=20),
+    change=st.none() | st.tuples(st.integers(0, 19), st.integers(0, 127)),
+)
+def test_integers_must_be_equal(
+    dtype: torch.dtype, values: list[int], change: tuple[int, int] | None
+) -> None:
+    answer = torch.tensor(values, dtype=dtype)
+    output = answer.clone()
+    if change is not None:
+        output[change[0] % len(values)] = change[1]
+    expected = set(ORDER) if torch.equal(output, answer) else set()
+    assert _met(_compare(output, answer)) == expected
+
+
+def test_large_integers_are_not_compared_as_floats() -> None:
+    answer = torch.tensor([2**53, 5])
+    assert not _met(_compare(torch.tensor([2**53 + 1, 5]), answer))
+
+
+def test_booleans_must_be_equal() -> None:
+    answer = torch.tensor([True, False])
+    assert _met(_compare(torch.tensor([True, False]), answer)) == set(ORDER)
+    assert not _met(_compare(torch.tensor([True, True]), answer))
+
+
+# --- scale ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [128, 16384])
+def test_zeros_and_means_are_no_softmax_however_small_its_values(width: int) -> None:
+    answer = torch.softmax(_random(8, width).double(), dim=-1)
+    for output in (torch.zeros(8, width), torch.full((8, width), 1.0 / width)):
+        assert not _met(_compare(output, answer))
+
+
+@pytest.mark.parametrize("width", [128, 16384])
+def test_a_softmax_computed_in_another_order_is_strictly_correct(width: int) -> None:
+    x = _random(8, width)
+    exponentials = torch.exp(x - x.max(dim=-1, keepdim=True).values)
+    total = exponentials.flip(-1).sum(dim=-1, keepdim=True)
+    answer = torch.softmax(x.double(), dim=-1)
+    assert _met(_compare(exponentials / total, answer)) == set(ORDER)
+
+
+@given(exponent=st.integers(-40, 40), log_error=st.floats(-8, -1), seed=st.integers(0, 9))
+def test_scaling_output_and_answer_alike_changes_no_judgement(
+    exponent: int, log_error: float, seed: int
+) -> None:
+    answer = _random(64, seed=seed)
+    output = answer * (1 + 10**log_error * _random(64, seed=seed + 100))
+    here = _compare(output, answer)
+    there = _compare(output * 2.0**exponent, answer * 2.0**exponent)
+    assert there.worst == pytest.approx(here.worst, rel=1e-4)
+
+
+def test_answers_whose_squares_overflow_are_compared_all_the_same() -> None:
+    answer = _random(64) * 1e30
+    assert _met(_compare(answer.clone(), answer)) == set(ORDER)
+    assert not _met(_compare(answer * 1.01, answer))
+
+
+def test_answers_whose_squares_vanish_are_compared_all_the_same() -> None:
+    answer = _random(64) * 1e-30
+    assert _met(_compare(answer.clone(), answer)) == set(ORDER)
+    assert not _met(_compare(torch.zeros_like(answer), answer))
+
+
+# --- zero and empty answers ----------------------------------------------------------------------
+
+
+@given(value=st.floats(-36, 3).map(lambda e: 10.0**e), place=st.integers(0, 15))
+def test_nothing_but_zero_is_zero(value: float, place: int) -> None:
+    answer = torch.zeros(16)
+    assert _met(_compare(torch.zeros(16), answer)) == set(ORDER)
+    output = answer.clone()
+    output[place] = value
+    assert not _met(_compare(output, answer))
+
+
+def test_an_empty_output_is_correct_where_the_answer_is_empty() -> None:
+    assert _met(_compare(torch.empty(0, 4), torch.empty(0, 4))) == set(ORDER)
+
+
+# --- precision classes ---------------------------------------------------------------------------
+
+
+def test_a_float32_product_is_strictly_correct() -> None:
+    a, b = _random(64, 64, seed=1), _random(64, 64, seed=2)
+    answer = a.double() @ b.double()
+    error = reference_error(a @ b, answer)
+    assert _met(compare((b.t() @ a.t()).t().contiguous(), answer, error)) == set(ORDER)
+
+
+def test_a_product_of_tf32_factors_is_correct_in_its_class_alone() -> None:
+    a, b = _random(64, 64, seed=1), _random(64, 64, seed=2)
+    comparison = _compare(_tf32(a) @ _tf32(b), a.double() @ b.double())
+    assert _met(comparison) == {TF32, HALF}
+
+
+def test_a_product_rounded_to_half_is_not_strict() -> None:
+    a, b = _random(64, 64, seed=1), _random(64, 64, seed=2)
+    answer = a.double() @ b.double()
+    comparison = _compare((a.half() @ b.half()).float(), answer)
+    assert STRICT not in _met(comparison)
+    assert HALF in _met(comparison)
+
+
+@given(log_error=st.floats(-9, 0), seed=st.integers(0, 20))
+def test_what_meets_a_class_meets_the_looser_ones(log_error: float, seed: int) -> None:
+    answer = _random(64, seed=seed)
+    output = answer + 10**log_error * _random(64, seed=seed + 50)
+    met = [_compare(output, answer).meets(precision) for precision in ORDER]
+    assert met == sorted(met)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_an_answer_rounded_to_the_output_s_own_dtype_is_correct(dtype: torch.dtype) -> None:
+    answer = _random(256).double()
+    assert _met(_compare(answer.to(dtype), answer)) == set(ORDER)
+
+
+def test_a_candidate_may_be_as_far_off_as_the_reference_times_the_margin() -> None:
+    answer = _random(256).double()
+    reference = (answer * (1 + 1e-4)).float()
+    error = reference_error(reference, answer)
+    near = (answer * (1 + 1e-4 * (ERROR_MARGIN - 0.5))).float()
+    far = (answer * (1 + 1e-4 * (ERROR_MARGIN + 0.5))).float()
+    assert compare(near, answer, error).meets(STRICT)
+    assert not compare(far, answer, error).meets(STRICT)
+
+
+def test_the_reference_s_error_is_that_of_the_slow_formula() -> None:
+    answer = _random(50).double()
+    reference = (answer + 1e-5 * _random(50, seed=3)).float()
+    pairs = list(zip(reference.double().tolist(), answer.tolist(), strict=True))
+    scale = math.sqrt(sum(y * y for _, y in pairs) / len(pairs))
+    over = math.sqrt(sum((x - y) ** 2 for x, y in pairs) / sum(y * y for _, y in pairs))
+    found = reference_error(reference, answer)
+    assert found.relative_l2 == pytest.approx(over)
+    assert found.element == pytest.approx(max(abs(x - y) / (scale + abs(y)) for x, y in pairs))

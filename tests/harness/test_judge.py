@@ -1,0 +1,340 @@
+"""What must hold around every judgement, whatever the candidate does."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+import torch
+
+from cudal1.candidate import Candidate
+from cudal1.errors import DeviceError
+from cudal1.harness import Judgement, Pool, find_device
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import FlagSource, Status
+
+NamedProblem = Callable[[str], Problem]
+OpenPool = Callable[[], AbstractContextManager[Pool]]
+SECRET = "a-key-that-nobody-else-may-see"
+INHERITED = {
+    "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
+    "PYTHONDONTWRITEBYTECODE", "TMPDIR", "TORCH_EXTENSIONS_DIR",
+}  # fmt: skip
+"""Names that a worker may have: public ones, with values of our own."""
+CALL = "x * torch.sigmoid(x)"
+
+
+def _source(body: str, *, top: str = "") -> str:
+    """A candidate whose forward is `body`; `self.calls` counts from 1."""
+    return (
+        "import os, signal, time\nimport torch\nimport torch.nn as nn\n"
+        + textwrap.dedent(top)
+        + "\n\nclass ModelNew(nn.Module):\n    calls = 0\n\n    def forward(self, x):\n"
+        + "        self.calls += 1\n"
+        + textwrap.indent(textwrap.dedent(body), " " * 8)
+    )
+
+
+DEATHS: dict[str, tuple[str, Status]] = {
+    "raises": ("raise RuntimeError('no')", Status.CRASHED),
+    "raises_what_is_no_exception": ("raise KeyboardInterrupt", Status.CRASHED),
+    "leaves": ("os._exit(0)", Status.CRASHED),
+    "kills_itself": ("os.kill(os.getpid(), signal.SIGABRT); os.abort()", Status.CRASHED),
+    "segfaults": ("import ctypes; ctypes.string_at(8)", Status.CRASHED),
+    "overflows_the_stack": ("f = lambda f: f(f)\nreturn f(f)", Status.CRASHED),
+    "takes_all_memory": ("return [torch.ones(1 << 26) for _ in range(99)][0]", Status.CRASHED),
+    "hangs": (f"while self.calls > 2: pass\nreturn {CALL}", Status.TIMED_OUT),
+    "sleeps_and_ignores_signals": (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"while self.calls > 2: time.sleep(1)\nreturn {CALL}",
+        Status.TIMED_OUT,
+    ),
+    "forks_and_leaves": (
+        "if os.fork() == 0:\n    time.sleep(600)\nos._exit(0)",
+        Status.CRASHED,
+    ),
+    "stops_itself": (
+        f"if self.calls > 2: os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)\nreturn {CALL}",
+        Status.TIMED_OUT,
+    ),
+}
+BUILD_DEATHS: dict[str, str] = {
+    "is_not_python": "def forward(:",
+    "has_no_module": "x = 1",
+    "leaves_at_import": "import os; os._exit(0)",
+    "raises_at_import": "raise SystemExit",
+    "holds_a_lone_surrogate": "x = '\ud800'",
+    "holds_a_null": "x = 1\0",
+    "is_too_long": "#" * (1 << 20) + "\n",
+}
+
+
+def _judge(pool: Pool, problem: Problem, source: str, *, timing: bool = False) -> Judgement:
+    return pool.judge(problem, Candidate(problem_id=problem.id, source=source), timing=timing)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def _descendants(process: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in {process, *found}} - found:
+        found |= more
+    return found
+
+
+# --- deaths --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_the_next_candidate_is_judged_normally_after_one_that(
+    how: str, pool: Pool, named_problem: NamedProblem
+) -> None:
+    body, status = DEATHS[how]
+    problem = named_problem("silu")
+    died = _judge(pool, problem, _source(body)).verdict
+    assert (died.status, died.measurement) == (status, None), died.reason
+    following = _judge(pool, problem, problem.null_source).verdict
+    assert following.status is Status.CORRECT, following.reason
+
+
+@pytest.mark.parametrize("how", BUILD_DEATHS)
+def test_no_module_is_built_from_a_source_that(
+    how: str, pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("silu")
+    verdict = _judge(pool, problem, BUILD_DEATHS[how]).verdict
+    assert verdict.status is Status.NO_BUILD
+    assert verdict.reason
+    assert "\n" not in verdict.reason
+    assert _judge(pool, problem, problem.null_source).verdict.status is Status.CORRECT
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["return x[:1]", "return x.double()", "return (x, x)", "return None", "return x.tolist()"],
+)
+def test_an_output_of_another_kind_is_incorrect(
+    body: str, pool: Pool, named_problem: NamedProblem
+) -> None:
+    verdict = _judge(pool, named_problem("silu"), _source(body)).verdict
+    assert verdict.status is Status.INCORRECT, verdict.reason
+
+
+# --- what a worker is given ----------------------------------------------------------------------
+
+
+def test_a_worker_s_environment_holds_nothing_of_the_judge_s(
+    open_pool: OpenPool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    top = "told = ' '.join(sorted(os.environ)) + open('/proc/self/environ').read()"
+    looking = _source("raise RuntimeError(told)", top=top)
+    searching = _source(
+        f"raise RuntimeError('found' if '{SECRET[:9]}' + '{SECRET[9:]}' in told else 'nothing')",
+        top=top,
+    )
+    with open_pool() as pool:
+        names = _judge(pool, named_problem("silu"), looking).verdict.reason
+        found = _judge(pool, named_problem("silu"), searching).verdict.reason
+    assert names is not None
+    assert found is not None
+    assert set(names.split("=")[0].removeprefix("RuntimeError: ").split()[:-1]) <= INHERITED
+    assert "nothing" in found
+
+
+def test_a_worker_has_no_descriptors_but_its_channel(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    looking = _source("raise RuntimeError(str(told))", top="told = os.listdir('/proc/self/fd')")
+    reason = _judge(pool, named_problem("silu"), looking).verdict.reason
+    assert reason is not None
+    # three standard streams, the channel, and the one that lists
+    assert "['0', '1', '2', '3', '4']" in reason
+
+
+def test_the_layers_of_the_sandbox_are_on_the_verdict(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    verdict = _judge(pool, named_problem("silu"), named_problem("silu").null_source).verdict
+    assert {"fork", "empty_environment", "rlimits", "no_new_privs"} <= set(verdict.sandbox)
+
+
+# --- what is left behind -------------------------------------------------------------------------
+
+
+def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
+    open_pool: OpenPool, named_problem: NamedProblem, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    problem = named_problem("silu")
+    messy = _source(
+        f"return {CALL}",
+        top="""
+            for _ in range(3):
+                if os.fork() == 0:
+                    os.setsid()
+                    time.sleep(600)
+            os.makedirs("/".join(["deep"] * 200))
+            open("some", "w").write("thing")
+        """,
+    )
+    gc.collect()
+    descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    mine = _descendants(os.getpid())
+    seen: set[int] = set()
+    folder: list[Path] = []
+
+    def note() -> None:
+        seen.update(_descendants(os.getpid()) - mine)
+
+    with open_pool() as pool:
+        for _ in range(2):
+            assert _judge(pool, problem, messy).verdict.status is Status.CORRECT
+            note()
+        _judge(pool, problem, _source(DEATHS["forks_and_leaves"][0]))
+        note()
+        folder += [Path(pool._zygote._folder)]
+        assert seen
+    deadline = time.monotonic() + 10
+    while any(map(_is_running, seen)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [process for process in seen if _is_running(process)]
+    assert not folder[0].exists()
+    assert [path.suffix for path in folder[0].parent.iterdir()] == [".lock"]
+    del pool
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+def test_a_judgement_leaves_threads_cores_and_random_numbers_as_they_were(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    before = torch.get_num_threads(), os.sched_getaffinity(0), torch.get_rng_state().tolist()
+    _judge(pool, named_problem("silu"), named_problem("silu").null_source)
+    after = torch.get_num_threads(), os.sched_getaffinity(0), torch.get_rng_state().tolist()
+    assert before == after
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_one_line_that_names_the_remedy() -> None:
+    with pytest.raises(DeviceError) as caught:
+        find_device(DeviceClass.CUDA)
+    assert "\n" not in str(caught.value)
+    assert "none found" in str(caught.value)
+    assert "device: cpu" in str(caught.value)
+
+
+def test_a_second_holder_of_a_device_is_refused_and_told_who_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    device = find_device(DeviceClass.CPU)
+    refused = pytest.raises(DeviceError, match=rf"in use by process {os.getpid()}\b")
+    with device.locked(), refused, device.locked():
+        pytest.fail("two hold one device")
+    with device.locked():
+        pass  # free again
+
+
+def test_a_holder_that_died_does_not_keep_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    device = find_device(DeviceClass.CPU)
+    child = os.fork()
+    if child == 0:
+        device.locked().__enter__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    with device.locked():
+        pass
+
+
+# --- timing --------------------------------------------------------------------------------------
+
+
+def test_leaving_out_a_redundant_matmul_is_certified(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("wasteful")
+    source = _source("return x @ y").replace("forward(self, x)", "forward(self, x, y)")
+    measurements = []
+    for _ in range(3):  # on a busy machine one try may be too noisy to certify anything
+        verdict = _judge(pool, problem, source, timing=True).verdict
+        assert verdict.status is Status.CORRECT, verdict.reason
+        assert verdict.measurement is not None
+        measurements.append(verdict.measurement)
+        if verdict.measurement.certified > 1.2:
+            return
+    # a busy machine earns nobody a speedup; the estimates still show it
+    assert not any(m.is_stable for m in measurements), measurements
+    assert max(m.speedup for m in measurements) > 1.2, measurements
+
+
+def test_every_timed_burst_is_recorded_four_to_a_quad(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("silu")
+    judgement = _judge(pool, problem, problem.null_source, timing=True)
+    measurement = judgement.verdict.measurement
+    assert measurement is not None
+    places = [(s.quad, s.position) for s in judgement.samples if s.session == 0]
+    assert places == [(q, p) for q in range(measurement.num_quads) for p in range(4)]
+    roles = [s.role for s in judgement.samples[:4]]
+    assert roles[0] is roles[3] is not roles[1] is roles[2]
+
+
+def test_a_success_without_timing_is_one_under_the_checks_alone(
+    pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
+) -> None:
+    problem = named_problem("silu")
+    judgement = _judge(pool, problem, problem.null_source)
+    assert judgement.verdict.protocol_id == quick.checks_only().id != quick.id
+    assert judgement.verdict.is_successful
+    assert (judgement.verdict.measurement, judgement.samples) == (None, ())
+
+
+def test_a_failure_without_timing_is_one_under_the_full_protocol(
+    pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
+) -> None:
+    verdict = _judge(pool, named_problem("silu"), _source("return x")).verdict
+    assert verdict.status is Status.INCORRECT
+    assert verdict.protocol_id == quick.id
+
+
+def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: NamedProblem) -> None:
+    body = f"try:\n    return {CALL}\nexcept ValueError:\n    return None"
+    verdict = _judge(pool, named_problem("silu"), _source(body)).verdict
+    assert verdict.is_successful
+    assert [(f.kind, f.source) for f in verdict.flags] == [("fallback", FlagSource.SCREEN)]
+
+
+def test_a_repeated_pair_is_judged_once(pool: Pool, named_problem: NamedProblem) -> None:
+    problem = named_problem("silu")
+    candidate = Candidate(problem_id=problem.id, source="x = 1")
+    assert len(list(pool.evaluate([(problem, candidate)] * 3))) == 1

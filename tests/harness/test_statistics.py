@@ -1,0 +1,287 @@
+"""What the stop rule may certify, and that noise alone certifies nothing."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from statistics import median, variance
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudal1.harness import statistics
+from cudal1.protocol import EvalProtocol, PrecisionClass
+
+PROTOCOL = EvalProtocol(
+    correctness_stages=(3, 16), precision=PrecisionClass.STRICT, timing=True, burst_us=3000,
+    max_burst_calls=24, ring_bytes=1 << 20, min_quads=9, max_quads=24, alpha=0.01,
+    claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0), dead_zone=1.02,
+    num_buckets=7, max_bucket_variance=0.04, confirm_above=3.0, confirm_within=0.25,
+    slow_factor=1000, start_timeout_s=20, call_timeout_s=2, memory_bytes=1 << 30, seed=7,
+)  # fmt: skip
+"""The shipped rule, with fewer levels."""
+
+LOG_RATIOS = st.floats(-3, 3)
+SERIES = st.lists(LOG_RATIOS, min_size=1, max_size=PROTOCOL.max_quads)
+NEAR_SERIES = st.tuples(
+    st.floats(-1, 2), st.lists(st.floats(-0.1, 0.1), min_size=9, max_size=24)
+).map(lambda pair: [pair[0] + noise for noise in pair[1]])
+"""Quads that mostly agree: what gates let through."""
+
+
+def _run(draw: Callable[[], float], protocol: EvalProtocol = PROTOCOL) -> list[float]:
+    """Quads as `examination` takes them, stopped by the rule itself."""
+    ratios: list[float] = []
+    while not (ratios and statistics.is_done(ratios, protocol)):
+        ratios.append(draw())
+    return ratios
+
+
+# --- evidence ------------------------------------------------------------------------------------
+
+
+def test_no_evidence_is_worth_one() -> None:
+    assert statistics.evidence(0, 0) == 1
+
+
+@given(st.integers(0, 200), st.data())
+def test_evidence_is_a_martingale_under_a_fair_coin(num_quads: int, data: st.DataObject) -> None:
+    wins = data.draw(st.integers(0, num_quads))
+    won = statistics.evidence(wins + 1, num_quads + 1)
+    lost = statistics.evidence(wins, num_quads + 1)
+    assert (won + lost) / 2 == pytest.approx(statistics.evidence(wins, num_quads))
+
+
+@given(st.integers(0, 60), st.data())
+def test_evidence_is_the_likelihood_averaged_over_better_than_even(
+    num_quads: int, data: st.DataObject
+) -> None:
+    wins = data.draw(st.integers(0, num_quads))
+    steps = 4000
+    points = (0.5 + (i + 0.5) / steps / 2 for i in range(steps))
+    total = sum(2**num_quads * p**wins * (1 - p) ** (num_quads - wins) for p in points)
+    assert statistics.evidence(wins, num_quads) == pytest.approx(total / steps, rel=1e-3)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.01, 0.001])
+def test_peeking_after_every_quad_stays_within_alpha(alpha: float) -> None:
+    # exact: the probability of each number of wins among runs that have not certified yet
+    alive, certified = {0: 1.0}, 0.0
+    for count in range(1, 201):
+        after: dict[int, float] = {}
+        for wins, probability in alive.items():
+            for now in (wins, wins + 1):
+                after[now] = after.get(now, 0.0) + probability / 2
+        passed = [w for w in after if statistics.evidence(w, count) >= 1 / alpha]
+        certified += sum(after.pop(wins) for wins in passed)
+        alive = after
+    assert 0 < certified <= alpha
+
+
+@given(st.lists(LOG_RATIOS, min_size=1, max_size=8))
+def test_eight_quads_never_certify_at_one_per_cent(ratios: list[float]) -> None:
+    assert statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.01) == 0
+    assert statistics.reading(ratios, PROTOCOL) <= 1
+
+
+def test_nine_wins_of_nine_certify_at_one_per_cent() -> None:
+    ratios = [math.log(1.6)] * 9
+    assert statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.01) == 1.5
+
+
+@given(SERIES, st.lists(LOG_RATIOS, max_size=10))
+def test_further_quads_never_take_back_a_certificate(
+    ratios: list[float], further: list[float]
+) -> None:
+    before = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.01)
+    after = statistics.certified_level(ratios + further, PROTOCOL.claim_levels, alpha=0.01)
+    assert after >= before
+
+
+@given(SERIES)
+def test_a_smaller_alpha_never_certifies_more(ratios: list[float]) -> None:
+    levels = PROTOCOL.claim_levels
+    strict, lax = (statistics.certified_level(ratios, levels, alpha=a) for a in (0.001, 0.05))
+    assert strict <= lax
+
+
+# --- the null test -------------------------------------------------------------------------------
+
+
+def _noisy_quads(rng: random.Random, *, sigma: float, spikes: float) -> Callable[[], float]:
+    """Two equally fast programs on a machine that drifts, remembers and stutters."""
+    state, drift = [0.0], rng.gauss(0, sigma / 10)
+
+    def burst() -> float:
+        state[0] = 0.7 * state[0] + rng.gauss(0, sigma)
+        spike = rng.expovariate(1) if rng.random() < spikes else 0.0
+        return math.exp(state[0]) * (1 + spike)
+
+    def quad() -> float:
+        times = [burst() * math.exp(drift * i) for i in range(4)]
+        pairs = (times[0], times[3]), (times[1], times[2])
+        outer_is_reference = rng.random() < 0.5
+        reference, candidate = pairs if outer_is_reference else pairs[::-1]
+        return statistics.log_ratio(reference, candidate)
+
+    return quad
+
+
+@pytest.mark.parametrize(("sigma", "spikes"), [(0.003, 0.0), (0.03, 0.05), (0.15, 0.2)])
+def test_a_program_against_itself_is_hardly_ever_certified(sigma: float, spikes: float) -> None:
+    rng = random.Random(f"{sigma} {spikes}")
+    num_runs = 1000
+    gains = 0
+    for _ in range(num_runs):
+        ratios = _run(_noisy_quads(rng, sigma=sigma, spikes=spikes))
+        gains += statistics.reading(ratios, PROTOCOL) > 1
+    assert gains <= PROTOCOL.alpha * num_runs
+
+
+@pytest.mark.parametrize("speedup", [1.3, 2.2, 6.0])
+def test_a_faster_program_on_a_quiet_machine_is_certified_below_its_speedup(speedup: float) -> None:
+    rng = random.Random(speedup)
+    quads = _noisy_quads(rng, sigma=0.01, spikes=0.02)
+    ratios = _run(lambda: quads() + math.log(speedup))
+    assert max(1.0, speedup * 0.8) < statistics.reading(ratios, PROTOCOL) <= speedup * 1.02
+
+
+# --- the stop rule -------------------------------------------------------------------------------
+
+
+@given(st.lists(LOG_RATIOS, min_size=PROTOCOL.max_quads, max_size=PROTOCOL.max_quads))
+def test_measuring_ends_within_the_largest_number_of_quads(ratios: list[float]) -> None:
+    remaining = iter(ratios)
+    assert len(_run(lambda: next(remaining))) <= PROTOCOL.max_quads
+
+
+@given(st.lists(LOG_RATIOS, min_size=1, max_size=PROTOCOL.min_quads - 1))
+def test_only_a_clearly_slower_candidate_stops_before_the_smallest_number_of_quads(
+    ratios: list[float],
+) -> None:
+    if statistics.is_done(ratios, PROTOCOL):
+        assert len(ratios) >= statistics.SLOW_QUADS
+        assert max(ratios) < math.log(statistics.SLOW_AT_ONCE)
+
+
+@given(NEAR_SERIES, st.lists(st.floats(-3, 3), max_size=24))
+def test_after_a_stop_no_outcome_of_the_next_level_was_still_open(
+    ratios: list[float], further: list[float]
+) -> None:
+    ended = statistics.is_done(ratios, PROTOCOL) and statistics.is_stable(ratios, PROTOCOL)
+    centre = statistics.estimate(ratios, num_buckets=PROTOCOL.num_buckets)
+    reached = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=PROTOCOL.alpha)
+    following = [level for level in PROTOCOL.claim_levels if level > reached]
+    if ended and following and centre >= max(following[0], PROTOCOL.dead_zone):
+        whole = (ratios + further)[: PROTOCOL.max_quads]
+        wins = whole[: len(ratios)] + [3.0] * (len(whole) - len(ratios))
+        assert statistics.certified_level(wins, (1.0, following[0]), alpha=0.01) < following[0]
+
+
+# --- buckets, rounding, gates --------------------------------------------------------------------
+
+
+@given(SERIES, st.integers(1, 9))
+def test_buckets_are_consecutive_and_differ_by_at_most_one_quad(
+    ratios: list[float], num_buckets: int
+) -> None:
+    count = min(num_buckets, len(ratios))
+    sizes, start = [], 0
+    for index in range(count):  # a slow statement of the same
+        end = round((index + 1) * len(ratios) / count)
+        sizes.append((start, end))
+        start = end
+    assert start == len(ratios)
+    assert max(b - a for a, b in sizes) - min(b - a for a, b in sizes) <= 1
+    expected = [math.exp(median(ratios[a:b])) for a, b in sizes]
+    assert statistics.bucket_medians(ratios, num_buckets=num_buckets) == pytest.approx(expected)
+    found = statistics.estimate(ratios, num_buckets=num_buckets)
+    assert found == pytest.approx(median(expected))
+
+
+@given(
+    st.lists(st.floats(0.1, 1e6), min_size=2, max_size=2),
+    st.lists(st.floats(0.1, 1e6), min_size=2, max_size=2),
+    st.floats(1e-3, 1e3),
+)
+def test_a_slower_machine_leaves_a_log_ratio_as_it_is(
+    reference_us: list[float], candidate_us: list[float], factor: float
+) -> None:
+    here = statistics.log_ratio(reference_us, candidate_us)
+    there = statistics.log_ratio(
+        [t * factor for t in reference_us], [t * factor for t in candidate_us]
+    )
+    assert there == pytest.approx(here, abs=1e-9)
+    assert statistics.log_ratio(candidate_us, reference_us) == -here
+
+
+@given(SERIES, st.floats(0.1, 10))
+def test_estimate_and_variance_gate_scale_with_the_speedup(
+    ratios: list[float], factor: float
+) -> None:
+    moved = [ratio + math.log(factor) for ratio in ratios]
+    here = statistics.bucket_medians(ratios, num_buckets=7)
+    there = statistics.bucket_medians(moved, num_buckets=7)
+    assert median(there) == pytest.approx(factor * median(here))
+    assert statistics.relative_variance(there) == pytest.approx(
+        statistics.relative_variance(here), abs=1e-9
+    )
+
+
+@given(st.floats(0.01, 1000))
+def test_rounding_goes_toward_one_by_less_than_a_hundredth(speedup: float) -> None:
+    rounded = statistics.conservative(speedup)
+    low, high = sorted((1.0, speedup))
+    assert low - 1e-9 <= rounded <= high + 1e-9
+    assert abs(rounded - speedup) < 0.01 + 1e-9
+    assert statistics.conservative(rounded) == rounded
+
+
+def test_rounding_agrees_with_both_examples_of_the_paper() -> None:
+    assert (statistics.conservative(1.118), statistics.conservative(0.992)) == (1.11, 1.00)
+
+
+@given(st.one_of(SERIES, NEAR_SERIES))
+def test_nothing_is_earned_inside_the_dead_zone(ratios: list[float]) -> None:
+    earned = statistics.reading(ratios, PROTOCOL)
+    assert earned > 0
+    assert not 1 < earned < PROTOCOL.dead_zone
+
+
+@given(st.one_of(SERIES, NEAR_SERIES))
+def test_a_gain_is_stable_certified_and_no_larger_than_the_estimate(ratios: list[float]) -> None:
+    earned = statistics.reading(ratios, PROTOCOL)
+    if earned > 1:
+        assert statistics.is_stable(ratios, PROTOCOL)
+        assert earned <= statistics.estimate(ratios, num_buckets=7)
+        levels = PROTOCOL.claim_levels
+        assert earned <= statistics.certified_level(ratios, levels, alpha=PROTOCOL.alpha)
+
+
+@given(st.lists(LOG_RATIOS, min_size=7, max_size=7), st.integers(1, 3))
+def test_buckets_that_vary_too_much_earn_no_gain(buckets: list[float], per_bucket: int) -> None:
+    ratios = [ratio for ratio in buckets for _ in range(per_bucket)]
+    medians = [math.exp(ratio) for ratio in buckets]
+    spread = variance(medians) / median(medians) ** 2
+    if spread > PROTOCOL.max_bucket_variance * (1 + 1e-9):
+        assert not statistics.is_stable(ratios, PROTOCOL)
+        assert statistics.reading(ratios, PROTOCOL) <= 1
+
+
+def test_two_dissenting_buckets_make_a_gain_unstable() -> None:
+    agreeing = [math.log(1.1)] * 6 + [math.log(0.99)]
+    dissenting = [math.log(1.1)] * 5 + [math.log(0.99)] * 2
+    assert statistics.is_stable(agreeing, PROTOCOL)
+    assert not statistics.is_stable(dissenting, PROTOCOL)
+
+
+def test_noise_does_not_save_a_candidate_that_loses_nearly_every_quad() -> None:
+    ratios = [math.log(0.2), math.log(0.7)] * 6
+    assert not statistics.is_stable(ratios, PROTOCOL)
+    assert statistics.reading(ratios, PROTOCOL) < 1
+
+
+def test_a_hopelessly_slow_candidate_still_earns_something_positive() -> None:
+    assert statistics.reading([math.log(1e-4)] * 9, PROTOCOL) == 0.01
