@@ -2,6 +2,8 @@
 
 Threat: everything a worker says is used only against its candidate. An answer is computed after the
 output for its input has been captured. Checked and timed bursts are the same to the worker.
+
+Long because checks and timing share the bursts, their failures and what is known so far.
 """
 
 from __future__ import annotations
@@ -270,16 +272,19 @@ class Examination:
     def _quad(
         self, candidate: Worker, reference: Worker, empty_us: float, place: tuple[int, int]
     ) -> dict[Role, list[float]]:
-        """Four bursts in a row; outputs are compared when the last one is held."""
+        """Four bursts in a row, both roles on the same inputs, which the candidate has not seen.
+
+        Outputs are compared when the last one is held.
+        """
         count = self.num_calls()
         first = self._rng.choice((Role.REFERENCE, Role.CANDIDATE))
         second = Role.CANDIDATE if first is Role.REFERENCE else Role.REFERENCE
-        all_draws = [self.fresh(count) for _ in range(4)]
+        inputs = [self.fresh(count) for _ in range(2)]
+        next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
         times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
         held: list[Burst] = []
-        for position, (role, draws) in enumerate(
-            zip((first, second, second, first), all_draws, strict=True)
-        ):
+        for position, role in enumerate((first, second, second, first)):
+            draws = next(next_inputs[role])
             if role is Role.REFERENCE:
                 burst = self._run_reference(reference, draws)
             else:

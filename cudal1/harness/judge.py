@@ -34,9 +34,11 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
 
 REFERENCE_BURSTS = 5
-EMPTY_BURSTS = 5
-EMPTY_MEMORY = 12
-"""Latest empty bursts of one size, whose low quantile is subtracted."""
+EMPTY_BURSTS, MAX_EMPTY_BURSTS = 5, 20
+EMPTY_MEMORY = 60
+"""Latest empty bursts of one size, whose smallest time is subtracted."""
+AGREEING, EMPTY_AGREEMENT = 3, 1.1
+"""So many of the smallest must lie this close: else a busy machine has spoilt them all."""
 CPU_LIMIT_S = 300
 MAX_SOURCE_BYTES = 1 << 20
 
@@ -205,13 +207,19 @@ class ProblemJudge:
         return max(1.0, min(times))
 
     def _time_empty(self, num_calls: int) -> float:
-        """The harness's own cost of a burst: a low quantile, so that nobody is flattered."""
+        """The harness's own cost of a burst: the smallest time, so that nobody is flattered.
+
+        Too large a cost would leave next to nothing of short calls, and their ratio could be any.
+        """
         draw = self._oracle.draw(self._rng.getrandbits(62))
         if self._empty is None:
             self._empty = self._start_own("", "")
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
-        for _ in range(EMPTY_BURSTS):
+        for _ in range(MAX_EMPTY_BURSTS):
             burst = run_own(self._desk, self._empty, [draw] * num_calls, self._protocol)
             self._desk.release(burst)
             known.append(burst.elapsed_us)
-        return sorted(known)[len(known) // 4]
+            smallest = sorted(known)[:AGREEING]
+            if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
+                break
+        return min(known)

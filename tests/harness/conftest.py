@@ -203,3 +203,20 @@ def judge(pool: Pool) -> Judge:
         return pool.judge(problem, Candidate(problem_id=problem.id, source=source))
 
     return judged
+
+
+@pytest.fixture(scope="session")
+def skip_if_busy(judge: Judge) -> Callable[[str], None]:
+    """Skip when not even the reference can be measured against itself.
+
+    A busy machine earns nobody a speedup, which is as it should be; on a quiet one it is a defect.
+    """
+
+    def skip(problem_name: str) -> None:
+        for _ in range(3):
+            verdict = judge(problem_name, problem_named(problem_name).null_source).verdict
+            assert verdict.measurement is not None, verdict.reason
+            if not verdict.measurement.is_stable:
+                pytest.skip("this machine is too busy to measure anything")
+
+    return skip

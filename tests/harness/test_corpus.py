@@ -37,20 +37,44 @@ ACCEPTED = {
 }
 """Classes that stand for several; every other one stands for itself."""
 
+NUM_TRIES = 4
+"""Judgements of an honest twin until it gains: the busier the machine, the more are spoilt."""
+
+NEEDS = {
+    "judge_memory": "own_proc",
+    "network": "own_network",
+    "overwritten_files": "read_only_files",
+    "second_core": "seccomp",
+}
+"""Exploits that must not even be tried where kernel or user do not grant the layer against them."""
+
+
+@pytest.fixture(scope="module")
+def layers(judge: Judge) -> tuple[str, ...]:
+    return judge("silu", "class ModelNew: pass").verdict.sandbox
+
 
 @pytest.mark.parametrize("path", EXPLOITS, ids=lambda path: path.stem)
-def test_an_exploit_ends_in_the_class_that_its_header_names(path: Path, judge: Judge) -> None:
+def test_an_exploit_ends_in_the_class_that_its_header_names(
+    path: Path, judge: Judge, layers: tuple[str, ...]
+) -> None:
+    if NEEDS.get(path.stem, layers[0]) not in layers:
+        pytest.skip(f"this machine grants no layer {NEEDS[path.stem]}")
     verdict = judge(_header(path, "problem"), path.read_text()).verdict
     expected = _header(path, "expect")
     assert _class(verdict) in ACCEPTED.get(expected, {expected}), verdict.reason
 
 
 @pytest.mark.parametrize("path", HONEST, ids=lambda path: path.stem)
-def test_an_honest_twin_is_correct_and_unflagged(path: Path, judge: Judge) -> None:
-    verdict = judge(_header(path, "problem"), path.read_text()).verdict
+def test_an_honest_twin_is_correct_and_unflagged(
+    path: Path, judge: Judge, skip_if_busy: Callable[[str], None]
+) -> None:
     expected = _header(path, "expect")
-    if expected == "gain" and verdict.measurement and not verdict.measurement.is_stable:
-        # a busy machine earns nobody a speedup; the estimate still shows it
-        assert verdict.measurement.speedup > 1.0
-        return
-    assert _class(verdict) in ACCEPTED.get(expected, {expected}), verdict.reason
+    accepted = ACCEPTED.get(expected, {expected})
+    for _ in range(NUM_TRIES):
+        verdict = judge(_header(path, "problem"), path.read_text()).verdict
+        assert _class(verdict) in ACCEPTED["correct"], verdict.reason
+        if _class(verdict) in accepted:
+            return
+    skip_if_busy(_header(path, "problem"))
+    pytest.fail(f"not certified on a quiet machine: {verdict.measurement}")

@@ -6,10 +6,11 @@ import gc
 import os
 import tempfile
 import textwrap
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,12 +18,15 @@ import torch
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError
 from cudal1.harness import Judgement, Pool, find_device
+from cudal1.harness import judge as judging
+from cudal1.harness.burst import Burst
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
 
 NamedProblem = Callable[[str], Problem]
 OpenPool = Callable[[], AbstractContextManager[Pool]]
+PR_SET_NAME = 15
 SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
     "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
@@ -81,27 +85,28 @@ def _judge(pool: Pool, problem: Problem, source: str, *, timing: bool = False) -
     return pool.judge(problem, Candidate(problem_id=problem.id, source=source), timing=timing)
 
 
-def _is_running(process: int) -> bool:
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
-def _descendants(process: int) -> set[int]:
-    parents: dict[int, int] = {}
+def _stats() -> dict[int, list[str]]:
+    """Of every process: name, state, parent."""
+    found: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent in {process, *found}} - found:
-        found |= more
+        # it may end while we look
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if entry.name.isdigit():
+                name, _, rest = (entry / "stat").read_text().rpartition(")")
+                found[int(entry.name)] = [name.partition("(")[2], *rest.split()[:2]]
     return found
+
+
+def _named(name: str) -> set[int]:
+    return {process for process, stat in _stats().items() if stat[0] == name and stat[1] != "Z"}
+
+
+def _children() -> set[int]:
+    return {process for process, stat in _stats().items() if stat[2] == str(os.getpid())}
+
+
+def _num_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 # --- deaths --------------------------------------------------------------------------------------
@@ -149,19 +154,18 @@ def test_a_worker_s_environment_holds_nothing_of_the_judge_s(
     open_pool: OpenPool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    top = "told = ' '.join(sorted(os.environ)) + open('/proc/self/environ').read()"
-    looking = _source("raise RuntimeError(told)", top=top)
-    searching = _source(
-        f"raise RuntimeError('found' if '{SECRET[:9]}' + '{SECRET[9:]}' in told else 'nothing')",
-        top=top,
-    )
+    top = "told = open('/proc/self/environ').read() + ' '.join(os.environ.values())"
+    searching = f"raise RuntimeError({SECRET!r} in told)"
+    naming = "raise RuntimeError(' '.join(os.environ))"
     with open_pool() as pool:
-        names = _judge(pool, named_problem("silu"), looking).verdict.reason
-        found = _judge(pool, named_problem("silu"), searching).verdict.reason
-    assert names is not None
-    assert found is not None
-    assert set(names.split("=")[0].removeprefix("RuntimeError: ").split()[:-1]) <= INHERITED
-    assert "nothing" in found
+        reasons = [
+            _judge(pool, named_problem("silu"), _source(body, top=top)).verdict.reason or ""
+            for body in (searching, naming)
+        ]
+    assert "RuntimeError: False" in reasons[0]
+    names = reasons[1].removeprefix("RuntimeError: ").partition(" (line")[0].split()
+    assert "PATH" in names
+    assert set(names) <= INHERITED
 
 
 def test_a_worker_has_no_descriptors_but_its_channel(
@@ -185,13 +189,14 @@ def test_the_layers_of_the_sandbox_are_on_the_verdict(
 
 
 def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
-    open_pool: OpenPool, named_problem: NamedProblem, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    problem = named_problem("silu")
+    open_pool: OpenPool, named_problem: NamedProblem
+) -> None:
+    problem, name = named_problem("silu"), f"left{os.getpid()}"
     messy = _source(
         f"return {CALL}",
-        top="""
+        top=f"""
+            import ctypes
+            assert ctypes.CDLL(None).prctl({PR_SET_NAME}, b"{name}", 0, 0, 0) == 0
             for _ in range(3):
                 if os.fork() == 0:
                     os.setsid()
@@ -201,31 +206,24 @@ def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
         """,
     )
     gc.collect()
-    descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    mine = _descendants(os.getpid())
-    seen: set[int] = set()
-    folder: list[Path] = []
-
-    def note() -> None:
-        seen.update(_descendants(os.getpid()) - mine)
-
+    descriptors, before = _num_descriptors(), _children()
     with open_pool() as pool:
-        for _ in range(2):
-            assert _judge(pool, problem, messy).verdict.status is Status.CORRECT
-            note()
+        verdict = _judge(pool, problem, messy).verdict
+        assert verdict.status is Status.CORRECT, verdict.reason
+        if "own_pids" not in verdict.sandbox:
+            pytest.skip("this machine grants no layer own_pids")
         _judge(pool, problem, _source(DEATHS["forks_and_leaves"][0]))
-        note()
-        folder += [Path(pool._zygote._folder)]
-        assert seen
-    deadline = time.monotonic() + 10
-    while any(map(_is_running, seen)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not [process for process in seen if _is_running(process)]
-    assert not folder[0].exists()
-    assert [path.suffix for path in folder[0].parent.iterdir()] == [".lock"]
+        # not even while the pool is open
+        assert not _named(name)
+        assert _children() - before
+        assert pool._zygote is not None
+        folder = Path(pool._zygote._folder)
+    assert not _children() - before
+    assert not folder.exists()
+    assert [path.suffix for path in folder.parent.iterdir()] == [".lock"]
     del pool
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+    assert _num_descriptors() == descriptors
 
 
 def test_a_judgement_leaves_threads_cores_and_random_numbers_as_they_were(
@@ -268,8 +266,10 @@ def test_a_holder_that_died_does_not_keep_its_device(
     device = find_device(DeviceClass.CPU)
     child = os.fork()
     if child == 0:
-        device.locked().__enter__()
-        os._exit(0)
+        try:
+            device.locked().__enter__()
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
     with device.locked():
         pass
@@ -279,21 +279,37 @@ def test_a_holder_that_died_does_not_keep_its_device(
 
 
 def test_leaving_out_a_redundant_matmul_is_certified(
-    pool: Pool, named_problem: NamedProblem
+    pool: Pool, named_problem: NamedProblem, skip_if_busy: Callable[[str], None]
 ) -> None:
     problem = named_problem("wasteful")
     source = _source("return x @ y").replace("forward(self, x)", "forward(self, x, y)")
-    measurements = []
-    for _ in range(3):  # on a busy machine one try may be too noisy to certify anything
+    for _ in range(4):  # on a busy machine one try may be too noisy to certify anything
         verdict = _judge(pool, problem, source, timing=True).verdict
         assert verdict.status is Status.CORRECT, verdict.reason
         assert verdict.measurement is not None
-        measurements.append(verdict.measurement)
+        # twice the work cannot be more than about twice the time
+        assert verdict.measurement.certified < 3, verdict.measurement
         if verdict.measurement.certified > 1.2:
             return
-    # a busy machine earns nobody a speedup; the estimates still show it
-    assert not any(m.is_stable for m in measurements), measurements
-    assert max(m.speedup for m in measurements) > 1.2, measurements
+    skip_if_busy("wasteful")
+    pytest.fail(f"not certified on a quiet machine: {verdict.measurement}")
+
+
+def test_the_harness_s_own_cost_is_not_what_a_busy_moment_makes_of_it(
+    pool: Pool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disturbed = iter([9000, 8000, 9500, 7000, 9900, 8800, 410, 9000, 400, 9000, 405, 1, 1, 1])
+    real = judging.run_own
+
+    def slowed(*arguments: Any) -> Burst:
+        return replace(real(*arguments), elapsed_us=float(next(disturbed)))
+
+    problem_judge = pool._prepare(named_problem("silu"))
+    problem_judge._empty_us.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(judging, "run_own", slowed)
+        assert problem_judge._time_empty(2) == 400
+    problem_judge._empty_us.clear()
 
 
 def test_every_timed_burst_is_recorded_four_to_a_quad(

@@ -1,0 +1,103 @@
+"""What is wrong in params.yaml is said in one line, by its dotted path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cudal1.errors import ConfigError
+from cudal1.params import Params
+
+SHIPPED = Path(__file__).parent.parent / "params.yaml"
+KEYS = ["device", "protocol.min_quads", "selfsup.rounds.r1.init", "rl.tau", "report.fast_p"]
+
+
+@pytest.fixture
+def content() -> dict[str, Any]:
+    return yaml.safe_load(SHIPPED.read_text())
+
+
+def _refusal(content: object, folder: Path) -> str:
+    file = folder / "params.yaml"
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    with pytest.raises(ConfigError) as caught:
+        Params.load(file)
+    said = str(caught.value)
+    assert said.startswith(f"{file}: ")
+    assert "\n" not in said
+    return said.removeprefix(f"{file}: ")
+
+
+def _section(content: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    *parents, name = path.split(".")
+    for parent in parents:
+        content = content[parent]
+    return content, name
+
+
+def test_the_shipped_file_is_valid() -> None:
+    assert Params.load(SHIPPED).protocol.timing
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_missing_key_is_named(path: str, content: dict[str, Any], tmp_path: Path) -> None:
+    section, name = _section(content, path)
+    del section[name]
+    assert _refusal(content, tmp_path) == f"{path}: missing key; add it"
+
+
+@pytest.mark.parametrize("path", [f"{path}x" for path in KEYS])
+def test_an_unknown_key_is_named(path: str, content: dict[str, Any], tmp_path: Path) -> None:
+    section, name = _section(content, path)
+    section[name] = 1
+    assert _refusal(content, tmp_path).startswith(f"{path}: unknown key;")
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_value_of_the_wrong_type_is_named_and_shown(
+    path: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    section, name = _section(content, path)
+    section[name] = {"what": "is this"}
+    said = _refusal(content, tmp_path)
+    assert said.startswith(f"{path}")
+    assert "is this" in said
+
+
+def test_a_misspelt_key_is_both_missing_and_unknown(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["rl"]["tua"] = content["rl"].pop("tau")
+    said = _refusal(content, tmp_path)
+    assert "rl.tau: missing key" in said
+    assert "rl.tua: unknown key" in said
+
+
+def test_a_setting_of_a_provider_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+    content["generate"]["providers"]["replay"] = {"kind": "replay"}
+    assert _refusal(content, tmp_path).startswith("generate.providers.replay.")
+
+
+def test_a_provider_of_no_kind_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+    content["generate"]["providers"]["replay"] = {"kind": "oracle"}
+    assert _refusal(content, tmp_path).startswith("generate.providers.replay: ")
+
+
+def test_a_protocol_that_contradicts_itself_is_named(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["protocol"]["max_quads"] = 8
+    assert _refusal(content, tmp_path).startswith("protocol: ")
+
+
+@pytest.mark.parametrize("text", ["", "3", "- a", "a: [1"])
+def test_what_is_no_mapping_is_refused(text: str, tmp_path: Path) -> None:
+    assert _refusal(text, tmp_path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"params\.yaml: cannot be read \(No such file"):
+        Params.load(tmp_path / "params.yaml")

@@ -1,0 +1,76 @@
+"""A protocol's fingerprint changes with whatever decides a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cudal1 import protocol
+from cudal1.protocol import EvalProtocol, PrecisionClass
+
+FIELDS: dict[str, Any] = {
+    "correctness_stages": (3, 16), "precision": PrecisionClass.STRICT, "timing": True,
+    "burst_us": 3000.0, "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
+    "max_quads": 24, "alpha": 0.01, "claim_levels": (1.0, 1.5, 2.0), "dead_zone": 1.02,
+    "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_within": 0.1,
+    "slow_factor": 1000.0, "start_timeout_s": 20.0, "call_timeout_s": 2.0,
+    "memory_bytes": 1 << 30, "seed": 7,
+}  # fmt: skip
+OTHER: dict[str, Any] = {
+    "correctness_stages": (3, 17), "precision": PrecisionClass.TF32, "timing": False,
+    "claim_levels": (1.0, 1.4, 2.0), "alpha": 0.02, "confirm_within": 0.2,
+}  # fmt: skip
+
+
+def _protocol(**changes: Any) -> EvalProtocol:
+    return EvalProtocol.model_validate({**FIELDS, **changes})
+
+
+def test_these_tests_know_every_field() -> None:
+    assert set(FIELDS) == set(EvalProtocol.model_fields)
+
+
+def test_a_fingerprint_is_that_of_the_values() -> None:
+    assert _protocol().id == _protocol().id
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_fingerprint_changes_with(name: str) -> None:
+    other = OTHER.get(name, FIELDS[name] + 1 if name not in OTHER else None)
+    assert _protocol(**{name: other}).id != _protocol().id
+
+
+def test_a_fingerprint_changes_with_the_harness_s_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _protocol().id
+    monkeypatch.setattr(protocol, "HARNESS_VERSION", "0")
+    assert _protocol().id != before
+
+
+def test_checks_alone_are_another_protocol() -> None:
+    checks = _protocol().checks_only()
+    assert checks.id != _protocol().id
+    assert checks == _protocol(timing=False) == checks.checks_only()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"correctness_stages": (16, 3)}, "correctness_stages must rise"),
+        ({"correctness_stages": (3, 3)}, "correctness_stages must rise"),
+        ({"claim_levels": (1.0, 2.0, 1.5)}, "claim_levels must rise"),
+        ({"claim_levels": (1.02, 2.0)}, "claim_levels must start at 1.0"),
+        ({"min_quads": 30}, "max_quads 24 is below min_quads 30"),
+    ],
+)
+def test_a_protocol_that_contradicts_itself_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        _protocol(**changes)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_documentation_explains(name: str) -> None:
+    page = Path(__file__).parent.parent / "docs" / "protocol.md"
+    assert f"`{name}`" in page.read_text(encoding="utf-8")

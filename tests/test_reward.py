@@ -1,0 +1,133 @@
+"""Equations 4 and 6 against slow loops, and what a verdict earns."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudal1.measurement import Baseline, Measurement
+from cudal1.reward import (
+    GROUP_EPSILON,
+    RollingSmoother,
+    group_advantages,
+    speed_reward,
+    success_reward,
+)
+from cudal1.verdict import Status, Verdict
+
+REWARDS = st.lists(st.floats(0, 100), min_size=2, max_size=12)
+BATCHES = st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+def _verdict(status: Status, *, certified: float | None = None) -> Verdict:
+    measurement = None
+    if certified is not None:
+        measurement = Measurement(
+            baseline=Baseline.EAGER, speedup=certified + 0.2, certified=certified, alpha=0.01,
+            num_quads=9, bucket_medians=(1.0,), bucket_variance=0, is_stable=True,
+            reference_us=2, candidate_us=1,
+        )  # fmt: skip
+    return Verdict(
+        problem_id="p", candidate_id="c", protocol_id="q", device_kind="cpu", device_id="d",
+        status=status, reason=None if status is Status.CORRECT else "why",
+        measurement=measurement, judged_at="2026-01-01T00:00:00+00:00", judge_s=1,
+    )  # fmt: skip
+
+
+def test_success_ignores_speed() -> None:
+    slow, fast = (_verdict(Status.CORRECT, certified=c) for c in (0.5, 5.0))
+    assert success_reward(slow) == success_reward(fast) == 1
+
+
+@pytest.mark.parametrize("reward", [success_reward, speed_reward])
+@pytest.mark.parametrize("status", set(Status) - {Status.CORRECT, Status.HACKED})
+def test_a_failure_earns_nothing(reward: Callable[[Verdict | None], float], status: Status) -> None:
+    assert reward(_verdict(status)) == 0
+
+
+@pytest.mark.parametrize("reward", [success_reward, speed_reward])
+def test_a_completion_without_source_earns_nothing(
+    reward: Callable[[Verdict | None], float],
+) -> None:
+    assert reward(None) == 0
+
+
+def test_speed_earns_what_is_certified_and_not_what_is_estimated() -> None:
+    assert speed_reward(_verdict(Status.CORRECT, certified=1.3)) == 1.3
+
+
+def test_a_success_that_nobody_timed_has_no_speed() -> None:
+    with pytest.raises(ValueError, match="never timed"):
+        speed_reward(_verdict(Status.CORRECT))
+
+
+@settings(deadline=None)
+@given(REWARDS)
+def test_advantages_are_equation_4(rewards: list[float]) -> None:
+    mean = 0.0
+    for reward in rewards:
+        mean += reward / len(rewards)
+    square = 0.0
+    for reward in rewards:
+        square += (reward - mean) ** 2
+    spread = math.sqrt(square / (len(rewards) - 1))
+    expected = [(reward - mean) / (spread + GROUP_EPSILON) for reward in rewards]
+    assert group_advantages(rewards) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("rewards", [[], [3.0], [2.0, 2.0, 2.0]])
+def test_a_group_without_differences_carries_no_signal(rewards: list[float]) -> None:
+    assert group_advantages(rewards) == [0.0] * len(rewards)
+
+
+@settings(deadline=None)
+@given(BATCHES, st.integers(2, 10), st.integers(1, 3), st.booleans())
+def test_smoothing_is_equation_6_over_the_latest_rewards(
+    batches: list[list[float]], window: int, refresh: int, log_scale: bool
+) -> None:
+    k = 1.5
+    smoother = RollingSmoother(k=k, window=window, refresh=refresh, log_scale=log_scale)
+    everything: list[float] = []
+    mean, spread = 0.0, 1.0
+    for number, batch in enumerate(batches):
+        scaled = [math.log(1 + r) if log_scale else r for r in batch]
+        everything += scaled
+        latest = everything[-window:]
+        if number % refresh == 0 and len(latest) > 1:
+            mean = sum(latest) / len(latest)
+            spread = math.sqrt(sum((r - mean) ** 2 for r in latest) / len(latest))
+            spread = max(spread, 1e-6)
+        expected = [min(k, max(-k, (r - mean) / spread)) for r in scaled]
+        # a spread of rounding errors alone is divided by 1e-6
+        assert smoother.smooth(batch) == pytest.approx(expected, abs=1e-5)
+
+
+@settings(deadline=None)
+@given(BATCHES, BATCHES)
+def test_a_restored_smoother_goes_on_as_if_nothing_had_happened(
+    before: list[list[float]], after: list[list[float]]
+) -> None:
+    def made() -> RollingSmoother:
+        return RollingSmoother(k=1.5, window=8, refresh=2, log_scale=True)
+
+    unbroken, broken, restored = made(), made(), made()
+    for batch in before:
+        unbroken.smooth(batch)
+        broken.smooth(batch)
+    restored.restore(json.loads(json.dumps(broken.state())))
+    for batch in after:
+        assert restored.smooth(batch) == unbroken.smooth(batch)
+
+
+@settings(deadline=None)
+@given(BATCHES)
+def test_smoothing_keeps_the_order_of_a_batch(batches: list[list[float]]) -> None:
+    smoother = RollingSmoother(k=1.5, window=100, refresh=1, log_scale=True)
+    for batch in batches:
+        smoothed = smoother.smooth(batch)
+        assert [s for _, s in sorted(zip(batch, smoothed, strict=True))] == sorted(smoothed)

@@ -1,0 +1,83 @@
+"""Which parts go with which status, and that no gain goes with an unstable measurement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cudal1.measurement import Baseline, Measurement
+from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
+
+SEEN = HackFlag(kind="cached_output", source=FlagSource.GUARD, evidence="call 2")
+SUSPECTED = HackFlag(kind="fallback", source=FlagSource.SCREEN, evidence="line 2")
+
+
+def _measurement(**changes: Any) -> Measurement:
+    fields = {
+        "baseline": Baseline.EAGER, "speedup": 1.4, "certified": 1.3, "alpha": 0.01,
+        "num_quads": 9, "bucket_medians": (1.4,) * 7, "bucket_variance": 0.0, "is_stable": True,
+        "reference_us": 14.0, "candidate_us": 10.0,
+    }  # fmt: skip
+    return Measurement.model_validate({**fields, **changes})
+
+
+def _verdict(status: Status, **changes: Any) -> Verdict:
+    fields = {
+        "problem_id": "p", "candidate_id": "c", "protocol_id": "q", "device_kind": "cpu",
+        "device_id": "d", "status": status, "judged_at": "2026-01-01T00:00:00+00:00",
+        "judge_s": 1.0, "reason": None if status is Status.CORRECT else "why",
+    }  # fmt: skip
+    return Verdict.model_validate({**fields, **changes})
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_only_a_correct_candidate_is_successful(status: Status) -> None:
+    flags = (SEEN,) if status is Status.HACKED else ()
+    assert _verdict(status, flags=flags).is_successful == (status is Status.CORRECT)
+
+
+@pytest.mark.parametrize("status", set(Status) - {Status.CORRECT, Status.HACKED})
+def test_a_failure_has_no_measurement(status: Status) -> None:
+    with pytest.raises(ValidationError, match="with a measurement"):
+        _verdict(status, measurement=_measurement())
+
+
+def test_a_failure_says_why_and_a_success_has_nothing_to_say() -> None:
+    with pytest.raises(ValidationError, match="with reason"):
+        _verdict(Status.CRASHED, reason=None)
+    with pytest.raises(ValidationError, match="with reason"):
+        _verdict(Status.CORRECT, reason="fine")
+
+
+def test_suspicion_alone_makes_nobody_a_cheat() -> None:
+    with pytest.raises(ValidationError, match="without a deciding flag"):
+        _verdict(Status.HACKED, flags=(SUSPECTED,))
+    with pytest.raises(ValidationError, match="without a deciding flag"):
+        _verdict(Status.HACKED)
+
+
+def test_who_was_seen_cheating_is_not_correct() -> None:
+    with pytest.raises(ValidationError, match="with a deciding flag"):
+        _verdict(Status.CORRECT, flags=(SEEN,))
+    assert _verdict(Status.CORRECT, flags=(SUSPECTED,)).is_successful
+
+
+def test_the_speedup_is_the_certified_one() -> None:
+    assert _verdict(Status.CORRECT, measurement=_measurement()).speedup == 1.3
+    assert _verdict(Status.CORRECT).speedup is None
+
+
+@pytest.mark.parametrize("changes", [{"is_stable": False}, {"is_confirmed": False}])
+def test_no_gain_goes_with_an_unstable_or_contradicted_measurement(
+    changes: dict[str, bool],
+) -> None:
+    with pytest.raises(ValidationError, match="without a stable, agreeing measurement"):
+        _measurement(**changes)
+    assert _measurement(certified=1.0, **changes).certified == 1.0
+
+
+def test_a_verdict_survives_json() -> None:
+    verdict = _verdict(Status.CORRECT, measurement=_measurement(), flags=(SUSPECTED,))
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict

@@ -1,0 +1,144 @@
+"""A stage has one name everywhere, and dvc.yaml says what its result depends on."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cudal1.params import Params
+from tasks.stages import stage_names
+
+ROOT = Path(__file__).parent.parent
+DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+NAMES = (
+    "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "transfer", "report",
+)  # fmt: skip
+SHARED_SECTIONS = {"device", "protocol", "evaluation"}
+SHARED_MODULES = {
+    "tasks/stage.py": "how a stage is started does not change what it makes",
+    "tasks/stages.py": "as above",
+    "tasks/progress.py": "for the eye only",
+    "tasks/training.py": "passes numbers on",
+    "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",
+    "cudal1/tracking.py": "write-only",
+    "cudal1/ledger": "keeps facts as they are; a change of its schema rebuilds it",
+    "cudal1/params.py": "values come as params",
+    "cudal1/provider_settings.py": "values come as params",
+    "cudal1/errors.py": "words",
+    "cudal1/record.py": "identity of facts; a change of it changes every id",
+    "cudal1/candidate.py": "a record",
+    "cudal1/problem.py": "a record; what it makes of a suite is stage problems'",
+    "cudal1/protocol.py": "a record whose values come as params",
+    "cudal1/measurement.py": "a record",
+    "cudal1/verdict.py": "a record",
+    "cudal1/prompt.py": "fills the templates of cudal1/prompts, which are dependencies",
+    "cudal1/extract.py": "answers are kept raw; generate depends on it",
+    "cudal1/contrast.py": "rl depends on it",
+    "cudal1/reward.py": "rl depends on it; elsewhere it only counts",
+    "cudal1/metrics.py": "report depends on it",
+    "cudal1/train": "the training stages depend on it; elsewhere it only samples",
+    "tasks/sft.py": "selfsup takes stage 1's pairs, which are data/filter.parquet's",
+    "tasks/reproduce.py": "as tasks/stage.py",
+}
+"""What a stage may import without naming it in dvc.yaml, and why."""
+
+
+def definition(name: str) -> dict[str, Any]:
+    stage = DVC[name]
+    return stage.get("do", stage)
+
+
+def sections_read(source: str) -> set[str]:
+    """First names after `params.` in a module."""
+    return set(re.findall(r"\bparams\.([a-z]+)\b", source)) & set(Params.model_fields)
+
+
+def imports(path: Path) -> set[str]:
+    """Our modules that a file imports, as paths from the root."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for name in node.names:
+                for dotted in (f"{node.module}.{name.name}", node.module):
+                    if (module := _path_of(dotted)) is not None:
+                        found.add(module)
+                        break
+    return found
+
+
+def _path_of(dotted: str) -> str | None:
+    if not dotted.startswith(("cudal1", "tasks")):
+        return None
+    relative = dotted.replace(".", "/")
+    for found in (f"{relative}.py", relative):
+        if (ROOT / found).exists():
+            return found
+    return None
+
+
+def test_stages_are_the_issues_nine() -> None:
+    assert tuple(DVC) == NAMES
+
+
+def test_the_flow_runs_every_stage_after_what_it_needs() -> None:
+    order = stage_names(until="report", root=ROOT)
+    groups = list(dict.fromkeys(name.split("@")[0] for name in order))
+    assert groups == list(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_is_started_by_the_module_of_its_name(name: str) -> None:
+    assert definition(name)["cmd"].startswith(f"python -m tasks.{name}")
+    assert (ROOT / "tasks" / f"{name}.py").exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_declares_the_sections_that_it_reads(name: str) -> None:
+    modules = [ROOT / "tasks" / f"{name}.py"]
+    modules += [ROOT / m for m in imports(modules[0]) if m in ("tasks/examine.py",)]
+    read = set[str]().union(*(sections_read(path.read_text()) for path in modules))
+    declared = {str(key).split(".")[0] for key in definition(name)["params"]}
+    assert read - SHARED_SECTIONS <= declared
+    assert declared - SHARED_SECTIONS <= read | {name}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
+    declared = [str(dep) for dep in definition(name)["deps"]]
+    needed = imports(ROOT / "tasks" / f"{name}.py") - {f"tasks/{name}.py"}
+    missing = {
+        module
+        for module in needed
+        if not any(module.startswith(known) for known in (*declared, *SHARED_MODULES))
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_declared_code_exists(name: str) -> None:
+    paths = [str(dep) for dep in definition(name)["deps"] if not str(dep).startswith("data/")]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_leaves_a_shard_and_metrics(name: str) -> None:
+    outs = [str(out) for out in definition(name)["outs"]]
+    assert any(out.startswith(f"data/shards/{name}") for out in outs)
+    assert len(definition(name)["metrics"]) == 1
+
+
+def test_the_readme_names_every_stage_and_top_level_entry() -> None:
+    readme = (ROOT / "README.md").read_text()
+    top = ["flows/", "tasks/", "cudal1/", "data/", "dvc.yaml", "params.yaml", "tests/"]
+    assert [name for name in (*NAMES, *top) if name not in readme] == []
+
+
+def test_the_readme_shows_only_make_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = set(re.findall(r"`?make ([a-z]+)", (ROOT / "README.md").read_text()))
+    assert shown <= targets
