@@ -53,7 +53,7 @@ class EvalProtocol(Record):
     """Time-ordered buckets of quads whose medians make the estimate (paper 2.4.4: 7)."""
     max_bucket_variance: float = Field(gt=0)
     """Above it a measurement is unstable and earns 1.00 (paper 2.4.4: 0.005)."""
-    confirm_above: float = Field(gt=1)
+    confirm_above: float = Field(ge=1)
     """A certified speedup above this is measured again in fresh processes (paper 2.4.4: 3)."""
     confirm_within: float = Field(gt=0, lt=1)
     """The two measurements must agree within this share (paper 2.4.4: 10 %)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +15,12 @@ from cudal1.record import content_id
 from cudal1.reward import speed_reward, success_reward
 from cudal1.train.policy import Sampler
 from cudal1.verdict import Verdict
-from tasks.judging import Bench, admitted_problems, bench, keep_completion
+from tasks.judging import admitted_problems, bench, keep_completion
 from tasks.progress import progress
 from tasks.stage import Stage, log
 
+VerdictOn = Callable[[Problem, Candidate], Verdict]
+"""A bench's `verdict`, or its `check` where speed does not matter."""
 CHUNK = 64
 """Answers sampled and judged at a time: what a kill can cost."""
 
@@ -59,8 +61,8 @@ def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int
 
 
 def sample_and_judge(
-    stage: Stage, ledger: Ledger, judge: Bench, sampler: Sampler, problems: Sequence[Problem],
-    sampling: Sampling, what: str,
+    stage: Stage, ledger: Ledger, verdict_on: VerdictOn, sampler: Sampler,
+    problems: Sequence[Problem], sampling: Sampling, what: str,
 ) -> list[Answer]:  # fmt: skip
     """`num_samples` answers to each problem, judged; those in the ledger are not made again."""
     asked: list[tuple[Problem, Prompt, int]] = [
@@ -75,7 +77,7 @@ def sample_and_judge(
                 stage, ledger, sampler, asked[first : first + CHUNK], sampling
             ):
                 candidate = keep_completion(ledger, completion)
-                verdict = None if candidate is None else judge.verdict(problem, candidate)
+                verdict = None if candidate is None else verdict_on(problem, candidate)
                 answers.append(Answer(problem, completion, candidate, verdict))
                 advance(1)
     return answers
@@ -124,7 +126,7 @@ def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | 
     )  # fmt: skip
     with bench(ledger, stage.params) as judge:
         answers = sample_and_judge(
-            stage, ledger, judge, sampler, problems, sampling, "held-out answers"
+            stage, ledger, judge.verdict, sampler, problems, sampling, "held-out answers"
         )
     marks = marks_of(answers)
     log.info(

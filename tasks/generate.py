@@ -78,7 +78,7 @@ def _ask_until_satisfied(
                 del unsatisfied[problem.id]
                 continue
             candidate = keep_completion(ledger, completion)
-            success = candidate is not None and judge.is_correct(problem, candidate)
+            success = candidate is not None and judge.check(problem, candidate).is_successful
             asked, found = counts[problem.id]
             counts[problem.id] = asked + 1, found + success
             if counts[problem.id][1] >= section.successes:

@@ -40,14 +40,14 @@ class Bench:
         known = self._known(candidate, self.protocol)
         return known or self._judge(problem, candidate, timing=True)
 
-    def is_correct(self, problem: Problem, candidate: Candidate) -> bool:
+    def check(self, problem: Problem, candidate: Candidate) -> Verdict:
         """Whether a candidate is executable and correct; its speed is left for later.
 
         A failure is a full verdict, since timing is the last gate; it is never judged again.
         """
         checks = self.protocol.checks_only()
         known = self._known(candidate, self.protocol) or self._known(candidate, checks)
-        return (known or self._judge(problem, candidate, timing=False)).is_successful
+        return known or self._judge(problem, candidate, timing=False)
 
     def _known(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
         known = self._ledger.verdict(

@@ -13,7 +13,9 @@ import hashlib
 import json
 import math
 import multiprocessing
+import platform
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -63,7 +65,8 @@ SCORES = {
     Kind.FAST: (1.2, 4.0), Kind.WRONG: (1.0, 1.0),
 }  # fmt: skip
 SURROUNDED_SHARE = 0.6
-"""Problems shown in another frame than the generator's, so that copying is learned, not a layout."""
+"""Problems in another frame than the generator's, so that copying is learned, not a layout."""
+DEVICE_CLASSES = (DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)
 TOKENIZER_DOCUMENTS = 3000
 PIECE = 500
 """Documents that one process makes at a time."""
@@ -74,8 +77,8 @@ def documents(seed: int, count: int) -> Iterator[str]:
     rng = random.Random(seed)
     for index in range(count):
         problem = generator.generate(
-            seed, index, device_class=rng.choice((DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)),
-            num_stages=rng.choices((1, 2, 3, 4), (0.25, 0.4, 0.25, 0.1))[0], split=Split.TRAIN,
+            seed, index, device_class=rng.choice(DEVICE_CLASSES), split=Split.TRAIN,
+            num_stages=rng.choices((1, 2, 3, 4), (0.25, 0.4, 0.25, 0.1))[0],
         )  # fmt: skip
         if rng.random() < SURROUNDED_SHARE:
             problem = problem.model_copy(update={"source": surround(problem.source, rng)})
@@ -151,18 +154,7 @@ def corpus(
 
 def main() -> None:
     """Make tokenizer and model, train, save with a note of how."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.pretrain", description=__doc__)
-    parser.add_argument("--out", type=Path, default=EMBEDDED)
-    parser.add_argument("--architecture", choices=ARCHITECTURES, default="small")
-    parser.add_argument("--documents", type=int, default=600_000)
-    parser.add_argument("--steps", type=int, default=12_000)
-    parser.add_argument("--rows", type=int, default=96, help="windows in a batch")
-    parser.add_argument("--context", type=int, default=1536, help="tokens in a window")
-    parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--minutes", type=float, default=6.0, help="for training, at most")
-    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = _arguments()
     architecture = ARCHITECTURES[arguments.architecture]
     started = time.monotonic()
 
@@ -194,22 +186,51 @@ def main() -> None:
             say(f"step {step} loss {loss:.4f} tokens/s {rate:.3g}")
 
     steps = pretraining.train(
-        model, stream, starts, steps=arguments.steps, rows=arguments.rows, context=arguments.context,
-        learning_rate=arguments.learning_rate, seed=arguments.seed, on_log=on_log,
-        time_limit_s=arguments.minutes * 60,
+        model, stream, starts, steps=arguments.steps, rows=arguments.rows,
+        context=arguments.context, learning_rate=arguments.learning_rate, seed=arguments.seed,
+        on_log=on_log, time_limit_s=arguments.minutes * 60,
     )  # fmt: skip
     pretraining.save(model.cpu(), tokenizer, arguments.out)
-    settings = {k: v for k, v in vars(arguments).items() if k not in ("out", "processes")}
     note = {
-        "command": "python -m tasks.pretrain", "settings": settings,
+        "command": "python -m tasks.pretrain",
+        "settings": {k: v for k, v in vars(arguments).items() if k not in ("out", "processes")},
         "corpus_version": CORPUS_VERSION, "generator_version": generator.GENERATOR_VERSION,
         "num_parameters": num_parameters, "num_corpus_tokens": len(stream), "steps_made": steps,
-        "final_loss": sum(losses[-5:]) / len(losses[-5:]), "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "train_minutes": round((time.monotonic() - started) / 60, 1),
+        "final_loss": sum(losses[-5:]) / len(losses[-5:]), **_machine(),
+        "minutes": round((time.monotonic() - started) / 60, 1),
     }  # fmt: skip
     (arguments.out / "pretraining.json").write_text(json.dumps(note, indent=2) + "\n")
     say(f"saved {arguments.out.name}")
+
+
+def _arguments() -> argparse.Namespace:
+    """The defaults made the embedded policy."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.pretrain", description=__doc__)
+    parser.add_argument("--out", type=Path, default=EMBEDDED)
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="small")
+    parser.add_argument("--documents", type=int, default=500_000)
+    parser.add_argument("--steps", type=int, default=12_000)
+    parser.add_argument("--rows", type=int, default=96, help="windows in a batch")
+    parser.add_argument("--context", type=int, default=1536, help="tokens in a window")
+    parser.add_argument("--learning-rate", type=float, default=3e-3)
+    parser.add_argument("--minutes", type=float, default=6.0, help="for training, at most")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def _machine() -> dict[str, str]:
+    """What the weights were made on and with."""
+    import torch
+    import transformers
+
+    made: dict[str, str] = {"device": "cpu"}
+    if torch.cuda.is_available():
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        driver = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+        made = {"device": torch.cuda.get_device_name(), "driver": driver[0] if driver else ""}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    return {**made, **versions, "python": platform.python_version()}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from statistics import fmean
 
 from cudal1.errors import TrainingError
 from cudal1.ledger import Ledger
@@ -21,7 +22,6 @@ from tasks.examine import (
     Sampling,
     examine,
     fitting_problems,
-    marks_of,
     sample_and_judge,
 )
 from tasks.judging import bench
@@ -50,8 +50,11 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
             num_long = train_sft(init, out, pairs, work=stage.work, on_log=steps.log, **knobs)
         marks = examine(stage, ledger, out)
         ledger.export()
-    own = {f"sampled_{name}": value for name, value in marks_of(answers).items()}
-    return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **own, **marks}
+    return {
+        "sampled_success": fmean(success_reward(answer.verdict) for answer in answers),
+        "sampled_num_answers": len(answers),
+        "num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks,
+    }  # fmt: skip
 
 
 def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]:
@@ -63,7 +66,7 @@ def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]
     )  # fmt: skip
     with bench(ledger, stage.params) as judge:
         return sample_and_judge(
-            stage, ledger, judge, sampler, problems, sampling, "answers to learn from"
+            stage, ledger, judge.check, sampler, problems, sampling, "answers to learn from"
         )
 
 

@@ -31,8 +31,12 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
 
 
 def stage1_pairs(params: Params) -> list[Pair]:
-    """What stage 1 learns: each kept candidate as the answer to its problem's prompt."""
+    """What stage 1 learns: each kept candidate as the answer to its problem's prompt.
+
+    One that several providers found counts once: what teachers agree on is not more worth learning.
+    """
     problems = {problem.id: problem for problem in admitted_problems()}
+    distinct = {row["candidate_id"]: row for row in product(DATA / "filter.parquet")}
     return [
         (
             generation_prompt(
@@ -40,7 +44,7 @@ def stage1_pairs(params: Params) -> list[Pair]:
             ).as_chat(),
             answer_text(str(row["source"])),
         )
-        for row in product(DATA / "filter.parquet")
+        for row in distinct.values()
     ]
 
 

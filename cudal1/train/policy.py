@@ -142,6 +142,7 @@ class Sampler:
 
 
 def _load(folder: Path) -> tuple[Any, Any]:
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     quiet()
@@ -150,7 +151,7 @@ def _load(folder: Path) -> tuple[Any, Any]:
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise TrainingError(
             f"{folder}: cannot be loaded ({str(error).splitlines()[0]}); "
             "delete it and run its stage again"

@@ -25,7 +25,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
 WORDS = r"\n[ ]*| ?[A-Za-z_]+|[0-9]| ?[^\sA-Za-z_0-9]+|\s+"
-"""A newline with its indentation is one unit, each digit one token: sizes are copied digit by digit."""
+"""A newline with its indentation is one unit, each digit one token: sizes are copied by digits."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ def train(
     learning_rate: float, seed: int, on_log: Callable[[int, float, float], None],
     time_limit_s: float = math.inf,
 ) -> int:  # fmt: skip
-    """Train on one long stream of tokens, in windows that begin with a document; returns the steps made.
+    """Train on one long stream of tokens, in windows that begin with a document.
+
+    Returns the steps made.
 
     Documents begin at `starts`; a window ends wherever it is full. `on_log(step, loss,
     tokens_per_s)` is called now and then. A time limit cuts the schedule short in proportion, so

@@ -21,6 +21,7 @@ _ATTRIBUTES = """weight bias scale shift gain w b u v gate first second third li
 _LOCALS = "y z h s p q r t u v g out res acc left right mean var e m a".split()
 _INPUTS = "x x x x x x x inputs data batch_x".split()
 _FUNCTIONS = "relu tanh sigmoid exp abs sqrt sin log square sign rsqrt log1p".split()
+_REDUCTIONS = ("sum", "mean", "softmax")
 _PAIRS = "matmul bmm minimum maximum add mul".split()
 _METHODS = """sum(dim={d},keepdim=True) mean(dim={d},keepdim=True) mean(dim=(2,3),keepdim=True)
     sum(dim={d}) transpose(1,2) transpose(-2,-1) flatten(1) amax(dim={d})
@@ -171,9 +172,9 @@ class _Filler:
             (1, lambda: f"{self._constant()} {rng.choice('+-*/')} ({inner})"),
             (1, lambda: f"({inner}) ** {rng.choice((2, 3))}"),
             (2, lambda: f"torch.{rng.choice(_PAIRS)}({inner}, {self._expression(depth - 1)})"),
-            (2, lambda: f"torch.{rng.choice(('sum', 'mean', 'softmax'))}({inner}, dim={self._axis()})"),
+            (2, lambda: f"torch.{rng.choice(_REDUCTIONS)}({inner}, dim={self._axis()})"),
             (1, lambda: f"torch.cat([{inner}, {self._value()}], dim={self._axis()})"),
-            (1, lambda: f"torch.cat([{self._applied('c')} for c in ({inner}).split({self._count()})])"),
+            (1, lambda: self._blockwise(inner)),
             (1, lambda: f"torch.clamp({inner}, min={self._constant()}, max={self._constant()})"),
             (1, lambda: f"torch.nn.functional.{rng.choice(('gelu', 'silu', 'relu'))}({inner})"),
         )  # fmt: skip
@@ -181,6 +182,9 @@ class _Filler:
 
     def _applied(self, value: str) -> str:
         return f"torch.{self._rng.choice(_FUNCTIONS)}({value})"
+
+    def _blockwise(self, value: str) -> str:
+        return f"torch.cat([{self._applied('c')} for c in ({value}).split({self._count()})])"
 
     def _value(self) -> str:
         draw = self._rng.random()

@@ -1,0 +1,96 @@
+"""The text that the embedded policy is trained on."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from cudal1.llm.rewriter import FAMILIES, places
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.suite import generator
+from cudal1.train.surroundings import surround
+from tasks import pretrain
+
+NAMES = sorted((family.name for family in generator.FAMILIES), key=len, reverse=True)
+
+
+def operations(name: str) -> list[str]:
+    """A generated problem's operations, from its name."""
+    found = re.findall("|".join(NAMES), name)
+    assert "_".join(found) == name
+    return found
+
+
+def problem_source(index: int) -> str:
+    return generator.generate(
+        8, index, device_class=DeviceClass.CPU, num_stages=1 + index % 3, split=Split.TRAIN
+    ).source
+
+
+def test_the_same_seed_gives_the_same_documents_and_another_seed_others() -> None:
+    assert list(pretrain.documents(5, 30)) == list(pretrain.documents(5, 30))
+    assert list(pretrain.documents(5, 30)) != list(pretrain.documents(6, 30))
+
+
+def test_more_documents_begin_with_the_same_ones() -> None:
+    assert list(islice(pretrain.documents(5, 40), 20)) == list(pretrain.documents(5, 20))
+
+
+def test_no_document_is_about_a_reserved_combination(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    generate = generator.generate
+
+    def watched(*arguments: Any, **settings: Any) -> Problem:
+        problem = generate(*arguments, **settings)
+        made.append(problem.name)
+        return problem
+
+    monkeypatch.setattr(generator, "generate", watched)
+    assert len(list(pretrain.documents(5, 400))) == len(made) == 400
+    combined = [operations(name) for name in made]
+    assert not any(map(generator.is_reserved, combined))
+    assert sum(len(names) > 1 for names in combined) > 200
+
+
+def test_a_document_is_a_question_with_an_answer_in_the_chats_format() -> None:
+    for document in pretrain.documents(5, 30):
+        question, answer = document.split("<|end|>\n<|assistant|>\n")
+        assert question.startswith("<|user|>\n")
+        assert answer.endswith("<|end|>\n")
+        assert "class ModelNew" in answer or "```" in answer
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_surroundings_are_python_in_the_problems_format(index: int) -> None:
+    tree = ast.parse(surround(problem_source(index), random.Random(index)))
+    names = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assert names == {"Model", "get_inputs", "get_init_inputs"}
+
+
+def test_surroundings_that_keep_the_operations_keep_the_places_to_rewrite() -> None:
+    kept = 0
+    for index in range(60):
+        source = problem_source(index)
+        before = [place.families for place in places(source)]
+        after = [place.families for place in places(surround(source, random.Random(index)))]
+        rest = iter(after)
+        kept += all(families in rest for families in before)
+    assert kept >= 60 * 0.6
+
+
+def test_surroundings_are_reproducible_and_differ() -> None:
+    source = problem_source(1)
+    first, again, other = (surround(source, random.Random(seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert first != source
+
+
+def test_rare_fast_forms_are_of_some_families_only() -> None:
+    rare = pretrain._weights().by_family
+    assert 0 < len(rare) < len(FAMILIES) / 2

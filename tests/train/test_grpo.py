@@ -1,0 +1,137 @@
+"""Contrastive GRPO on a tiny model: the reward is the share of an answer's letters that are `a`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from cudal1.reward import group_advantages
+from cudal1.train import grpo
+
+PROBLEMS = ("first", "second", "third", "fourth")
+SETTINGS = {
+    "prompts_per_step": 2, "group_size": 8, "learning_rate": 0.01, "beta": 0.0, "epsilon": 0.2,
+    "updates_per_batch": 1, "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 12,
+    "checkpoint_every": 2, "seed": 5,
+}  # fmt: skip
+
+
+class Letters:
+    """Counts letters; remembers what it was asked, in order."""
+
+    def __init__(self, *, dies_at: int | None = None) -> None:
+        self.asked: list[tuple[str, str, int]] = []
+        self.prompts: list[str] = []
+        self.rewards: list[list[float]] = []
+        self.num_scored = 0
+        self.restored: dict[str, Any] | None = None
+        self._dies_at = dies_at
+
+    def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
+        self.asked.append(("prompt", problem_id, step))
+        return [{"role": "user", "content": f"{problem_id} after {self.num_scored} answers"}]
+
+    def score(
+        self, problem_ids: Sequence[str], texts: Sequence[str], step: int
+    ) -> list[float | None]:
+        if step == self._dies_at:
+            raise KeyboardInterrupt
+        self.asked += [("score", problem_id, step) for problem_id in dict.fromkeys(problem_ids)]
+        self.num_scored += len(texts)
+        self.rewards.append([text.count("a") / max(1, len(text)) for text in texts])
+        return list(self.rewards[-1])
+
+    def state(self) -> dict[str, Any]:
+        return {"num_scored": self.num_scored}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.restored = state
+        self.num_scored = state["num_scored"]
+
+
+def train(
+    policy: Path, folder: Path, environment: Letters, *, steps: int, **changed: Any
+) -> list[Mapping[str, float]]:
+    logs: list[Mapping[str, float]] = []
+    grpo.train_grpo(
+        policy, folder / "out", PROBLEMS, environment, work=folder / "work", steps=steps,
+        on_log=lambda step, values: logs.append(values), **{**SETTINGS, **changed},
+    )  # fmt: skip
+    return logs
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What TRL made of each batch: prompts as text, and advantages."""
+    batches: list[dict[str, Any]] = []
+    ours = grpo._trainer_class()
+
+    class Watched(ours):
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
+            made = super()._generate_and_score_completions(inputs)
+            prompts = self.processing_class.batch_decode(made["prompt_ids"])
+            batches.append({"prompts": prompts, "advantages": made["advantages"].tolist()})
+            return made
+
+    monkeypatch.setattr(grpo, "_trainer_class", lambda: Watched)
+    return batches
+
+
+def test_the_mean_reward_rises(tiny_policy: Path, tmp_path: Path) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=24, learning_rate=0.03)
+    means = [fmean(rewards) for rewards in world.rewards]
+    assert fmean(means[-4:]) > 2 * fmean(means[:4])
+
+
+def test_each_steps_prompts_are_built_after_the_step_before_was_scored(
+    tiny_policy: Path, tmp_path: Path, seen: list[dict[str, Any]]
+) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=3)
+    order = [(kind, step) for kind, _, step in world.asked]
+    assert order == [(kind, i) for i in range(3) for kind in ("prompt", "score") for _ in "ab"]
+    for step, batch in enumerate(seen):
+        assert all(f"after {step * 16} answers" in prompt for prompt in batch["prompts"])
+
+
+def test_a_group_shares_one_prompt(
+    tiny_policy: Path, tmp_path: Path, seen: list[dict[str, Any]]
+) -> None:
+    train(tiny_policy, tmp_path, Letters(), steps=1)
+    groups = [seen[0]["prompts"][first : first + 8] for first in (0, 8)]
+    assert [len(set(group)) for group in groups] == [1, 1]
+
+
+def test_trls_advantages_are_equation_4(
+    tiny_policy: Path, tmp_path: Path, seen: list[dict[str, Any]]
+) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=2)
+    for batch, rewards in zip(seen, world.rewards, strict=True):
+        ours = [*group_advantages(rewards[:8]), *group_advantages(rewards[8:])]
+        assert batch["advantages"] == pytest.approx(ours, abs=1e-4)
+        assert max(ours) > 0.5
+
+
+def test_after_a_kill_the_environments_state_comes_back(tiny_policy: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_policy, tmp_path, Letters(dies_at=3), steps=4)
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=4)
+    assert world.restored == {"num_scored": 32}
+    assert {step for _, _, step in world.asked} == {2, 3}
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert not (tmp_path / "work").exists()
+
+
+def test_several_updates_of_a_batch_do_not_break_checkpoints(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=4, updates_per_batch=2, checkpoint_every=1)
+    assert len(world.rewards) == 2

@@ -1,0 +1,123 @@
+"""Supervised fine-tuning on a tiny model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cudal1.errors import TrainingError
+from cudal1.train.checkpoints import latest_checkpoint
+from cudal1.train.sft import Pair, train_sft
+
+SETTINGS = {
+    "batch_size": 4, "learning_rate": 0.01, "warmup_steps": 1, "max_tokens": 128,
+    "checkpoint_every": 5, "seed": 3,
+}  # fmt: skip
+
+
+def losses_of(policy: Path, folder: Path, pairs: list[Pair], *, steps: int) -> dict[int, float]:
+    """Train into `folder`/out; the loss by step."""
+    losses: dict[int, float] = {}
+
+    def on_log(step: int, values: Mapping[str, float]) -> None:
+        if "loss" in values:
+            losses[step] = values["loss"]
+
+    train_sft(
+        policy, folder / "out", pairs, work=folder / "work", steps=steps, on_log=on_log, **SETTINGS
+    )
+    return losses
+
+
+def test_training_lowers_the_loss_and_leaves_only_a_policy(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    losses = losses_of(tiny_policy, tmp_path, pairs, steps=40)
+    assert losses[40] < 0.5 * losses[5]
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_learned_answer_is_given(tiny_policy: Path, tmp_path: Path, pairs: list[Pair]) -> None:
+    from cudal1.train.policy import Sampler
+
+    prompt, answer = pairs[0]
+    losses_of(tiny_policy, tmp_path, pairs[:1], steps=60)
+    (sampled,) = Sampler(tmp_path / "out").sample(
+        [prompt], temperature=0.01, top_p=1.0, max_new_tokens=32, seed=1, batch_size=1
+    )
+    assert (sampled.text, sampled.finish_reason) == (answer, "stop")
+
+
+def test_long_pairs_are_counted_and_left_out(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    long: Pair = ([{"role": "user", "content": "say it"}], "matrix " * 300)
+    num_long = train_sft(
+        tiny_policy, tmp_path / "out", [*pairs, long], work=tmp_path / "work", steps=1,
+        on_log=lambda step, values: None, **SETTINGS,
+    )  # fmt: skip
+    assert num_long == 1
+
+
+def test_pairs_that_are_all_too_long_are_an_error_of_one_line(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    long: Pair = ([{"role": "user", "content": "say it"}], "matrix " * 300)
+    with pytest.raises(TrainingError, match=r"^out: none of 1 training pairs fits in 128 tokens$"):
+        losses_of(tiny_policy, tmp_path, [long], steps=1)
+
+
+VICTIM = """
+    import json, os, signal, sys
+    from pathlib import Path
+    from cudal1.train.sft import train_sft
+
+    policy, folder, killed_at, pairs, settings = json.loads(sys.stdin.read())
+
+    def on_log(step, values):
+        if step == killed_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train_sft(
+        Path(policy), Path(folder, "out"), pairs, work=Path(folder, "work"), steps=20,
+        on_log=on_log, **settings,
+    )
+"""
+
+
+@pytest.mark.slow
+def test_after_a_kill_training_goes_on_from_the_last_whole_checkpoint(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    import json
+
+    from safetensors.torch import load_file
+
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    losses = losses_of(tiny_policy, undisturbed, pairs, steps=20)
+    victim = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(VICTIM)], check=False, text=True,
+        input=json.dumps([str(tiny_policy), str(killed), 15, pairs, SETTINGS]),
+        capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert victim.returncode == -signal.SIGKILL, victim.stderr
+    whole = latest_checkpoint(killed / "work")
+    assert whole is not None
+    assert whole.name == "checkpoint-10"
+    # what a kill in the middle of saving leaves
+    (killed / "work" / "checkpoint-15").mkdir()
+    (killed / "work" / "checkpoint-15" / "model.safetensors").write_bytes(b"half")
+    resumed = losses_of(tiny_policy, killed, pairs, steps=20)
+    assert set(resumed) == {15, 20}
+    assert resumed[20] == pytest.approx(losses[20], rel=1e-3)
+    expected = load_file(undisturbed / "out" / "model.safetensors")
+    found = load_file(killed / "out" / "model.safetensors")
+    assert all(found[name].allclose(expected[name], atol=1e-4) for name in expected)
