@@ -58,7 +58,8 @@ class Project:
             "DVC_NO_ANALYTICS": "1", "PREFECT_HOME": str(self.folder / ".prefect"),
             "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "true", "COLUMNS": "200",
+            "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "true",
+            "COLUMNS": "200",
         }  # fmt: skip
 
     def run(self, *command: str, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:

@@ -39,7 +39,7 @@ def verdict_times(folder: Path) -> dict[str, str]:
 
 
 def num_journaled(folder: Path, stage: str) -> int:
-    """Verdicts made by a running stage, from its journal; those that it found there do not count."""
+    """Verdicts that a running stage has made, from its journal; those it found do not count."""
     path = folder / "journal" / f"{stage}.jsonl"
     lines = path.read_bytes().splitlines() if path.exists() else []
     return sum(b"judged_at" in line for line in lines)
