@@ -85,7 +85,6 @@ class ProblemJudge:
             WorkerError: our own machinery failed.
         """
         started = time.monotonic()
-        self._oracle.change_weights(None)
         examination = Examination(
             self._oracle, self._desk, self._protocol,
             reference_call_us=self.reference_us, rng=self._rng,
@@ -118,7 +117,7 @@ class ProblemJudge:
     ) -> Measurement | None:
         if len(candidate.source) > MAX_SOURCE_BYTES:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
-        with self._start("ModelNew", candidate.source, CPU_LIMIT_S) as worker:
+        with self._start_candidate(candidate) as worker:
             examination.await_build(worker)
             examination.check(worker)
             if not timing:
@@ -126,7 +125,7 @@ class ProblemJudge:
             claim = self._session(worker, examination, session=0)
         if claim.certified <= self._protocol.confirm_above:
             return claim
-        with self._start("ModelNew", candidate.source, CPU_LIMIT_S) as worker:
+        with self._start_candidate(candidate) as worker:
             examination.await_build(worker)
             again = self._session(worker, examination, session=1)
         agree = abs(again.speedup / claim.speedup - 1) <= self._protocol.confirm_within
@@ -182,6 +181,11 @@ class ProblemJudge:
         return self._zygote.start(
             job, weights=[raw_bytes(t, s) for t, s in zip(weights.values(), specs, strict=True)]
         )
+
+    def _start_candidate(self, candidate: Candidate) -> Worker:
+        """A fresh worker has the original weights, whatever an earlier one was given."""
+        self._oracle.change_weights(None)
+        return self._start("ModelNew", candidate.source, CPU_LIMIT_S)
 
     def _start_own(self, entry: str, source: str) -> Worker:
         worker = self._start(entry, source, None)

@@ -26,14 +26,14 @@ QUICK = EvalProtocol(
     max_burst_calls=32,
     ring_bytes=32 << 20,
     min_quads=9,
-    max_quads=15,
+    max_quads=24,
     alpha=0.01,
     claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 5.0, 10.0),
     dead_zone=1.02,
     num_buckets=7,
-    max_bucket_variance=0.005,
+    max_bucket_variance=0.04,
     confirm_above=3.0,
-    confirm_within=0.1,
+    confirm_within=0.25,
     slow_factor=1000.0,
     start_timeout_s=20.0,
     call_timeout_s=2.0,
@@ -109,6 +109,28 @@ def get_inputs():
 
 def get_init_inputs():
     return []
+""",
+    # the same with weights, so wasteful that the claim must be confirmed
+    "wasteful_linear": HEADER
+    + """
+N = 128
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        total = self.linear(x)
+        for _ in range(15):
+            total = total + self.linear(x)
+        return total / 16
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return [N]
 """,
     "transpose": HEADER
     + """

@@ -354,3 +354,22 @@ def test_a_repeated_pair_is_judged_once(pool: Pool, named_problem: NamedProblem)
     problem = named_problem("silu")
     candidate = Candidate(problem_id=problem.id, source="x = 1")
     assert len(list(pool.evaluate([(problem, candidate)] * 3))) == 1
+
+
+def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
+    judge: Callable[[str, str], Judgement], skip_if_busy: Callable[[str], None]
+) -> None:
+    once = (
+        "import torch\nimport torch.nn as nn\n\n\nclass ModelNew(nn.Module):\n"
+        "    def __init__(self, size):\n        super().__init__()\n"
+        "        self.linear = nn.Linear(size, size)\n\n"
+        "    def forward(self, x):\n        return self.linear(x)\n"
+    )
+    for _ in range(4):  # weights change at random moments of the first measurement
+        verdict = judge("wasteful_linear", once).verdict
+        assert verdict.status is Status.CORRECT, verdict.reason
+        assert verdict.measurement is not None
+        if verdict.measurement.is_confirmed:
+            return
+    skip_if_busy("wasteful_linear")
+    pytest.fail(f"never confirmed on a quiet machine: {verdict.measurement}")

@@ -1,4 +1,4 @@
-"""Each named query answers its question; each example in docs/sql.md runs."""
+"""Each named query answers its question; each example in docs/sql.md and README runs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import cudal1.ledger
 from cudal1.ledger import Ledger
 
 QUERIES = sorted((Path(cudal1.ledger.__file__).parent / "queries").glob("*.sql"))
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sql.md"
-EXAMPLES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+ROOT = Path(__file__).parents[2]
+EXAMPLES = [
+    example
+    for document in (ROOT / "docs" / "sql.md", ROOT / "README.md")
+    for example in re.findall(r"```sql\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+]
 
 
 @pytest.fixture
@@ -133,7 +137,7 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
 
 
 def test_every_table_view_and_column_is_in_the_document(ledger):
-    document = DOCUMENT.read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
     columns = ledger.sql("select table_name, column_name from duckdb_columns() where not internal")
     assert columns.height > 50
     for table, column in columns.iter_rows():
