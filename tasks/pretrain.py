@@ -44,9 +44,6 @@ ARCHITECTURES = {
     "small": pretraining.Architecture(
         vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
     ),
-    "deep": pretraining.Architecture(
-        vocabulary=1280, hidden=192, layers=6, heads=3, kv_heads=1, mlp=512, context=4096
-    ),
     "smoke": pretraining.Architecture(
         vocabulary=512, hidden=64, layers=2, heads=1, kv_heads=1, mlp=128, context=4096
     ),
@@ -204,7 +201,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    """The defaults made the embedded policy."""
+    """Defaults make a policy like the embedded one, whose own are in its pretraining.json."""
     parser = argparse.ArgumentParser(prog="python -m tasks.pretrain", description=__doc__)
     parser.add_argument("--out", type=Path, default=EMBEDDED)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="small")
