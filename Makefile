@@ -18,6 +18,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export TOKENIZERS_PARALLELISM := false
 export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := true
 # uv does not read pip's settings; a folder of wheels that pip was told of may hold PyTorch
 export UV_FIND_LINKS := $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))
 # without such a folder: PyTorch for the GPU that is here, or its small CPU build
