@@ -136,6 +136,8 @@ class RlParams(Record):
 
     init: str = Field(pattern=ITEM_NAME)
     """Whose policy it starts from: the last round of stage 2."""
+    num_problems: int = Field(gt=0)
+    """Training problems to learn on, at most; an epoch shows each of them once."""
     steps: int = Field(gt=0)
     prompts_per_step: int = Field(gt=0)
     group_size: int = Field(ge=2)

@@ -36,7 +36,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
     section = stage.params.rl
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
-    problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=10**6)
+    problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=section.num_problems)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
@@ -54,7 +54,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
                 checkpoint_every=section.checkpoint_every, seed=section.seed, on_log=steps.log,
             )  # fmt: skip
         marks = examine(stage, ledger, out)
-        means = _mean_rewards(ledger, stage)
+        means = _mean_rewards(ledger, stage, num_problems=len(problems))
         ledger.export()
     register(DATA, MODEL_NAME, out, alias="newest")
     return {
@@ -137,14 +137,14 @@ class ContrastiveWorld:
         )  # fmt: skip
 
 
-def _mean_rewards(ledger: Ledger, stage: Stage) -> dict[str, float]:
-    """Mean raw reward over the first and the last quarter of the steps."""
+def _mean_rewards(ledger: Ledger, stage: Stage, *, num_problems: int) -> dict[str, float]:
+    """Mean raw reward over the first and the last epoch: the same problems, so comparable."""
     rows = ledger.query("steps", stage=stage.name).to_dicts()
     rewards = [row["value"] for row in rows if row["name"] == "reward_raw"]
-    quarter = max(1, len(rewards) // 4)
+    epoch = max(1, num_problems // stage.params.rl.prompts_per_step)
     return {
-        "reward_first_quarter": fmean(rewards[:quarter]),
-        "reward_last_quarter": fmean(rewards[-quarter:]),
+        "reward_first_epoch": fmean(rewards[:epoch]),
+        "reward_last_epoch": fmean(rewards[-epoch:]),
     }
 
 

@@ -33,7 +33,10 @@ TINY: dict[str, dict[str, Any]] = {
     "selfsup": {
         "num_problems": 4, "num_samples": 4, "steps": 2, "batch_size": 2, "checkpoint_every": 1,
     },
-    "rl": {"steps": 5, "prompts_per_step": 2, "group_size": 4, "checkpoint_every": 1},
+    "rl": {
+        "num_problems": 4, "steps": 5, "prompts_per_step": 2, "group_size": 4,
+        "checkpoint_every": 1,
+    },
     "protocol": {"min_quads": 9, "max_quads": 9},
 }  # fmt: skip
 
