@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parent.parent
+LEFT_OUT = ("tests/", "docs/", "benchmarks/", "data/")
 TINY: dict[str, dict[str, Any]] = {
     "problems": {"levels": [3], "generated_train": 4, "generated_heldout": 2},
     "policy": {"max_new_tokens": 200},
@@ -105,7 +106,7 @@ def make_project(folder: Path) -> Project:
         cwd=ROOT, capture_output=True, check=True,
     )  # fmt: skip
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/")):
+        if (ROOT / name).is_file() and not name.startswith(LEFT_OUT):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / "dvc.lock").unlink(missing_ok=True)
