@@ -40,7 +40,8 @@ def judge(
     from cudal1.harness import Pool, find_device
     from cudal1.params import Params
     from cudal1.problem import Split
-    from cudal1.suite.loader import load_file
+    from cudal1.suite.admission import admit
+    from cudal1.suite.loader import load_file, read_source
 
     try:
         settings = Params.load(params)
@@ -48,11 +49,12 @@ def judge(
             problem, suite="own", level=1, split=Split.TRAIN, device_class=settings.device,
             revision="file", sizes={},
         )  # fmt: skip
-        source = candidate.read_text(encoding="utf-8")
+        admission = admit(item, max_reference_ms=settings.problems.max_reference_ms)
+        if not admission.admitted:
+            _fail(f"{problem}: cannot be judged: {admission.reason}")
+        source = read_source(candidate)
         with Pool(find_device(settings.device), settings.protocol) as pool:
             verdict = pool.judge(item, Candidate(problem_id=item.id, source=source)).verdict
-    except OSError as error:
-        _fail(f"{candidate}: cannot be read ({error.strerror})")
     except CudaL1Error as error:
         _fail(str(error))
     if as_json:

@@ -8,10 +8,10 @@ unit and source here, once.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from cudal1.contrast import Sampling
@@ -208,6 +208,17 @@ class Params(Record):
     transfer: TransferParams
     report: ReportParams
 
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Self:
+        if not self.protocol.timing:
+            raise ValueError("protocol.timing must be true: every reward is a measured speedup")
+        policies = {"base", "sft", *self.selfsup.rounds}
+        starts = {f"selfsup.rounds.{name}.init": r.init for name, r in self.selfsup.rounds.items()}
+        for key, init in {**starts, "rl.init": self.rl.init}.items():
+            if init not in policies:
+                raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
+        return self
+
     @classmethod
     def load(cls, path: Path) -> Params:
         """Read and check params.yaml.
@@ -219,7 +230,11 @@ class Params(Record):
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+            raise ConfigError(
+                f"{path}: cannot be read ({error.strerror}); run this in the project's folder"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
         except yaml.YAMLError as error:
             raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
         try:
@@ -243,5 +258,8 @@ def _problem(problem: ErrorDetails) -> str:
             return f"{where}: unknown key; remove it or correct its spelling"
         case "missing":
             return f"{where}: missing key; add it"
+        case "value_error":  # one of our own: it names what contradicts what
+            said = problem["msg"].removeprefix("Value error, ")
+            return f"{where}: {said}" if problem["loc"] else said
         case _:
             return f"{where}: {problem['msg']} (it is {problem['input']!r})"

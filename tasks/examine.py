@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from cudal1.candidate import Candidate, Completion
+from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, generation_prompt
@@ -56,6 +57,11 @@ def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int
         if sampler.num_tokens(generation_prompt(problem, style=section.prompts).as_chat())
         <= section.max_prompt_tokens
     ]
+    if not problems:
+        raise ConfigError(
+            f"{stage.name}: no {split} problem has a prompt of at most {section.max_prompt_tokens} "
+            "tokens; raise policy.max_prompt_tokens, or admit more problems"
+        )
     step = max(1.0, len(problems) / count)
     return [problems[int(i * step)] for i in range(min(count, len(problems)))]
 

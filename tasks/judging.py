@@ -19,6 +19,9 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 from tasks.stage import DATA
 
+WAIT_S = 600.0
+"""For somebody else who is judging on the device, such as a person with `cudal1 judge`."""
+
 
 class Bench:
     """Gives verdicts: known ones from the ledger, new ones from the harness.
@@ -58,7 +61,7 @@ class Bench:
 
     def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
         if self._pool is None:
-            self._pool = self._stack.enter_context(Pool(self.device, self.protocol))
+            self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
         judgement = self._pool.judge(problem, candidate, timing=timing)
         self._ledger.add_verdict(judgement.verdict, judgement.samples)
         self.num_judged += 1

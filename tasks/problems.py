@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudal1.errors import SuiteError
+from cudal1.harness.device import find_device
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Problem, Split
@@ -17,6 +18,7 @@ from tasks.stage import DATA, Stage, log, main
 
 def load_problems(stage: Stage) -> Mapping[str, float | int]:
     """params.problems → data/problems.parquet, with the reason beside each rejected problem."""
+    find_device(stage.params.device)  # none: say so now, not after hours of other stages
     problems = _distinct(_source(stage.params))
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)

@@ -12,6 +12,7 @@ import polars as pl
 
 from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger
+from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
 from cudal1.report.inputs import TRANSFERRED
@@ -78,7 +79,7 @@ def _answers(ledger: Ledger) -> pl.DataFrame:
 
 def _transferred() -> pl.DataFrame:
     files = sorted((DATA / "transfer").glob("*.parquet"))
-    frames = [TRANSFERRED.to_frame(), *(pl.read_parquet(path) for path in files)]
+    frames = [TRANSFERRED.to_frame(), *(read_parquet(path) for path in files)]
     return pl.concat(frames, how="diagonal_relaxed")
 
 
@@ -97,9 +98,12 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
 
 
 def _git_revision() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return "unknown"
     return done.stdout.strip() or "unknown"
 
 

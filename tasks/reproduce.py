@@ -73,7 +73,7 @@ def _repro(stage: str) -> bool:
             said = reason.read_text(encoding="utf-8") if reason.exists() else (
                 f"dvc repro {stage} ended with exit code {child.returncode}; its output is above"
             )  # fmt: skip
-            raise StageFailed(f"{stage}: {said}")
+            raise StageFailed(said)
     return fresh
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from cudal1.candidate import Completion
 from cudal1.contrast import Sampling as Exemplars
 from cudal1.contrast import choose
+from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, contrastive_prompt
@@ -37,6 +38,11 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     section = stage.params.rl
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
     problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=section.num_problems)
+    if len(problems) < section.prompts_per_step:
+        raise ConfigError(
+            f"{stage.name}: {len(problems)} problems for {section.prompts_per_step} prompts a "
+            "step; raise rl.num_problems or policy.max_prompt_tokens, or lower rl.prompts_per_step"
+        )
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
@@ -112,7 +118,7 @@ class ContrastiveWorld:
         raw = [speed_reward(verdict) for verdict in verdicts]
         smoothed = self._smoother.smooth(raw)
         self._ledger.add_rewards(step, list(zip(ids, raw, smoothed, strict=True)))
-        self._steps.log(step, {
+        self._steps.log(step + 1, {  # after it, as the trainer counts
             "reward_raw": fmean(raw),
             "success": fmean(success_reward(verdict) for verdict in verdicts),
             "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),

@@ -27,6 +27,11 @@ from tasks.stages import run_key
 log = logging.getLogger("cudal1")
 
 DATA = Path("data")
+REMEDIES = {
+    errno.ENOSPC: "disk full; free some space", errno.EDQUOT: "disk full; free some space",
+    errno.EACCES: "make it writable", errno.EROFS: "make it writable",
+}  # fmt: skip
+"""What to do about errors that are the machine's, not ours."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Numbers of glibc's malloc.h."""
 
@@ -88,11 +93,12 @@ def main(stage: str, body: Body) -> None:
     except CudaL1Error as error:
         _fail(name, error)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        remedy = REMEDIES.get(error.errno or 0)
+        if remedy is None:
             raise
         _fail(name, StoreError(
-            f"disk full while writing {error.filename or 'data/'}: free some space and run again; "
-            "what was judged so far is kept"
+            f"{error.filename or 'data/'}: {error.strerror}: {remedy} and run again; what was "
+            "judged so far is kept"
         ))  # fmt: skip
     except KeyboardInterrupt:
         log.error("%s: interrupted; run again to continue where it stopped", name)
@@ -119,7 +125,8 @@ def _calm_the_machine() -> None:
 
 def _fail(name: str, error: CudaL1Error) -> None:
     line = " ".join(str(error).split())
-    print(f"{name}: {line}", file=sys.stderr)
+    line = line if line.startswith(f"{name}: ") else f"{name}: {line}"
+    print(line, file=sys.stderr)
     report = os.environ.get("CUDAL1_FAILURE_FILE")
     if report:  # tasks.reproduce shows it as the reason of the failed task
         Path(report).write_text(line, encoding="utf-8")

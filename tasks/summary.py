@@ -10,10 +10,6 @@ from rich.table import Table
 
 from tasks.stage import DATA
 
-POLICIES = (
-    ("base", "policy"), ("sft", "sft"), ("self-supervised r1", "selfsup-r1"),
-    ("self-supervised r2", "selfsup-r2"), ("contrastive RL", "rl"),
-)  # fmt: skip
 NEXT = (
     ("Prefect UI", "make prefect", "when each stage ran"),
     ("MLflow UI", "make mlflow", "learning curves and checkpoints"),
@@ -27,7 +23,13 @@ def print_summary() -> None:
     table = Table(title="Policies on held-out problems (reward 0 for a failed answer)")
     for column in ("policy", "success", "mean reward", "mean of best", "answers"):
         table.add_column(column, justify="left" if column == "policy" else "right")
-    for name, stage in POLICIES:
+    rounds = sorted(path.stem for path in (DATA / "metrics").glob("selfsup-*.json"))
+    policies = (
+        ("base", "policy"), ("sft", "sft"),
+        *((name.replace("selfsup-", "self-supervised "), name) for name in rounds),
+        ("contrastive RL", "rl"),
+    )  # fmt: skip
+    for name, stage in policies:
         marks = _metrics(stage)
         if marks:
             table.add_row(
@@ -43,7 +45,10 @@ def print_summary() -> None:
             f"no build {judged['num_no_build']} · timed out {judged['num_timed_out']} · "
             f"kept for training {judged['num_kept']}"
         )
-    console.print(f"\nreport: [bold]{DATA / 'report' / 'index.html'}[/bold]\nnext:")
+    page = DATA / "report" / "index.html"
+    if page.exists():
+        console.print(f"\nreport: [bold]{page}[/bold]")
+    console.print("next:")
     for what, command, why in NEXT:
         console.print(f"  {what:<11}[bold]{command}[/bold]  ({why})", highlight=False)
 

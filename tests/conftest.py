@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.project import Project, make_project
+
+# properties are tried on the same examples everywhere; a busy machine may take its time
+settings.register_profile("cudal1", deadline=None, derandomize=True, database=None)
+settings.load_profile("cudal1")
 
 
 @pytest.fixture

@@ -55,8 +55,9 @@ class Project:
     def environment(self) -> dict[str, str]:
         temporary = self.folder / ".tmp"
         temporary.mkdir(exist_ok=True)
+        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **os.environ, "PYTHONPATH": str(self.folder),
+            **inherited, "PYTHONPATH": str(self.folder),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "TMPDIR": str(temporary),
             "DVC_NO_ANALYTICS": "1", "PREFECT_HOME": str(self.folder / ".prefect"),

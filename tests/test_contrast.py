@@ -8,7 +8,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.contrast import (
@@ -31,7 +31,6 @@ def _exemplars(scores: list[float]) -> list[Exemplar]:
     ]
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=8), st.floats(0.2, 5))
 def test_buckets_are_drawn_by_equation_1(means: list[float], temperature: float) -> None:
     centre = sum(means) / len(means)
@@ -47,7 +46,6 @@ def test_very_different_scores_do_not_overflow() -> None:
     assert bucket_probabilities([1.0, 1e5], temperature=0.01) == [0.0, 1.0]
 
 
-@settings(deadline=None)
 @given(SCORES, WIDTHS)
 def test_every_exemplar_lies_in_exactly_one_bucket(scores: list[float], width: float) -> None:
     found = buckets(_exemplars(scores), width=width)
@@ -55,7 +53,6 @@ def test_every_exemplar_lies_in_exactly_one_bucket(scores: list[float], width: f
     assert sorted(members) == sorted(f"c{index}" for index in range(len(scores)))
 
 
-@settings(deadline=None)
 @given(SCORES, WIDTHS)
 def test_buckets_rise_and_do_not_overlap(scores: list[float], width: float) -> None:
     found = buckets(_exemplars(scores), width=width)
@@ -64,7 +61,6 @@ def test_buckets_rise_and_do_not_overlap(scores: list[float], width: float) -> N
         assert lower.exemplars[-1].score <= upper.exemplars[0].score + 1e-6
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1.99), min_size=1, max_size=30), WIDTHS)
 def test_below_two_a_bucket_is_as_wide_as_asked(scores: list[float], width: float) -> None:
     for bucket in buckets(_exemplars(scores), width=width):
@@ -73,7 +69,6 @@ def test_below_two_a_bucket_is_as_wide_as_asked(scores: list[float], width: floa
             assert bucket.low - 1e-6 <= exemplar.score < bucket.low + width + 1e-6
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(2, 500), min_size=1, max_size=30), WIDTHS)
 def test_above_two_a_bucket_is_as_wide_in_proportion(scores: list[float], width: float) -> None:
     for bucket in buckets(_exemplars(scores), width=width):
@@ -98,7 +93,6 @@ def test_a_bucket_s_score_is_the_mean_of_its_members() -> None:
     assert bucket.mean_score == pytest.approx(1.03)
 
 
-@settings(deadline=None)
 @given(SCORES, st.integers(1, 4), DRAWS)
 def test_chosen_exemplars_come_from_different_buckets_in_rising_order(
     scores: list[float], count: int, rng: random.Random

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.metrics import fast_p, summarize
@@ -22,7 +22,6 @@ def _percentile(values: list[float], share: float) -> float:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-@settings(deadline=None)
 @given(SPEEDUPS, st.sampled_from([0.0, 1.0]))
 def test_a_summary_is_that_of_a_slow_loop(speedups: list[float | None], failed_as: float) -> None:
     row = summarize(speedups, failed_as=failed_as)
@@ -60,7 +59,6 @@ def test_nothing_but_failures_is_no_gain() -> None:
     assert (row.num_successful, row.num_meaningful, row.geometric_mean) == (0, 0, 1.0)
 
 
-@settings(deadline=None)
 @given(SPEEDUPS, st.floats(0, 5))
 def test_fast_p_counts_faster_successes_over_all_problems(
     speedups: list[float | None], p: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.errors import SuiteError
@@ -59,7 +59,6 @@ def test_the_null_candidate_is_the_reference_under_another_name() -> None:
     assert null.replace("ModelNew", "Model") == SOURCE
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["N", "M", "K", "name"]), VALUES))
 def test_a_resized_source_has_the_new_constants_and_no_other_change(
     constants: dict[str, object],

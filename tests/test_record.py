@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -47,7 +47,6 @@ def test_a_content_id_is_the_same_in_every_version() -> None:
     assert content_id("torch", "relu") == "225bca555baaae2b"
 
 
-@settings(deadline=None)
 @given(st.lists(ANY_TEXT, max_size=4), st.lists(ANY_TEXT, max_size=4))
 def test_content_ids_are_equal_exactly_when_all_parts_are(one: list[str], other: list[str]) -> None:
     assert (content_id(*one) == content_id(*other)) == (one == other)

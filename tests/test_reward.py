@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.measurement import Baseline, Measurement
@@ -66,7 +66,6 @@ def test_a_success_that_nobody_timed_has_no_speed() -> None:
         speed_reward(_verdict(Status.CORRECT))
 
 
-@settings(deadline=None)
 @given(REWARDS)
 def test_advantages_are_equation_4(rewards: list[float]) -> None:
     mean = 0.0
@@ -85,7 +84,6 @@ def test_a_group_without_differences_carries_no_signal(rewards: list[float]) -> 
     assert group_advantages(rewards) == [0.0] * len(rewards)
 
 
-@settings(deadline=None)
 @given(BATCHES, st.integers(2, 10), st.integers(1, 3), st.booleans())
 def test_smoothing_is_equation_6_over_the_latest_rewards(
     batches: list[list[float]], window: int, refresh: int, log_scale: bool
@@ -107,7 +105,6 @@ def test_smoothing_is_equation_6_over_the_latest_rewards(
         assert smoother.smooth(batch) == pytest.approx(expected, abs=1e-5)
 
 
-@settings(deadline=None)
 @given(BATCHES, BATCHES)
 def test_a_restored_smoother_goes_on_as_if_nothing_had_happened(
     before: list[list[float]], after: list[list[float]]
@@ -124,7 +121,6 @@ def test_a_restored_smoother_goes_on_as_if_nothing_had_happened(
         assert restored.smooth(batch) == unbroken.smooth(batch)
 
 
-@settings(deadline=None)
 @given(BATCHES)
 def test_smoothing_keeps_the_order_of_a_batch(batches: list[list[float]]) -> None:
     smoother = RollingSmoother(k=1.5, window=100, refresh=1, log_scale=True)

@@ -120,6 +120,15 @@ def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_stage_that_declares_single_keys_declares_all_of_its_section(name: str) -> None:
+    own = [key.split(".")[1] for key in definition(name)["params"] if key.startswith(f"{name}.")]
+    if own:
+        fields = Params.model_fields[name].annotation
+        assert fields is not None
+        assert set(own) == set(fields.model_fields)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_declared_code_exists(name: str) -> None:
     paths = [str(dep) for dep in definition(name)["deps"] if not str(dep).startswith("data/")]
     assert [path for path in paths if not (ROOT / path).exists()] == []

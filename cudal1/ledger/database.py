@@ -6,6 +6,7 @@ It is a working copy, so nothing here tries to repair it: what cannot be read is
 from __future__ import annotations
 
 import re
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,6 +22,10 @@ _MACHINE = (
     "Disk quota", "Out of Memory",
 )  # fmt: skip
 """What the machine, not the file, is to blame for."""
+
+
+LOCK_WAIT_S = 5.0
+"""How long a writer waits for a reader."""
 
 
 class DamagedError(Exception):
@@ -50,6 +55,22 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
         raise
     create_tables(connection)
     return connection
+
+
+def connect_soon(path: Path) -> duckdb.DuckDBPyConnection:
+    """As `connect`, but wait a little for somebody who only reads: an open question takes seconds.
+
+    Raises:
+        DamagedError, StoreError: as `connect`.
+    """
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            return connect(path)
+        except StoreError as error:
+            if "is in use by" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:

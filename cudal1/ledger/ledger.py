@@ -62,7 +62,7 @@ class Ledger:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / database.DATABASE
         try:
-            connection = database.connect(path)
+            connection = database.connect_soon(path)
         except database.DamagedError as error:
             aside = database.move_aside(path)
             shards.log.warning(
@@ -139,6 +139,9 @@ class Ledger:
         with self._transaction():
             for table in shards.PER_STAGE:
                 self._connection.execute(f"delete from {table} where stage = ?", [stage])
+            # the stage's shard, should it come back unchanged, must be taken in again
+            shard = shards.label(self._folder / "shards" / stage)
+            self._connection.execute("delete from meta where name = ?", [shard])
             for entry in self._journal.entries():
                 self._apply(stage, entry)
                 self._journal_end = entry.end

@@ -120,8 +120,11 @@ create or replace view best as
            any_value(name) as name, any_value(split) as split, device_kind, protocol_id,
            max(certified) as certified, arg_max(candidate_id, certified) as candidate_id
     from successes where certified is not null
+    and not exists (
+        select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
+        and m.key = concat_ws('/', candidate_id, device_kind, protocol_id))
     group by problem_id, device_kind, protocol_id;
-comment on view best is 'The best certified speedup of each problem, and whose it is';
+comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again is left out';
 
 create or replace view outcomes as
     select used.stage, c.completion_id, c.provider, c.problem_id, p.level, p.name, p.split,

@@ -100,7 +100,7 @@ def changed_shards(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[
     found = [path for path in sorted((folder / "shards").glob("*")) if path.name[0] != "."]
     if (folder / "unclaimed").is_dir():
         found.append(folder / "unclaimed")
-    return [path for path in found if path.is_dir() and seen.get(_label(path)) != _digest(path)]
+    return [path for path in found if path.is_dir() and seen.get(label(path)) != _digest(path)]
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
@@ -200,7 +200,8 @@ def _tables_of(shard: Path) -> list[Path]:
     return sorted(path for path in shard.glob("*.parquet") if path.name[0] != ".")
 
 
-def _label(shard: Path) -> str:
+def label(shard: Path) -> str:
+    """Under which name `meta` remembers the content that was taken in."""
     return f"{shard.parent.name}/{shard.name}" if shard.parent.name == "shards" else shard.name
 
 
@@ -214,7 +215,7 @@ def _digest(shard: Path) -> str:
 
 
 def _remember_content(connection: duckdb.DuckDBPyConnection, shard: Path) -> None:
-    connection.execute("insert or replace into meta values (?, ?)", [_label(shard), _digest(shard)])
+    connection.execute("insert or replace into meta values (?, ?)", [label(shard), _digest(shard)])
 
 
 def _replace_folder(final: Path, tables: Mapping[str, pl.DataFrame]) -> None:

@@ -93,7 +93,6 @@ def train_grpo(
     shutil.rmtree(out, ignore_errors=True)
     trainer.model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    shutil.rmtree(work, ignore_errors=True)
 
 
 def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:

@@ -25,7 +25,7 @@ def train_sft(
     """Train `policy` on the pairs and save to `out`; returns how many pairs were too long.
 
     The loss is on the answers only. `work` holds checkpoints: after a kill the same call goes on
-    from the last complete one.
+    from the last complete one. It is left there: the caller's run may not be over.
 
     Raises:
         TrainingError: no pair is short enough.
@@ -68,7 +68,6 @@ def train_sft(
     shutil.rmtree(out, ignore_errors=True)
     trainer.model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    shutil.rmtree(work, ignore_errors=True)
     return len(rows) - len(fitting)
 
 

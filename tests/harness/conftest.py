@@ -7,16 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
-from hypothesis import settings
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, find_device
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass
-
-# properties are tried on the same examples everywhere; a busy machine may take its time
-settings.register_profile("harness", deadline=None, derandomize=True, database=None)
-settings.load_profile("harness")
 
 QUICK = EvalProtocol(
     correctness_stages=(3, 16, 32),

@@ -126,7 +126,7 @@ def test_after_a_kill_the_environments_state_comes_back(tiny_policy: Path, tmp_p
     assert world.restored == {"num_scored": 32}
     assert {step for _, _, step in world.asked} == {2, 3}
     assert (tmp_path / "out" / "model.safetensors").is_file()
-    assert not (tmp_path / "work").exists()
+    assert any((tmp_path / "work").iterdir())
 
 
 def test_several_updates_of_a_batch_do_not_break_checkpoints(
