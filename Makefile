@@ -25,6 +25,8 @@ export UV_FIND_LINKS := $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config g
 TORCH := $(if $(UV_FIND_LINKS),,--torch-backend=$(if $(shell command -v nvidia-smi),auto,cpu))
 UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode $(TORCH) -c constraints.txt
 
+export Q
+
 .PHONY: run test check format install dev prefect mlflow sql clean
 .DEFAULT_GOAL := run
 
@@ -66,7 +68,8 @@ mlflow: install  ## MLflow's UI: http://127.0.0.1:5000
 		--backend-store-uri sqlite:///data/mlflow.db --host 127.0.0.1 --port 5000
 
 sql: install  ## a question to the ledger: make sql Q="from best"
-	$(BIN)/cudal1 sql "$(Q)"
+	@test -n "$$Q" || { echo 'usage: make sql Q="from best"'; exit 2; }
+	@$(BIN)/cudal1 sql "$$Q"
 
-clean:  ## forget every result; the environment stays
-	rm -rf data/* dvc.lock
+clean:  ## forget everything that was ever asked, judged or trained here; the environment stays
+	rm -rf data/* dvc.lock .dvc/cache .dvc/tmp .prefect

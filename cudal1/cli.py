@@ -85,6 +85,7 @@ def sql(
     Example: cudal1 sql "from best order by certified desc limit 5"
     """
     import polars as pl
+    import polars.selectors as cs
 
     from cudal1.ledger import Ledger
 
@@ -94,7 +95,8 @@ def sql(
     except CudaL1Error as error:
         _fail(str(error))
     if as_json:
-        typer.echo(json.dumps(frame.to_dicts(), default=str))
+        rows = frame.with_columns(cs.float().fill_nan(None)).to_dicts()  # JSON knows no NaN
+        typer.echo(json.dumps(rows, default=str))
         return
     with pl.Config(
         tbl_rows=200, tbl_cols=30, fmt_str_lengths=60, tbl_width_chars=160,

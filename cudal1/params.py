@@ -8,10 +8,10 @@ unit and source here, once.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from cudal1.contrast import Sampling
@@ -24,6 +24,8 @@ from cudal1.record import Record
 
 MAX_PROBLEMS_SAID = 3
 ITEM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
+ItemName = Annotated[str, StringConstraints(pattern=ITEM_NAME)]
+"""What DVC, file names and a shell take without quoting."""
 
 
 class ProblemsParams(Record):
@@ -34,7 +36,7 @@ class ProblemsParams(Record):
     """KernelBench: a checkout's folder; None loads the hub dataset."""
     revision: str | None
     """KernelBench: the hub dataset's revision; None is its newest."""
-    levels: tuple[int, ...] = Field(min_length=1)
+    levels: tuple[Annotated[int, Field(ge=1, le=4)], ...] = Field(min_length=1)
     sizes: str | None
     """KernelBench: a YAML file of constants by problem, to fit this device; None keeps its own."""
     generated_train: int = Field(ge=0)
@@ -81,7 +83,7 @@ class GenerateParams(Record):
     """After so many a provider is not asked about this problem again (paper 2.2: 2)."""
     seed: int
     prompts: PromptStyle
-    providers: dict[str, ProviderSettings] = Field(min_length=1)
+    providers: dict[ItemName, ProviderSettings] = Field(min_length=1)
 
 
 class FilterParams(Record):
@@ -112,14 +114,14 @@ class SftParams(TrainingParams):
 class Round(Record):
     """One turn of stage 2."""
 
-    init: str = Field(pattern=ITEM_NAME)
+    init: ItemName
     """Whose policy it starts from: `sft`, or the round before."""
 
 
 class SelfsupParams(TrainingParams):
     """Stage `selfsup@ROUND` (paper 2.3)."""
 
-    rounds: dict[str, Round] = Field(min_length=1)
+    rounds: dict[ItemName, Round] = Field(min_length=1)
     """By name; DVC chains them through `init`."""
     num_problems: int = Field(gt=0)
     """Training problems sampled from in a round."""
@@ -134,7 +136,7 @@ class SelfsupParams(TrainingParams):
 class RlParams(Record):
     """Stage `rl` (paper 2.4)."""
 
-    init: str = Field(pattern=ITEM_NAME)
+    init: ItemName
     """Whose policy it starts from: the last round of stage 2."""
     num_problems: int = Field(gt=0)
     """Training problems to learn on, at most; an epoch shows each of them once."""
@@ -177,7 +179,7 @@ class RlParams(Record):
 class TransferParams(Record):
     """Stage `transfer@DEVICE`."""
 
-    devices: tuple[str, ...] = Field(min_length=1)
+    devices: tuple[ItemName, ...] = Field(min_length=1)
     """Names under which results are filed; each instance runs only on a device of that name."""
     per_problem: int = Field(gt=0)
     """Best candidates of each problem that are judged again."""
@@ -245,7 +247,9 @@ class Params(Record):
 
 def _said(error: ValidationError) -> str:
     """The first problems, each with its dotted path; a misspelt key is two, so one is too few."""
-    problems = error.errors()
+    found = error.errors()
+    inner = {problem["loc"][:-1] for problem in found}  # a list of wrong items is not a short list
+    problems = [p for p in found if not (p["type"] == "too_short" and p["loc"] in inner)]
     said = [_problem(problem) for problem in problems[:MAX_PROBLEMS_SAID]]
     more = len(problems) - len(said)
     return "; ".join(said) + (f" (and {more} more)" if more else "")
@@ -258,6 +262,11 @@ def _problem(problem: ErrorDetails) -> str:
             return f"{where}: unknown key; remove it or correct its spelling"
         case "missing":
             return f"{where}: missing key; add it"
+        case "union_tag_invalid" | "union_tag_not_found":
+            return f"{where}.kind: must be rewriter, replay or openai"
+        case "string_pattern_mismatch":
+            where = where.removesuffix(".[key]")
+            return f"{where}: {problem['input']!r} may hold a to z, 0 to 9, - and _ only"
         case "value_error":  # one of our own: it names what contradicts what
             said = problem["msg"].removeprefix("Value error, ")
             return f"{where}: {said}" if problem["loc"] else said

@@ -1,6 +1,6 @@
 """EvalProtocol: how candidates are judged. Its fingerprint is on every verdict.
 
-The values live in params.yaml (section `protocol`); what they mean is harness.md section 7.
+The values live in params.yaml (section `protocol`); what they mean is in docs/protocol.md.
 Verdicts are compared only within one fingerprint and one kind of device.
 """
 

@@ -13,6 +13,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
+from cudal1.errors import ConfigError
 from tasks.reproduce import reproduce
 from tasks.stages import stage_names
 from tasks.summary import print_summary
@@ -21,7 +22,11 @@ from tasks.summary import print_summary
 @flow(name="pipeline", log_prints=False)
 def pipeline(until: str = "report") -> State[Any] | str:
     """Each line of dvc.yaml is one task; fresh ones cost a second."""
-    for stage in stage_names(until=until):
+    try:
+        stages = stage_names(until=until)
+    except ConfigError as error:
+        return Failed(message=str(error))
+    for stage in stages:
         state = reproduce(stage, return_state=True)
         if not state.is_completed():
             return Failed(message=state.message)

@@ -79,10 +79,9 @@ def sample_and_judge(
     answers: list[Answer] = []
     with progress(what, len(asked)) as advance:
         for first in range(0, len(asked), CHUNK):
-            for problem, completion in _completions(
+            for problem, completion, candidate in _completions(
                 stage, ledger, sampler, asked[first : first + CHUNK], sampling
             ):
-                candidate = keep_completion(ledger, completion)
                 verdict = None if candidate is None else verdict_on(problem, candidate)
                 answers.append(Answer(problem, completion, candidate, verdict))
                 advance(1)
@@ -92,7 +91,8 @@ def sample_and_judge(
 def _completions(
     stage: Stage, ledger: Ledger, sampler: Sampler, asked: Sequence[tuple[Problem, Prompt, int]],
     sampling: Sampling,
-) -> list[tuple[Problem, Completion]]:  # fmt: skip
+) -> list[tuple[Problem, Completion, Candidate | None]]:  # fmt: skip
+    """Answers with the candidate in each, all of them stored before any is judged."""
     settings = f"{sampling.temperature}/{sampling.top_p}/{sampling.max_new_tokens}/{sampling.seed}"
     ids = [
         content_id(sampler.id, settings, problem.id, prompt.id, str(index))
@@ -108,16 +108,14 @@ def _completions(
     )  # fmt: skip
     for i, sampled in zip(missing, made, strict=True):
         problem, prompt, index = asked[i]
-        completion = Completion(
+        found[ids[i]] = Completion(
             id=ids[i], stage=stage.name, provider="policy", problem_id=problem.id,
             prompt_id=prompt.id, attempt=index, text=sampled.text,
             finish_reason=sampled.finish_reason, num_prompt_tokens=sampled.num_prompt_tokens,
             num_completion_tokens=sampled.num_completion_tokens,
         )  # fmt: skip
-        keep_completion(ledger, completion)
-        found[ids[i]] = completion
-    pairs = [(asked[i][0], found[key]) for i, key in enumerate(ids)]
-    return [(problem, completion) for problem, completion in pairs if completion is not None]
+    answered = [(asked[i][0], found[key]) for i, key in enumerate(ids)]
+    return [(p, answer, keep_completion(ledger, answer)) for p, answer in answered if answer]
 
 
 def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -19,6 +19,7 @@ from cudal1.report.inputs import TRANSFERRED
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main
+from tasks.stages import stage_names
 
 VERSIONS_OF = ("torch", "transformers", "trl", "duckdb", "polars", "prefect", "dvc", "mlflow")
 
@@ -31,10 +32,11 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name, run=stage.run)
         null_test, device_kind = _null_test(stage, ledger)
         problems = {problem.id for problem in admitted_problems()}
-        answers = _answers(ledger)
+        stages = stage_names(until=stage.name)  # a provider that was removed is not reported
+        answers = _answers(ledger, stages)
         # references judged against themselves are calibration, unless somebody answered with one
         calibration = null_test.join(answers, on="candidate_id", how="anti")
-        verdicts = ledger.query("latest_verdicts").join(
+        verdicts = ledger.query("latest_verdicts", stages=stages).join(
             calibration.select("candidate_id"), on="candidate_id", how="anti"
         )
         given = ReportInput(
@@ -47,7 +49,7 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
             null_test=null_test,
             transferred=_transferred(),
             samples=ledger.query("telling_samples", protocol_id=stage.params.protocol.id),
-            steps=ledger.query("all_steps"),
+            steps=ledger.query("all_steps", stages=stages),
         )
         ledger.export()
     return publish(given, DATA / "report")
@@ -71,9 +73,9 @@ def _null_test(stage: Stage, ledger: Ledger) -> tuple[pl.DataFrame, str]:
         return pl.DataFrame(rows), judge.device.kind
 
 
-def _answers(ledger: Ledger) -> pl.DataFrame:
+def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:
     """Answers with the stage whose run used them, which is the one that a reader asks about."""
-    frame = ledger.query("answers")
+    frame = ledger.query("answers", stages=stages)
     return frame.with_columns(stage=pl.col("used_by"))
 
 

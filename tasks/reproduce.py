@@ -1,6 +1,6 @@
 """Prefect task: bring one DVC stage up to date.
 
-DVC decides whether the stage must run; Prefect says when, retries and shows it. Nothing else passes
+DVC decides whether the stage must run; Prefect says when and shows it. Nothing else passes
 between the two.
 """
 
@@ -21,6 +21,7 @@ from prefect.exceptions import MissingContextError
 from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
+from tasks.stages import is_fresh
 
 UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
 SILENT = (
@@ -43,8 +44,8 @@ def reproduce(stage: str) -> str | State[str]:
     """
     started = time.monotonic()
     try:
-        fresh = _repro(stage)
-    except StageFailed as error:
+        fresh = is_fresh(stage) or _repro(stage)
+    except CudaL1Error as error:
         return Failed(message=str(error))
     outcome = "fresh" if fresh else "ran"
     _logger().info("%s: %s in %.1f s", stage, outcome, time.monotonic() - started)

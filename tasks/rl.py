@@ -93,8 +93,9 @@ class ContrastiveWorld:
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
         plain = rng.random() < section.plain_share
         known = self._ledger.exemplars(
-            problem_id, device_kind=self._judge.device.kind, protocol_id=self._judge.protocol.id
-        )
+            problem_id, device_kind=self._judge.device.kind,
+            protocol_id=self._judge.protocol.id, stages=["filter", self._stage.name],
+        )  # fmt: skip
         exemplars = choose(
             known, sampling=Exemplars.NONE if plain else section.sampling,
             count=section.num_exemplars, width=section.bucket_width, temperature=section.tau,

@@ -32,6 +32,16 @@ def stage_names(*, until: str, root: Path = Path()) -> list[str]:
     return [stage.addressing for stage in ordered if stage in needed]
 
 
+def is_fresh(name: str, *, root: Path = Path()) -> bool:
+    """Whether DVC would find nothing to do; asked here because starting DVC costs a second.
+
+    Raises:
+        ConfigError: dvc.yaml or params.yaml is wrong, or no stage is so named.
+    """
+    with _repo(root) as repo, repo.lock:
+        return not _stage(name, repo).changed()
+
+
 def run_key(name: str, *, root: Path = Path()) -> str:
     """What the stage instance is asked to do now, as an id: its parameters and its input data.
 
@@ -42,11 +52,8 @@ def run_key(name: str, *, root: Path = Path()) -> str:
         ConfigError: dvc.yaml or params.yaml is wrong, an input is missing, or no stage is so named.
     """
     with _repo(root) as repo:
-        found = [stage for stage in repo.index.stages if stage.addressing == name]
-        if not found:
-            raise ConfigError(f"no such stage: {_alternatives(name, repo)}")
         parts: list[str] = [name]
-        for dependency in found[0].deps:
+        for dependency in _stage(name, repo).deps:
             path = dependency.def_path
             if hasattr(dependency, "read_params"):
                 values = dependency.read_params()
@@ -56,6 +63,13 @@ def run_key(name: str, *, root: Path = Path()) -> str:
                     raise ConfigError(f"{name}: {path} is missing; run `dvc repro {name}`")
                 parts.append(f"{path}={dependency.get_hash().value}")
     return content_id(*parts)
+
+
+def _stage(name: str, repo: Any) -> Any:
+    found = [stage for stage in repo.index.stages if stage.addressing == name]
+    if not found:
+        raise ConfigError(f"no such stage: {_alternatives(name, repo)}")
+    return found[0]
 
 
 def _alternatives(name: str, repo: Any) -> str:

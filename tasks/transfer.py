@@ -31,8 +31,9 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
         # a protocol of its own: same rules, measured anew, so that the winners' luck is left behind
         anew = stage.params.protocol.model_copy(update={"seed": stage.params.protocol.seed + 1})
         rows = ledger.query(
-            "winners", protocol_id=stage.params.protocol.id, count=stage.params.transfer.per_problem
-        ).to_dicts()
+            "winners", protocol_id=stage.params.protocol.id, stages=["filter", "rl"],
+            count=stage.params.transfer.per_problem,
+        ).to_dicts()  # fmt: skip
         chosen = [row for row in rows if row["problem_id"] in problems]
         params = stage.params.model_copy(update={"protocol": anew})
         again: list[float] = []

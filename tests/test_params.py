@@ -83,7 +83,24 @@ def test_a_setting_of_a_provider_is_named(content: dict[str, Any], tmp_path: Pat
 
 def test_a_provider_of_no_kind_is_named(content: dict[str, Any], tmp_path: Path) -> None:
     content["generate"]["providers"]["replay"] = {"kind": "oracle"}
-    assert _refusal(content, tmp_path).startswith("generate.providers.replay: ")
+    said = _refusal(content, tmp_path)
+    assert said == "generate.providers.replay.kind: must be rewriter, replay or openai"
+
+
+def test_a_name_that_a_file_could_not_bear_is_refused(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    providers = content["generate"]["providers"]
+    providers["a/b"] = providers["replay"]
+    said = _refusal(content, tmp_path)
+    assert said == "generate.providers.a/b: 'a/b' may hold a to z, 0 to 9, - and _ only"
+
+
+def test_a_wrong_item_of_a_list_is_said_once(content: dict[str, Any], tmp_path: Path) -> None:
+    content["problems"]["levels"] = [9]
+    said = _refusal(content, tmp_path)
+    assert said.startswith("problems.levels.0: ")
+    assert ";" not in said
 
 
 def test_a_protocol_that_contradicts_itself_is_named(

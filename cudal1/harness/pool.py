@@ -7,7 +7,6 @@ devices and machines are the next step; the interface stays.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -64,14 +63,6 @@ class Pool:
         """The verdict on one candidate; without `timing`, on its correctness only."""
         with undisturbed(self.device):
             return self._prepare(problem).judge(candidate, timing=timing)
-
-    def evaluate(self, pairs: Iterable[tuple[Problem, Candidate]]) -> Iterator[Judgement]:
-        """Judgements in the order of `pairs`, as they are made; a repeated pair is judged once."""
-        known: set[str] = set()
-        for problem, candidate in pairs:
-            if candidate.id not in known:
-                known.add(candidate.id)
-                yield self.judge(problem, candidate)
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

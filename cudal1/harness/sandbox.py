@@ -149,7 +149,13 @@ class Zygote:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cudal1.harness.worker.zygote", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "cudal1.harness.worker.zygote",
+                    str(theirs.fileno()),
+                    self._folder,
+                ],
                 env=_clean_environment(),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,

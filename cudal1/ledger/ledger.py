@@ -240,14 +240,20 @@ class Ledger:
         self._adopt("verdicts", rows.verdict_key(candidate.id, device_kind, protocol_id))
         return rows.verdict_of(found[0]["content"])
 
-    def exemplars(self, problem_id: str, *, device_kind: str, protocol_id: str) -> list[Exemplar]:
-        """Every successful candidate of a problem with its certified speedup."""
+    def exemplars(
+        self, problem_id: str, *, device_kind: str, protocol_id: str, stages: Sequence[str]
+    ) -> list[Exemplar]:
+        """Every successful candidate of a problem that these stages used, with its speedup."""
+        self._settle()
         found = self._rows(
             "select c.candidate_id, c.source, v.certified from verdicts v "
             "join candidates c using (candidate_id) "
             "where v.problem_id = ? and v.device_kind = ? and v.protocol_id = ? "
-            "and v.status = 'correct' and v.certified is not null order by c.candidate_id",
-            problem_id, device_kind, protocol_id,
+            "and v.status = 'correct' and v.certified is not null and exists ("
+            "select 1 from members m where m.kind = 'verdicts' and list_contains(?, m.stage) "
+            "and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)) "
+            "order by c.candidate_id",
+            problem_id, device_kind, protocol_id, list(stages),
         )  # fmt: skip
         return [
             Exemplar(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,8 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
     shutil.rmtree(out, ignore_errors=True)
     local = EMBEDDED if source == "embedded" else Path(source)
     if source == "embedded" or local.is_dir():
+        if not (local / "config.json").is_file():
+            raise TrainingError(f"policy.source {source}: holds no policy (no config.json)")
         shutil.copytree(local, out)
         _load(out)
         return
@@ -86,7 +88,7 @@ class Sampler:
 
     def sample(
         self, chats: Sequence[Chat], *, temperature: float, top_p: float, max_new_tokens: int,
-        seed: int, batch_size: int, on_progress: Callable[[int], None] = lambda _: None,
+        seed: int, batch_size: int,
     ) -> list[Sampled]:  # fmt: skip
         """One answer to each chat, in order; repeat a chat to get several.
 
@@ -110,7 +112,6 @@ class Sampler:
                 )[:, tokens.shape[1] :]  # fmt: skip
             for i, row in zip(batch, made.tolist(), strict=True):
                 answers[i] = self._answer(len(prompts[i]), row)
-            on_progress(len(batch))
         return [answers[i] for i in range(len(prompts))]
 
     def _render(self, chat: Chat) -> list[int]:

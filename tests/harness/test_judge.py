@@ -350,12 +350,6 @@ def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: Named
     assert [(f.kind, f.source) for f in verdict.flags] == [("fallback", FlagSource.SCREEN)]
 
 
-def test_a_repeated_pair_is_judged_once(pool: Pool, named_problem: NamedProblem) -> None:
-    problem = named_problem("silu")
-    candidate = Candidate(problem_id=problem.id, source="x = 1")
-    assert len(list(pool.evaluate([(problem, candidate)] * 3))) == 1
-
-
 def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
     judge: Callable[[str, str], Judgement], skip_if_busy: Callable[[str], None]
 ) -> None:

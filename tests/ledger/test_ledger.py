@@ -112,10 +112,21 @@ def test_exemplars_are_the_timed_successes_of_the_problem(tmp_path, facts):
         ledger.begin("rl")
         facts.fill(ledger)
         found = ledger.exemplars(
-            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id
+            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"]
         )
         assert sorted(exemplar.score for exemplar in found) == [1.1, 1.5, 2.0]
         assert all(exemplar.source.startswith("class ModelNew") for exemplar in found)
+
+
+def test_a_stage_s_exemplars_are_not_those_of_a_run_that_is_over(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl", run="old")
+        facts.fill(ledger)
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl", run="new")
+        assert ledger.exemplars(
+            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"]
+        ) == []  # fmt: skip
 
 
 def test_finding_a_fact_makes_it_the_running_stages_too(tmp_path, facts):

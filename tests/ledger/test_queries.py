@@ -130,7 +130,7 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
     assert re.match(r"-- [A-Z]", text)
     given = {
         "protocol_id": facts.protocol.id, "device_kind": "cpu", "stage": "filter", "count": 2,
-        "candidate_id": "x", "keys": ["x"],
+        "candidate_id": "x", "keys": ["x"], "stages": ["filter"],
     }  # fmt: skip
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})

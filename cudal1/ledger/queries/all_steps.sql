@@ -1,2 +1,3 @@
--- What did every training step log?
-select stage, step, name, value from training_steps order by stage, step, name
+-- What did every training step of these stages log?
+select stage, step, name, value from training_steps where list_contains($stages, stage)
+order by stage, step, name
