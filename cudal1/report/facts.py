@@ -15,7 +15,7 @@ from cudal1.verdict import Status
 NO_SOURCE = "no_source"
 """An answer in which no candidate was found."""
 NOT_JUDGED = "not_judged"
-"""A candidate that no verdict of this protocol and device is about."""
+"""A candidate that no verdict of this protocol and device, timed or not, is about."""
 OUTCOMES = (*(status.value for status in reversed(Status)), NO_SOURCE, NOT_JUDGED)
 """What may become of an answer, best first."""
 POLICY = "policy"
@@ -38,7 +38,7 @@ def answers(given: ReportInput) -> pl.DataFrame:
     `reward` is the certified speedup of a successful candidate, 0 for everything else (paper
     2.4.4), and null for a success that was never timed.
     """
-    judged = verdicts(given).select("candidate_id", "status", "certified")
+    judged = _timed_or_checked(given).select("candidate_id", "status", "certified")
     about = given.problems.select("problem_id", "suite", "level", "split")
     joined = given.completions.join(judged, on="candidate_id", how="left").join(
         about, on="problem_id", how="inner"
@@ -57,6 +57,16 @@ def answers(given: ReportInput) -> pl.DataFrame:
     return joined.with_columns(outcome=outcome, author=author, reward=reward, stage_rank=rank).sort(
         "stage_rank", "stage", "author", "problem_id", "completion_id"
     )
+
+
+def _timed_or_checked(given: ReportInput) -> pl.DataFrame:
+    """Each candidate's verdict; one that only passed the checks has a verdict without speedup."""
+    timed, where = verdicts(given), given.provenance
+    checked = given.verdicts.filter(
+        pl.col("protocol_id") == where.protocol.checks_only().id,
+        pl.col("device_kind") == where.device_kind,
+    ).join(timed, on="candidate_id", how="anti")
+    return pl.concat([timed, checked])
 
 
 def best(given: ReportInput) -> pl.DataFrame:

@@ -156,7 +156,7 @@ def policy_table(given: ReportInput) -> Table:
             "5. Training problems: the answers that the stage learned from, so of the policy "
             "that a self-supervised round started with, and of the moving policy, shown "
             "exemplars, in reinforcement learning: they tell how training went and are not "
-            "comparable between stages."
+            "comparable between stages; self-supervised rounds ignore speed, so there is no reward."
         ),
         columns=(
             "Policy", "Held-out answers", "Held-out success", "Held-out reward", "Best of k, mean",
@@ -177,8 +177,9 @@ def _answer_cells(answers: pl.DataFrame, *, interval: bool = True) -> tuple[str,
     shown = percent(hits / count)
     if interval:
         shown += f" [{low * 100:.0f}–{high * 100:.0f}]"
-    rewards = answers["reward"].drop_nulls().to_list()
-    return f"{count:,}", shown, f"{fmean(rewards):.3f}" if rewards else "–"
+    rewards = answers["reward"]
+    # where some successes were not timed, a mean over the others would mislead
+    return f"{count:,}", shown, "–" if rewards.null_count() else f"{fmean(rewards.to_list()):.3f}"
 
 
 def _best_of(answers: pl.DataFrame) -> tuple[str, str]:

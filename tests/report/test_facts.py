@@ -44,6 +44,27 @@ def test_a_candidate_without_verdict_is_not_judged(made):
     assert facts.answers(given)["outcome"].to_list() == [facts.NOT_JUDGED]
 
 
+def test_a_candidate_that_was_only_checked_is_correct_without_a_reward(made):
+    checks = made.build({}).provenance.protocol.checks_only().id
+    given = made.build({
+        "problems": [made.problem()], "completions": [made.answer("p11", "c")],
+        "verdicts": [made.verdict("p11", "c", None, protocol_id=checks)],
+    })  # fmt: skip
+    row = facts.answers(given).row(0, named=True)
+    assert (row["outcome"], row["reward"]) == ("correct", None)
+
+
+def test_a_timed_verdict_is_worth_more_than_a_check(made):
+    checks = made.build({}).provenance.protocol.checks_only().id
+    given = made.build({
+        "problems": [made.problem()], "completions": [made.answer("p11", "c")],
+        "verdicts": [
+            made.verdict("p11", "c", None, protocol_id=checks), made.verdict("p11", "c", 1.5),
+        ],
+    })  # fmt: skip
+    assert facts.answers(given)["reward"].to_list() == [1.5]
+
+
 def test_everyone_who_wrote_the_best_source_is_its_author(made):
     given = made.build({
         "problems": [made.problem()], "verdicts": [made.verdict("p11", "c")],
