@@ -47,6 +47,7 @@ class Worker:
         self.ring = memoryview(ring)
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
+        self._num_weights = 0
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
         self._spare = spare
@@ -87,7 +88,8 @@ class Worker:
 
     def announce_weights(self) -> None:
         """Say that the ring holds other weights, to be loaded before the next burst."""
-        self._words[Word.WEIGHTS] += 1
+        self._num_weights += 1  # our own count: the word is the worker's to scribble on
+        self._words[Word.WEIGHTS] = self._num_weights
 
     def close(self) -> None:
         """Kill it and all it started; idempotent."""

@@ -60,6 +60,7 @@ class State(IntEnum):
 LAYERS: tuple[str, ...] = (
     "fork", "empty_environment", "own_pids", "own_network", "own_ipc", "own_proc", "pid_limit",
     "read_only_files", "private_folder", "rlimits", "no_capabilities", "no_new_privs", "seccomp",
+    "own_devices",
 )  # fmt: skip
 """What can stand around a worker, in the order of the bits of its greeting."""
 

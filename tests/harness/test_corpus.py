@@ -41,8 +41,10 @@ NUM_TRIES = 4
 """Judgements of an honest twin until it gains: the busier the machine, the more are spoilt."""
 
 NEEDS = {
+    "file_socket": "seccomp",
     "judge_memory": "own_proc",
     "network": "own_network",
+    "other_devices": "own_devices",
     "overwritten_files": "read_only_files",
     "second_core": "seccomp",
 }

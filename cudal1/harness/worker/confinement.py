@@ -19,7 +19,9 @@ from cudal1.harness.worker import seccomp
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
+DEVICES = ("null", "zero", "full", "random", "urandom")
+"""What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522
@@ -62,6 +64,8 @@ def confine_files(folder: str, layers: set[str]) -> set[str]:
         if _kernel() >= OWN_PID_MAX:
             Path("/proc/sys/kernel/pid_max").write_text(str(MAX_PROCESSES))
             gained.add("pid_limit")
+    if _own_devices():
+        gained.add("own_devices")
     read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     wanted, size = ctypes.byref(read_only), ctypes.sizeof(read_only)
     if libc.syscall(MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, wanted, size) == 0:
@@ -71,6 +75,25 @@ def confine_files(folder: str, layers: set[str]) -> set[str]:
         if libc.mount(b"tmpfs", folder.encode(), b"tmpfs", nodev, options) != 0:
             gained.discard("private_folder")
     return gained
+
+
+def _own_devices() -> bool:
+    """Replace /dev by one that holds what is harmless."""
+    kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}
+    try:
+        if libc.mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=755") != 0:
+            return False
+        Path("/dev/shm").mkdir()
+        Path("/dev/fd").symlink_to("/proc/self/fd")
+        for name, descriptor in kept.items():
+            Path(f"/dev/{name}").touch()
+            source = f"/proc/self/fd/{descriptor}".encode()
+            if libc.mount(source, f"/dev/{name}".encode(), None, MS_BIND, None) != 0:
+                return False
+        return True
+    finally:
+        for descriptor in kept.values():
+            os.close(descriptor)
 
 
 def limit(*, memory_bytes: int, cpu_s: int | None) -> set[str]:

@@ -1,4 +1,7 @@
-"""A system-call filter for workers: nothing that reaches other processes, mounts, or other cores.
+"""A system-call filter for workers: nothing that reaches other processes, mounts or other cores.
+
+Sockets are refused too, though a worker has a network of its own: a socket in the file system, such
+as a container service's, is reached through the name of a file.
 
 Refused calls fail with EPERM; `clone3` with ENOSYS, so that libraries fall back to `clone`, whose
 flags a filter can read. A list of what is refused, not of what is allowed: torch and compilers
@@ -29,6 +32,7 @@ _X86_64 = {
     "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "unshare": 272, "setns": 308,
     "kexec_load": 246, "kexec_file_load": 320, "init_module": 175, "finit_module": 313,
     "delete_module": 176, "open_by_handle_at": 304, "reboot": 169, "seccomp": 317,
+    "socket": 41, "connect": 42,
     "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_setattr": 314,
 }  # fmt: skip
 _AARCH64 = {
@@ -37,6 +41,7 @@ _AARCH64 = {
     "mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51, "unshare": 97, "setns": 268,
     "kexec_load": 104, "kexec_file_load": 294, "init_module": 105, "finit_module": 273,
     "delete_module": 106, "open_by_handle_at": 265, "reboot": 142, "seccomp": 277,
+    "socket": 198, "connect": 203,
     "sched_setaffinity": 122, "sched_setscheduler": 119, "sched_setattr": 274,
 }  # fmt: skip
 _MACHINES = {
