@@ -1,0 +1,1 @@
+"""Measurements that claims rest on; each prints a table and leaves JSON in results/."""
