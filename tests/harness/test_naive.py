@@ -25,6 +25,7 @@ NOT_TRIED = {
     "last_call_only": "made for our own worker's loop",
     "network": "would talk to strangers",
     "overwritten_files": "would overwrite the installation",
+    "scribbled_words": "made for our own worker's counters",
     "uninitialised": "what free memory holds is a matter of luck",
 }
 TRIED = [path for path in EXPLOITS if path.stem not in NOT_TRIED]
