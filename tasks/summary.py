@@ -23,10 +23,10 @@ def print_summary() -> None:
     table = Table(title="Policies on held-out problems (reward 0 for a failed answer)")
     for column in ("policy", "success", "mean reward", "mean of best", "answers"):
         table.add_column(column, justify="left" if column == "policy" else "right")
-    rounds = sorted(path.stem for path in (DATA / "metrics").glob("selfsup-*.json"))
+    rounds = sorted(path.name for path in (DATA / "shards").glob("selfsup@*"))
     policies = (
         ("base", "policy"), ("sft", "sft"),
-        *((name.replace("selfsup-", "self-supervised "), name) for name in rounds),
+        *((name.replace("selfsup@", "self-supervised "), name) for name in rounds),
         ("contrastive RL", "rl"),
     )  # fmt: skip
     for name, stage in policies:
@@ -53,6 +53,8 @@ def print_summary() -> None:
         console.print(f"  {what:<11}[bold]{command}[/bold]  ({why})", highlight=False)
 
 
-def _metrics(name: str) -> dict[str, Any]:
-    path = DATA / "metrics" / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+def _metrics(stage: str) -> dict[str, Any]:
+    """Of a stage that has run here; metrics alone are the shipped run's, from git."""
+    path = DATA / "metrics" / f"{stage.replace('@', '-')}.json"
+    has_run = (DATA / "shards" / stage).is_dir() and path.exists()
+    return json.loads(path.read_text(encoding="utf-8")) if has_run else {}
