@@ -9,7 +9,6 @@ no measured speedup enters, so what is fast on a device is left for training to 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import multiprocessing
@@ -17,13 +16,13 @@ import platform
 import random
 import subprocess
 import time
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudal1.contrast import Exemplar
-from cudal1.llm.rewriter import FAMILIES, Kind, Rewrite, Weights, compose, variant
+from cudal1.llm.rewriter import Kind, Rewrite, Weights, compose, variant
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import (
     PromptStyle,
@@ -39,7 +38,7 @@ from cudal1.train.surroundings import surround
 if TYPE_CHECKING:
     import torch
 
-CORPUS_VERSION = "2"
+CORPUS_VERSION = "3"
 ARCHITECTURES = {
     "small": pretraining.Architecture(
         vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
@@ -48,12 +47,31 @@ ARCHITECTURES = {
         vocabulary=512, hidden=64, layers=2, heads=1, kv_heads=1, mlp=128, context=4096
     ),
 }
-MIXTURE = {
-    Kind.REFERENCE: 0.40, Kind.MID: 0.24, Kind.SLOW: 0.08, Kind.FAST: 0.10, Kind.WRONG: 0.18,
-}  # fmt: skip
-RARE_FAST = {**MIXTURE, Kind.FAST: 0.03, Kind.REFERENCE: 0.47}
-RARE_SHARE = 3
-"""One family in so many has a fast form that is rarely written: something to discover."""
+
+
+@dataclass(frozen=True)
+class Author:
+    """Somebody of one skill, who wrote a share of the texts."""
+
+    share: float
+    kinds: Mapping[Kind, float]
+    cheat: float = 0.0
+    broken: float = 0.0
+
+
+AUTHORS = (
+    Author(0.30, {
+        Kind.REFERENCE: 0.20, Kind.MID: 0.42, Kind.SLOW: 0.10, Kind.FAST: 0.24, Kind.WRONG: 0.04,
+    }, broken=0.01),
+    Author(0.10, {
+        Kind.REFERENCE: 0.08, Kind.MID: 0.20, Kind.SLOW: 0.02, Kind.FAST: 0.66, Kind.WRONG: 0.04,
+    }, broken=0.02),
+    Author(0.60, {
+        Kind.REFERENCE: 0.15, Kind.MID: 0.20, Kind.SLOW: 0.10, Kind.FAST: 0.10, Kind.WRONG: 0.45,
+    }, cheat=0.04, broken=0.08),
+)  # fmt: skip
+"""A careful one, a fast one, a sloppy one. One author writes a whole text, so skill is a property
+of a text and not of a line: what training can turn up or down, as in a large model."""
 CONTRASTIVE_SHARE = 0.45
 FROM_BETTER, FROM_WORSE = 0.45, 0.15
 """Where a contrastive answer takes each place from; the rest is its own choice."""
@@ -61,6 +79,8 @@ SCORES = {
     Kind.REFERENCE: (0.97, 1.03), Kind.MID: (0.9, 1.4), Kind.SLOW: (0.4, 0.9),
     Kind.FAST: (1.2, 4.0), Kind.WRONG: (1.0, 1.0),
 }  # fmt: skip
+SHOWN = {Kind.REFERENCE: 0.30, Kind.MID: 0.32, Kind.SLOW: 0.08, Kind.FAST: 0.30}
+"""How exemplars are made: what is shown is correct."""
 SURROUNDED_SHARE = 0.6
 """Problems in another frame than the generator's, so that copying is learned, not a layout."""
 DEVICE_CLASSES = (DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)
@@ -87,16 +107,17 @@ def documents(seed: int, count: int) -> Iterator[str]:
 
 def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
     """A prompt's text and an answer."""
+    author = rng.choices(AUTHORS, [author.share for author in AUTHORS])[0]
     if rng.random() >= CONTRASTIVE_SHARE:
-        made = variant(problem.source, rng=rng, weights=_weights())
+        weights = Weights(author.kinds, cheat=author.cheat, broken=author.broken)
+        made = variant(problem.source, rng=rng, weights=weights)
         prompt = generation_prompt(problem, style=PromptStyle.COMPACT)
         return prompt.messages[0].content, answer_text(made.source)
     shown = sorted(
         (_scored(rng, problem) for _ in range(rng.choice((1, 2, 2, 2)))), key=lambda pair: pair[0]
     )
     worse, better = shown[0][1], shown[-1][1]
-    honest = Weights(kinds=MIXTURE, by_family=_weights().by_family)
-    own = variant(problem.source, rng=rng, weights=honest)
+    own = variant(problem.source, rng=rng, weights=Weights(author.kinds))
     picked = [
         rng.choices(three, (FROM_BETTER, FROM_WORSE, 1 - FROM_BETTER - FROM_WORSE))[0].option
         for three in zip(better.choices, worse.choices, own.choices, strict=True)
@@ -111,19 +132,8 @@ def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
 
 def _scored(rng: random.Random, problem: Problem) -> tuple[float, Rewrite]:
     """A variant without wrong places, and a made-up score that fits its labels."""
-    kinds = {**MIXTURE, Kind.WRONG: 0.0, Kind.FAST: 0.25}
-    made = variant(problem.source, rng=rng, weights=Weights(kinds=kinds))
+    made = variant(problem.source, rng=rng, weights=Weights(SHOWN))
     return math.prod(rng.uniform(*SCORES[choice.kind]) for choice in made.choices), made
-
-
-@cache
-def _weights() -> Weights:
-    rare = {
-        family: RARE_FAST
-        for family in FAMILIES
-        if int(hashlib.sha256(family.encode()).hexdigest(), 16) % RARE_SHARE == 0
-    }
-    return Weights(kinds=MIXTURE, by_family=rare, cheat=0.03, broken=0.04)
 
 
 def _tokenized(tokenizer: Any, count: int, seed: int) -> list[list[int]]:

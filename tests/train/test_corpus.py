@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
 import pytest
 
-from cudal1.llm.rewriter import FAMILIES, places
+from cudal1.llm.rewriter import Kind, Rewrite, places, variant
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite import generator
 from cudal1.train.surroundings import surround
@@ -91,6 +93,17 @@ def test_surroundings_are_reproducible_and_differ() -> None:
     assert first != source
 
 
-def test_rare_fast_forms_are_of_some_families_only() -> None:
-    rare = pretrain._weights().by_family
-    assert 0 < len(rare) < len(FAMILIES) / 2
+def test_skill_belongs_to_a_text_not_to_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Rewrite] = []
+
+    def watched(*arguments: Any, **settings: Any) -> Rewrite:
+        made.append(variant(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(pretrain, "variant", watched)
+    list(pretrain.documents(5, 600))
+    is_wrong = [[choice.kind is Kind.WRONG for choice in rewrite.choices] for rewrite in made]
+    pairs = [pair for places in is_wrong for pair in itertools.pairwise(places)]
+    overall = fmean(first for first, _ in pairs)
+    after_a_wrong_one = fmean(second for first, second in pairs if first)
+    assert after_a_wrong_one > 1.3 * overall
