@@ -7,6 +7,7 @@ unit and source here, once.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -93,11 +94,22 @@ class FilterParams(Record):
     """Successful candidates per problem and provider, at most (paper 2.2: 2)."""
 
 
+class SftLoss(StrEnum):
+    """What a token of an answer to learn counts."""
+
+    NLL = "nll"
+    """Its negative log-likelihood."""
+    DFT = "dft"
+    """The same times its probability (dynamic fine-tuning, arXiv 2508.05629): tokens that the
+    policy would hardly write, as in code unlike any that it knows, do not drown the rest."""
+
+
 class TrainingParams(Record):
     """What supervised training needs, in stage 1 and in each round of stage 2."""
 
     steps: int = Field(gt=0)
     batch_size: int = Field(gt=0)
+    loss: SftLoss
     learning_rate: float = Field(gt=0)
     warmup_steps: int = Field(ge=0)
     max_tokens: int = Field(gt=0)
@@ -129,8 +141,6 @@ class SelfsupParams(TrainingParams):
     """Answers to each problem."""
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
-    stage1_share: float = Field(ge=0, lt=1)
-    """Share of stage 1's pairs in the training data, against over-fitting to few successes."""
 
 
 class RlParams(Record):

@@ -1,12 +1,11 @@
 """Stage `selfsup@ROUND` (stage 2): sample, judge, learn from the successes; speed is ignored.
 
 Reward 1 or 0 and no baseline: failures give no gradient (paper 2.3), so a round is supervised
-training on the policy's own successful answers, each distinct one once, with a share of stage 1's.
+training on the policy's own successful answers, each distinct one once.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from statistics import fmean
 
@@ -25,13 +24,12 @@ from tasks.examine import (
     sample_and_judge,
 )
 from tasks.judging import bench
-from tasks.sft import stage1_pairs
 from tasks.stage import DATA, Stage, main
 from tasks.training import training
 
 TRAINING_KNOBS = (
-    "steps", "batch_size", "learning_rate", "warmup_steps", "max_tokens", "checkpoint_every",
-    "seed",
+    "steps", "batch_size", "loss", "learning_rate", "warmup_steps", "max_tokens",
+    "checkpoint_every", "seed",
 )  # fmt: skip
 
 
@@ -71,7 +69,7 @@ def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]
 
 
 def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
-    """Each distinct success once, and enough of stage 1's pairs to make up their share."""
+    """Each distinct success once."""
     style = stage.params.policy.prompts
     own = {
         answer.candidate.id: (
@@ -87,11 +85,7 @@ def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
             "nothing to learn from: raise selfsup.num_samples or selfsup.num_problems, or train "
             "stage 1 longer"
         )
-    share = stage.params.selfsup.stage1_share
-    earlier = stage1_pairs(stage.params)
-    wanted = min(len(earlier), round(len(own) * share / (1 - share)))
-    rng = random.Random(stage.params.selfsup.seed)
-    return [*own.values(), *rng.sample(earlier, wanted)]
+    return list(own.values())
 
 
 if __name__ == "__main__":

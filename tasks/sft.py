@@ -17,7 +17,7 @@ from tasks.training import training
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     """data/filter.parquet → data/policy/sft, with its marks on held-out problems."""
     section = stage.params.sft
-    pairs = stage1_pairs(stage.params)
+    pairs = _pairs(stage.params)
     base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
@@ -30,7 +30,7 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks}
 
 
-def stage1_pairs(params: Params) -> list[Pair]:
+def _pairs(params: Params) -> list[Pair]:
     """What stage 1 learns: each kept candidate as the answer to its problem's prompt.
 
     One that several providers found counts once: what teachers agree on is not more worth learning.

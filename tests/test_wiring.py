@@ -42,7 +42,6 @@ SHARED_MODULES = {
     "cudal1/reward.py": "rl depends on it; elsewhere it only counts",
     "cudal1/metrics.py": "report depends on it",
     "cudal1/train": "the training stages depend on it; elsewhere it only samples",
-    "tasks/sft.py": "selfsup takes stage 1's pairs, which are data/filter.parquet's",
     "tasks/reproduce.py": "as tasks/stage.py",
 }
 """What a stage may import without naming it in dvc.yaml, and why."""

@@ -19,13 +19,14 @@ Pair = tuple[Sequence[dict[str, str]], str]
 
 def train_sft(
     policy: Path, out: Path, pairs: Sequence[Pair], *, work: Path, steps: int, batch_size: int,
-    learning_rate: float, warmup_steps: int, max_tokens: int, checkpoint_every: int, seed: int,
-    on_log: Callable[[int, Mapping[str, float]], None],
+    loss: str, learning_rate: float, warmup_steps: int, max_tokens: int, checkpoint_every: int,
+    seed: int, on_log: Callable[[int, Mapping[str, float]], None],
 ) -> int:  # fmt: skip
     """Train `policy` on the pairs and save to `out`; returns how many pairs were too long.
 
-    The loss is on the answers only. `work` holds checkpoints: after a kill the same call goes on
-    from the last complete one. It is left there: the caller's run may not be over.
+    The loss, "nll" or "dft" (`cudal1.params.SftLoss`), is on the answers only. `work` holds
+    checkpoints: after a kill the same call goes on from the last complete one. It is left there:
+    the caller's run may not be over.
 
     Raises:
         TrainingError: no pair is short enough.
@@ -52,9 +53,10 @@ def train_sft(
     on_gpu = torch.cuda.is_available()
     arguments = SFTConfig(
         output_dir=str(work), max_steps=steps, per_device_train_batch_size=batch_size,
-        learning_rate=learning_rate, lr_scheduler_type="cosine", warmup_steps=warmup_steps,
-        max_length=max_tokens, completion_only_loss=True, packing=False, bf16=on_gpu,
-        use_cpu=not on_gpu, gradient_checkpointing=False, max_grad_norm=1.0,
+        loss_type=loss, learning_rate=learning_rate, lr_scheduler_type="cosine",
+        warmup_steps=warmup_steps, max_length=max_tokens, completion_only_loss=True,
+        packing=False, bf16=on_gpu, use_cpu=not on_gpu, gradient_checkpointing=False,
+        max_grad_norm=1.0,
         train_sampling_strategy="group_by_length", logging_steps=5, report_to="none",
         save_strategy="steps", save_steps=checkpoint_every, save_total_limit=2, seed=seed,
         disable_tqdm=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +19,14 @@ from cudal1.train.checkpoints import latest_checkpoint
 from cudal1.train.sft import Pair, train_sft
 
 SETTINGS = {
-    "batch_size": 4, "learning_rate": 0.01, "warmup_steps": 1, "max_tokens": 128,
+    "batch_size": 4, "loss": "nll", "learning_rate": 0.01, "warmup_steps": 1, "max_tokens": 128,
     "checkpoint_every": 5, "seed": 3,
 }  # fmt: skip
 
 
-def losses_of(policy: Path, folder: Path, pairs: list[Pair], *, steps: int) -> dict[int, float]:
+def losses_of(
+    policy: Path, folder: Path, pairs: list[Pair], *, steps: int, **changed: Any
+) -> dict[int, float]:
     """Train into `folder`/out; the loss by step."""
     losses: dict[int, float] = {}
 
@@ -31,8 +35,9 @@ def losses_of(policy: Path, folder: Path, pairs: list[Pair], *, steps: int) -> d
             losses[step] = values["loss"]
 
     train_sft(
-        policy, folder / "out", pairs, work=folder / "work", steps=steps, on_log=on_log, **SETTINGS
-    )
+        policy, folder / "out", pairs, work=folder / "work", steps=steps, on_log=on_log,
+        **{**SETTINGS, **changed},
+    )  # fmt: skip
     return losses
 
 
@@ -43,6 +48,17 @@ def test_training_lowers_the_loss_and_leaves_only_a_policy(
     assert losses[40] < 0.5 * losses[5]
     assert (tmp_path / "out" / "model.safetensors").is_file()
     assert latest_checkpoint(tmp_path / "work") is not None
+
+
+def test_dft_weighs_a_token_with_its_probability(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    """To an untrained policy all tokens are about equally likely, so both are known."""
+    nll, dft = (
+        losses_of(tiny_policy, tmp_path / loss, pairs, steps=5, loss=loss, learning_rate=1e-9)[5]
+        for loss in ("nll", "dft")
+    )
+    assert dft == pytest.approx(nll * math.exp(-nll), rel=0.3)
 
 
 def test_a_learned_answer_is_given(tiny_policy: Path, tmp_path: Path, pairs: list[Pair]) -> None:
