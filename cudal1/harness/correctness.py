@@ -32,6 +32,7 @@ class ReferenceError:
     """How far the reference itself is from the oracle: an honest candidate may be as far."""
 
     relative_l2: float
+    """Infinite where the oracle's answer is 0 everywhere and the reference's is not."""
     element: float
     """Largest |x - y| / (s + |y|)."""
 
@@ -144,8 +145,10 @@ def reference_error(reference: torch.Tensor, answer: torch.Tensor) -> ReferenceE
     x, y = reference.double(), answer.double()
     finite = torch.isfinite(x) & torch.isfinite(y)
     x, y = x[finite], y[finite]
-    if y.numel() == 0 or float(y.norm()) == 0:
+    if torch.equal(x, y):
         return ReferenceError(0.0, 0.0)
+    if float(y.norm()) == 0:
+        return ReferenceError(math.inf, math.inf)
     difference = (x - y).abs()
     scale = float(y.square().mean().sqrt())
     return ReferenceError(

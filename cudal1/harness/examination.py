@@ -2,8 +2,6 @@
 
 Threat: everything a worker says is used only against its candidate. An answer is computed after the
 output for its input has been captured. Checked and timed bursts are the same to the worker.
-
-Long because checks and timing share the bursts, their failures and what is known so far.
 """
 
 from __future__ import annotations
@@ -11,19 +9,19 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
 from cudal1.harness import guards, statistics
 from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
-from cudal1.harness.correctness import ORDER, Comparison, compare
-from cudal1.harness.oracle import Draw, Key, Oracle
+from cudal1.harness.correctness import Comparison, compare
+from cudal1.harness.oracle import TOO_HARD, Draw, Key, Oracle
+from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
 from cudal1.measurement import Role, TimingSample
-from cudal1.protocol import EvalProtocol, PrecisionClass
-from cudal1.verdict import Correctness, HackFlag, Status
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status
 
 if TYPE_CHECKING:
     import torch
@@ -37,51 +35,7 @@ SLOWER_SHARE = 4
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
 NUM_REMEMBERED = 4
-
-
-@dataclass(frozen=True)
-class Failure(Exception):
-    """Leaves the gates: the first one that the candidate failed."""
-
-    status: Status
-    reason: str
-    flags: tuple[HackFlag, ...] = ()
-
-
-@dataclass
-class Progress:
-    """What is known so far about the candidate."""
-
-    num_inputs: int = 0
-    stage: int = 0
-    precision: PrecisionClass | None = None
-    relative_l2: float = 0.0
-    scaled_error: float = 0.0
-    mismatch: str | None = None
-    compared: bool = False
-    call_us: float = float("inf")
-    """Rough time of one call, harness included."""
-    layers: tuple[str, ...] = ()
-    samples: list[TimingSample] = field(default_factory=list[TimingSample])
-
-    def correctness(self) -> Correctness | None:
-        """The record of it; None before any output was compared."""
-        if not self.compared:
-            return None
-        infinite = float("inf")
-        return Correctness(
-            num_inputs=self.num_inputs, stage=self.stage, precision=self.precision,
-            max_relative_l2=self.relative_l2 if self.relative_l2 < infinite else None,
-            max_scaled_error=self.scaled_error if self.scaled_error < infinite else None,
-            first_mismatch=self.mismatch,
-        )  # fmt: skip
-
-    def note(self, comparison: Comparison, asked: PrecisionClass) -> None:
-        """Take one output's comparison into account."""
-        met = next((p for p in ORDER if comparison.meets(p)), None)
-        self.relative_l2 = _worse(self.relative_l2, comparison.relative_l2)
-        self.scaled_error = _worse(self.scaled_error, comparison.worst[asked])
-        self.precision = max(self.precision or ORDER[0], met, key=ORDER.index) if met else None
+MANY_HARD = 16
 
 
 class Examination:
@@ -165,6 +119,9 @@ class Examination:
             key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
             if not exact and not self._agree(outputs, key):
                 key = self._oracle.exact_key(draw)  # such a draw may be hard on the reference, too
+            if any(error.relative_l2 > TOO_HARD for _, error in key):
+                self._note_hard(draw)
+                continue
             for output, (answer, error) in zip(outputs, key, strict=True):
                 comparison = compare(output, answer, error)
                 self.progress.note(comparison, self._protocol.precision)
@@ -174,6 +131,16 @@ class Examination:
             if slot == 0:
                 self._earlier.append([answer for answer, _ in key])
         self._desk.release(burst)
+
+    def _note_hard(self, draw: Draw) -> None:
+        """Leave when nearly every input is such; what cannot be told is not correct."""
+        self.progress.num_hard += 1
+        if self.progress.num_hard > MANY_HARD + self.progress.num_inputs:
+            raise Failure(
+                Status.INCORRECT,
+                f"nothing can be told: on most inputs (lately: {draw.family}) the reference itself "
+                f"is off by more than {TOO_HARD:.0%}; change the problem's get_inputs",
+            )
 
     def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
         pairs = zip(outputs, key, strict=True)
@@ -327,7 +294,3 @@ def run_own(
             f"{worker.display_text() or 'no word'}; is the machine out of memory?"
         )
     return burst
-
-
-def _worse(known: float, new: float) -> float:
-    return new if not new <= known else known

@@ -79,8 +79,11 @@ def _mixed_rows(tensor: torch.Tensor) -> torch.Tensor:
 
     if tensor.dim() < 2:
         return tensor
-    kinds = torch.tensor([1.0, -1.0, 0.0, 30.0, 0.03], dtype=tensor.dtype)
-    picked = kinds[torch.randint(len(kinds), (tensor.shape[0],))]
+    kinds = torch.tensor([1.0, -1.0, 30.0, 0.03, 0.0], dtype=tensor.dtype)
+    rows = tensor.shape[0]
+    picked = kinds[torch.randint(len(kinds), (rows,))]
+    if rows:  # zeros everywhere say little
+        picked[int(torch.randint(rows, ()))] = kinds[int(torch.randint(len(kinds) - 1, ()))]
     return tensor * picked.view(-1, *([1] * (tensor.dim() - 1)))
 
 

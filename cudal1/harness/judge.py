@@ -23,8 +23,9 @@ from cudal1.errors import WorkerError
 from cudal1.harness import statistics
 from cudal1.harness.burst import Desk, Ending, raw_bytes, wait_ready
 from cudal1.harness.device import Device
-from cudal1.harness.examination import Examination, Failure, run_own
+from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.oracle import Oracle
+from cudal1.harness.progress import Failure
 from cudal1.harness.sandbox import Worker, Zygote
 from cudal1.harness.screen import screen
 from cudal1.harness.wire import Job, Layout

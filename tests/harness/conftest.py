@@ -155,6 +155,48 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # for a third of its own inputs float32 gives nothing but rounding errors
+    "sometimes_hopeless": HEADER
+    + """
+N = 64
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        y = self.linear(x)
+        y = y - y.mean(dim=0)
+        return y / torch.sqrt((y * y).mean(dim=0) + 1e-5)
+
+def get_inputs():
+    return [torch.randn(7, N) * float(torch.rand(()) < 0.67)]
+
+def get_init_inputs():
+    return [N]
+""",
+    # for all of them
+    "hopeless": HEADER
+    + """
+N = 64
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, x):
+        y = self.linear(x)
+        y = y - y.mean(dim=0)
+        return y / torch.sqrt((y * y).mean(dim=0) + 1e-5)
+
+def get_inputs():
+    return [torch.randn(7, N) * 0.0]
+
+def get_init_inputs():
+    return [N]
+""",
 }
 
 

@@ -242,3 +242,10 @@ def test_the_reference_s_error_is_that_of_the_slow_formula() -> None:
     found = reference_error(reference, answer)
     assert found.relative_l2 == pytest.approx(over)
     assert found.element == pytest.approx(max(abs(x - y) / (scale + abs(y)) for x, y in pairs))
+
+
+def test_a_reference_that_is_not_zero_where_the_answer_is_zero_is_infinitely_far_off() -> None:
+    zeros = torch.zeros(8, dtype=torch.float64)
+    off = reference_error(torch.full((8,), 1e-9), zeros)
+    assert (off.relative_l2, off.element) == (math.inf, math.inf)
+    assert reference_error(zeros.float(), zeros) == EXACT

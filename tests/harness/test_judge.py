@@ -325,6 +325,26 @@ def test_every_timed_burst_is_recorded_four_to_a_quad(
     assert roles[0] is roles[3] is not roles[1] is roles[2]
 
 
+@pytest.mark.parametrize("attempt", range(4))
+def test_inputs_that_the_reference_cannot_do_say_nothing_about_anybody(
+    attempt: int, pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("sometimes_hopeless")
+    wrong = problem.null_source.replace("y - y.mean(dim=0)", "y")
+    assert wrong != problem.null_source
+    assert _judge(pool, problem, problem.null_source, timing=True).verdict.status is Status.CORRECT
+    assert _judge(pool, problem, wrong).verdict.status is Status.INCORRECT
+
+
+def test_nobody_is_correct_on_a_problem_that_its_reference_cannot_do_at_all(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("hopeless")
+    verdict = _judge(pool, problem, problem.null_source).verdict
+    assert verdict.status is Status.INCORRECT
+    assert (verdict.reason or "").endswith("change the problem's get_inputs")
+
+
 def test_a_success_without_timing_is_one_under_the_checks_alone(
     pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
 ) -> None:

@@ -20,6 +20,7 @@ CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
+MNT_DETACH = 2
 DEVICES = ("null", "zero", "full", "random", "urandom")
 """What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
@@ -78,8 +79,9 @@ def confine_files(folder: str, layers: set[str]) -> set[str]:
 
 
 def _own_devices() -> bool:
-    """Replace /dev by one that holds what is harmless."""
-    kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}
+    """Replace /dev by one that holds what is harmless; where that fails, all is as before."""
+    here = [name for name in DEVICES if Path(f"/dev/{name}").exists()]
+    kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in here}
     try:
         if libc.mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=755") != 0:
             return False
@@ -89,6 +91,7 @@ def _own_devices() -> bool:
             Path(f"/dev/{name}").touch()
             source = f"/proc/self/fd/{descriptor}".encode()
             if libc.mount(source, f"/dev/{name}".encode(), None, MS_BIND, None) != 0:
+                libc.umount2(b"/dev", MNT_DETACH)
                 return False
         return True
     finally:

@@ -1,0 +1,61 @@
+"""What is known about a candidate while it is judged, and how it leaves the gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cudal1.harness.correctness import ORDER, Comparison
+from cudal1.measurement import TimingSample
+from cudal1.protocol import PrecisionClass
+from cudal1.verdict import Correctness, HackFlag, Status
+
+
+@dataclass(frozen=True)
+class Failure(Exception):
+    """Leaves the gates: the first one that the candidate failed."""
+
+    status: Status
+    reason: str
+    flags: tuple[HackFlag, ...] = ()
+
+
+@dataclass
+class Progress:
+    """What is known so far about the candidate."""
+
+    num_inputs: int = 0
+    num_hard: int = 0
+    """Inputs that said nothing."""
+    stage: int = 0
+    precision: PrecisionClass | None = None
+    relative_l2: float = 0.0
+    scaled_error: float = 0.0
+    mismatch: str | None = None
+    compared: bool = False
+    call_us: float = float("inf")
+    """Rough time of one call, harness included."""
+    layers: tuple[str, ...] = ()
+    samples: list[TimingSample] = field(default_factory=list[TimingSample])
+
+    def correctness(self) -> Correctness | None:
+        """The record of it; None before any output was compared."""
+        if not self.compared:
+            return None
+        infinite = float("inf")
+        return Correctness(
+            num_inputs=self.num_inputs, stage=self.stage, precision=self.precision,
+            max_relative_l2=self.relative_l2 if self.relative_l2 < infinite else None,
+            max_scaled_error=self.scaled_error if self.scaled_error < infinite else None,
+            first_mismatch=self.mismatch,
+        )  # fmt: skip
+
+    def note(self, comparison: Comparison, asked: PrecisionClass) -> None:
+        """Take one output's comparison into account."""
+        met = next((p for p in ORDER if comparison.meets(p)), None)
+        self.relative_l2 = _worse(self.relative_l2, comparison.relative_l2)
+        self.scaled_error = _worse(self.scaled_error, comparison.worst[asked])
+        self.precision = max(self.precision or ORDER[0], met, key=ORDER.index) if met else None
+
+
+def _worse(known: float, new: float) -> float:
+    return new if not new <= known else known
