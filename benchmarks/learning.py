@@ -1,11 +1,11 @@
-"""Do the stages learn? Success of every policy in data/policy on problems that no run has used.
+"""Do the stages learn? What every policy in data/policy does on problems that no run has used.
 
 python -m benchmarks.learning [--problems 40] [--samples 8] [--seed 9001]
 
 The shipped evaluation has few answers, because it is part of every run. This one draws new held-out
-problems from the generator (reserved combinations of operators) and more answers, and asks the
-harness for correctness only. The intervals treat answers as independent; answers to one problem are
-not, so differences are given with a bootstrap over problems, too.
+problems from the generator (reserved combinations of operators) and more answers, and has them
+judged in full. Answers to one problem are not independent, so intervals come from a bootstrap over
+problems.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cudal1.harness import Pool, find_device
 from cudal1.params import Params
 from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
-from cudal1.report.facts import wilson
+from cudal1.reward import speed_reward
 from cudal1.suite import generator
 from cudal1.train.policy import Sampler
 from tasks.judging import admitted_problems
@@ -42,16 +42,20 @@ NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Marks:
-    """One policy's share of successes, problem by problem."""
+    """What one policy earned: for each problem, the reward of each answer."""
 
     policy: str
-    by_problem: tuple[float, ...]
-    num_answers: int
+    rewards: tuple[tuple[float, ...], ...]
 
     @property
-    def success(self) -> float:
-        """Over all answers; every problem has as many."""
-        return fmean(self.by_problem)
+    def success(self) -> tuple[float, ...]:
+        """Share of successful answers, problem by problem; every problem has as many answers."""
+        return tuple(fmean(reward > 0 for reward in mine) for mine in self.rewards)
+
+    @property
+    def reward(self) -> tuple[float, ...]:
+        """Mean reward, problem by problem."""
+        return tuple(fmean(mine) for mine in self.rewards)
 
 
 def main() -> None:
@@ -68,29 +72,38 @@ def main() -> None:
     )
     problems = [problem for problem in drawn if problem.id not in used]
     policies = [*ORDER[:2], *params.selfsup.rounds, ORDER[2]]
+    device = find_device(params.device)
     found: list[Marks] = []
-    for name in policies:
-        found.append(examine(name, problems, params, samples=given.samples, seed=given.seed))
-        print(row(found[-1], found[0], seed=given.seed), flush=True)
+    known: dict[str, float] = {}
+    with Pool(device, params.protocol) as pool:
+        for name in policies:
+            found.append(examine(
+                name, problems, params, pool, known, samples=given.samples, seed=given.seed
+            ))  # fmt: skip
+            print(row(found[-1], found[0], seed=given.seed), flush=True)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "learning.json").write_text(json.dumps({
         "problems": len(problems), "samples": given.samples, "seed": given.seed,
-        "protocol": params.protocol.checks_only().id, "device": params.device,
+        "protocol": params.protocol.id, "device": device.kind, "cpu": cpu_name(),
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("torch", "transformers", "trl")},
         "measured": time.strftime("%Y-%m-%d"),
         "policies": {marks.policy: {
-            "success": marks.success, "interval": wilson(
-                round(marks.success * marks.num_answers), marks.num_answers
-            ), "more_than_base": gain(marks, found[0], seed=given.seed),
+            "success": fmean(marks.success),
+            "success_more_than_base": gain(marks.success, found[0].success, seed=given.seed),
+            "reward": fmean(marks.reward),
+            "reward_more_than_base": gain(marks.reward, found[0].reward, seed=given.seed),
+            "mean_best_reward": fmean(max(mine) for mine in marks.rewards),
+            "rewards": marks.rewards,
         } for marks in found},
     }, indent=2) + "\n")  # fmt: skip
 
 
 def examine(
-    name: str, problems: Sequence[Problem], params: Params, *, samples: int, seed: int
-) -> Marks:
-    """Sample `samples` answers to each problem and have them checked."""
+    name: str, problems: Sequence[Problem], params: Params, pool: Pool, known: dict[str, float], *,
+    samples: int, seed: int,
+) -> Marks:  # fmt: skip
+    """Sample `samples` answers to each problem and have them judged; equal sources once."""
     sampler, policy, drawn = Sampler(DATA / "policy" / name), params.policy, params.evaluation
     asked = [problem for problem in problems for _ in range(samples)]
     answers = sampler.sample(
@@ -98,26 +111,21 @@ def examine(
         temperature=drawn.temperature, top_p=drawn.top_p, seed=seed,
         max_new_tokens=policy.max_new_tokens, batch_size=policy.batch_size,
     )  # fmt: skip
-    known: dict[str, bool] = {}
-    hits: dict[str, list[bool]] = {problem.id: [] for problem in problems}
-    with (
-        Pool(find_device(params.device), params.protocol) as pool,
-        progress(f"{name}: answers", len(asked)) as advance,
-    ):
+    rewards: dict[str, list[float]] = {problem.id: [] for problem in problems}
+    with progress(f"{name}: answers", len(asked)) as advance:
         for problem, answer in zip(asked, answers, strict=True):
             source = extract(answer.text).source
             candidate = Candidate(problem_id=problem.id, source=source or "")
             if source and candidate.id not in known:
-                verdict = pool.judge(problem, candidate, timing=False).verdict
-                known[candidate.id] = verdict.is_successful
-            hits[problem.id].append(bool(source) and known[candidate.id])
+                known[candidate.id] = speed_reward(pool.judge(problem, candidate).verdict)
+            rewards[problem.id].append(known[candidate.id] if source else 0.0)
             advance(1)
-    return Marks(name, tuple(fmean(of_problem) for of_problem in hits.values()), len(asked))
+    return Marks(name, tuple(tuple(mine) for mine in rewards.values()))
 
 
-def gain(marks: Marks, base: Marks, *, seed: int) -> tuple[float, float, float]:
-    """How much more often it succeeds than the base policy: mean, and 95 % over problems."""
-    differences = [a - b for a, b in zip(marks.by_problem, base.by_problem, strict=True)]
+def gain(mine: Sequence[float], base: Sequence[float], *, seed: int) -> tuple[float, float, float]:
+    """How much more than the base policy: mean, and 95 % by a bootstrap over problems."""
+    differences = [a - b for a, b in zip(mine, base, strict=True)]
     rng = random.Random(seed)
     means = sorted(
         fmean(rng.choices(differences, k=len(differences))) for _ in range(NUM_RESAMPLES)
@@ -125,12 +133,21 @@ def gain(marks: Marks, base: Marks, *, seed: int) -> tuple[float, float, float]:
     return fmean(differences), means[NUM_RESAMPLES // 40], means[-NUM_RESAMPLES // 40]
 
 
+def cpu_name() -> str:
+    """As the kernel has it."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
+
+
 def row(marks: Marks, base: Marks, *, seed: int) -> str:
     """One line of the table."""
-    more, low, high = gain(marks, base, seed=seed)
+    more, low, high = gain(marks.success, base.success, seed=seed)
+    reward, least, most = gain(marks.reward, base.reward, seed=seed)
     return (
-        f"{marks.policy:<6} {marks.success:6.1%} of {marks.num_answers} answers; "
-        f"{more:+.1%} [{low:+.1%}, {high:+.1%}] against base"
+        f"{marks.policy:<6} success {fmean(marks.success):6.1%}, {more:+.1%} "
+        f"[{low:+.1%}, {high:+.1%}] against base; reward {fmean(marks.reward):.2f}, {reward:+.2f} "
+        f"[{least:+.2f}, {most:+.2f}]"
     )
 
 
