@@ -77,7 +77,7 @@ FROM_BETTER, FROM_WORSE = 0.45, 0.15
 """Where a contrastive answer takes each place from; the rest is its own choice."""
 SCORES = {
     Kind.REFERENCE: (0.97, 1.03), Kind.MID: (0.9, 1.4), Kind.SLOW: (0.4, 0.9),
-    Kind.FAST: (1.2, 4.0), Kind.WRONG: (1.0, 1.0),
+    Kind.FAST: (1.2, 4.0),
 }  # fmt: skip
 SHOWN = {Kind.REFERENCE: 0.30, Kind.MID: 0.32, Kind.SLOW: 0.08, Kind.FAST: 0.30}
 """How exemplars are made: what is shown is correct."""
@@ -216,11 +216,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=EMBEDDED)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="small")
     parser.add_argument("--documents", type=int, default=500_000)
-    parser.add_argument("--steps", type=int, default=12_000)
+    parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--rows", type=int, default=96, help="windows in a batch")
     parser.add_argument("--context", type=int, default=1536, help="tokens in a window")
     parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--minutes", type=float, default=6.0, help="for training, at most")
+    parser.add_argument("--minutes", type=float, default=10.0, help="for training, at most")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()

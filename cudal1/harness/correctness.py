@@ -1,7 +1,7 @@
 """Whether an output is the answer: the three-part tolerance, by dtype and precision class.
 
 All comparisons fail closed: whatever is not provably within its bound is wrong, NaN included.
-Table and reasons: harness.md 7.2.
+The table: docs/protocol.md, "What counts as correct".
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ class ReferenceError:
     """How far the reference itself is from the oracle: an honest candidate may be as far."""
 
     relative_l2: float
-    """Infinite where the oracle's answer is 0 everywhere and the reference's is not."""
+    """Infinite where it cannot be told: the oracle's answer is 0 everywhere or finite elsewhere."""
     element: float
     """Largest |x - y| / (s + |y|)."""
+
+    def at_most(self, limit: float) -> ReferenceError:
+        """The same, no part of it above `limit`."""
+        return ReferenceError(min(self.relative_l2, limit), min(self.element, limit))
 
     def larger(self, other: ReferenceError) -> ReferenceError:
         """The worse of two, part by part."""
@@ -137,13 +141,15 @@ def _score(
 
 
 def reference_error(reference: torch.Tensor, answer: torch.Tensor) -> ReferenceError:
-    """How far the reference's own output is from the oracle's, over finite elements."""
+    """How far the reference's own output is from the oracle's; both finite in the same places."""
     import torch
 
     if not reference.is_floating_point():
         return ReferenceError(0.0, 0.0)
     x, y = reference.double(), answer.double()
-    finite = torch.isfinite(x) & torch.isfinite(y)
+    finite = torch.isfinite(y)
+    if not torch.equal(torch.isfinite(x), finite):
+        return ReferenceError(math.inf, math.inf)
     x, y = x[finite], y[finite]
     if torch.equal(x, y):
         return ReferenceError(0.0, 0.0)

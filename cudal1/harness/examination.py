@@ -35,7 +35,6 @@ SLOWER_SHARE = 4
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
 NUM_REMEMBERED = 4
-MANY_HARD = 16
 
 
 class Examination:
@@ -119,28 +118,20 @@ class Examination:
             key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
             if not exact and not self._agree(outputs, key):
                 key = self._oracle.exact_key(draw)  # such a draw may be hard on the reference, too
-            if any(error.relative_l2 > TOO_HARD for _, error in key):
-                self._note_hard(draw)
-                continue
-            for output, (answer, error) in zip(outputs, key, strict=True):
+            telling = [
+                (output, answer, error)
+                for output, (answer, error) in zip(outputs, key, strict=True)
+                if draw.is_own or error.relative_l2 <= TOO_HARD
+            ]
+            for output, answer, error in telling:
                 comparison = compare(output, answer, error)
                 self.progress.note(comparison, self._protocol.precision)
                 if not comparison.meets(self._protocol.precision):
                     self._fail(burst, slot, comparison)
-            self.progress.num_inputs += 1
+            self.progress.num_inputs += bool(telling)
             if slot == 0:
                 self._earlier.append([answer for answer, _ in key])
         self._desk.release(burst)
-
-    def _note_hard(self, draw: Draw) -> None:
-        """Leave when nearly every input is such; what cannot be told is not correct."""
-        self.progress.num_hard += 1
-        if self.progress.num_hard > MANY_HARD + self.progress.num_inputs:
-            raise Failure(
-                Status.INCORRECT,
-                f"nothing can be told: on most inputs (lately: {draw.family}) the reference itself "
-                f"is off by more than {TOO_HARD:.0%}; change the problem's get_inputs",
-            )
 
     def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
         pairs = zip(outputs, key, strict=True)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+OWN = "own"
+"""The problem's own inputs, as they are drawn."""
 Change = Callable[["torch.Tensor"], "torch.Tensor"]
 
 
@@ -88,7 +90,7 @@ def _mixed_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 FAMILIES: dict[str, Change] = {
-    "own": lambda tensor: tensor,
+    OWN: lambda tensor: tensor,
     "negated": _scaled(-1.0),
     "large": _scaled(100.0),
     "small": _scaled(0.01),

@@ -24,8 +24,6 @@ class Progress:
     """What is known so far about the candidate."""
 
     num_inputs: int = 0
-    num_hard: int = 0
-    """Inputs that said nothing."""
     stage: int = 0
     precision: PrecisionClass | None = None
     relative_l2: float = 0.0

@@ -17,7 +17,8 @@ from cudal1.verdict import Status
 TRAINED_ON = ("loss", "reward_raw", "reward", "success", "kl", "entropy")
 """Which numbers of a training step are drawn, in this order, when a stage logged them."""
 _MEANINGS = {
-    "loss": "loss", "reward_raw": "mean reward (certified speedup)",
+    "loss": "loss (dft: tokens weighted with their probability)",
+    "reward_raw": "mean reward (certified speedup)",
     "success": "share of successes",
     "reward": "mean smoothed reward (equation 6)", "kl": "KL divergence from the start, nats",
     "entropy": "entropy, nats per token",

@@ -26,6 +26,8 @@ TIMED_S = 0.3
 SAME = 2e-3
 """Relative L2 distance that the loosest tolerance of the harness lets pass: outputs this close to
 each other count as equal, or a candidate that ignores what changed would be correct."""
+INACCURATE = 0.02
+"""A reference farther from its own float64 output than this cannot tell right from wrong."""
 REPEATABLE = 1e-6
 """The same for a repeated call: room for the order of atomic additions on a GPU."""
 BEYOND = 1e30
@@ -66,10 +68,13 @@ def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, A
     for again in (reference.call(first), _Reference(source, used).call(first)):
         if _distance(outputs, again) > REPEATABLE:
             raise RejectedError("gives different outputs for equal inputs and weights")
+    input_effect = _input_effect(reference, first, outputs)
+    for seed in (FIRST_SEED, *OTHER_SEEDS):
+        _require_accuracy(source, reference, reference.inputs(seed), used)
     return {
         "device": used,
         "reference_us": reference_us,
-        "input_effect": _input_effect(reference, first, outputs),
+        "input_effect": input_effect,
         "input_bytes": sum(t.numel() * t.element_size() for t in first),
         "output_bytes": sum(t.numel() * t.element_size() for t in outputs),
         "output_shapes": [list(t.shape) for t in outputs],
@@ -100,6 +105,11 @@ class _Reference:
         if not isinstance(self._model, torch.nn.Module):
             raise RejectedError("Model is not a torch.nn.Module")
         self._model.to(self._device)
+
+    def double(self) -> _Reference:
+        """Itself, computing in float64 from now on."""
+        self._model.double()
+        return self
 
     def inputs(self, seed: int) -> Tensors:
         import torch
@@ -151,6 +161,22 @@ def _require_values(outputs: Tensors) -> None:
         raise RejectedError("forward returns nothing")
     if not all(bool(t.isfinite().all()) for t in outputs):
         raise RejectedError("an output holds NaN or infinity")
+
+
+def _require_accuracy(source: str, reference: _Reference, inputs: Tensors, device: str) -> None:
+    """Refuse outputs that are mostly rounding errors, such as the mean of what has no mean."""
+    exact = _Reference(source, device)
+    try:
+        answers = exact.double().call([t.double() if t.is_floating_point() else t for t in inputs])
+    except RuntimeError:  # an operator without a float64 kernel, or a dtype spelled out
+        return
+    pairs = zip(answers, reference.call(inputs), strict=True)
+    off = max((_distance([x], [y]) for x, y in pairs if y.is_floating_point()), default=0.0)
+    if off > INACCURATE:
+        raise RejectedError(
+            f"the output is off by {min(off, 9.99):.0%} from the same in float64, "
+            "so nothing can be told"
+        )
 
 
 def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> float:

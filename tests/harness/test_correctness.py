@@ -244,6 +244,12 @@ def test_the_reference_s_error_is_that_of_the_slow_formula() -> None:
     assert found.element == pytest.approx(max(abs(x - y) / (scale + abs(y)) for x, y in pairs))
 
 
+def test_a_reference_that_overflows_where_the_answer_does_not_is_infinitely_far_off() -> None:
+    answer = torch.tensor([1.0, 1e300], dtype=torch.float64)
+    assert reference_error(answer.float(), answer).relative_l2 == math.inf
+    assert reference_error(answer.float(), answer).at_most(0.02).relative_l2 == 0.02
+
+
 def test_a_reference_that_is_not_zero_where_the_answer_is_zero_is_infinitely_far_off() -> None:
     zeros = torch.zeros(8, dtype=torch.float64)
     off = reference_error(torch.full((8,), 1e-9), zeros)

@@ -325,24 +325,25 @@ def test_every_timed_burst_is_recorded_four_to_a_quad(
     assert roles[0] is roles[3] is not roles[1] is roles[2]
 
 
-@pytest.mark.parametrize("attempt", range(4))
-def test_inputs_that_the_reference_cannot_do_say_nothing_about_anybody(
-    attempt: int, pool: Pool, named_problem: NamedProblem
-) -> None:
-    problem = named_problem("sometimes_hopeless")
-    wrong = problem.null_source.replace("y - y.mean(dim=0)", "y")
-    assert wrong != problem.null_source
-    assert _judge(pool, problem, problem.null_source, timing=True).verdict.status is Status.CORRECT
-    assert _judge(pool, problem, wrong).verdict.status is Status.INCORRECT
-
-
-def test_nobody_is_correct_on_a_problem_that_its_reference_cannot_do_at_all(
+def test_inputs_on_which_the_reference_overflows_say_nothing_about_anybody(
     pool: Pool, named_problem: NamedProblem
 ) -> None:
-    problem = named_problem("hopeless")
-    verdict = _judge(pool, problem, problem.null_source).verdict
-    assert verdict.status is Status.INCORRECT
-    assert (verdict.reason or "").endswith("change the problem's get_inputs")
+    problem = named_problem("exponential")
+    for _ in range(12):
+        verdict = _judge(pool, problem, problem.null_source).verdict
+        assert verdict.status is Status.CORRECT, verdict.reason
+
+
+def test_nobody_is_let_off_on_inputs_of_the_problem_s_own(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    """Otherwise who leaves those out that are hard on the reference would be paid for it."""
+    problem = named_problem("sometimes_hopeless")
+    skips = problem.null_source.replace(
+        "y = self.linear(x)", "if not x.any(): return x + 7.0\n        y = self.linear(x)"
+    )
+    assert skips != problem.null_source
+    assert _judge(pool, problem, skips, timing=True).verdict.status is Status.INCORRECT
 
 
 def test_a_success_without_timing_is_one_under_the_checks_alone(

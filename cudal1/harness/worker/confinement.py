@@ -85,18 +85,28 @@ def _own_devices() -> bool:
     try:
         if libc.mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=755") != 0:
             return False
-        Path("/dev/shm").mkdir()
-        Path("/dev/fd").symlink_to("/proc/self/fd")
-        for name, descriptor in kept.items():
-            Path(f"/dev/{name}").touch()
-            source = f"/proc/self/fd/{descriptor}".encode()
-            if libc.mount(source, f"/dev/{name}".encode(), None, MS_BIND, None) != 0:
-                libc.umount2(b"/dev", MNT_DETACH)
-                return False
-        return True
+        if _filled(kept):
+            return True
+        libc.umount2(b"/dev", MNT_DETACH)
+        return False
     finally:
         for descriptor in kept.values():
             os.close(descriptor)
+
+
+def _filled(devices: dict[str, int]) -> bool:
+    """Put devices, given by descriptors of the old ones, into a /dev that is empty."""
+    try:
+        Path("/dev/shm").mkdir()
+        Path("/dev/fd").symlink_to("/proc/self/fd")
+        for name, descriptor in devices.items():
+            Path(f"/dev/{name}").touch()
+            source = f"/proc/self/fd/{descriptor}".encode()
+            if libc.mount(source, f"/dev/{name}".encode(), None, MS_BIND, None) != 0:
+                return False
+    except OSError:
+        return False
+    return True
 
 
 def limit(*, memory_bytes: int, cpu_s: int | None) -> set[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cudal1.llm.rewriter.answers import rewrite
 from cudal1.llm.rewriter.rule import Kind
-from cudal1.llm.rewriter.teachers import FAMILIES, TEACHERS
+from cudal1.llm.rewriter.teachers import TEACHERS
 from cudal1.llm.rewriter.variants import (
     Choice,
     Rewrite,
@@ -22,7 +22,6 @@ from cudal1.llm.rewriter.variants import (
 )
 
 __all__ = [
-    "FAMILIES",
     "TEACHERS",
     "Choice",
     "Kind",

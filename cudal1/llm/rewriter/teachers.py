@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from cudal1.llm.rewriter.rule import Kind
-from cudal1.llm.rewriter.rules import RULES
 from cudal1.llm.rewriter.rules.activations import ACTIVATIONS
 from cudal1.llm.rewriter.rules.algebra import ALGEBRA
 from cudal1.llm.rewriter.rules.attention import ATTENTION
@@ -24,8 +23,6 @@ _LIBRARY = tuple(rule.family for rule in (*NORMALIZATION, *ACTIVATIONS, *ATTENTI
 _ALGEBRA = tuple(rule.family for rule in ALGEBRA)
 _POINTWISE = tuple(rule.family for rule in POINTWISE)
 _LOOPS = ("row_loop", "list_cat", "loop_projection")
-FAMILIES: Final = tuple(dict.fromkeys((*(rule.family for rule in RULES), *_LOOPS, "chunked_chain")))
-"""Every family that a rule knows."""
 
 
 def _mix(
