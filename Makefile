@@ -1,7 +1,7 @@
 # cudal1: `make run` does the whole job, `make test` tests it. Both install what they need.
 SHELL := /bin/bash
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p >/dev/null && \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do command -v $$p >/dev/null && \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Prefect: keep its database here, take its time on a slow machine, call nobody
@@ -50,7 +50,7 @@ install: $(BIN)/.installed  ## .venv with what a run needs
 dev: $(BIN)/.installed-dev  ## … and what tests and checks need
 
 $(BIN)/.installed: pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "cudal1 needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "cudal1 needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(UV_INSTALL) -e .
