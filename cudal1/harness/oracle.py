@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import random
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ TOO_HARD = 0.02
 """A single draw of another family on which the reference is farther off says nothing either. On the
 problem's own inputs nobody is let off: there it is the most that widens a bound."""
 EXAMINED_SEEDS = (11, 12, 13)
+TRIED_CALLS = (1, 1, 3, 10)
 ARENA_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
 
@@ -148,6 +150,20 @@ class Oracle:
         peak = torch.cuda.max_memory_allocated() - before
         outputs = sum(spec.num_bytes for spec in self.output_specs)
         return ARENA_MARGIN * (peak + num_calls * (outputs + ARENA_STEP)) + LEAST_ARENA
+
+    def call_us(self) -> float:
+        """About how long one call takes when calls follow each other: to plan with, no more."""
+        import torch
+
+        draw, times = self.draw(1), list[float]()
+        for count in TRIED_CALLS:
+            started = time.perf_counter()
+            for _ in range(count):
+                self._answer(draw, exact=False)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - started) * 1e6 / count)
+        return min(times)
 
     def key(self, draw: Draw) -> Key:
         """The reference's own outputs for `draw`, and the error of its family."""

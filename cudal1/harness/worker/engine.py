@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +44,10 @@ class Engine(Protocol):
         """Hand an output over; returns where in the shared memory it lies, or 0: in its slot."""
         ...
 
+    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+        """A call that computes nothing: its bursts cost what the harness costs."""
+        ...
+
     def finish(self) -> None:
         """Wait until everything is done."""
         ...
@@ -68,6 +72,11 @@ class HostEngine:
         """A copy: whatever is lazy, expanded or strided is paid for here."""
         slot.copy_(value)
         return 0
+
+    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+        """Stored like any output."""
+        zeros = [torch.zeros_like(slot) for slot in slots]
+        return lambda *_: zeros
 
     def finish(self) -> None:
         """Calls on a CPU have ended when they return."""
@@ -112,10 +121,21 @@ class CudaEngine:
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
         """Where it lies, if that is in the arena and in order; else a copy in the slot."""
         start = value.data_ptr()
-        if value.is_contiguous() and self._arena <= start <= self._end - value.nbytes:
+        if self._arena <= start < self._end and value.is_contiguous():
             return start - self._base
         slot.copy_(value)
         return 0
+
+    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+        """Born in the arena like any output, once: so that nothing is copied."""
+        zeros: list[torch.Tensor] = []
+
+        def call(*_: object) -> list[torch.Tensor]:
+            if not zeros:
+                zeros.extend(torch.zeros_like(slot) for slot in slots)
+            return zeros
+
+        return call
 
     def finish(self) -> None:
         """Wait for all streams."""

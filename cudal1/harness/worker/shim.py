@@ -144,11 +144,11 @@ class _WrongOutputError(Exception):
 def _store(
     result: Any, slots: list[torch.Tensor], places: memoryview, number: int, engine: Engine
 ) -> None:
-    results = list(result) if isinstance(result, tuple | list) else [result]
+    results = result if type(result) is list else _listed(result)
     if len(results) != len(slots):
         raise _WrongOutputError(f"{len(results)} outputs where the reference has {len(slots)}")
-    first = number * len(slots)
-    for index, (value, slot) in enumerate(zip(results, slots, strict=True), start=first):
+    index = number * len(slots)
+    for value, slot in zip(results, slots, strict=True):
         if not isinstance(value, torch.Tensor):
             raise _WrongOutputError(f"an output of type {type(value).__name__}, not a tensor")
         if value.shape != slot.shape or value.dtype != slot.dtype:
@@ -157,6 +157,11 @@ def _store(
                 f"{slot.dtype} {tuple(slot.shape)}"
             )
         places[index] = engine.store(value, slot)
+        index += 1
+
+
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def _build(
@@ -168,9 +173,7 @@ def _build(
     and its outputs decide.
     """
     if not job.entry:
-        slots = _views(ring, job.layout, 0, "outputs")
-        constants = [torch.zeros_like(slot) for slot in slots]
-        return lambda *_: constants, lambda: None
+        return engine.constants(_views(ring, job.layout, 0, "outputs")), lambda: None
     path = Path(job.folder) / "candidate.py"
     path.write_bytes(job.source.encode("utf-8", "surrogatepass"))
     spec = importlib.util.spec_from_file_location("candidate", path)
