@@ -92,6 +92,7 @@ class CudaEngine:
         torch.cuda.synchronize()
         self._base = self._arena = self._next = self._end = 0
         self._pool: Any = None
+        self._touched: torch.Tensor | None = None
 
     def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
         """The judge's memory; what lies behind the slots feeds the calls' own allocations."""
@@ -127,8 +128,12 @@ class CudaEngine:
         return 0
 
     def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """Born in the arena like any output, once: so that nothing is copied."""
+        """Born in the arena like any output, once: so that nothing is copied.
+
+        The device must still turn to this process once a burst, as it does for any kernel.
+        """
         zeros: list[torch.Tensor] = []
+        self._touched = torch.zeros(1, device="cuda")
 
         def call(*_: object) -> list[torch.Tensor]:
             if not zeros:
@@ -139,6 +144,8 @@ class CudaEngine:
 
     def finish(self) -> None:
         """Wait for all streams."""
+        if self._touched is not None:
+            self._touched.add_(1)
         torch.cuda.synchronize()
 
     def _take(self, size: int, device: int, stream: int | None) -> int:
