@@ -6,12 +6,17 @@ All times are microseconds for one call, net of the harness's own cost. How they
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from cudal1.record import Record
+
+
+AT_ROOFLINE = 1.1
+"""A candidate that takes at most so many times the floor has nothing left to gain."""
 
 
 class Baseline(StrEnum):
@@ -55,21 +60,50 @@ class Measurement(Record):
     """Estimate: reference time over candidate time; median of the bucket medians (paper eq. 3)."""
     certified: float = Field(ge=0)
     """Largest claim level that the stop rule certified at `alpha`; 1.0 when none above it was, and
-    the conservative reading of a slower candidate (its estimate, rounded up) when it is slower."""
-    alpha: float
+    the conservative reading of a slower candidate (its estimate, rounded up) when it is slower.
+    Without an `alpha` nothing is certified: it is the reading of the paper's rule."""
+    alpha: float | None
+    """Probability of a false `certified`; None under the paper's rule, which has none."""
+    lower: float | None = None
+    """The median speedup is below it with probability `alpha` at most; None: too few quads."""
+    upper: float | None = None
+    """The median speedup is above it with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)
+    """ABBA or BAAB quads; under the paper's rule, pairs."""
     bucket_medians: tuple[float, ...]
-    """Speedup in each time-ordered bucket."""
+    """Speedup in each time-ordered bucket; under the paper's rule its mean."""
     bucket_variance: float = Field(ge=0)
     """Sample variance of `bucket_medians`."""
     is_stable: bool
     """False: the variance gate or the agreement of the buckets failed; `certified` is then 1.0."""
     is_confirmed: bool | None = None
     """For claims large enough to need it: whether fresh processes agreed. Otherwise None."""
+    confirmed_on: str | None = None
+    """Id of the device that was asked to confirm the claim."""
     reference_us: float
     """Median time of one call."""
     candidate_us: float
     """Median time of one call."""
+    floor_us: float | None = None
+    """No call can take less (`cudal1.harness.roofline`); None where nothing could be proved."""
+
+    @property
+    def speed_of_light(self) -> float | None:
+        """Floor over candidate time: 1 is as fast as the device can be."""
+        if self.floor_us is None:
+            return None
+        return self.floor_us / self.candidate_us if self.candidate_us > 0 else math.inf
+
+    @property
+    def is_at_roofline(self) -> bool:
+        """Whether the candidate is so close to the floor that nothing is left to gain."""
+        return (self.speed_of_light or 0.0) * AT_ROOFLINE >= 1
+
+    @model_validator(mode="after")
+    def _asked_somewhere(self) -> Self:
+        if (self.is_confirmed is None) != (self.confirmed_on is None):
+            raise ValueError(f"is_confirmed {self.is_confirmed} on {self.confirmed_on}")
+        return self
 
     @model_validator(mode="after")
     def _unstable_earns_nothing(self) -> Self:

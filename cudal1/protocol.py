@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "2"
+HARNESS_VERSION = "3"
 """Part of every fingerprint: raised when a change in code changes what a verdict means."""
 
 
@@ -25,6 +25,16 @@ class PrecisionClass(StrEnum):
     HALF = "half"
 
 
+class Rule(StrEnum):
+    """Who says when timing ends and what it earned."""
+
+    CERTIFIED = "certified"
+    """Quads until no further claim level can be certified at `alpha`; that level is earned."""
+    PAPER = "paper"
+    """Pairs for `window_s`; the median of the bucket means is earned (paper 2.4.4). It is an
+    estimate: no probability of error stands behind it."""
+
+
 class EvalProtocol(Record):
     """Everything that decides a verdict, apart from the device."""
 
@@ -34,6 +44,11 @@ class EvalProtocol(Record):
     """The class that counts as correct."""
     timing: bool
     """False: only correctness is decided (`checks_only`)."""
+    rule: Rule
+    """How timing ends and is read. `paper` knows neither `min_quads`, `max_quads`, `alpha`,
+    `claim_levels` nor `dead_zone`."""
+    window_s: float | None = Field(gt=0)
+    """Wall time of one measurement under `paper` (paper 2.4.4: 1,200 to 1,800); else None."""
     burst_us: float = Field(gt=0)
     """Target duration of one timed burst of the reference."""
     max_burst_calls: int = Field(ge=1)
@@ -52,9 +67,12 @@ class EvalProtocol(Record):
     num_buckets: int = Field(ge=1)
     """Time-ordered buckets of quads whose medians make the estimate (paper 2.4.4: 7)."""
     max_bucket_variance: float = Field(gt=0)
-    """Above it a measurement is unstable and earns 1.00 (paper 2.4.4: 0.005)."""
+    """Above it a measurement is unstable and earns 1.00 (paper 2.4.4: 0.005). Relative to the
+    squared speedup under `certified`, absolute under `paper`."""
     confirm_above: float = Field(ge=1)
     """A certified speedup above this is measured again in fresh processes (paper 2.4.4: 3)."""
+    confirm_above_record: float = Field(ge=1)
+    """So is one above this many times the problem's record (paper 2.4.4: 2)."""
     confirm_within: float = Field(gt=0, lt=1)
     """The two measurements must agree within this share (paper 2.4.4: 10 %)."""
     slow_factor: float = Field(gt=1)
@@ -79,6 +97,8 @@ class EvalProtocol(Record):
             raise ValueError(f"claim_levels must start at 1.0, not {self.claim_levels[0]}")
         if self.max_quads < self.min_quads:
             raise ValueError(f"max_quads {self.max_quads} is below min_quads {self.min_quads}")
+        if (self.window_s is None) != (self.rule is Rule.CERTIFIED):
+            raise ValueError(f"rule {self.rule} with window_s {self.window_s}")
         return self
 
     @property

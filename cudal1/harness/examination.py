@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections import deque
 from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
-from cudal1.harness import guards, statistics
+from cudal1.harness import guards, rule, statistics
 from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
 from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.families import OWN
@@ -238,10 +239,11 @@ class Examination:
     def measure(
         self, candidate: Worker, reference: Worker, *, empty_us: float, session: int
     ) -> list[float]:
-        """Log-ratios of ABBA quads, until more could not change what is certified."""
+        """Log-ratios of ABBA quads (of pairs, under the paper's rule), until the rule has enough."""
         self._warm_up(candidate, reference)
         ratios: list[float] = []
-        while not (ratios and statistics.is_done(ratios, self._protocol)):
+        started = time.monotonic()
+        while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
             if self._rng.random() < NEW_WEIGHTS:
                 self.change_weights(candidate, reference)
                 self._both(candidate, reference, 1)
@@ -267,18 +269,17 @@ class Examination:
     def _quad(
         self, candidate: Worker, reference: Worker, empty_us: float, place: tuple[int, int]
     ) -> dict[Role, list[float]]:
-        """Four bursts in a row, both roles on the same inputs, which the candidate has not seen.
+        """The rule's bursts in a row, both roles on the same inputs, new to the candidate.
 
         Outputs are compared when the last one is held.
         """
         count = self.num_calls()
-        first = self._rng.choice((Role.REFERENCE, Role.CANDIDATE))
-        second = Role.CANDIDATE if first is Role.REFERENCE else Role.REFERENCE
-        inputs = [self.fresh(count) for _ in range(2)]
+        order = rule.draw_order(self._rng, self._protocol)
+        inputs = [self.fresh(count) for _ in range(len(order) // 2)]
         next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
         times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
         held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        for position, role in enumerate((first, second, second, first)):
+        for position, role in enumerate(order):
             draws = next(next_inputs[role])
             if role is Role.REFERENCE:
                 burst = self._run_reference(reference, draws)

@@ -3,7 +3,7 @@
 The judge owns the clock, the inputs, the answers and the comparison, and never runs candidate
 code. Gates: the worker starts and builds the module · correctness on 3, 16, … inputs of several
 families · timing in ABBA quads, every timed output compared · confirmation of large claims in
-fresh processes.
+fresh processes · nothing below the physical floor.
 
 Threat: a candidate's source is never parsed here, only searched; seeds come from the operating
 system.
@@ -20,12 +20,14 @@ from statistics import median
 
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
-from cudal1.harness import statistics
+from cudal1.harness import claims, rule, statistics
 from cudal1.harness.burst import Desk, Ending, wait_ready
+from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.oracle import Oracle
-from cudal1.harness.progress import Failure
+from cudal1.harness.progress import Failure, Progress
+from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker, Zygote
 from cudal1.harness.screen import screen
 from cudal1.harness.wire import MAX_PLACES, Job, Layout
@@ -58,8 +60,9 @@ class ProblemJudge:
     """Judges candidates for one problem: keeps its oracle and its memory."""
 
     def __init__(
-        self, problem: Problem, *, device: Device, protocol: EvalProtocol, zygote: Zygote
-    ) -> None:
+        self, problem: Problem, *, device: Device, protocol: EvalProtocol, zygote: Zygote,
+        ceilings: Ceilings,
+    ) -> None:  # fmt: skip
         import torch
 
         self.problem = problem
@@ -69,6 +72,8 @@ class ProblemJudge:
         self._rng = random.SystemRandom()
         place = torch.device(device.torch_name)
         self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
+        self._work = self._oracle.work()
+        self._ceilings = ceilings
         self._layout = self._plan()
         self._arena_bytes = self._oracle.call_bytes(self._layout.num_slots)
         self._desk = Desk(self._layout, place)
@@ -86,20 +91,27 @@ class ProblemJudge:
         if self._empty is not None:
             self._empty.close()
 
-    def judge(self, candidate: Candidate, *, timing: bool) -> Judgement:
+    def judge(
+        self, candidate: Candidate, *, timing: bool, record: float | None = None,
+        second: ProblemJudge | None = None,
+    ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; whatever it does ends here as data.
 
         Without `timing` it stops before the last gate: a failure is the full protocol's verdict, a
         success is one under `protocol.checks_only()`.
 
+        Args:
+            candidate: what to judge.
+            timing: whether to time it.
+            record: the best certified speedup of the problem so far, where it is known.
+            second: the same problem's judge on another device of the same kind, which confirms
+                large claims; without one they are confirmed here.
+
         Raises:
             WorkerError: our own machinery failed.
         """
         started = time.monotonic()
-        examination = Examination(
-            self._oracle, self._desk, self._protocol,
-            reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
-        )  # fmt: skip
+        examination = self._examination()
         progress, flags = examination.progress, screen(candidate.source)
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
@@ -107,6 +119,8 @@ class ProblemJudge:
             measurement = self._examine(
                 candidate, examination, timing=timing and self._protocol.timing
             )
+            if measurement and claims.is_large(measurement, self._protocol, record=record):
+                measurement = self._confirmed(candidate, measurement, progress, second or self)
         except Failure as failure:
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
@@ -133,15 +147,44 @@ class ProblemJudge:
             examination.check(worker)
             if not timing:
                 return None
-            claim = self._session(worker, examination, session=0)
-        if claim.certified <= self._protocol.confirm_above:
-            return claim
+            return self._session(worker, examination, session=0)
+
+    def _confirmed(
+        self, candidate: Candidate, claim: Measurement, progress: Progress, on: ProblemJudge
+    ) -> Measurement:
+        again = on.confirm(candidate, progress)
+        return claims.settled(
+            self._doubted(claim), on._doubted(again), self._protocol, confirmed_on=on._device.id
+        )
+
+    def confirm(self, candidate: Candidate, progress: Progress) -> Measurement:
+        """Measure a claim again, in fresh processes on this judge's device.
+
+        Raises:
+            Failure: this time the candidate failed.
+        """
+        examination = self._examination()
+        examination.progress = progress  # its bursts are as long as they were
         with self._start_candidate(candidate) as worker:
             examination.await_build(worker)
-            again = self._session(worker, examination, session=1)
-        agree = abs(again.speedup / claim.speedup - 1) <= self._protocol.confirm_within
-        certified = min(claim.certified, again.certified) if agree else min(1.0, again.certified)
-        return claim.model_copy(update={"certified": certified, "is_confirmed": agree})
+            return self._session(worker, examination, session=1)
+
+    def _doubted(self, claim: Measurement) -> Measurement:
+        """The claim; if it is below the floor, then below one of ceilings measured once more."""
+        if not claims.is_impossible(claim):
+            return claim
+        self._ceilings.again()
+        return claim.model_copy(update={"floor_us": self._floor_us()})
+
+    def _floor_us(self) -> float | None:
+        floor_us = self._work.floor_us(self._ceilings.peaks(), self._protocol.precision)
+        return floor_us if floor_us > 0 else None
+
+    def _examination(self) -> Examination:
+        return Examination(
+            self._oracle, self._desk, self._protocol,
+            reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
+        )  # fmt: skip
 
     def _session(self, worker: Worker, examination: Examination, *, session: int) -> Measurement:
         """Measure against a reference whose process is as fresh as the candidate's."""
@@ -157,24 +200,20 @@ class ProblemJudge:
         return measured.model_copy(update={"certified": certified})
 
     def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
-        protocol = self._protocol
-        medians = statistics.bucket_medians(ratios, num_buckets=protocol.num_buckets)
-
         def typical(role: Role) -> float:
             return median(sample.net_us for sample in samples if sample.role is role)
 
+        said = rule.read(ratios, self._protocol)
+        reference_us, floor_us = typical(Role.REFERENCE), self._floor_us()
+        if floor_us is not None and reference_us < BELOW_FLOOR * floor_us:
+            floor_us = None  # a program that we trust has disproved it
         return Measurement(
-            baseline=Baseline.EAGER,
-            speedup=statistics.estimate(ratios, num_buckets=protocol.num_buckets),
-            certified=statistics.reading(ratios, protocol),
-            alpha=protocol.alpha,
-            num_quads=len(ratios),
-            bucket_medians=medians,
-            bucket_variance=statistics.bucket_variance(medians),
-            is_stable=statistics.is_stable(ratios, protocol),
-            reference_us=typical(Role.REFERENCE),
-            candidate_us=typical(Role.CANDIDATE),
-        )
+            baseline=Baseline.EAGER, speedup=said.speedup, certified=said.certified,
+            alpha=said.alpha, lower=said.lower, upper=said.upper, num_quads=len(ratios),
+            bucket_medians=said.buckets, bucket_variance=said.bucket_variance,
+            is_stable=said.is_stable, reference_us=reference_us,
+            candidate_us=typical(Role.CANDIDATE), floor_us=floor_us,
+        )  # fmt: skip
 
     # --- workers ---------------------------------------------------------------------------------
 
@@ -257,3 +296,4 @@ class ProblemJudge:
             if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
                 break
         return min(known)
+

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cudal1.errors import SuiteError
 from cudal1.harness.correctness import ReferenceError, reference_error
 from cudal1.harness.families import FAMILIES, OWN, change_inputs, changed_weight
+from cudal1.harness.roofline import Work, least_work
 from cudal1.harness.wire import DTYPES, TensorSpec
 from cudal1.problem import Problem
 
@@ -191,6 +192,11 @@ class Oracle:
         torch.default_generator.manual_seed(seed % 2**63)
         if self._device.type == "cuda":
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed % 2**63)
+
+    def work(self) -> Work:
+        """What a call provably cannot do without, on the problem's own inputs."""
+        draws = [self.draw(seed).inputs for seed in EXAMINED_SEEDS[:2]]
+        return least_work(self._model, draws, inexactness=self.error(OWN).relative_l2)
 
     def _answer(self, draw: Draw, *, exact: bool) -> Tensors:
         import torch

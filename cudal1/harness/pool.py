@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
+from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
 from cudal1.harness.quiet import undisturbed, unreadable
@@ -34,6 +35,7 @@ class Pool:
         self.protocol = protocol
         self._stack = ExitStack()
         self._zygote: Zygote | None = None
+        self._ceilings = Ceilings(device.torch_name, core=device.worker_core)
         self._prepared: OrderedDict[str, ProblemJudge] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -59,10 +61,16 @@ class Pool:
     ) -> None:
         self._stack.close()
 
-    def judge(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> Judgement:
-        """The verdict on one candidate; without `timing`, on its correctness only."""
+    def judge(
+        self, problem: Problem, candidate: Candidate, *, timing: bool = True,
+        record: float | None = None,
+    ) -> Judgement:  # fmt: skip
+        """The verdict on one candidate; without `timing`, on its correctness only.
+
+        `record` is the problem's best certified speedup so far: claims far above it are confirmed.
+        """
         with undisturbed(self.device):
-            return self._prepare(problem).judge(candidate, timing=timing)
+            return self._prepare(problem).judge(candidate, timing=timing, record=record)
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""
@@ -76,8 +84,9 @@ class Pool:
             while len(self._prepared) >= NUM_PREPARED:
                 self._prepared.popitem(last=False)[1].close()
             prepared = ProblemJudge(
-                problem, device=self.device, protocol=self.protocol, zygote=self._zygote
-            )
+                problem, device=self.device, protocol=self.protocol, zygote=self._zygote,
+                ceilings=self._ceilings,
+            )  # fmt: skip
         self._prepared[problem.id] = prepared
         return prepared
 

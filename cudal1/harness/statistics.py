@@ -1,6 +1,6 @@
-"""From quads of bursts to an estimate, a certified bound, and when to stop.
+"""From quads of bursts to an estimate, a certified bound, an interval, and when to stop.
 
-Pure functions. A quad is ABBA or BAAB (A reference, B candidate); its log-ratio is positive when
+Pure functions; the paper's own rule is `fixed_window`. A quad is ABBA or BAAB (A reference, B candidate); its log-ratio is positive when
 the candidate is faster. The order is drawn from the judge's private generator, so that under equal
 speeds the sign of a log-ratio is a fair coin, whatever the noise is like.
 """
@@ -102,7 +102,12 @@ def is_stable(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
 
 
 def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
-    """Whether more quads could still change what is certified."""
+    """Whether no further quads could certify more.
+
+    It stops early only where nothing is lost: when not even winning every quad that is left would
+    certify another level that earns something (harness.md 7.4, futility), and what was certified
+    is earned. The one exception: a candidate whose first quads are all below `SLOW_AT_ONCE`.
+    """
     count = len(ratios)
     if count >= protocol.max_quads:
         return True
@@ -112,26 +117,20 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
         return True
     if count < protocol.min_quads:
         return False
-    centre = estimate(ratios, num_buckets=protocol.num_buckets)
-    if centre < protocol.dead_zone:
-        return True
-    if not is_stable(ratios, protocol):
-        return False
     reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
-    following = [level for level in protocol.claim_levels if level > reached]
-    if not following or centre < following[0]:
-        return True
-    return not _can_certify(ratios, following[0], protocol)
+    earning = [level for level in protocol.claim_levels if level >= protocol.dead_zone]
+    following = next((level for level in earning if level > reached), None)
+    if following is not None and _can_certify(ratios, following, protocol):
+        return False
+    # what was reached is lost while unstable: it is worth the quads that may still steady it
+    return reached < protocol.dead_zone or reading(ratios, protocol) >= reached
 
 
 def _can_certify(ratios: Sequence[float], level: float, protocol: EvalProtocol) -> bool:
-    """Whether winning every remaining quad would certify `level`."""
+    """Whether winning every remaining quad would certify `level`; evidence rises with each win."""
     wins = sum(ratio > math.log(level) for ratio in ratios)
     remaining = protocol.max_quads - len(ratios)
-    return any(
-        evidence(wins + extra, len(ratios) + extra) >= 1 / protocol.alpha
-        for extra in range(1, remaining + 1)
-    )
+    return evidence(wins + remaining, protocol.max_quads) >= 1 / protocol.alpha
 
 
 def conservative(speedup: float) -> float:
@@ -164,3 +163,40 @@ def reading(ratios: Sequence[float], protocol: EvalProtocol) -> float:
     reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
     level = min(reached, conservative(centre))
     return level if level >= protocol.dead_zone else 1.0
+
+
+def interval(ratios: Sequence[float], *, alpha: float) -> tuple[float | None, float | None]:
+    """Bounds on the median speedup, each wrong with probability `alpha` at most; None is no bound.
+
+    The test of a level, turned around: the lower bound is the supremum of the levels that it would
+    ever have certified, were every number a level; the upper bound is the same with losses for
+    wins. Both hold at every moment, so it does not matter when measuring stopped, and together
+    with probability 1 - 2 alpha. A ratio that drifts may refute every value; then the bounds have
+    crossed, and are given in their order.
+    """
+    lows, highs = list[float](), list[float]()
+    for count in range(1, len(ratios) + 1):
+        needed = wins_needed(count, alpha=alpha)
+        if needed is not None:
+            ordered = sorted(ratios[:count])
+            lows.append(ordered[count - needed])
+            highs.append(ordered[needed - 1])
+    if not lows:
+        return None, None
+    lower, upper = sorted((max(lows), min(highs)))
+    return math.exp(lower), math.exp(upper)
+
+
+@lru_cache(maxsize=10_000)
+def wins_needed(num_quads: int, *, alpha: float) -> int | None:
+    """The fewest wins of so many quads that certify; None when all of them do not."""
+    if evidence(num_quads, num_quads) < 1 / alpha:
+        return None
+    low, high = 0, num_quads
+    while low < high:  # evidence rises with the wins
+        middle = (low + high) // 2
+        if evidence(middle, num_quads) >= 1 / alpha:
+            high = middle
+        else:
+            low = middle + 1
+    return low

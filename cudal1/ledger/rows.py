@@ -14,8 +14,8 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 
 _MEASURED = (
-    "baseline", "speedup", "certified", "alpha", "num_quads", "bucket_variance", "is_stable",
-    "is_confirmed", "reference_us", "candidate_us",
+    "baseline", "speedup", "certified", "alpha", "lower", "upper", "num_quads", "bucket_variance",
+    "is_stable", "is_confirmed", "confirmed_on", "reference_us", "candidate_us", "floor_us",
 )  # fmt: skip
 _COMPARED = (
     "num_inputs", "stage", "precision", "max_relative_l2", "max_scaled_error", "first_mismatch",

@@ -43,8 +43,8 @@ create table if not exists verdicts (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     problem_id varchar not null, device_id varchar not null, status varchar not null,
     reason varchar, baseline varchar, speedup double, certified double, alpha double,
-    num_quads integer, bucket_medians double[], bucket_variance double, is_stable boolean,
-    is_confirmed boolean, reference_us double, candidate_us double,
+    lower double, upper double, num_quads integer, bucket_medians double[], bucket_variance double, is_stable boolean,
+    is_confirmed boolean, confirmed_on varchar, reference_us double, candidate_us double, floor_us double,
     num_inputs integer, correctness_stage integer, precision varchar, max_relative_l2 double,
     max_scaled_error double, first_mismatch varchar, sandbox varchar[],
     judge_s double not null, judged_at varchar not null, content varchar not null,
@@ -54,11 +54,16 @@ comment on table verdicts is 'What the harness says: one for each candidate, kin
 comment on column verdicts.status is 'The first gate that it failed, or correct';
 comment on column verdicts.speedup is 'Estimate: reference time over candidate time, median of the bucket medians';
 comment on column verdicts.certified is 'Speedup certified at alpha by the stop rule; what is rewarded';
-comment on column verdicts.num_quads is 'ABBA or BAAB groups of four bursts that were timed';
+comment on column verdicts.alpha is 'Probability of a false certificate; null under the paper''s rule, which has none';
+comment on column verdicts.lower is 'The median speedup is below it with probability alpha at most; null: too few quads';
+comment on column verdicts.upper is 'The median speedup is above it with probability alpha at most; null: too few quads';
+comment on column verdicts.num_quads is 'ABBA or BAAB groups of four bursts that were timed; pairs under the paper''s rule';
 comment on column verdicts.bucket_variance is 'Sample variance of bucket_medians, the speedups of the time-ordered buckets';
 comment on column verdicts.is_confirmed is 'Whether fresh processes agreed; null when the claim was too small to ask';
+comment on column verdicts.confirmed_on is 'Device whose fresh processes were asked';
 comment on column verdicts.reference_us is 'Median time of one call of the reference';
 comment on column verdicts.candidate_us is 'Median time of one call of the candidate';
+comment on column verdicts.floor_us is 'No call can take less, by measured ceilings of the device; null where nothing could be proved';
 comment on column verdicts.num_inputs is 'Inputs whose every output element agreed';
 comment on column verdicts.precision is 'Tightest class that every output met';
 comment on column verdicts.max_scaled_error is 'Largest element error over its bound; above 1 fails';

@@ -11,12 +11,14 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, find_device
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 
 QUICK = EvalProtocol(
     correctness_stages=(3, 16, 32),
     precision=PrecisionClass.STRICT,
     timing=True,
+    rule=Rule.CERTIFIED,
+    window_s=None,
     burst_us=2000,
     max_burst_calls=32,
     ring_bytes=32 << 20,
@@ -28,6 +30,7 @@ QUICK = EvalProtocol(
     num_buckets=7,
     max_bucket_variance=0.04,
     confirm_above=3.0,
+    confirm_above_record=2.0,
     confirm_within=0.25,
     slow_factor=1000.0,
     start_timeout_s=20.0,

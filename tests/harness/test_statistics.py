@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.harness import statistics
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 
 PROTOCOL = EvalProtocol(
-    correctness_stages=(3, 16), precision=PrecisionClass.STRICT, timing=True, burst_us=3000,
+    correctness_stages=(3, 16), precision=PrecisionClass.STRICT, timing=True,
+    rule=Rule.CERTIFIED, window_s=None, burst_us=3000,
     max_burst_calls=24, ring_bytes=1 << 20, min_quads=9, max_quads=24, alpha=0.01,
     claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0), dead_zone=1.02,
-    num_buckets=7, max_bucket_variance=0.04, confirm_above=3.0, confirm_within=0.25,
+    num_buckets=7, max_bucket_variance=0.04, confirm_above=3.0,
+    confirm_above_record=2.0, confirm_within=0.25,
     slow_factor=1000, start_timeout_s=20, call_timeout_s=2, memory_bytes=1 << 30, seed=7,
 )  # fmt: skip
 """The shipped rule, with fewer levels."""

@@ -8,7 +8,7 @@ from cudal1.candidate import Candidate, Completion
 from cudal1.ledger import Ledger
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
 
 
@@ -17,11 +17,12 @@ class Facts:
 
     device_kind = "cpu"
     protocol = EvalProtocol(
-        correctness_stages=(1, 2), precision=PrecisionClass.STRICT, timing=True, burst_us=100,
+        correctness_stages=(1, 2), precision=PrecisionClass.STRICT, timing=True,
+        rule=Rule.CERTIFIED, window_s=None, burst_us=100,
         max_burst_calls=8, ring_bytes=1024, min_quads=7, max_quads=20, alpha=0.01,
         claim_levels=(1.0, 1.1), dead_zone=1.01, num_buckets=7, max_bucket_variance=0.005,
-        confirm_above=3, confirm_within=0.1, slow_factor=1000, start_timeout_s=1, call_timeout_s=1,
-        memory_bytes=1024, seed=0,
+        confirm_above=3, confirm_above_record=2, confirm_within=0.1,
+        slow_factor=1000, start_timeout_s=1, call_timeout_s=1, memory_bytes=1024, seed=0,
     )  # fmt: skip
 
     def problem(self, name: str = "softmax", split: Split = Split.TRAIN) -> Problem:

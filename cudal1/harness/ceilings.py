@@ -1,0 +1,161 @@
+"""What a device can move and compute at most, measured on it and not read from a data sheet.
+
+Threat: a ceiling that is too low makes a floor too high, which turns honest candidates away. So the
+best of several kernels counts, the best of many tries, and `Ceilings.again` measures once more
+before anybody is refused: a busy machine can only make a ceiling look lower.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cudal1.protocol import PrecisionClass
+
+SIZES = tuple(1 << power for power in range(14, 29))
+"""Bytes that a kernel touches, from 16 KiB to 256 MiB: each level of cache shows at its own."""
+SLACK = 0.5
+"""A measured size stands for those up to twice as large."""
+MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
+SPLIT = 3
+"""Products of half precision that make one as exact as float32 needs: two are not enough."""
+BLOCK_S = {"cpu": 1e-4, "cuda": 1e-3}
+"""Kernels are timed in blocks that last so long, or the clock itself would count."""
+TRY_S = 0.005
+MIN_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Measured ceilings of one device."""
+
+    bandwidth: tuple[tuple[int, float], ...]
+    """Bytes touched, and bytes a microsecond (read and written) of the best kernel that did."""
+    float32: float
+    """Operations a microsecond of a matrix product in float32."""
+    half: float
+    """The same in bfloat16, as fast as float16 where there are matrix units."""
+
+    def moving_us(self, num_bytes: int) -> float:
+        """The least time in which anything touches so many bytes once.
+
+        Some of them may lie in a faster level of the caches, on a GPU as well (the judge has just
+        written them): whatever share makes it quickest is taken to.
+        """
+        rate = self._rate(num_bytes)
+        times = [
+            size / self._rate(size) + (num_bytes - size) / rate
+            for size, _ in self.bandwidth
+            if size < num_bytes
+        ]
+        return min([num_bytes / rate, *times])
+
+    def _rate(self, num_bytes: int) -> float:
+        """The best of this size and all larger ones; small kernels are slow for other reasons."""
+        rates = [rate for size, rate in self.bandwidth if size >= SLACK * num_bytes]
+        return max(rates, default=self.bandwidth[-1][1])
+
+    def flops_per_us(self, precision: PrecisionClass) -> float:
+        """The most that a correct candidate of this class can compute.
+
+        Lower precision may be as exact when it is split: a strict product is three of half
+        precision at least. Half has as many bits as TF32, and is faster.
+        """
+        if precision is PrecisionClass.STRICT:
+            return max(self.float32, self.half / SPLIT)
+        return max(self.float32, self.half)
+
+    def better(self, other: Peaks) -> Peaks:
+        """The higher of each; both of the same sizes."""
+        pairs = zip(self.bandwidth, other.bandwidth, strict=True)
+        return Peaks(
+            tuple((size, max(mine, theirs)) for (size, mine), (_, theirs) in pairs),
+            max(self.float32, other.float32), max(self.half, other.half),
+        )  # fmt: skip
+
+
+class Ceilings:
+    """The peaks of a device, measured when first asked for, by one thread on the workers' core."""
+
+    def __init__(self, device: str, *, core: int | None) -> None:
+        self._device = device
+        self._core = core
+        self._peaks: Peaks | None = None
+
+    def peaks(self) -> Peaks:
+        """What is known; the first call takes a fraction of a second."""
+        return self._peaks or self.again()
+
+    def again(self) -> Peaks:
+        """Measure once more; the higher values count."""
+        with _alone(self._core):
+            found = measure(self._device)
+        self._peaks = found if self._peaks is None else self._peaks.better(found)
+        return self._peaks
+
+
+def measure(device: str, sizes: tuple[int, ...] = SIZES) -> Peaks:
+    """The peaks of a torch device, `cpu` or `cuda:0`, at this moment."""
+    import torch
+
+    kind = torch.device(device).type
+    sync = torch.cuda.synchronize if kind == "cuda" else _nothing
+
+    def matrix_rate(dtype: torch.dtype) -> float:
+        n = MATRIX_SIZE[kind]
+        matrix = torch.randn(n, n, device=device).to(dtype)
+        out = torch.empty_like(matrix)
+        return 2 * n**3 / _fastest_us(lambda: torch.mm(matrix, matrix, out=out), sync, kind)
+
+    def bandwidth(num_bytes: int) -> float:
+        one = torch.ones(num_bytes // 4, device=device)
+        half, other = one[: len(one) // 2], one[len(one) // 2 :]
+        kernels = (lambda: other.copy_(half), lambda: one.sum(), lambda: one.fill_(1.0))
+        return num_bytes / min(_fastest_us(kernel, sync, kind) for kernel in kernels)
+
+    with torch.no_grad():
+        rates = tuple((size, bandwidth(size)) for size in sizes)
+        return Peaks(rates, matrix_rate(torch.float32), matrix_rate(torch.bfloat16))
+
+
+def _fastest_us(kernel: Callable[[], object], sync: Callable[[], object], kind: str) -> float:
+    """The least time of one kernel in blocks of many; the device is warm after the first."""
+
+    def block_s(count: int) -> float:
+        sync()
+        started = time.perf_counter()
+        for _ in range(count):
+            kernel()
+        sync()
+        return time.perf_counter() - started
+
+    block_s(1)
+    count = max(1, round(BLOCK_S[kind] / max(1e-9, block_s(1))))
+    times: list[float] = []
+    until = time.perf_counter() + TRY_S
+    while len(times) < MIN_TRIES or time.perf_counter() < until:
+        times.append(block_s(count) / count)
+    return min(times) * 1e6
+
+
+@contextmanager
+def _alone(core: int | None) -> Iterator[None]:
+    """One thread on that core, as workers have it."""
+    import torch
+
+    threads, cores = torch.get_num_threads(), os.sched_getaffinity(0)
+    torch.set_num_threads(1)
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+        torch.set_num_threads(threads)
+
+
+def _nothing() -> None:
+    """What a CPU has to wait for."""

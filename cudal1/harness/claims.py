@@ -1,0 +1,63 @@
+"""Which claims must be made twice, and what becomes of them.
+
+Threat: luck (of many candidates the luckiest claims most) and whatever hole in the clock nobody has
+found yet: a claim counts when a fresh process agrees, on another device where there is one, and
+when no law of physics is against it. Pure functions.
+"""
+
+from __future__ import annotations
+
+from cudal1.harness.progress import Failure
+from cudal1.harness.roofline import BELOW_FLOOR
+from cudal1.measurement import Measurement
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import FlagSource, HackFlag, Status
+
+
+def is_large(claim: Measurement, protocol: EvalProtocol, *, record: float | None) -> bool:
+    """Whether a claim must be made twice: paper 2.4.4, and harness.md 7.4 for those at the floor.
+
+    `record` is the best certified speedup of the problem so far, where it is known.
+    """
+    limit = protocol.confirm_above
+    if record is not None:
+        limit = min(limit, protocol.confirm_above_record * max(1.0, record))
+    return claim.certified > limit or (claim.certified > 1 and claim.is_at_roofline)
+
+
+def is_impossible(claim: Measurement) -> bool:
+    """Whether a measurement to rely on is below the floor."""
+    return (
+        claim.is_stable
+        and claim.floor_us is not None
+        and claim.candidate_us < BELOW_FLOOR * claim.floor_us
+    )
+
+
+def settled(
+    claim: Measurement, again: Measurement, protocol: EvalProtocol, *, confirmed_on: str
+) -> Measurement:
+    """The claim with what became of it: the smaller counts, and no gain where they disagree.
+
+    Raises:
+        Failure: both are below the floor.
+    """
+    if is_impossible(claim) and is_impossible(again):
+        raise _impossible(max(claim, again, key=lambda each: each.candidate_us))
+    agree = (
+        abs(again.speedup / claim.speedup - 1) <= protocol.confirm_within
+        and not is_impossible(claim)
+        and not is_impossible(again)
+    )
+    certified = min(claim.certified, again.certified) if agree else min(1.0, again.certified)
+    return claim.model_copy(
+        update={"certified": certified, "is_confirmed": agree, "confirmed_on": confirmed_on}
+    )
+
+
+def _impossible(claim: Measurement) -> Failure:
+    figures = f"{claim.candidate_us:.2f} us a call where {claim.floor_us:.2f} us is the least"
+    return Failure(
+        Status.INVALID, f"faster than this device can be: {figures}",
+        (HackFlag(kind="below_floor", source=FlagSource.TIMING, evidence=figures),),
+    )  # fmt: skip

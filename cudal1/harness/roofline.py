@@ -1,0 +1,217 @@
+"""The physical floor under a call: what it must move and compute, over what the device can.
+
+Threat: a time that no honest work can reach shows a hole in the clock without knowing which; so a
+claim below the floor is `invalid`, never a record. Everything here errs on the low side, since a
+floor that is too high would turn honest candidates away. What counts, and why so little:
+
+* **Inputs**: pieces of 32 bytes that move the output by more than any tolerance lets one forget.
+* **Outputs**: one element for each distinct value, since equal ones may share memory. An output that
+  could be a view of an input is not written by the call but read by the shim; a shim that reads as
+  much constants is in the empty burst, which is subtracted, so such an output counts negative.
+* **Weights**: nothing. What is computed from them once is free, and it may be smaller.
+* **FLOPs**: only of a reference that is one matrix product of unstructured operands, and half of
+  them (Strassen; a product with its own transpose). Any other algebra may do with less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cudal1.harness.ceilings import Peaks
+from cudal1.protocol import PrecisionClass
+
+if TYPE_CHECKING:
+    import torch
+
+BELOW_FLOOR = 0.9
+"""A call that takes less than this share of the floor is impossible (harness.md 7.3)."""
+PIECE_BYTES = 32
+"""What memory is read in, at least: a sector of a GPU; a CPU's line is two."""
+FORGOTTEN = 5e-3
+"""Share of the output's root mean square that the loosest tolerance might let a candidate leave
+out: above every relative L2 bound of `correctness`."""
+MOST_FORGOTTEN = 0.5
+"""An output that its inputs hardly move says nothing about what must be read."""
+TOO_INEXACT = 1e-3
+"""A reference farther than this from float64 widens its bounds, so nothing is certain."""
+NUM_PROBES = 32
+"""Elements of an output that are looked for in the inputs."""
+CLOSE = 1e-4
+"""Relative distance at which an element is taken for an input's."""
+HALF_OF_FLOPS = 0.5
+PRODUCTS = {"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm"}
+RESHAPES = {
+    "aten::t", "aten::transpose", "aten::permute", "aten::view", "aten::_unsafe_view",
+    "aten::unsqueeze", "aten::squeeze", "aten::detach", "aten::expand",
+}  # fmt: skip
+
+Tensors = Sequence["torch.Tensor"]
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call cannot do without."""
+
+    num_bytes: int
+    """To read and to write."""
+    num_flops: int
+
+    def floor_us(self, peaks: Peaks, precision: PrecisionClass) -> float:
+        """The least time of one call, net of the harness's own cost; 0 when nothing is certain."""
+        computing_us = self.num_flops / peaks.flops_per_us(precision)
+        return max(peaks.moving_us(self.num_bytes), computing_us)
+
+
+NO_WORK = Work(0, 0)
+
+
+def least_work(call: Call, draws: Sequence[Tensors], *, inexactness: float) -> Work:
+    """What the reference's outputs for two draws of its inputs provably need.
+
+    Args:
+        call: the reference; it may change the tensors that it is given.
+        draws: two sets of inputs of the problem's own.
+        inexactness: relative L2 error of the reference against float64.
+    """
+    import torch
+
+    if not inexactness <= TOO_INEXACT:
+        return NO_WORK
+    with torch.no_grad():
+        outputs = [_as_list(call(*(t.clone() for t in inputs))) for inputs in draws[:2]]
+    if not all(bool(torch.isfinite(t).all()) for group in outputs for t in group):
+        return NO_WORK
+    needed = read_bytes(call, draws, outputs) + written_bytes(outputs, draws[0])
+    return Work(max(0, needed), product_flops(call, draws[0]))
+
+
+def read_bytes(call: Call, draws: Sequence[Tensors], outputs: Sequence[Tensors]) -> int:
+    """Bytes of the inputs that cannot be left unread.
+
+    How far each piece of an input moves the output is its gradient times its change from one draw
+    to the other. The pieces that move it least are left out, as many as could together hide in a
+    tolerance. An input that has no gradient (indices) or never changes counts nothing.
+    """
+    import torch
+
+    wanted = [index for index, t in enumerate(draws[0]) if t.is_floating_point()]
+    if not wanted:
+        return 0
+    leaves = [t.detach().clone().requires_grad_(i in wanted) for i, t in enumerate(draws[0])]
+    try:
+        with torch.enable_grad():
+            made = _as_list(call(*(t.clone() for t in leaves)))
+            total = sum(((t * _signs(t)).sum() for t in made if t.requires_grad), torch.zeros(()))
+            found = torch.autograd.grad(total, [leaves[i] for i in wanted], allow_unused=True)
+    except RuntimeError:  # an operator without a gradient, or too little memory for it
+        return 0
+    moves = [
+        _by_piece(gradient * (draws[0][i] - draws[1][i]))
+        for i, gradient in zip(wanted, found, strict=True)
+        if gradient is not None
+    ]
+    if not moves:
+        return 0
+    size = math.sqrt(sum(float(t.double().square().sum()) for t in outputs[0]))
+    pairs = zip(*outputs, strict=True)
+    moved = math.sqrt(sum(float((a.double() - b.double()).square().sum()) for a, b in pairs))
+    forgotten = max(1e-4, (FORGOTTEN * size / moved) ** 2) if moved > 0 else 1.0
+    effects = torch.cat(moves).sort().values.cumsum(0)
+    if forgotten > MOST_FORGOTTEN or not 0 < float(effects[-1]) < math.inf:
+        return 0
+    return int((effects > forgotten * effects[-1]).sum()) * PIECE_BYTES
+
+
+def written_bytes(outputs: Sequence[Tensors], inputs: Tensors) -> int:
+    """Bytes of fresh memory that the first draw's outputs take; below 0 for what may be views.
+
+    What no input changes may have been computed once, and counts nothing.
+    """
+    import torch
+
+    total, fresh = 0, list[torch.Tensor]()
+    for output, other in zip(*outputs, strict=True):
+        changed = output[output != other]
+        if changed.numel() and may_be_view(output, inputs):
+            total -= output.numel() * output.element_size()
+        else:
+            fresh.append(changed)
+    for dtype in {t.dtype for t in fresh}:
+        group = torch.cat([t for t in fresh if t.dtype is dtype])
+        total += group.unique().numel() * group.element_size()
+    return total
+
+
+def may_be_view(output: torch.Tensor, inputs: Tensors) -> bool:
+    """Whether each of the output's most telling elements is also an input's, or nearly.
+
+    A tensor lies in one piece of memory, so a single element that no input holds is proof enough.
+    The largest and the smallest are the least likely to be there by chance.
+    """
+    import torch
+
+    values = output.double().flatten()
+    count = min(NUM_PROBES // 2, values.numel())
+    probes = torch.cat([values.topk(count).values, values.topk(count, largest=False).values])
+    held = [t.double().flatten() for t in inputs if t.numel()]
+    return all(
+        any(bool(((t - value).abs() <= CLOSE * value.abs()).any()) for t in held)
+        for value in probes
+    )
+
+
+def product_flops(call: Call, inputs: Tensors) -> int:
+    """Half of the FLOPs of a reference that is one matrix product and nothing else, else 0."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils.flop_counter import FlopCounterMode
+
+    seen: list[str] = []
+    operands: list[torch.Tensor] = []
+
+    class Trace(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = str(func.name()).partition(".")[0]
+            if name not in RESHAPES:
+                seen.append(name)
+            if name in PRODUCTS:
+                operands.extend(args[-2:])
+            return func(*args, **(kwargs or {}))
+
+    given = [t.clone() for t in inputs]
+    with torch.no_grad(), FlopCounterMode(display=False) as counter, Trace():
+        call(*given)
+    if len(seen) != 1 or seen[0] not in PRODUCTS or not all(map(_is_unstructured, operands)):
+        return 0
+    return int(counter.get_total_flops() * HALF_OF_FLOPS)
+
+
+def _is_unstructured(operand: torch.Tensor) -> bool:
+    """Whether most elements differ: no zeros, ones, bands or repetitions to be clever about."""
+    return 2 * operand.unique().numel() >= operand.numel()
+
+
+def _by_piece(effects: torch.Tensor) -> torch.Tensor:
+    """The squared effect of each piece of memory of a contiguous tensor."""
+    import torch
+
+    per_piece = max(1, PIECE_BYTES // effects.element_size())
+    flat = effects.double().flatten().square()
+    return torch.nn.functional.pad(flat, (0, -len(flat) % per_piece)).view(-1, per_piece).sum(1)
+
+
+def _signs(tensor: torch.Tensor) -> torch.Tensor:
+    """One of +1 and -1 for each element, so that contributions do not cancel."""
+    import torch
+
+    return torch.randint(2, tensor.shape, device=tensor.device).mul(2).sub(1).to(tensor.dtype)
+
+
+def _as_list(result: Any) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, tuple | list) else [result]
