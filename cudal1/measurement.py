@@ -101,8 +101,8 @@ class Measurement(Record):
 
     @model_validator(mode="after")
     def _asked_somewhere(self) -> Self:
-        if (self.is_confirmed is None) != (self.confirmed_on is None):
-            raise ValueError(f"is_confirmed {self.is_confirmed} on {self.confirmed_on}")
+        if self.confirmed_on is not None and self.is_confirmed is None:
+            raise ValueError(f"asked on {self.confirmed_on}, without an answer")
         return self
 
     @model_validator(mode="after")

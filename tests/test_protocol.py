@@ -20,9 +20,11 @@ FIELDS: dict[str, Any] = {
     "slow_factor": 1000.0, "start_timeout_s": 20.0, "call_timeout_s": 2.0,
     "memory_bytes": 1 << 30, "seed": 7,
 }  # fmt: skip
-OTHER: dict[str, Any] = {
-    "correctness_stages": (3, 17), "precision": PrecisionClass.TF32, "timing": False,
-    "claim_levels": (1.0, 1.4, 2.0), "alpha": 0.02, "confirm_within": 0.2,
+OTHER: dict[str, dict[str, Any]] = {
+    "correctness_stages": {"correctness_stages": (3, 17)}, "timing": {"timing": False},
+    "precision": {"precision": PrecisionClass.TF32}, "alpha": {"alpha": 0.02},
+    "rule": {"rule": Rule.PAPER, "window_s": 1.0}, "window_s": {"window_s": 3.0},
+    "claim_levels": {"claim_levels": (1.0, 1.4, 2.0)}, "confirm_within": {"confirm_within": 0.2},
 }  # fmt: skip
 
 
@@ -40,8 +42,9 @@ def test_a_fingerprint_is_that_of_the_values() -> None:
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_fingerprint_changes_with(name: str) -> None:
-    other = OTHER.get(name, FIELDS[name] + 1 if name not in OTHER else None)
-    assert _protocol(**{name: other}).id != _protocol().id
+    start = {"rule": Rule.PAPER, "window_s": 2.0} if name == "window_s" else {}
+    changed = OTHER[name] if name in OTHER else {name: FIELDS[name] + 1}
+    assert _protocol(**{**start, **changed}).id != _protocol(**start).id
 
 
 def test_a_fingerprint_changes_with_the_harness_s_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +67,8 @@ def test_checks_alone_are_another_protocol() -> None:
         ({"claim_levels": (1.0, 2.0, 1.5)}, "claim_levels must rise"),
         ({"claim_levels": (1.02, 2.0)}, "claim_levels must start at 1.0"),
         ({"min_quads": 30}, "max_quads 24 is below min_quads 30"),
+        ({"rule": Rule.PAPER}, "rule paper with window_s None"),
+        ({"window_s": 5.0}, "rule certified with window_s 5.0"),
     ],
 )
 def test_a_protocol_that_contradicts_itself_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -296,4 +296,3 @@ class ProblemJudge:
             if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
                 break
         return min(known)
-

@@ -33,6 +33,8 @@ PIECE_BYTES = 32
 FORGOTTEN = 5e-3
 """Share of the output's root mean square that the loosest tolerance might let a candidate leave
 out: above every relative L2 bound of `correctness`."""
+LEAST_FORGOTTEN = 1e-4
+"""Left out in any case: rounding has effects, too."""
 MOST_FORGOTTEN = 0.5
 """An output that its inputs hardly move says nothing about what must be read."""
 TOO_INEXACT = 1e-3
@@ -85,16 +87,27 @@ def least_work(call: Call, draws: Sequence[Tensors], *, inexactness: float) -> W
         outputs = [_as_list(call(*(t.clone() for t in inputs))) for inputs in draws[:2]]
     if not all(bool(torch.isfinite(t).all()) for group in outputs for t in group):
         return NO_WORK
-    needed = read_bytes(call, draws, outputs) + written_bytes(outputs, draws[0])
+    forgotten = forgettable(outputs)
+    if forgotten > MOST_FORGOTTEN:
+        return NO_WORK
+    needed = read_bytes(call, draws, forgotten) + written_bytes(outputs, draws[0])
     return Work(max(0, needed), product_flops(call, draws[0]))
 
 
-def read_bytes(call: Call, draws: Sequence[Tensors], outputs: Sequence[Tensors]) -> int:
+def forgettable(outputs: Sequence[Tensors]) -> float:
+    """Share of the squared change from one draw to the other that could hide in a tolerance."""
+    size = sum(float(t.double().square().sum()) for t in outputs[0])
+    pairs = zip(*outputs, strict=True)
+    moved = sum(float((a.double() - b.double()).square().sum()) for a, b in pairs)
+    return max(LEAST_FORGOTTEN, FORGOTTEN**2 * size / moved) if moved > 0 else 1.0
+
+
+def read_bytes(call: Call, draws: Sequence[Tensors], forgotten: float) -> int:
     """Bytes of the inputs that cannot be left unread.
 
     How far each piece of an input moves the output is its gradient times its change from one draw
-    to the other. The pieces that move it least are left out, as many as could together hide in a
-    tolerance. An input that has no gradient (indices) or never changes counts nothing.
+    to the other. The pieces that move it least are left out, as many as make up the `forgotten`
+    share of all squared effects. An input that has no gradient (indices) or never changes counts nothing.
     """
     import torch
 
@@ -116,12 +129,8 @@ def read_bytes(call: Call, draws: Sequence[Tensors], outputs: Sequence[Tensors])
     ]
     if not moves:
         return 0
-    size = math.sqrt(sum(float(t.double().square().sum()) for t in outputs[0]))
-    pairs = zip(*outputs, strict=True)
-    moved = math.sqrt(sum(float((a.double() - b.double()).square().sum()) for a, b in pairs))
-    forgotten = max(1e-4, (FORGOTTEN * size / moved) ** 2) if moved > 0 else 1.0
     effects = torch.cat(moves).sort().values.cumsum(0)
-    if forgotten > MOST_FORGOTTEN or not 0 < float(effects[-1]) < math.inf:
+    if not 0 < float(effects[-1]) < math.inf:
         return 0
     return int((effects > forgotten * effects[-1]).sum()) * PIECE_BYTES
 

@@ -102,11 +102,11 @@ def is_stable(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
 
 
 def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
-    """Whether no further quads could certify more.
+    """Whether more quads are not worth their time.
 
-    It stops early only where nothing is lost: when not even winning every quad that is left would
-    certify another level that earns something (harness.md 7.4, futility), and what was certified
-    is earned. The one exception: a candidate whose first quads are all below `SLOW_AT_ONCE`.
+    Measuring ends when the next level that earns something is out of reach, and what was reached
+    is safe. A true level is given up with probability `alpha` at most. The one exception is a
+    candidate whose first quads are all below `SLOW_AT_ONCE`.
     """
     count = len(ratios)
     if count >= protocol.max_quads:
@@ -120,17 +120,25 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
     earning = [level for level in protocol.claim_levels if level >= protocol.dead_zone]
     following = next((level for level in earning if level > reached), None)
-    if following is not None and _can_certify(ratios, following, protocol):
+    if following is not None and not _is_out_of_reach(ratios, following, protocol):
         return False
     # what was reached is lost while unstable: it is worth the quads that may still steady it
     return reached < protocol.dead_zone or reading(ratios, protocol) >= reached
 
 
-def _can_certify(ratios: Sequence[float], level: float, protocol: EvalProtocol) -> bool:
-    """Whether winning every remaining quad would certify `level`; evidence rises with each win."""
-    wins = sum(ratio > math.log(level) for ratio in ratios)
-    remaining = protocol.max_quads - len(ratios)
-    return evidence(wins + remaining, protocol.max_quads) >= 1 / protocol.alpha
+def _is_out_of_reach(ratios: Sequence[float], level: float, protocol: EvalProtocol) -> bool:
+    """Whether `level` is refuted, as strictly as it would be certified, or beyond certifying.
+
+    The second when not even winning every quad that is left would do (harness.md 7.4): evidence
+    rises with each win.
+    """
+    count, threshold = len(ratios), math.log(level)
+    wins = sum(ratio > threshold for ratio in ratios)
+    losses = sum(ratio < threshold for ratio in ratios)
+    if evidence(losses, count) >= 1 / protocol.alpha:
+        return True
+    most = evidence(wins + protocol.max_quads - count, protocol.max_quads)
+    return most < 1 / protocol.alpha
 
 
 def conservative(speedup: float) -> float:

@@ -25,6 +25,12 @@ PROTOCOL = EvalProtocol(
 )  # fmt: skip
 """The shipped rule, with fewer levels."""
 
+GPU_PROTOCOL = PROTOCOL.model_copy(update={
+    "max_quads": 60, "dead_zone": 1.01, "max_bucket_variance": 0.005,
+    "claim_levels": (1.0, 1.01, *PROTOCOL.claim_levels[1:]),
+})  # fmt: skip
+"""A quieter device: finer levels, more patience."""
+
 LOG_RATIOS = st.floats(-3, 3)
 SERIES = st.lists(LOG_RATIOS, min_size=1, max_size=PROTOCOL.max_quads)
 NEAR_SERIES = st.tuples(
@@ -65,6 +71,77 @@ def test_evidence_is_the_likelihood_averaged_over_better_than_even(
     points = (0.5 + (i + 0.5) / steps / 2 for i in range(steps))
     total = sum(2**num_quads * p**wins * (1 - p) ** (num_quads - wins) for p in points)
     assert statistics.evidence(wins, num_quads) == pytest.approx(total / steps, rel=1e-3)
+
+
+@pytest.mark.parametrize("num_quads", [1, 5, 14])
+def test_evidence_has_expectation_one_under_a_fair_coin(num_quads: int) -> None:
+    # all sequences of wins and losses, each as likely
+    total = sum(
+        math.comb(num_quads, wins) * statistics.evidence(wins, num_quads)
+        for wins in range(num_quads + 1)
+    )
+    assert total / 2**num_quads == pytest.approx(1)
+
+
+@given(st.integers(1, 300), st.data())
+def test_evidence_rises_with_every_win_and_falls_with_every_loss(
+    num_quads: int, data: st.DataObject
+) -> None:
+    wins = data.draw(st.integers(0, num_quads - 1))
+    here = statistics.evidence(wins, num_quads)
+    assert statistics.evidence(wins + 1, num_quads) > here
+    assert statistics.evidence(wins + 1, num_quads + 1) > here
+    assert statistics.evidence(wins, num_quads + 1) < here
+
+
+@given(st.integers(1, 300), st.sampled_from([0.1, 0.01, 0.001]))
+def test_the_wins_needed_are_the_fewest_that_certify(num_quads: int, alpha: float) -> None:
+    enough = [
+        wins for wins in range(num_quads + 1)
+        if statistics.evidence(wins, num_quads) >= 1 / alpha
+    ]  # fmt: skip
+    needed = statistics.wins_needed(num_quads, alpha=alpha)
+    assert needed == (min(enough) if enough else None)
+    if needed is not None:
+        assert needed > num_quads / 2
+
+
+@given(st.one_of(SERIES, NEAR_SERIES))
+def test_a_level_that_was_always_won_at_most_half_of_the_time_is_not_certified(
+    ratios: list[float],
+) -> None:
+    certified = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.3)
+    for level in PROTOCOL.claim_levels:
+        wins = [ratio > math.log(level) for ratio in ratios]
+        if all(2 * sum(wins[:n]) <= n for n in range(1, len(wins) + 1)):
+            assert certified < level
+
+
+@given(SERIES, st.floats(0.5, 2))
+def test_faster_quads_and_nothing_else_never_certify_less(
+    ratios: list[float], factor: float
+) -> None:
+    slower, faster = sorted((1.0, factor))
+    before, after = (
+        statistics.certified_level(
+            [r + math.log(f) for r in ratios], PROTOCOL.claim_levels, alpha=0.01
+        )
+        for f in (slower, faster)
+    )
+    assert before <= after
+
+
+@given(SERIES, st.permutations(range(PROTOCOL.max_quads)))
+def test_what_evidence_the_whole_series_gives_does_not_depend_on_its_order(
+    ratios: list[float], order: list[int]
+) -> None:
+    # at the last quad; `certified_level` itself may have been passed earlier in one order
+    shuffled = [ratios[i] for i in order if i < len(ratios)]
+    for level in PROTOCOL.claim_levels:
+        wins, again = (sum(r > math.log(level) for r in series) for series in (ratios, shuffled))
+        if statistics.evidence(wins, len(ratios)) >= 100:
+            assert statistics.certified_level(shuffled, (1.0, level), alpha=0.01) == level
+        assert wins == again
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.01, 0.001])
@@ -131,15 +208,29 @@ def _noisy_quads(rng: random.Random, *, sigma: float, spikes: float) -> Callable
     return quad
 
 
+@pytest.mark.parametrize("protocol", [PROTOCOL, GPU_PROTOCOL])
 @pytest.mark.parametrize(("sigma", "spikes"), [(0.003, 0.0), (0.03, 0.05), (0.15, 0.2)])
-def test_a_program_against_itself_is_hardly_ever_certified(sigma: float, spikes: float) -> None:
+def test_a_program_against_itself_is_hardly_ever_certified(
+    sigma: float, spikes: float, protocol: EvalProtocol
+) -> None:
     rng = random.Random(f"{sigma} {spikes}")
     num_runs = 1000
-    gains = 0
+    gains, faster = 0, 0
     for _ in range(num_runs):
-        ratios = _run(_noisy_quads(rng, sigma=sigma, spikes=spikes))
-        gains += statistics.reading(ratios, PROTOCOL) > 1
-    assert gains <= PROTOCOL.alpha * num_runs
+        ratios = _run(_noisy_quads(rng, sigma=sigma, spikes=spikes), protocol)
+        gains += statistics.reading(ratios, protocol) > 1
+        faster += statistics.certified_level(ratios, (1.0,), alpha=protocol.alpha) == 1
+    assert gains <= faster <= protocol.alpha * num_runs
+
+
+def test_two_per_cent_on_a_quiet_device_are_certified_at_one() -> None:
+    rng, num_runs = random.Random(5), 200
+    found = 0
+    for _ in range(num_runs):
+        quads = _noisy_quads(rng, sigma=0.003, spikes=0.01)
+        ratios = _run(lambda quads=quads: quads() + math.log(1.02), GPU_PROTOCOL)
+        found += statistics.reading(ratios, GPU_PROTOCOL) >= 1.01
+    assert found >= 0.9 * num_runs
 
 
 @pytest.mark.parametrize("speedup", [1.3, 2.2, 6.0])
@@ -168,18 +259,117 @@ def test_only_a_clearly_slower_candidate_stops_before_the_smallest_number_of_qua
         assert max(ratios) < math.log(statistics.SLOW_AT_ONCE)
 
 
-@given(NEAR_SERIES, st.lists(st.floats(-3, 3), max_size=24))
-def test_after_a_stop_no_outcome_of_the_next_level_was_still_open(
-    ratios: list[float], further: list[float]
+def _next_earning(ratios: list[float], protocol: EvalProtocol) -> float | None:
+    reached = statistics.certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
+    return next(
+        (v for v in protocol.claim_levels if v > max(reached, protocol.dead_zone - 1e-9)), None
+    )
+
+
+@pytest.mark.parametrize("protocol", [PROTOCOL, GPU_PROTOCOL])
+@given(st.one_of(SERIES, NEAR_SERIES), st.lists(st.floats(-3, 3), max_size=60))
+def test_after_a_stop_the_next_level_was_refuted_or_could_not_be_certified_whatever_came(
+    protocol: EvalProtocol, ratios: list[float], further: list[float]
 ) -> None:
-    ended = statistics.is_done(ratios, PROTOCOL) and statistics.is_stable(ratios, PROTOCOL)
-    centre = statistics.estimate(ratios, num_buckets=PROTOCOL.num_buckets)
+    level = _next_earning(ratios, protocol)
+    is_slow = max(ratios) < math.log(statistics.SLOW_AT_ONCE)
+    if is_slow or level is None or not statistics.is_done(ratios, protocol):
+        return
+    losses = sum(ratio < math.log(level) for ratio in ratios)
+    if statistics.evidence(losses, len(ratios)) < 1 / protocol.alpha:
+        room = protocol.max_quads - len(ratios)
+        for end in (further[:room], [3.0] * room):
+            whole = ratios + end
+            assert statistics.certified_level(whole, (1.0, level), alpha=protocol.alpha) < level
+
+
+@pytest.mark.parametrize("protocol", [PROTOCOL, GPU_PROTOCOL])
+def test_stopping_early_hardly_ever_costs_a_level_that_is_true(protocol: EvalProtocol) -> None:
+    rng, num_runs = random.Random(8), 400
+    lost = 0
+    for _ in range(num_runs):
+        quads = _noisy_quads(rng, sigma=0.02, spikes=0.02)
+        ratios = _run(lambda quads=quads: quads() + math.log(1.25), protocol)
+        whole = ratios + [quads() + math.log(1.25) for _ in range(protocol.max_quads - len(ratios))]
+        stopped, patient = (
+            statistics.certified_level(r, (1.0, 1.1, 1.2), alpha=protocol.alpha)
+            for r in (ratios, whole)
+        )
+        lost += stopped < patient
+    assert lost <= protocol.alpha * num_runs
+
+
+@given(st.lists(LOG_RATIOS, min_size=PROTOCOL.min_quads, max_size=PROTOCOL.max_quads))
+def test_measuring_never_ends_while_what_was_certified_is_not_earned(ratios: list[float]) -> None:
     reached = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=PROTOCOL.alpha)
-    following = [level for level in PROTOCOL.claim_levels if level > reached]
-    if ended and following and centre >= max(following[0], PROTOCOL.dead_zone):
-        whole = (ratios + further)[: PROTOCOL.max_quads]
-        wins = whole[: len(ratios)] + [3.0] * (len(whole) - len(ratios))
-        assert statistics.certified_level(wins, (1.0, following[0]), alpha=0.01) < following[0]
+    if len(ratios) < PROTOCOL.max_quads and reached >= PROTOCOL.dead_zone:
+        earned = statistics.reading(ratios, PROTOCOL)
+        assert earned >= reached or not statistics.is_done(ratios, PROTOCOL)
+
+
+# --- the interval --------------------------------------------------------------------------------
+
+
+@given(st.one_of(SERIES, NEAR_SERIES), st.sampled_from([0.1, 0.01, 0.001]))
+def test_the_bounds_are_those_of_a_slow_search_over_every_threshold(
+    ratios: list[float], alpha: float
+) -> None:
+    def refuted(threshold: float, sign: int) -> bool:
+        wins = [sign * ratio > sign * threshold for ratio in ratios]
+        return any(
+            statistics.evidence(sum(wins[:n]), n) >= 1 / alpha for n in range(1, len(wins) + 1)
+        )
+
+    lows = [x for x in ratios if refuted(math.nextafter(x, -math.inf), 1)]
+    highs = [x for x in ratios if refuted(math.nextafter(x, math.inf), -1)]
+    found = statistics.interval(ratios, alpha=alpha)
+    if not lows:
+        assert found == (None, None)
+    else:
+        assert found == pytest.approx(sorted((math.exp(max(lows)), math.exp(min(highs)))))
+
+
+@given(st.one_of(SERIES, NEAR_SERIES))
+def test_what_is_certified_lies_below_the_lower_bound_or_the_bounds_have_crossed(
+    ratios: list[float],
+) -> None:
+    level = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=PROTOCOL.alpha)
+    lower, upper = statistics.interval(ratios, alpha=PROTOCOL.alpha)
+    if level:
+        assert lower is not None
+        assert upper is not None
+        assert level <= upper
+
+
+@given(SERIES)
+def test_swapping_the_roles_turns_the_interval_around(ratios: list[float]) -> None:
+    lower, upper = statistics.interval(ratios, alpha=0.01)
+    if lower is not None and upper is not None:
+        swapped = statistics.interval([-ratio for ratio in ratios], alpha=0.01)
+        assert swapped == pytest.approx((1 / upper, 1 / lower))
+
+
+@given(SERIES, st.floats(-2, 2))
+def test_the_interval_moves_with_the_speedup(ratios: list[float], by: float) -> None:
+    lower, upper = statistics.interval(ratios, alpha=0.01)
+    if lower is not None and upper is not None:
+        moved = statistics.interval([ratio + by for ratio in ratios], alpha=0.01)
+        assert moved == pytest.approx((lower * math.exp(by), upper * math.exp(by)))
+
+
+@pytest.mark.parametrize("speedup", [0.8, 1.0, 1.5])
+def test_each_bound_misses_the_true_speedup_no_more_often_than_alpha(speedup: float) -> None:
+    """At the moment at which the stop rule chose to stop, and with a generous alpha to see it."""
+    rng, protocol = random.Random(speedup), PROTOCOL.model_copy(update={"alpha": 0.05})
+    num_runs, below, above = 1500, 0, 0
+    for _ in range(num_runs):
+        quads = _noisy_quads(rng, sigma=0.03, spikes=0.05)
+        ratios = _run(lambda quads=quads: quads() + math.log(speedup), protocol)
+        lower, upper = statistics.interval(ratios, alpha=protocol.alpha)
+        below += lower is not None and lower > speedup
+        above += upper is not None and upper < speedup
+    assert 0 < below + above
+    assert max(below, above) <= protocol.alpha * num_runs
 
 
 # --- buckets, rounding, gates --------------------------------------------------------------------

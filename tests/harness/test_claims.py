@@ -1,0 +1,89 @@
+"""Large claims are made twice, the smaller counts, and nobody is faster than physics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudal1.harness import claims
+from cudal1.harness.progress import Failure
+from cudal1.measurement import Baseline, Measurement
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import FlagSource, Status
+
+
+def _claim(certified: float = 4.0, **changes: Any) -> Measurement:
+    fields = {
+        "baseline": Baseline.EAGER, "speedup": certified * 1.05, "certified": certified,
+        "alpha": 0.01, "num_quads": 9, "bucket_medians": (certified,) * 7, "bucket_variance": 0.0,
+        "is_stable": True, "reference_us": 100.0, "candidate_us": 100.0 / (certified * 1.05),
+    }  # fmt: skip
+    return Measurement.model_validate({**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("certified", "record", "is_large"),
+    [
+        (3.0, None, False), (4.0, None, True),
+        (2.5, 1.2, True), (2.5, 1.25, False), (2.5, None, False),
+        (1.9, 0.5, False),  # a record of a slower candidate is none
+        (4.0, 3.5, True),  # within twice the record, but above three
+    ],
+)  # fmt: skip
+def test_a_claim_is_large_by_itself_or_against_the_record(
+    quick: EvalProtocol, certified: float, record: float | None, is_large: bool
+) -> None:
+    assert claims.is_large(_claim(certified), quick, record=record) is is_large
+
+
+def test_a_gain_at_the_floor_is_a_large_claim(quick: EvalProtocol) -> None:
+    near = _claim(1.5, candidate_us=60.0, floor_us=55.0)
+    assert near.is_at_roofline
+    assert near.speed_of_light == pytest.approx(55 / 60)
+    assert claims.is_large(near, quick, record=None)
+    assert not claims.is_large(_claim(1.5, candidate_us=66.0, floor_us=55.0), quick, record=None)
+    assert not claims.is_large(_claim(1.0, candidate_us=60.0, floor_us=55.0), quick, record=None)
+
+
+@pytest.mark.parametrize(("first", "second"), [(4.0, 3.5), (3.5, 4.0)])
+def test_the_smaller_of_two_that_agree_counts(
+    quick: EvalProtocol, first: float, second: float
+) -> None:
+    settled = claims.settled(_claim(first), _claim(second), quick, confirmed_on="GPU-1")
+    assert settled.certified == 3.5
+    assert (settled.is_confirmed, settled.confirmed_on) == (True, "GPU-1")
+    assert settled.speedup == _claim(first).speedup
+
+
+def test_two_that_disagree_earn_nothing(quick: EvalProtocol) -> None:
+    for first, second in ((6.0, 4.0), (4.0, 6.0)):
+        settled = claims.settled(_claim(first), _claim(second), quick, confirmed_on="GPU-1")
+        assert (settled.certified, settled.is_confirmed) == (1.0, False)
+    slower = claims.settled(_claim(4.0), _claim(0.5), quick, confirmed_on="GPU-1")
+    assert slower.certified == 0.5
+
+
+def test_twice_below_the_floor_is_impossible_and_the_figures_are_said(quick: EvalProtocol) -> None:
+    first, second = _claim(candidate_us=8.0, floor_us=10.0), _claim(candidate_us=8.9, floor_us=10.0)
+    with pytest.raises(Failure) as caught:
+        claims.settled(first, second, quick, confirmed_on="d")
+    assert caught.value.status is Status.INVALID
+    assert "8.90 us a call where 10.00 us is the least" in caught.value.reason
+    (flag,) = caught.value.flags
+    assert (flag.kind, flag.source) == ("below_floor", FlagSource.TIMING)
+
+
+@pytest.mark.parametrize(("first_us", "second_us"), [(8.9, 9.1), (9.1, 8.9)])
+def test_once_below_the_floor_is_not_confirmed(
+    quick: EvalProtocol, first_us: float, second_us: float
+) -> None:
+    first, second = (_claim(candidate_us=us, floor_us=10.0) for us in (first_us, second_us))
+    settled = claims.settled(first, second, quick, confirmed_on="d")
+    assert (settled.certified, settled.is_confirmed) == (1.0, False)
+
+
+def test_a_measurement_that_earns_nothing_refutes_nothing() -> None:
+    assert claims.is_impossible(_claim(candidate_us=-3.0, floor_us=10.0))
+    assert not claims.is_impossible(_claim(1.0, candidate_us=-3.0, floor_us=10.0, is_stable=False))
+    assert not claims.is_impossible(_claim(candidate_us=0.1, floor_us=None))

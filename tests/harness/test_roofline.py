@@ -1,0 +1,198 @@
+"""The floor counts only what nobody can do without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from cudal1.harness.ceilings import Ceilings, Peaks, measure
+from cudal1.harness.roofline import NO_WORK, Work, least_work
+from cudal1.protocol import PrecisionClass
+
+N = 256
+BYTES = N * N * 4
+"""One matrix."""
+Call = Callable[..., Any]
+
+PEAKS = Peaks(((1 << 16, 60e3), (1 << 20, 120e3), (1 << 24, 30e3)), float32=1e5, half=1e6)
+
+
+def _draws(*shapes: tuple[int, ...]) -> list[list[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(3)
+    return [[torch.randn(shape, generator=generator) for shape in shapes] for _ in range(2)]
+
+
+def _work(call: Call, *shapes: tuple[int, ...]) -> Work:
+    return least_work(call, _draws(*(shapes or ((N, N),))), inexactness=1e-7)
+
+
+WEIGHT = torch.randn(N, N, generator=torch.Generator().manual_seed(1))
+
+# --- bytes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "least", "most"),
+    [
+        (torch.nn.functional.silu, 1.9, 2.0),
+        (lambda x: torch.softmax(x, -1), 1.9, 2.0),
+        (lambda x: x.cumsum(0), 1.9, 2.0),
+        (torch.relu, 1.4, 1.6),  # its zeros are one value, and may share memory
+        (lambda x: x.sum(-1), 0.99, 1.01),
+        (lambda x: x.mean(), 0.99, 1.01),
+        (lambda x: x @ WEIGHT, 1.9, 2.0),  # not the weights: half precision would do for the class
+    ],
+)
+def test_what_is_read_and_written_counts_once(call: Call, least: float, most: float) -> None:
+    assert least <= _work(call).num_bytes / BYTES <= most
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x, lambda x: x.t(), lambda x: x.clone(), lambda x: x[::2, 1:],
+        lambda x: x.clamp(-100, 100), lambda x: x * 3.0 / 3.0, lambda x: x.unfold(0, 8, 4),
+        lambda x: (x.t(), x[:10]),
+    ],
+)  # fmt: skip
+def test_an_output_that_could_be_a_view_costs_nothing(call: Call) -> None:
+    # a view of whole rows but their first element is read in whole pieces all the same
+    assert _work(call).num_bytes <= 0.005 * BYTES
+
+
+def test_a_part_of_an_input_that_is_not_looked_at_does_not_count() -> None:
+    assert _work(lambda x: x[: N // 4].sum(-1)).num_bytes == pytest.approx(BYTES / 4, rel=0.02)
+    assert _work(lambda x: torch.exp(x[:, ::64]).sum(-1)).num_bytes < BYTES / 6
+    assert _work(lambda x, y: torch.exp(x), (N, N), (N, N)).num_bytes < 2.01 * BYTES
+    stride = torch.nn.Conv2d(8, 8, 1, stride=4, bias=False).requires_grad_(False)
+    taken = _work(stride, (1, 8, 64, 64)).num_bytes
+    assert taken < (8 * 64 * 64 / 2 + 8 * 16 * 16) * 4
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x * 0.0,
+        lambda x: torch.zeros(N, N),
+        lambda x: torch.relu(WEIGHT),  # computed once, it is free
+        lambda x: (x - x) @ WEIGHT + 1.0,
+        lambda x: torch.softmax(x, -1).sum(-1),
+        lambda x: 1000.0 + 1e-3 * x.sum(-1),
+    ],
+)
+def test_what_the_output_hardly_depends_on_does_not_count(call: Call) -> None:
+    assert _work(call).num_bytes == 0
+
+
+def test_a_repeated_output_counts_as_often_as_it_differs() -> None:
+    work = _work(lambda x: torch.exp(x.mean(0, keepdim=True)).expand_as(x).contiguous())
+    assert work.num_bytes <= BYTES + N * 4
+    unfolded = _work(lambda x: torch.exp(x).unfold(1, 16, 1).contiguous())
+    assert unfolded.num_bytes <= 2 * BYTES
+    assert _work(lambda x: (x > 0).to(torch.int8)).num_bytes <= BYTES + 2
+
+
+def test_indices_and_what_never_changes_do_not_count() -> None:
+    def gather(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return torch.exp(x[index]).sum(-1)
+
+    index = torch.arange(8)
+    draws = [[x, index] for (x,) in _draws((N, N))]
+    assert least_work(gather, draws, inexactness=0.0).num_bytes <= 8 * N * 4 + 8 * 4
+    ones = torch.ones(N, N)
+    fixed = [[x, ones] for (x,) in _draws((N, N))]
+    assert (
+        least_work(lambda x, y: torch.exp(x * y), fixed, inexactness=0.0).num_bytes < 2.01 * BYTES
+    )
+
+
+def test_a_reference_that_is_itself_inexact_or_not_finite_proves_nothing() -> None:
+    assert least_work(torch.exp, _draws((N, N)), inexactness=0.01) == NO_WORK
+    assert least_work(torch.exp, _draws((N, N)), inexactness=float("nan")) == NO_WORK
+    assert _work(torch.log) == NO_WORK
+
+
+def test_a_reference_without_a_gradient_or_that_works_in_place_is_no_obstacle() -> None:
+    assert 0 < _work(lambda x: x.argsort(-1)).num_bytes <= N * N * 8
+    assert _work(lambda x: x.mul_(2.0).sigmoid_()).num_bytes > 1.9 * BYTES
+    assert _work(lambda x: x.detach().exp()).num_bytes <= BYTES
+
+
+# --- FLOPs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call", [lambda x, y: x @ y, lambda x, y: x.t() @ y, lambda x, y: torch.addmm(y, x, y)]
+)
+def test_half_of_a_single_product_counts(call: Call) -> None:
+    assert _work(call, (N, N), (N, N)).num_flops == N**3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, y: torch.diag(x[0]) @ y,  # a scaling
+        lambda x, y: x.tril() @ y,
+        lambda x, y: (x @ y).sum(-1),  # x @ y.sum(-1)
+        lambda x, y: x @ y @ y,
+        lambda x, y: x[:1].expand(N, N) @ y,  # one row
+        lambda x, y: torch.ones(N, N) @ y,
+        lambda x, y: torch.relu(x + y),
+    ],
+)
+def test_flops_that_algebra_may_save_do_not_count(call: Call) -> None:
+    assert _work(call, (N, N), (N, N)).num_flops == 0
+
+
+def test_the_class_decides_how_fast_a_product_may_be() -> None:
+    work = Work(num_bytes=1000, num_flops=10**9)
+    strict, half = (
+        work.floor_us(PEAKS, precision)
+        for precision in (PrecisionClass.STRICT, PrecisionClass.HALF)
+    )
+    assert strict == pytest.approx(10**9 / (1e6 / 3))
+    assert half == pytest.approx(10**9 / 1e6)
+
+
+# --- ceilings ------------------------------------------------------------------------------------
+
+
+def test_small_work_is_held_against_the_fastest_level_it_could_lie_in() -> None:
+    assert PEAKS.moving_us(1000) == pytest.approx(1000 / 120e3)
+    assert PEAKS.moving_us(1 << 20) == pytest.approx((1 << 20) / 120e3)
+
+
+def test_large_work_may_lie_in_a_fast_level_in_part() -> None:
+    whole, part = 1 << 24, 1 << 20
+    assert PEAKS.moving_us(whole) == pytest.approx(part / 120e3 + (whole - part) / 30e3)
+
+
+def test_more_work_never_takes_less_time() -> None:
+    times = [PEAKS.moving_us(size) for size in range(0, 1 << 25, 1 << 14)]
+    assert times == sorted(times)
+    assert times[0] == 0
+
+
+def test_measuring_again_only_raises_a_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Peaks(((1, 5.0), (2, 5.0)), float32=1.0, half=9.0)
+    fast = Peaks(((1, 4.0), (2, 6.0)), float32=2.0, half=8.0)
+    found = iter([slow, fast])
+    monkeypatch.setattr("cudal1.harness.ceilings.measure", lambda device: next(found))
+    ceilings = Ceilings("cpu", core=None)
+    assert ceilings.peaks() == ceilings.peaks() == slow
+    assert ceilings.again() == Peaks(((1, 5.0), (2, 6.0)), float32=2.0, half=9.0)
+    assert ceilings.peaks().half == 9.0
+
+
+@pytest.mark.parametrize("device", ["cpu", *(["cuda:0"] if torch.cuda.is_available() else [])])
+def test_measured_ceilings_are_those_of_a_machine(device: str) -> None:
+    threads = torch.get_num_threads()
+    peaks = measure(device, sizes=(1 << 16, 1 << 20))
+    assert [size for size, _ in peaks.bandwidth] == [1 << 16, 1 << 20]
+    assert all(100 < rate < 1e8 for _, rate in peaks.bandwidth)  # 0.1 GB/s to 100 TB/s
+    assert 100 < peaks.float32 < 1e10
+    assert 100 < peaks.half < 1e10
+    assert torch.get_num_threads() == threads
