@@ -14,7 +14,6 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record
 
-
 AT_ROOFLINE = 1.1
 """A candidate that takes at most so many times the floor has nothing left to gain."""
 

@@ -62,10 +62,19 @@ class Bench:
     def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
         if self._pool is None:
             self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
-        judgement = self._pool.judge(problem, candidate, timing=timing)
+        judgement = self._pool.judge(
+            problem, candidate, timing=timing, record=self._record(problem) if timing else None
+        )
         self._ledger.add_verdict(judgement.verdict, judgement.samples)
         self.num_judged += 1
         return judgement.verdict
+
+    def _record(self, problem: Problem) -> float | None:
+        found = self._ledger.query(
+            "record", problem_id=problem.id, device_kind=self.device.kind,
+            protocol_id=self.protocol.id,
+        )  # fmt: skip
+        return found.item(0, "certified")
 
     def close(self) -> None:
         """Stop the harness, if it runs."""

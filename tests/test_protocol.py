@@ -13,7 +13,8 @@ from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 
 FIELDS: dict[str, Any] = {
     "correctness_stages": (3, 16), "precision": PrecisionClass.STRICT, "timing": True,
-    "rule": Rule.CERTIFIED, "window_s": None, "burst_us": 3000.0, "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
+    "rule": Rule.CERTIFIED, "window_s": None, "burst_us": 3000.0,
+    "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
     "max_quads": 24, "alpha": 0.01, "claim_levels": (1.0, 1.5, 2.0), "dead_zone": 1.02,
     "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0,
     "confirm_above_record": 2.0, "confirm_within": 0.1,

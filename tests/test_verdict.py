@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -76,6 +77,27 @@ def test_no_gain_goes_with_an_unstable_or_contradicted_measurement(
     with pytest.raises(ValidationError, match="without a stable, agreeing measurement"):
         _measurement(**changes)
     assert _measurement(certified=1.0, **changes).certified == 1.0
+
+
+def test_nobody_was_asked_without_an_answer() -> None:
+    with pytest.raises(ValidationError, match="without an answer"):
+        _measurement(confirmed_on="GPU-1")
+    assert _measurement(confirmed_on="GPU-1", is_confirmed=True).confirmed_on == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("candidate_us", "floor_us", "light", "at_roofline"),
+    [
+        (10.0, 5.0, 0.5, False), (10.0, 9.5, 0.95, True), (10.0, 20.0, 2.0, True),
+        (-1.0, 5.0, math.inf, True), (10.0, None, None, False),
+    ],
+)  # fmt: skip
+def test_the_speed_of_light_is_the_floor_s_share_of_the_time(
+    candidate_us: float, floor_us: float | None, light: float | None, at_roofline: bool
+) -> None:
+    measurement = _measurement(candidate_us=candidate_us, floor_us=floor_us)
+    assert measurement.speed_of_light == light
+    assert measurement.is_at_roofline is at_roofline
 
 
 def test_a_verdict_survives_json() -> None:

@@ -15,8 +15,12 @@ from dataclasses import dataclass
 
 from cudal1.protocol import PrecisionClass
 
-SIZES = tuple(1 << power for power in range(14, 29))
-"""Bytes that a kernel touches, from 16 KiB to 256 MiB: each level of cache shows at its own."""
+SIZES = {
+    "cpu": tuple(1 << power for power in range(14, 27)),
+    "cuda": tuple(1 << power for power in range(16, 29)),
+}
+"""Bytes that a kernel touches, up to 64 and 256 MiB: each level of cache shows at its own. What is
+larger is held against the last, which is not slower."""
 SLACK = 0.5
 """A measured size stands for those up to twice as large."""
 MATRIX_SIZE = {"cpu": 512, "cuda": 8192}
@@ -24,7 +28,7 @@ SPLIT = 3
 """Products of half precision that make one as exact as float32 needs: two are not enough."""
 BLOCK_S = {"cpu": 1e-4, "cuda": 1e-3}
 """Kernels are timed in blocks that last so long, or the clock itself would count."""
-TRY_S = 0.005
+TRY_S = 0.003
 MIN_TRIES = 3
 
 
@@ -97,8 +101,8 @@ class Ceilings:
         return self._peaks
 
 
-def measure(device: str, sizes: tuple[int, ...] = SIZES) -> Peaks:
-    """The peaks of a torch device, `cpu` or `cuda:0`, at this moment."""
+def measure(device: str, sizes: tuple[int, ...] = ()) -> Peaks:
+    """The peaks of a torch device, `cpu` or `cuda:0`, at this moment; all `SIZES` unless given."""
     import torch
 
     kind = torch.device(device).type
@@ -117,7 +121,7 @@ def measure(device: str, sizes: tuple[int, ...] = SIZES) -> Peaks:
         return num_bytes / min(_fastest_us(kernel, sync, kind) for kernel in kernels)
 
     with torch.no_grad():
-        rates = tuple((size, bandwidth(size)) for size in sizes)
+        rates = tuple((size, bandwidth(size)) for size in sizes or SIZES[kind])
         return Peaks(rates, matrix_rate(torch.float32), matrix_rate(torch.bfloat16))
 
 

@@ -239,7 +239,7 @@ class Examination:
     def measure(
         self, candidate: Worker, reference: Worker, *, empty_us: float, session: int
     ) -> list[float]:
-        """Log-ratios of ABBA quads (of pairs, under the paper's rule), until the rule has enough."""
+        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
         self._warm_up(candidate, reference)
         ratios: list[float] = []
         started = time.monotonic()

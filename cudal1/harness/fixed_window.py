@@ -8,6 +8,7 @@ gain; for that there is `statistics`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from statistics import fmean, median, variance
@@ -25,7 +26,7 @@ def bucket_means(ratios: Sequence[float], *, num_buckets: int) -> tuple[float, .
     """Mean score in each of up to `num_buckets` buckets (paper 2.4.4)."""
     count, values = min(num_buckets, len(ratios)), scores(ratios)
     edges = [round(i * len(values) / count) for i in range(count + 1)]
-    return tuple(fmean(values[first:last]) for first, last in zip(edges, edges[1:], strict=False))
+    return tuple(fmean(values[first:last]) for first, last in itertools.pairwise(edges))
 
 
 def is_steady(means: Sequence[float], *, max_variance: float) -> bool:

@@ -5,9 +5,9 @@ claim below the floor is `invalid`, never a record. Everything here errs on the 
 floor that is too high would turn honest candidates away. What counts, and why so little:
 
 * **Inputs**: pieces of 32 bytes that move the output by more than any tolerance lets one forget.
-* **Outputs**: one element for each distinct value, since equal ones may share memory. An output that
-  could be a view of an input is not written by the call but read by the shim; a shim that reads as
-  much constants is in the empty burst, which is subtracted, so such an output counts negative.
+* **Outputs**: one element for each distinct value, since equal ones may share memory. What could be
+  a view of an input is not written by the call: the worker only reads it, to store it. It reads as
+  many constants in the empty burst, which is subtracted, so such an output counts negative.
 * **Weights**: nothing. What is computed from them once is free, and it may be smaller.
 * **FLOPs**: only of a reference that is one matrix product of unstructured operands, and half of
   them (Strassen; a product with its own transpose). Any other algebra may do with less.
@@ -107,7 +107,8 @@ def read_bytes(call: Call, draws: Sequence[Tensors], forgotten: float) -> int:
 
     How far each piece of an input moves the output is its gradient times its change from one draw
     to the other. The pieces that move it least are left out, as many as make up the `forgotten`
-    share of all squared effects. An input that has no gradient (indices) or never changes counts nothing.
+    share of all squared effects. An input without a gradient (indices), or that never changes,
+    counts nothing.
     """
     import torch
 

@@ -1,8 +1,9 @@
 """From quads of bursts to an estimate, a certified bound, an interval, and when to stop.
 
-Pure functions; the paper's own rule is `fixed_window`. A quad is ABBA or BAAB (A reference, B candidate); its log-ratio is positive when
-the candidate is faster. The order is drawn from the judge's private generator, so that under equal
-speeds the sign of a log-ratio is a fair coin, whatever the noise is like.
+Pure functions; the paper's own rule is `fixed_window`. A quad is ABBA or BAAB (A reference, B
+candidate); its log-ratio is positive when the candidate is faster. The order is drawn from the
+judge's private generator, so that under equal speeds the sign of a log-ratio is a fair coin,
+whatever the noise is like.
 """
 
 from __future__ import annotations

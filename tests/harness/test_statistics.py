@@ -368,7 +368,7 @@ def test_each_bound_misses_the_true_speedup_no_more_often_than_alpha(speedup: fl
         lower, upper = statistics.interval(ratios, alpha=protocol.alpha)
         below += lower is not None and lower > speedup
         above += upper is not None and upper < speedup
-    assert 0 < below + above
+    assert below + above > 0
     assert max(below, above) <= protocol.alpha * num_runs
 
 

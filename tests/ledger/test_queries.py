@@ -52,6 +52,14 @@ def test_providers_counts_an_answer_once_though_two_stages_use_it(ledger, tmp_pa
         assert only(again.query("providers"), provider="openai")["num_asked"] == 3
 
 
+def test_the_record_is_the_best_certified_speedup_under_the_same_protocol(ledger, facts):
+    asked = {"problem_id": facts.problem().id, "device_kind": "cpu"}
+    found = ledger.query("record", **asked, protocol_id=facts.protocol.id)
+    assert found["certified"].to_list() == [2.0]
+    nobody = ledger.query("record", **asked, protocol_id="another")
+    assert nobody["certified"].to_list() == [None]
+
+
 def test_best_speedups_names_the_winner_and_who_wrote_it(ledger, facts):
     frame = ledger.query("best_speedups", protocol_id=facts.protocol.id)
     row = only(frame, name="softmax")
@@ -131,6 +139,7 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
     given = {
         "protocol_id": facts.protocol.id, "device_kind": "cpu", "stage": "filter", "count": 2,
         "candidate_id": "x", "keys": ["x"], "stages": ["filter"],
+        "problem_id": "x",
     }  # fmt: skip
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})

@@ -1,0 +1,147 @@
+"""How the real judge confirms a claim, refuses one, and times under the paper's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.harness import Judgement, Pool, claims
+from cudal1.harness.ceilings import Ceilings, Peaks
+from cudal1.harness.judge import ProblemJudge
+from cudal1.harness.roofline import Work
+from cudal1.measurement import Baseline, Measurement, Role
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol, Rule
+from cudal1.verdict import FlagSource, Status
+
+NamedProblem = Callable[[str], Problem]
+MakeJudge = Callable[..., ProblemJudge]
+
+
+@pytest.fixture
+def make_judge(pool: Pool, quick: EvalProtocol, named_problem: NamedProblem) -> Iterator[MakeJudge]:
+    """Judges of one problem, on the pool's device or on one that is said to be another."""
+    made: list[ProblemJudge] = []
+
+    def make(device_id: str | None = None, **changes: object) -> ProblemJudge:
+        device = pool.device.model_copy(update={"id": device_id} if device_id else {})
+        assert pool._zygote is not None
+        made.append(ProblemJudge(
+            named_problem("linear"), device=device, zygote=pool._zygote,
+            protocol=EvalProtocol.model_validate({**quick.model_dump(), "max_quads": 9, **changes}),
+            ceilings=Ceilings("cpu", core=None),
+        ))  # fmt: skip
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def _null(judge: ProblemJudge, **options: object) -> Judgement:
+    problem = judge.problem
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    return judge.judge(candidate, timing=True, **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture
+def every_claim_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "is_large", lambda *_, **__: True)
+
+
+@pytest.mark.usefixtures("every_claim_is_large")
+def test_a_large_claim_is_confirmed_on_the_second_device_where_there_is_one(
+    make_judge: MakeJudge,
+) -> None:
+    first, second = make_judge(), make_judge("another")
+    judgement = _null(first, second=second)
+    measurement = judgement.verdict.measurement
+    assert measurement is not None, judgement.verdict.reason
+    assert measurement.confirmed_on == "another" != judgement.verdict.device_id
+    assert {sample.session for sample in judgement.samples} == {0, 1}
+    alone = _null(first).verdict
+    assert alone.measurement is not None
+    assert alone.measurement.confirmed_on == alone.device_id
+
+
+@pytest.mark.usefixtures("every_claim_is_large")
+def test_who_fails_on_the_second_device_has_failed(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make_judge(), make_judge("another")
+    source = first.problem.null_source + "\nraise RuntimeError('not here')\n"
+    died = Candidate(problem_id=first.problem.id, source=source)
+    again = second.confirm
+    monkeypatch.setattr(second, "confirm", lambda _, progress: again(died, progress))
+    verdict = _null(first, second=second).verdict
+    assert (verdict.status, verdict.measurement) == (Status.NO_BUILD, None)
+    assert "not here" in (verdict.reason or "")
+
+
+@pytest.mark.usefixtures("every_claim_is_large")
+def test_who_is_faster_than_physics_is_invalid(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = make_judge()
+    monkeypatch.setattr(claims, "is_impossible", lambda _: True)
+    monkeypatch.setattr(judge, "_floor_us", lambda: 0.01)
+    verdict = _null(judge).verdict
+    assert (verdict.status, verdict.measurement) == (Status.INVALID, None)
+    assert "faster than this device can be" in (verdict.reason or "")
+    assert [(f.kind, f.source) for f in verdict.flags] == [("below_floor", FlagSource.TIMING)]
+    assert verdict.correctness is not None
+    monkeypatch.undo()
+    assert _null(judge).verdict.status is Status.CORRECT
+
+
+def test_ceilings_are_measured_again_before_anybody_is_refused(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = make_judge()
+    judge._work = Work(num_bytes=1000, num_flops=0)
+    rates = iter([10.0, 1000.0])  # a busy machine, and the same one when it is quiet
+    monkeypatch.setattr(
+        "cudal1.harness.ceilings.measure",
+        lambda _: Peaks(((1000, next(rates)),), float32=1.0, half=1.0),
+    )
+    claim = Measurement(
+        baseline=Baseline.EAGER, speedup=5.0, certified=4.0, alpha=0.01, num_quads=9,
+        bucket_medians=(5.0,) * 7, bucket_variance=0.0, is_stable=True, reference_us=200.0,
+        candidate_us=40.0, floor_us=judge._floor_us(),
+    )  # fmt: skip
+    assert claim.floor_us == 100.0
+    assert claims.is_impossible(claim)
+    again = judge._doubted(claim)
+    assert again.floor_us == 1.0
+    assert not claims.is_impossible(again)
+
+
+def test_a_floor_that_the_reference_itself_is_below_is_dropped(make_judge: MakeJudge) -> None:
+    judge = make_judge()
+    judge._work = Work(num_bytes=1 << 50, num_flops=0)
+    measurement = _null(judge).verdict.measurement
+    assert measurement is not None
+    assert measurement.floor_us is None
+
+
+def test_a_floor_lies_below_the_reference_s_time(make_judge: MakeJudge) -> None:
+    measurement = _null(make_judge()).verdict.measurement
+    assert measurement is not None
+    assert measurement.floor_us is not None
+    assert 0 < measurement.floor_us < measurement.reference_us
+    assert not measurement.is_at_roofline
+
+
+def test_the_paper_s_rule_times_pairs_until_its_window_is_over(make_judge: MakeJudge) -> None:
+    judgement = _null(make_judge(rule=Rule.PAPER, window_s=0.5, max_bucket_variance=0.005))
+    verdict = judgement.verdict
+    assert verdict.measurement is not None, verdict.reason
+    assert verdict.judge_s > 0.5
+    assert verdict.measurement.alpha is None
+    assert verdict.measurement.num_quads >= 7
+    places = [(s.quad, s.position) for s in judgement.samples if s.session == 0]
+    assert places == [(q, p) for q in range(verdict.measurement.num_quads) for p in range(2)]
+    for first, second in zip(judgement.samples[::2], judgement.samples[1::2], strict=True):
+        assert {first.role, second.role} == {Role.REFERENCE, Role.CANDIDATE}
