@@ -31,7 +31,7 @@ def make_judge(pool: Pool, quick: EvalProtocol, named_problem: NamedProblem) -> 
         made.append(ProblemJudge(
             named_problem("linear"), device=device, zygote=pool._zygote,
             protocol=EvalProtocol.model_validate({**quick.model_dump(), "max_quads": 9, **changes}),
-            ceilings=Ceilings("cpu", core=None),
+            ceilings=pool._ceilings,
         ))  # fmt: skip
         return made[-1]
 
@@ -100,7 +100,7 @@ def test_ceilings_are_measured_again_before_anybody_is_refused(
     make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = make_judge()
-    judge._work = Work(num_bytes=1000, num_flops=0)
+    judge._work, judge._ceilings = Work(num_bytes=1000, num_flops=0), Ceilings("cpu", core=None)
     rates = iter([10.0, 1000.0])  # a busy machine, and the same one when it is quiet
     monkeypatch.setattr(
         "cudal1.harness.ceilings.measure",

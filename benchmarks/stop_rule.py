@@ -1,0 +1,193 @@
+"""What the stop rule says of noise alone, and of true gains: by simulation, no device needed.
+
+python -m benchmarks.stop_rule [--runs 3000] [--seed 7]
+
+Simulated bursts drift, remember the one before (AR(1)) and are interrupted now and then. Those
+settings are assumptions, so the comparison of rules is the message (harness.md 5): ours as shipped,
+ours with the finer levels of a quiet device, and the paper's, whose window is cut to `PAPER_PAIRS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from benchmarks.learning import cpu_name
+from cudal1.harness import rule, statistics
+from cudal1.measurement import Role
+from cudal1.params import Params
+from cudal1.protocol import EvalProtocol, Rule
+
+RESULTS = Path(__file__).parent / "results"
+PAPER_PAIRS = 200
+"""Of some 60,000 that 20 minutes hold; more of them would only steady the paper's estimate."""
+MEMORY = 0.7
+"""Of the AR(1) process, from burst to burst."""
+GAINS = (1.0, 1.02, 1.05, 1.1, 1.5)
+FEWER = 10
+"""The rate of false certificates needs more runs than the power does."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How a simulated device disturbs its bursts."""
+
+    name: str
+    sigma: float
+    """What is new in a burst's time, as a share of it."""
+    drift: float
+    """Standard deviation over runs of how much slower each burst is than the one before."""
+    spikes: float
+    """Share of bursts that something else interrupts, for as long again on average."""
+
+
+NOISES = (
+    Noise("quiet", 0.002, 0.0002, 0.002),
+    Noise("ordinary", 0.01, 0.001, 0.01),
+    Noise("noisy", 0.05, 0.002, 0.05),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a rule made of many simulated candidates that are equally fast."""
+
+    rule: str
+    noise: str
+    gain: float
+    """True speedup."""
+    runs: int
+    rewarded: float
+    """Share that earned more than 1.00; at a gain of 1 these are false."""
+    above_1_01: float
+    """Share that earned more than 1.01."""
+    too_much: float
+    """Share that earned more than the true speedup."""
+    mean_reward: float
+    median_quads: float
+    covered: float | None
+    """Share of intervals, where there is one, that hold the true speedup."""
+
+
+class Device:
+    """A simulated one: gives the times of bursts, one after the other."""
+
+    def __init__(self, noise: Noise, rng: random.Random) -> None:
+        self._noise, self._rng = noise, rng
+        self._state, self._count = 0.0, 0
+        self._drift = rng.gauss(0, noise.drift)
+
+    def burst_us(self, plain_us: float) -> float:
+        """The time of a burst that would take `plain_us` undisturbed."""
+        self._state = MEMORY * self._state + self._rng.gauss(0, self._noise.sigma)
+        self._count += 1
+        spike = self._rng.expovariate(1) if self._rng.random() < self._noise.spikes else 0.0
+        return plain_us * math.exp(self._state + self._drift * self._count) * (1 + spike)
+
+
+def main() -> None:
+    """Simulate, print a table, leave results/stop_rule.json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stop_rule", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3000, help="of each null test")
+    parser.add_argument("--seed", type=int, default=7)
+    given = parser.parse_args()
+    protocols = rules(Params.load(Path("params.yaml")).protocol)
+    started = time.perf_counter()
+    cells: list[Cell] = []
+    print(
+        f"{'rule':8} {'noise':9} {'gain':>5} {'runs':>5} {'> 1.00':>7} {'> 1.01':>7} "
+        f"{'> true':>7} {'reward':>7} {'quads':>6} {'covered':>8}"
+    )
+    for name, protocol in protocols.items():
+        for noise in NOISES:
+            for gain in GAINS:
+                runs = given.runs if gain == 1 else given.runs // FEWER
+                cells.append(simulated(name, protocol, noise, gain, runs=runs, seed=given.seed))
+                print(row(cells[-1]), flush=True)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "stop_rule.json").write_text(json.dumps({
+        "runs": given.runs, "seed": given.seed, "took_s": round(time.perf_counter() - started, 1),
+        "device": "simulated", "cpu": cpu_name(), "measured": time.strftime("%Y-%m-%d"),
+        "versions": {"python": platform.python_version()},
+        "protocols": {name: each.model_dump(mode="json") for name, each in protocols.items()},
+        "noises": [asdict(noise) for noise in NOISES], "cells": [asdict(cell) for cell in cells],
+    }, indent=2) + "\n")  # fmt: skip
+
+
+def rules(shipped: EvalProtocol) -> dict[str, EvalProtocol]:
+    """The protocols to compare, by name."""
+    fine = {
+        "claim_levels": tuple(sorted({1.01, *shipped.claim_levels})), "dead_zone": 1.01,
+        "max_quads": 60, "max_bucket_variance": 0.005,
+    }  # fmt: skip
+    paper = {"rule": Rule.PAPER, "window_s": 1200.0, "max_bucket_variance": 0.005}
+    return {
+        "shipped": shipped,
+        "fine": shipped.model_copy(update=fine),
+        "paper": shipped.model_copy(update=paper),
+    }
+
+
+def simulated(
+    name: str, protocol: EvalProtocol, noise: Noise, gain: float, *, runs: int, seed: int
+) -> Cell:
+    """Let one rule judge `runs` candidates that are `gain` times as fast as the reference."""
+    rng = random.Random(f"{seed} {name} {noise.name} {gain}")
+    series = [timed(Device(noise, rng), protocol, gain, rng) for _ in range(runs)]
+    readings = [rule.read(ratios, protocol) for ratios in series]
+    rewards = [reading.certified for reading in readings]
+    bounds = [(r.lower, r.upper) for r in readings if r.lower is not None and r.upper is not None]
+    return Cell(
+        rule=name, noise=noise.name, gain=gain, runs=runs,
+        rewarded=share([reward > 1 for reward in rewards]),
+        above_1_01=share([reward > 1.01 for reward in rewards]),
+        too_much=share([reward > gain for reward in rewards]),
+        mean_reward=fmean(rewards), median_quads=median(len(ratios) for ratios in series),
+        covered=share([low <= gain <= high for low, high in bounds]) if bounds else None,
+    )  # fmt: skip
+
+
+def timed(device: Device, protocol: EvalProtocol, gain: float, rng: random.Random) -> list[float]:
+    """The log-ratios of one measurement, stopped by its rule."""
+    ratios: list[float] = []
+    plain_us = {Role.REFERENCE: gain, Role.CANDIDATE: 1.0}
+    while not is_done(ratios, protocol):
+        times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
+        for role in rule.draw_order(rng, protocol):
+            times[role].append(device.burst_us(plain_us[role]))
+        ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
+    return ratios
+
+
+def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
+    """The rule's answer; the paper's window is a number of pairs here."""
+    if protocol.rule is Rule.PAPER:
+        return len(ratios) >= PAPER_PAIRS
+    return rule.is_done(ratios, 0.0, protocol)
+
+
+def share(claims: Sequence[bool]) -> float:
+    """How many of them hold."""
+    return sum(claims) / len(claims)
+
+
+def row(cell: Cell) -> str:
+    """One line of the table."""
+    covered = "" if cell.covered is None else f"{cell.covered:8.1%}"
+    return (
+        f"{cell.rule:8} {cell.noise:9} {cell.gain:5.2f} {cell.runs:5} {cell.rewarded:7.2%} "
+        f"{cell.above_1_01:7.2%} {cell.too_much:7.2%} {cell.mean_reward:7.3f} "
+        f"{cell.median_quads:6.0f} {covered}"
+    )
+
+
+if __name__ == "__main__":
+    main()
