@@ -74,6 +74,7 @@ class ProblemJudge:
         self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
         self._work = self._oracle.work()
         self._ceilings = ceilings
+        ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout = self._plan()
         self._arena_bytes = self._oracle.call_bytes(self._layout.num_slots)
         self._desk = Desk(self._layout, place)
