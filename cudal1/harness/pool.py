@@ -14,6 +14,7 @@ from typing import Self
 from cudal1.candidate import Candidate
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
+from cudal1.harness.layers import MINIMUM
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.sandbox import Zygote
 from cudal1.problem import Problem
@@ -26,10 +27,23 @@ __all__ = ["Judgement", "Pool"]
 
 
 class Pool:
-    """Judges on a device that it holds alone while it is open."""
+    """Judges on a device that it holds alone while it is open.
 
-    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0) -> None:
+    Args:
+        device: what it judges on.
+        protocol: how.
+        wait_s: for how long to wait for a device that another judge holds.
+        minimum: groups of layers; of each one must hold around a worker, or nothing is judged.
+        unsafe: judge all the same, and mark every verdict (`Verdict.is_unsafe`).
+    """
+
+    def __init__(
+        self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
+        minimum: tuple[tuple[str, ...], ...] = MINIMUM, unsafe: bool = False,
+    ) -> None:  # fmt: skip
         self.device = device
+        self._minimum = minimum
+        self._unsafe = unsafe
         self._wait_s = wait_s
         self.protocol = protocol
         self._stack = ExitStack()
@@ -45,7 +59,7 @@ class Pool:
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
-            self._zygote = Zygote()
+            self._zygote = Zygote(minimum=self._minimum, unsafe=self._unsafe)
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()
@@ -60,7 +74,11 @@ class Pool:
         self._stack.close()
 
     def judge(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> Judgement:
-        """The verdict on one candidate; without `timing`, on its correctness only."""
+        """The verdict on one candidate; without `timing`, on its correctness only.
+
+        Raises:
+            SandboxError: less than the minimum stands around a worker.
+        """
         with undisturbed(self.device):
             return self._prepare(problem).judge(candidate, timing=timing)
 

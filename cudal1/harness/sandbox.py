@@ -1,10 +1,10 @@
 """Start, watch and kill one worker process and everything that it started.
 
-Threat: a worker may crash, hang, fork, fill memory, or kill what it can see. It sees its own
-namespaces (where the kernel grants them), an empty environment, a private folder and its shared
-memory; killing its keeper's child, process 1 of its namespace, ends all its descendants. What
-stands around it is `worker.confinement`; what it could still read are files that this user may
-read.
+Threat: a worker may crash, hang, fork, fill memory, kill what it can see, or work when it is
+another's turn. It sees its own namespaces (where the kernel grants them), an empty environment, a
+private folder and its shared memory; process 1 of its namespace, the warden, stops all that it
+started at the judge's word, and takes them along when it ends. What stands around it is
+`worker.confinement`, and around the process that forks it `bubblewrap`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from cudal1.errors import WorkerError
-from cudal1.harness import wire
-from cudal1.harness.wire import Job, Word
+from cudal1.errors import SandboxError, WorkerError
+from cudal1.harness import bubblewrap, places, wire
+from cudal1.harness.cgroup import Cage
+from cudal1.harness.layers import MINIMUM, require
+from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
+from cudal1.verdict import UNSAFE
 
 START_LIMIT_S = 120.0
 """For a new interpreter to import torch, or a fork to come about, on a busy machine."""
+ANSWER_LIMIT_S = 20.0
+"""For a warden to say that all stand still; it gives up by itself long before."""
 NUM_SPARES = 2
 """Workers that wait, forked and confined to namespaces, for the next job."""
+JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf -- "$0"'
+"""For a shell: run a command whose standard input is a socket, then remove a folder."""
 F_SEAL_ALL = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -48,6 +55,7 @@ class Worker:
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
         self._num_weights = 0
+        self._is_frozen = False
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
         self._spare = spare
@@ -72,6 +80,21 @@ class Worker:
     def is_alive(self) -> bool:
         """Whether the worker still runs."""
         return self._spare.is_alive()
+
+    def freeze(self) -> None:
+        """Stop it and all that it started; returns when they stand still. A dead one stays dead.
+
+        One that cannot be stopped is killed. Outside of timed intervals only.
+        """
+        if not self._is_frozen:
+            self._is_frozen = True
+            self._spare.command(FREEZE)
+
+    def thaw(self) -> None:
+        """Let it go on; one that did not stand still all the time is killed."""
+        if self._is_frozen:
+            self._is_frozen = False
+            self._spare.command(THAW)
 
     def go(self, num_calls: int, *, keep: bool) -> None:
         """Wake it for a burst; its calls begin as their inputs are announced."""
@@ -104,17 +127,40 @@ class Worker:
 
 
 class _Spare:
-    """A forked worker without a job: our ends of its channel and of its life."""
+    """A forked worker without a job: our ends of its channel, of its leash and of its life."""
 
     def __init__(self, zygote: socket.socket) -> None:
+        self._cage = Cage.make()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._leash, their_leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._life, their_life = socket.socketpair()
-        with theirs, their_life:
-            _send_with(zygote, b"fork", (theirs.fileno(), their_life.fileno()))
+        self._leash.settimeout(ANSWER_LIMIT_S)
+        with theirs, their_leash, their_life, self._cage.doors() as doors:
+            theirs_all = (theirs.fileno(), their_leash.fileno(), their_life.fileno(), *doors)
+            _send_with(zygote, b"fork", theirs_all)
 
     def is_alive(self) -> bool:
         """Whether its keeper runs: only the keeper holds the other end."""
         return self._life.fileno() >= 0 and not select.select([self._life], [], [], 0)[0]
+
+    def command(self, order: bytes) -> None:
+        """Have the warden stop it or let it go on; a warden that does not answer ends with it."""
+        if self._leash.fileno() < 0:
+            return
+        try:
+            self._leash.send(order)
+            answer = self._leash.recv(len(order))
+        except OSError:
+            answer = b""
+        if answer != order:
+            self.close()
+
+    def bound(self, job: Job) -> None:
+        """Say how much memory all that it starts may have together, and where the warden is not."""
+        extra_bytes = job.memory_bytes + job.layout.total_bytes
+        core = -1 if job.core is None else job.core
+        self._cage.bound(extra_bytes)
+        self._leash.send(WATCH + LIMITS.pack(extra_bytes, core))
 
     def close(self) -> None:
         """Have the keeper kill it, and wait until that is done; idempotent."""
@@ -124,6 +170,8 @@ class _Spare:
         self._life.shutdown(socket.SHUT_WR)
         select.select([self._life], [], [], 5.0)  # the keeper ends after its worker is dead
         self._life.close()
+        self._leash.close()
+        self._cage.close()
 
 
 @dataclass(frozen=True)
@@ -143,41 +191,40 @@ class _Shared:
 
 
 class Zygote:
-    """The warmed-up process that forks workers; start one for each judge."""
+    """The warmed-up process that forks workers; start one for each judge.
 
-    def __init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="cudal1-")
-        Path(self._folder).chmod(0o711)
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "cudal1.harness.worker.zygote",
-                    str(theirs.fileno()),
-                    self._folder,
-                ],
-                env=_clean_environment(),
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd=self._folder,
-                start_new_session=True,
-            )
-        self._channel.settimeout(START_LIMIT_S)
-        if not _received(self._channel):
-            raise self._broken("did not start")
+    Args:
+        minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
+        unsafe: start workers even where they do not, and say so among the layers of each.
+
+    Raises:
+        WorkerError: it does not start.
+    """
+
+    def __init__(
+        self, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM, unsafe: bool = False
+    ) -> None:
+        self._minimum = () if unsafe else minimum
+        self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
+        self._source = _Source(wrapped=True)
+        if self._source.is_wrapped and "own_pids" not in self._source.layers:
+            # inside it namespaces may be refused that are granted outside, and give more
+            bare = _Source(wrapped=False)
+            worse = self._source if "own_pids" in bare.layers or not self._source.is_up else bare
+            self._source = bare if worse is self._source else self._source
+            worse.close()
+        if not self._source.is_up:
+            raise self._source.broken("did not start")
 
     def start(self, job: Job, *, weights: Sequence[memoryview] = ()) -> Worker:
         """Give `job` to a fresh worker, whose folder is made here; `weights` begin its ring.
 
         Raises:
             WorkerError: the machinery failed before any candidate code could have run.
+        SandboxError: less than the minimum stands around it.
         """
-        job = replace(job, folder=tempfile.mkdtemp(dir=self._folder))
+        job = replace(job, folder=tempfile.mkdtemp(dir=self._source.folder))
         control = _Shared.make("control", wire.CONTROL_BYTES)
         ring = _Shared.make("ring", job.layout.total_bytes)
         for start, weight in zip(wire.offsets(job.layout.weights), weights, strict=True):
@@ -187,40 +234,90 @@ class Zygote:
         try:
             self._top_up(1)
             spare = self._spares.pop(0)
+            spare.bound(job)
             _send_with(spare.channel, b"job", (control.descriptor, ring.descriptor, content))
             self._top_up(NUM_SPARES)
             spare.channel.settimeout(START_LIMIT_S)
             greeting = _received(spare.channel)
         except OSError as error:
-            raise self._broken("cannot be reached") from error
+            raise self._source.broken("cannot be reached") from error
         finally:
             for descriptor in (control.descriptor, ring.descriptor, content):
                 os.close(descriptor)
         if not greeting:
             spare.close()
-            raise self._broken("could not confine a new worker")
-        bits = int.from_bytes(greeting, "little")
-        layers = tuple(name for i, name in enumerate(wire.LAYERS) if bits >> i & 1)
-        return Worker(job, spare, control.memory, ring.memory, layers)
+            raise self._source.broken("could not confine a new worker")
+        worker = Worker(
+            job, spare, control.memory, ring.memory, (*wire.layers_of(greeting), *self._marks)
+        )
+        try:
+            require(worker.layers, self._minimum)
+        except SandboxError:
+            worker.close()
+            raise
+        return worker
 
     def close(self) -> None:
         """End the zygote; its workers end with their own handles."""
         for spare in self._spares:
             spare.close()
-        self._channel.close()
+        self._source.close()
+
+    def _top_up(self, count: int) -> None:
+        while len(self._spares) < count:
+            self._spares.append(_Spare(self._source.channel))
+
+
+class _Source:
+    """The zygote's process and our end of its channel; inside bubblewrap, where that is wanted.
+
+    What is started is a shell that starts it, waits, and then removes the folder, which a judge
+    that was killed could not.
+    """
+
+    def __init__(self, *, wrapped: bool) -> None:
+        self.folder = tempfile.mkdtemp(prefix="cudal1-")
+        Path(self.folder).chmod(0o711)
+        wrapper = bubblewrap.prefix(self.folder) if wrapped else []
+        self.is_wrapped = bool(wrapper)
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [*wrapper, sys.executable, "-m", "cudal1.harness.worker.zygote"]
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    "/bin/sh",
+                    "-c",
+                    JANITOR,
+                    self.folder,
+                    *command,
+                    *["bubblewrap"] * len(wrapper[:1]),
+                ],
+                env=_clean_environment(),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self.channel.settimeout(START_LIMIT_S)
+        greeting = _received(self.channel)
+        self.is_up = bool(greeting)
+        self.layers = wire.layers_of(greeting)
+
+    def close(self) -> None:
+        """End it, and remove its folder."""
+        self.channel.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         self._process.kill()
         self._process.wait()
         if self._process.stderr is not None:
             self._process.stderr.close()
-        _remove(self._folder)
+        _remove(self.folder)
 
-    def _top_up(self, count: int) -> None:
-        while len(self._spares) < count:
-            self._spares.append(_Spare(self._channel))
-
-    def _broken(self, what: str) -> WorkerError:
+    def broken(self, what: str) -> WorkerError:
+        """It failed us; with its last words."""
+        self.channel.close()
         self._process.kill()
         said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
         line = " ".join(said.decode("utf-8", "replace").split())
@@ -253,7 +350,7 @@ def _clean_environment() -> dict[str, str]:
     package_root = str(Path(__file__).resolve().parents[2])
     return {
         "PYTHONPATH": package_root,
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": places.PATH,
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

@@ -30,7 +30,7 @@ PR_SET_NAME = 15
 SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
     "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
-    "PYTHONDONTWRITEBYTECODE", "TMPDIR", "TORCH_EXTENSIONS_DIR",
+    "PYTHONDONTWRITEBYTECODE", "PWD", "TMPDIR", "TORCH_EXTENSIONS_DIR",
 }  # fmt: skip
 """Names that a worker may have: public ones, with values of our own."""
 CALL = "x * torch.sigmoid(x)"
@@ -217,7 +217,7 @@ def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
         assert not _named(name)
         assert _children() - before
         assert pool._zygote is not None
-        folder = Path(pool._zygote._folder)
+        folder = Path(pool._zygote._source.folder)
     assert not _children() - before
     assert not folder.exists()
     assert [path.suffix for path in folder.parent.iterdir()] == [".lock"]

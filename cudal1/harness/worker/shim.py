@@ -64,8 +64,8 @@ def serve(channel_fd: int, layers: set[str]) -> None:
     os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
     channel = confinement.keep_only(channel_fd)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s)
-    bits = sum(1 << i for i, name in enumerate(wire.LAYERS) if name in layers)
-    os.write(channel, bits.to_bytes(wire.WORD_BYTES, "little"))
+    layers |= confinement.renounce(job.folder, layers)
+    os.write(channel, wire.bits_of(layers))
     _work(job, control, ring, channel)
     os._exit(1)
 
