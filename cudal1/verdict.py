@@ -97,7 +97,7 @@ class Verdict(Record):
     measurement: Measurement | None = None
     """Present exactly when the candidate is correct and the protocol times."""
     sandbox: tuple[str, ...] = ()
-    """Layers that were active around the candidate; `unsafe` when fewer would have been enough."""
+    """Layers that were active around the candidate; `unsafe` when fewer would have done."""
     judged_at: str
     """UTC, ISO 8601."""
     judge_s: float = Field(ge=0)

@@ -15,11 +15,12 @@ from pathlib import Path
 from cudal1.harness import places
 
 
-def prefix(folder: str) -> list[str]:
+def prefix(folder: str, device: str) -> list[str]:
     """What to put before a command so that it runs inside; empty where bubblewrap is missing.
 
     Args:
         folder: the one that stays writable, under its own name.
+        device: class of the device whose nodes are there.
     """
     program = shutil.which("bwrap", path=places.PATH)
     if program is None:
@@ -31,6 +32,8 @@ def prefix(folder: str) -> list[str]:
     if os.geteuid() == 0:
         command += ["--cap-add", "ALL"]  # to make each worker's namespaces; it gives them up itself
     command += ["--tmpfs", "/tmp", "--dev", "/dev"]
+    for name in places.devices(device):
+        command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for option, path in _bindings(places.readable()):
         command += [option, *path]
     # writable, since a worker's numbers of users are written there, and a worker mounts its own

@@ -19,7 +19,7 @@ CONTROLLERS = ("memory", "pids")
 MAX_THREADS = 520
 """As many as a worker's own process numbers allow, its keeper and its warden."""
 SLACK_BYTES = 256 << 20
-"""For pages of the interpreter that a fork copies, for keeper and warden, for cached files."""
+"""For pages of the interpreter that forks copy, and for cached files."""
 REMOVAL_LIMIT_S = 0.5
 """A group can be removed once its last process is reaped."""
 _numbers = itertools.count()
@@ -58,13 +58,18 @@ class Cage:
             ]
 
     def bound(self, memory_bytes: int) -> None:
-        """Limit the memory, swap included, to so much more than a worker needs that does nothing.
+        """Limit the memory, swap included, to so much more than is taken now.
 
         Raises:
             OSError: the kernel refuses.
         """
-        limit = str(memory_bytes + SLACK_BYTES)
         for group in self.groups:
+            taken = sum(
+                int((group / name).read_text())
+                for name in ("memory.current", "memory.usage_in_bytes")
+                if (group / name).exists()
+            )
+            limit = str(taken + memory_bytes + SLACK_BYTES)
             # the first of each pair must be there; swap is counted only by some kernels
             for name, value in (
                 ("memory.max", limit), ("memory.swap.max", "0"),

@@ -21,17 +21,17 @@ from statistics import median
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import statistics
-from cudal1.harness.burst import Desk, Ending, raw_bytes, wait_ready
+from cudal1.harness.burst import Desk, Ending, wait_ready
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure
 from cudal1.harness.sandbox import Worker, Zygote
 from cudal1.harness.screen import screen
-from cudal1.harness.wire import Job, Layout
+from cudal1.harness.wire import MAX_PLACES, Job, Layout
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
 from cudal1.problem import Problem
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import EvalProtocol, PrecisionClass
 from cudal1.verdict import Status, Verdict
 
 REFERENCE_BURSTS = 5
@@ -58,14 +58,18 @@ class ProblemJudge:
     def __init__(
         self, problem: Problem, *, device: Device, protocol: EvalProtocol, zygote: Zygote
     ) -> None:
+        import torch
+
         self.problem = problem
         self._device = device
         self._protocol = protocol
         self._zygote = zygote
         self._rng = random.SystemRandom()
-        self._oracle = Oracle(problem, weight_seed=protocol.seed)
+        place = torch.device(device.torch_name)
+        self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
         self._layout = self._plan()
-        self._desk = Desk(self._layout)
+        self._arena_bytes = self._oracle.call_bytes(self._layout.num_slots)
+        self._desk = Desk(self._layout, place)
         self._empty_us: dict[int, deque[float]] = {}
         self._empty: Worker | None = None
         with self._start_own("Model", problem.source) as reference:
@@ -167,21 +171,24 @@ class ProblemJudge:
         oracle = self._oracle
         one = Layout(oracle.weight_specs, oracle.input_specs, oracle.output_specs, 1)
         slot_bytes = max(1, one.input_bytes + one.output_bytes)
-        slots = min(self._protocol.max_burst_calls, self._protocol.ring_bytes // slot_bytes)
+        slots = min(
+            self._protocol.max_burst_calls, self._protocol.ring_bytes // slot_bytes,
+            MAX_PLACES // len(one.outputs),
+        )  # fmt: skip
         return Layout(one.weights, one.inputs, one.outputs, max(1, slots))
 
     def _start(self, entry: str, source: str, cpu_s: int | None) -> Worker:
         weights = self._oracle.original_weights
+        ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
         job = Job(
             source=source, entry=entry, init_inputs=self._oracle.init_inputs,
             weight_names=tuple(weights), layout=self._layout, seed=self._protocol.seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
-            core=self._device.worker_core, folder="",
+            core=self._device.worker_core, folder="", device=self._device.device_class.value,
+            ring_bytes=ring.num_bytes,
+            allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip
-        specs = self._layout.weights
-        return self._zygote.start(
-            job, weights=[raw_bytes(t, s) for t, s in zip(weights.values(), specs, strict=True)]
-        )
+        return self._zygote.start(job, ring)
 
     def _start_candidate(self, candidate: Candidate) -> Worker:
         """A fresh worker has the original weights, whatever an earlier one was given."""

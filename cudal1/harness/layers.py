@@ -92,5 +92,5 @@ def require(layers: Collection[str], minimum: tuple[tuple[str, ...], ...] = MINI
         remedy = LAYERS[lacking[0].split(" or ")[0]].remedy
         raise SandboxError(
             f"too little stands around a worker on this machine: no {', no '.join(lacking)}; "
-            f"{remedy}; or judge with unsafe=True, which marks every verdict"
+            f"{remedy}; or set protocol.unsafe: true, which marks every verdict"
         )

@@ -26,6 +26,16 @@ PREFIX_PARTS = (
 DEVICES = ("null", "zero", "full", "random", "urandom")
 """What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
 
+CUDA_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+"""What a CUDA driver opens, beside the nodes of the GPUs themselves."""
+
+
+def devices(device: str) -> list[str]:
+    """Names in /dev that a worker on a device of that class may use, as far as they exist."""
+    gpus = [path.name for path in Path("/dev").glob("nvidia[0-9]*")]
+    wanted = [*DEVICES, *CUDA_DEVICES, *gpus] if device == "cuda" else DEVICES
+    return [name for name in wanted if (Path("/dev") / name).exists()]
+
 
 def readable() -> list[Path]:
     """What may be read and executed, as far as it exists."""

@@ -31,19 +31,17 @@ class Pool:
 
     Args:
         device: what it judges on.
-        protocol: how.
+        protocol: how; if it is `unsafe`, also below the minimum, and every verdict says so.
         wait_s: for how long to wait for a device that another judge holds.
         minimum: groups of layers; of each one must hold around a worker, or nothing is judged.
-        unsafe: judge all the same, and mark every verdict (`Verdict.is_unsafe`).
     """
 
     def __init__(
         self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
-        minimum: tuple[tuple[str, ...], ...] = MINIMUM, unsafe: bool = False,
+        minimum: tuple[tuple[str, ...], ...] = MINIMUM,
     ) -> None:  # fmt: skip
         self.device = device
         self._minimum = minimum
-        self._unsafe = unsafe
         self._wait_s = wait_s
         self.protocol = protocol
         self._stack = ExitStack()
@@ -59,7 +57,7 @@ class Pool:
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
-            self._zygote = Zygote(minimum=self._minimum, unsafe=self._unsafe)
+            self._zygote = Zygote(self.device, minimum=self._minimum, unsafe=self.protocol.unsafe)
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()

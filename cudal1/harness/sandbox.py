@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import fcntl
 import mmap
 import os
 import select
@@ -20,44 +19,48 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from cudal1.errors import SandboxError, WorkerError
 from cudal1.harness import bubblewrap, places, wire
 from cudal1.harness.cgroup import Cage
+from cudal1.harness.device import Device
 from cudal1.harness.layers import MINIMUM, require
+from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
+from cudal1.problem import DeviceClass
 from cudal1.verdict import UNSAFE
 
 START_LIMIT_S = 120.0
 """For a new interpreter to import torch, or a fork to come about, on a busy machine."""
 ANSWER_LIMIT_S = 20.0
 """For a warden to say that all stand still; it gives up by itself long before."""
-NUM_SPARES = 2
+NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
 JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf -- "$0"'
 """For a shell: run a command whose standard input is a socket, then remove a folder."""
-F_SEAL_ALL = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Worker:
     """The judge's handle on one sandboxed process."""
 
     def __init__(
-        self, job: Job, spare: _Spare, control: mmap.mmap, ring: mmap.mmap, layers: tuple[str, ...]
+        self, job: Job, spare: _Spare, control: mmap.mmap, ring: Ring, layers: tuple[str, ...]
     ) -> None:
         self.job = job
         self.layers = layers
         """What stood around it before any candidate code ran."""
-        self.ring = memoryview(ring)
+        self.ring = ring
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
         self._num_weights = 0
         self._is_frozen = False
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
+        self.places = self._control[wire.PLACES_OFFSET :].cast("Q")
+        """Where in the ring the worker says its outputs lie, by slot and output; 0: in the slot."""
         self._spare = spare
 
     @property
@@ -117,6 +120,7 @@ class Worker:
     def close(self) -> None:
         """Kill it and all it started; idempotent."""
         self._spare.close()
+        self.ring.release()
         _remove(self.job.folder)
 
     def __enter__(self) -> Self:
@@ -156,11 +160,19 @@ class _Spare:
             self.close()
 
     def bound(self, job: Job) -> None:
-        """Say how much memory all that it starts may have together, and where the warden is not."""
-        extra_bytes = job.memory_bytes + job.layout.total_bytes
+        """Say how much memory all that it starts may take, and on which core the warden is not.
+
+        Raises:
+            WorkerError: the kernel refuses the bounds of its control group.
+        """
+        extra_bytes = job.memory_bytes + job.ring_bytes
         core = -1 if job.core is None else job.core
-        self._cage.bound(extra_bytes)
-        self._leash.send(WATCH + LIMITS.pack(extra_bytes, core))
+        try:
+            self._cage.bound(extra_bytes)
+        except OSError as error:
+            raise WorkerError(f"cannot bound a worker's memory: {error}") from error
+        with contextlib.suppress(OSError):  # it may be dead already
+            self._leash.send(WATCH + LIMITS.pack(extra_bytes, core))
 
     def close(self) -> None:
         """Have the keeper kill it, and wait until that is done; idempotent."""
@@ -174,26 +186,11 @@ class _Spare:
         self._cage.close()
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """A sealed, anonymous piece of memory."""
-
-    descriptor: int
-    memory: mmap.mmap
-
-    @classmethod
-    def make(cls, name: str, num_bytes: int) -> _Shared:
-        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, num_bytes)
-        # a worker must not cut the judge's mapping short: the judge would die of SIGBUS
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, F_SEAL_ALL)
-        return cls(descriptor, mmap.mmap(descriptor, num_bytes))
-
-
 class Zygote:
     """The warmed-up process that forks workers; start one for each judge.
 
     Args:
+        device: what its workers may use.
         minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
         unsafe: start workers even where they do not, and say so among the layers of each.
 
@@ -202,57 +199,57 @@ class Zygote:
     """
 
     def __init__(
-        self, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM, unsafe: bool = False
-    ) -> None:
+        self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
+        unsafe: bool = False,
+    ) -> None:  # fmt: skip
         self._minimum = () if unsafe else minimum
         self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
-        self._source = _Source(wrapped=True)
+        self._num_spares = NUM_SPARES[device.device_class]
+        self._source = _Source(device, wrapped=True)
         if self._source.is_wrapped and "own_pids" not in self._source.layers:
             # inside it namespaces may be refused that are granted outside, and give more
-            bare = _Source(wrapped=False)
+            bare = _Source(device, wrapped=False)
             worse = self._source if "own_pids" in bare.layers or not self._source.is_up else bare
             self._source = bare if worse is self._source else self._source
             worse.close()
         if not self._source.is_up:
             raise self._source.broken("did not start")
 
-    def start(self, job: Job, *, weights: Sequence[memoryview] = ()) -> Worker:
-        """Give `job` to a fresh worker, whose folder is made here; `weights` begin its ring.
+    def start(self, job: Job, ring: Ring) -> Worker:
+        """Give `job` and `ring` to a fresh worker, whose folder is made here.
+
+        What stands around it is known only once it stands: start one that runs our own code first.
 
         Raises:
-            WorkerError: the machinery failed before any candidate code could have run.
-        SandboxError: less than the minimum stands around it.
+            WorkerError: the machinery failed.
+            SandboxError: less than the minimum stands around it.
         """
         job = replace(job, folder=tempfile.mkdtemp(dir=self._source.folder))
-        control = _Shared.make("control", wire.CONTROL_BYTES)
-        ring = _Shared.make("ring", job.layout.total_bytes)
-        for start, weight in zip(wire.offsets(job.layout.weights), weights, strict=True):
-            ring.memory[start : start + len(weight)] = bytes(weight)
+        control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
         os.write(content, job.encode())
         try:
             self._top_up(1)
             spare = self._spares.pop(0)
-            spare.bound(job)
-            _send_with(spare.channel, b"job", (control.descriptor, ring.descriptor, content))
-            self._top_up(NUM_SPARES)
+            _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
+            self._top_up(self._num_spares)
             spare.channel.settimeout(START_LIMIT_S)
             greeting = _received(spare.channel)
         except OSError as error:
             raise self._source.broken("cannot be reached") from error
         finally:
-            for descriptor in (control.descriptor, ring.descriptor, content):
+            for descriptor in (control_descriptor, ring.descriptor, content):
                 os.close(descriptor)
         if not greeting:
             spare.close()
             raise self._source.broken("could not confine a new worker")
-        worker = Worker(
-            job, spare, control.memory, ring.memory, (*wire.layers_of(greeting), *self._marks)
-        )
+        layers = (*wire.layers_of(greeting), *self._marks)
+        worker = Worker(job, spare, control, ring, layers)
         try:
-            require(worker.layers, self._minimum)
-        except SandboxError:
+            spare.bound(job)
+            require(layers, self._minimum)
+        except (SandboxError, WorkerError):
             worker.close()
             raise
         return worker
@@ -275,13 +272,14 @@ class _Source:
     that was killed could not.
     """
 
-    def __init__(self, *, wrapped: bool) -> None:
+    def __init__(self, device: Device, *, wrapped: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self.folder).chmod(0o711)
-        wrapper = bubblewrap.prefix(self.folder) if wrapped else []
+        wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [*wrapper, sys.executable, "-m", "cudal1.harness.worker.zygote"]
+        command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -292,7 +290,7 @@ class _Source:
                     *command,
                     *["bubblewrap"] * len(wrapper[:1]),
                 ],
-                env=_clean_environment(),
+                env=_clean_environment(device),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -345,10 +343,11 @@ def _remove(folder: str) -> None:
     subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
-def _clean_environment() -> dict[str, str]:
+def _clean_environment(device: Device) -> dict[str, str]:
     """Nothing of ours but where our own package lies; no key, no proxy, no token."""
     package_root = str(Path(__file__).resolve().parents[2])
-    return {
+    gpu = {"CUDA_VISIBLE_DEVICES": device.id} if device.device_class is DeviceClass.CUDA else {}
+    return gpu | {
         "PYTHONPATH": package_root,
         "PATH": places.PATH,
         "LANG": "C.UTF-8",

@@ -145,8 +145,7 @@ class Warden:
     # --- memory ----------------------------------------------------------------------------------
 
     def _watch(self, extra_bytes: int, core: int) -> None:
-        fresh = int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
-        self._limit_bytes = fresh + extra_bytes
+        self._limit_bytes = self._look()[1] + extra_bytes
         others = os.sched_getaffinity(0) - {core}
         if others:
             os.sched_setaffinity(0, others)

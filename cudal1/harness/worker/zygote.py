@@ -36,7 +36,7 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def serve(channel: socket.socket, layers: set[str]) -> None:
+def serve(channel: socket.socket, layers: set[str], device: str) -> None:
     """Fork a worker for each request until the judge goes away."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -48,14 +48,14 @@ def serve(channel: socket.socket, layers: set[str]) -> None:
         for _, _, payload in ancillary:
             descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
         if os.fork() == 0:
-            _never_returning(_keep, channel, layers, *descriptors)
+            _never_returning(_keep, channel, layers, device, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def _keep(
-    channel: socket.socket, layers: set[str], worker_channel: int, leash: int, life: int,
-    *groups: int,
+    channel: socket.socket, layers: set[str], device: str, worker_channel: int, leash: int,
+    life: int, *groups: int,
 ) -> None:  # fmt: skip
     """Become the keeper: make namespaces, have a worker in them, and end with it."""
     channel.close()
@@ -64,7 +64,7 @@ def _keep(
     os.setsid()
     layers = layers | _joined(groups) | confinement.unshare()
     if "own_pids" not in layers:
-        worker = _fork_worker(worker_channel, layers, leash, life)
+        worker = _fork_worker(worker_channel, layers, device, leash, life)
         confinement.set_readable(False)
         try:
             Warden(worker, in_namespace=False).guard(leash, life)
@@ -74,7 +74,7 @@ def _keep(
     warden = os.fork()
     if warden == 0:
         os.close(life)
-        _never_returning(_be_warden, worker_channel, layers, leash)
+        _never_returning(_be_warden, worker_channel, layers, device, leash)
     os.close(worker_channel)
     os.close(leash)
     confinement.set_readable(False)
@@ -82,19 +82,21 @@ def _keep(
     _kill(warden)  # process 1 of its namespace: takes all others along
 
 
-def _be_warden(worker_channel: int, layers: set[str], leash: int) -> None:
+def _be_warden(worker_channel: int, layers: set[str], device: str, leash: int) -> None:
     """Fork the worker and guard it, as process 1 of the namespace; when this ends, all end."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     confinement.set_readable(False)
-    worker = _fork_worker(worker_channel, layers, leash)
+    worker = _fork_worker(worker_channel, layers, device, leash)
     confinement.drop_capabilities()
     warden = Warden(worker, in_namespace=True)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans of the namespace become its own
     warden.guard(leash)
 
 
-def _fork_worker(worker_channel: int, layers: set[str], *not_its_own: int) -> int:
+def _fork_worker(
+    worker_channel: int, layers: set[str], device: str, *not_its_own: int
+) -> int:  # fmt: skip
     """Start the worker, which waits for its job; returns its number."""
     worker = os.fork()
     if worker == 0:
@@ -103,7 +105,7 @@ def _fork_worker(worker_channel: int, layers: set[str], *not_its_own: int) -> in
         confinement.set_readable(True)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
-        _never_returning(shim.serve, worker_channel, layers)
+        _never_returning(shim.serve, worker_channel, layers, device)
     os.close(worker_channel)
     return worker
 
@@ -148,13 +150,17 @@ def _of_namespaces() -> set[str]:
 
 
 def main() -> None:
-    """Import torch without starting its threads, then serve; argv: layers that hold already."""
+    """Import torch without starting its threads, then serve.
+
+    argv: the device class, and layers that hold already.
+    """
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     shim.warm_up()
     channel.send(wire.bits_of(_of_namespaces()))
-    serve(channel, {"fork", "empty_environment", *sys.argv[1:]})
+    device, *layers = sys.argv[1:]
+    serve(channel, {"fork", "empty_environment", *layers}, device)
 
 
 if __name__ == "__main__":
