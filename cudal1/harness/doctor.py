@@ -51,7 +51,7 @@ class Health(Record):
 
     layers: tuple[LayerFinding, ...]
     missing: tuple[str, ...]
-    """Groups of the minimum of which no layer is active; judging is refused unless there are none."""
+    """Groups of the minimum of which no layer is active: judging is refused while there are any."""
     devices: tuple[DeviceFinding, ...]
     versions: dict[str, str]
 
