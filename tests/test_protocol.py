@@ -17,7 +17,7 @@ FIELDS: dict[str, Any] = {
     "max_quads": 24, "alpha": 0.01, "claim_levels": (1.0, 1.5, 2.0), "dead_zone": 1.02,
     "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_within": 0.1,
     "slow_factor": 1000.0, "start_timeout_s": 20.0, "call_timeout_s": 2.0,
-    "memory_bytes": 1 << 30, "seed": 7,
+    "memory_bytes": 1 << 30, "seed": 7, "unsafe": False,
 }  # fmt: skip
 OTHER: dict[str, Any] = {
     "correctness_stages": (3, 17), "precision": PrecisionClass.TF32, "timing": False,

@@ -4,7 +4,7 @@ Threat: a worker may crash, hang, fork, fill memory, kill what it can see, or wo
 another's turn. It sees its own namespaces (where the kernel grants them), an empty environment, a
 private folder and its shared memory; process 1 of its namespace, the warden, stops all that it
 started at the judge's word, and takes them along when it ends. What stands around it is
-`worker.confinement`, and around the process that forks it `bubblewrap`.
+`worker.confinement`, and around the process that forks it `launch`.
 """
 
 from __future__ import annotations
@@ -15,32 +15,26 @@ import mmap
 import os
 import select
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Self
 
 from cudal1.errors import SandboxError, WorkerError
-from cudal1.harness import bubblewrap, places, wire
+from cudal1.harness import wire
 from cudal1.harness.cgroup import Cage
 from cudal1.harness.device import Device
+from cudal1.harness.launch import START_LIMIT_S, launch, received, remove
 from cudal1.harness.layers import MINIMUM, require
 from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
 from cudal1.problem import DeviceClass
 from cudal1.verdict import UNSAFE
 
-START_LIMIT_S = 120.0
-"""For a new interpreter to import torch, or a fork to come about, on a busy machine."""
 ANSWER_LIMIT_S = 20.0
 """For a warden to say that all stand still; it gives up by itself long before."""
 NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
-JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf -- "$0"'
-"""For a shell: run a command whose standard input is a socket, then remove a folder."""
 
 
 class Worker:
@@ -121,7 +115,7 @@ class Worker:
         """Kill it and all it started; idempotent."""
         self._spare.close()
         self.ring.release()
-        _remove(self.job.folder)
+        remove(self.job.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -206,15 +200,7 @@ class Zygote:
         self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
         self._num_spares = NUM_SPARES[device.device_class]
-        self._source = _Source(device, wrapped=True)
-        if self._source.is_wrapped and "own_pids" not in self._source.layers:
-            # inside it namespaces may be refused that are granted outside, and give more
-            bare = _Source(device, wrapped=False)
-            worse = self._source if "own_pids" in bare.layers or not self._source.is_up else bare
-            self._source = bare if worse is self._source else self._source
-            worse.close()
-        if not self._source.is_up:
-            raise self._source.broken("did not start")
+        self._source = launch(device)
 
     def start(self, job: Job, ring: Ring) -> Worker:
         """Give `job` and `ring` to a fresh worker, whose folder is made here.
@@ -235,7 +221,7 @@ class Zygote:
             _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
             self._top_up(self._num_spares)
             spare.channel.settimeout(START_LIMIT_S)
-            greeting = _received(spare.channel)
+            greeting = received(spare.channel)
         except OSError as error:
             raise self._source.broken("cannot be reached") from error
         finally:
@@ -265,93 +251,6 @@ class Zygote:
             self._spares.append(_Spare(self._source.channel))
 
 
-class _Source:
-    """The zygote's process and our end of its channel; inside bubblewrap, where that is wanted.
-
-    What is started is a shell that starts it, waits, and then removes the folder, which a judge
-    that was killed could not.
-    """
-
-    def __init__(self, device: Device, *, wrapped: bool) -> None:
-        self.folder = tempfile.mkdtemp(prefix="cudal1-")
-        Path(self.folder).chmod(0o711)
-        wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
-        self.is_wrapped = bool(wrapper)
-        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [*wrapper, sys.executable, "-m", "cudal1.harness.worker.zygote"]
-        command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    "/bin/sh",
-                    "-c",
-                    JANITOR,
-                    self.folder,
-                    *command,
-                    *["bubblewrap"] * len(wrapper[:1]),
-                ],
-                env=_clean_environment(device),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd=self.folder,
-                start_new_session=True,
-            )
-        self.channel.settimeout(START_LIMIT_S)
-        greeting = _received(self.channel)
-        self.is_up = bool(greeting)
-        self.layers = wire.layers_of(greeting)
-
-    def close(self) -> None:
-        """End it, and remove its folder."""
-        self.channel.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        self._process.kill()
-        self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        _remove(self.folder)
-
-    def broken(self, what: str) -> WorkerError:
-        """It failed us; with its last words."""
-        self.channel.close()
-        self._process.kill()
-        said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
-        line = " ".join(said.decode("utf-8", "replace").split())
-        return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
-
-
 def _send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
     sent = array.array("i", descriptors)
     channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent.tobytes())])
-
-
-def _received(channel: socket.socket) -> bytes:
-    """The next message; empty when the other side is gone or silent."""
-    try:
-        return channel.recv(wire.WORD_BYTES)
-    except (TimeoutError, ConnectionError):
-        return b""
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder that a candidate may have filled: nested deeper than Python could follow."""
-    with contextlib.suppress(OSError):
-        Path(folder).rmdir()
-        return
-    subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
-
-
-def _clean_environment(device: Device) -> dict[str, str]:
-    """Nothing of ours but where our own package lies; no key, no proxy, no token."""
-    package_root = str(Path(__file__).resolve().parents[2])
-    gpu = {"CUDA_VISIBLE_DEVICES": device.id} if device.device_class is DeviceClass.CUDA else {}
-    return gpu | {
-        "PYTHONPATH": package_root,
-        "PATH": places.PATH,
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }

@@ -15,10 +15,9 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SandboxError
-from cudal1.harness import Pool, find_device, wire
-from cudal1.harness.doctor import examine
+from cudal1.harness import Pool, wire
 from cudal1.harness.layers import LAYERS, MINIMUM, Layer, missing
-from cudal1.problem import DeviceClass, Problem
+from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from tests.harness.inside import (
     ROOT,
@@ -56,6 +55,38 @@ def test_a_worker_cannot_have(what: str, told: Told, needs: Callable[[str], None
     needs("seccomp")
     said = told(f"told = ({CALLS[what]}, ctypes.get_errno())")
     assert said.startswith("RuntimeError: (-1, 1)"), said
+
+
+THREADED = """
+import socket, sys, threading
+sys.path.insert(0, {root!r})
+from cudal1.harness.worker import confinement, seccomp
+filtered, refused = threading.Event(), []
+
+def driver():
+    filtered.wait()
+    try:
+        socket.socket()
+    except PermissionError:
+        refused.append(True)
+
+thread = threading.Thread(target=driver)
+thread.start()
+confinement.libc.prctl(confinement.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+assert seccomp.install(keep_group=False)
+filtered.set()
+thread.join()
+print(refused)
+"""
+
+
+def test_threads_that_were_there_before_are_filtered_too(needs: Callable[[str], None]) -> None:
+    needs("seccomp")
+    done = subprocess.run(
+        [sys.executable, "-c", THREADED.format(root=str(ROOT))], capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout == "[True]\n", done.stderr
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -240,11 +271,3 @@ def test_every_layer_that_a_worker_can_name_is_explained() -> None:
 def test_of_a_group_one_layer_is_enough() -> None:
     assert missing({"landlock"}, (("landlock", "bubblewrap"),)) == []
     assert missing({"fork"}, (("landlock", "bubblewrap"), ("fork",))) == ["landlock or bubblewrap"]
-
-
-def test_the_doctor_finds_what_a_worker_says(layers: tuple[str, ...]) -> None:
-    health = examine(find_device(DeviceClass.CPU))
-    assert {layer.name for layer in health.layers if layer.is_active} == set(layers)
-    assert health.is_fit == (not missing(layers))
-    assert all((layer.remedy is None) == layer.is_active for layer in health.layers)
-    assert [bool(d.found) for d in health.devices if d.device_class is DeviceClass.CPU] == [True]

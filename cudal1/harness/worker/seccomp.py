@@ -16,7 +16,7 @@ import ctypes
 import os
 from dataclasses import dataclass
 
-PR_SET_SECCOMP, MODE_FILTER = 22, 2
+SET_MODE_FILTER, ALL_THREADS = 1, 1
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 SUCCESS = 0
 EPERM, ENOSYS = 1, 38
@@ -91,7 +91,8 @@ class _Program(ctypes.Structure):
 def install(*, keep_group: bool) -> bool:
     """Put the filter around this process for good; False where the machine is not a known one.
 
-    With `keep_group`, leaving the process group appears to succeed and does nothing.
+    Around threads that a driver has started, too. With `keep_group`, leaving the process group
+    appears to succeed and does nothing.
     """
     machine = _MACHINES.get(os.uname().machine)
     if machine is None:
@@ -100,7 +101,8 @@ def install(*, keep_group: bool) -> bool:
     array = (_Instruction * len(program))(*(_Instruction(*step) for step in program))
     whole = _Program(len(program), array)
     libc = ctypes.CDLL(None, use_errno=True)
-    return libc.prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.byref(whole), 0, 0) == 0
+    call = machine.refused["seccomp"]
+    return libc.syscall(call, SET_MODE_FILTER, ALL_THREADS, ctypes.byref(whole)) == 0
 
 
 def _assemble(machine: _Machine, *, keep_group: bool) -> list[tuple[int, int, int, int]]:
