@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cudal1.errors import CudaL1Error
+from cudal1.problem import DeviceClass
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -103,6 +104,37 @@ def sql(
         tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True,
     ):  # fmt: skip
         typer.echo(str(frame))
+
+
+@app.command()
+def doctor(
+    device: Annotated[DeviceClass, typer.Option(help="Whose workers to look at")] = DeviceClass.CPU,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for machines")] = False,
+) -> None:
+    """What stands around a candidate on this machine, what is missing, and what to do about it.
+
+    Exit code: 0 fit to judge, 2 not.
+
+    Example: cudal1 doctor
+    """
+    from rich.console import Console
+
+    from cudal1.harness.device import find_device
+    from cudal1.harness.doctor import examine
+    from cudal1.harness.show_health import tables
+
+    try:
+        health = examine(find_device(device))
+    except CudaL1Error as error:
+        _fail(str(error))
+    if as_json:
+        typer.echo(health.model_dump_json(indent=2))
+    else:
+        console = Console()
+        for table in tables(health):
+            console.print(table)
+    if not health.is_fit:
+        _fail(f"not fit to judge: no {', no '.join(health.missing)}")
 
 
 def _fail(line: str) -> NoReturn:

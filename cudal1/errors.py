@@ -5,6 +5,7 @@
     ├── SuiteError       a problem suite cannot be read
     ├── DeviceError      the device that was asked for is absent, busy or unhealthy
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
+    ├── SandboxError     too little would stand around a candidate on this machine
     ├── ProviderError    a provider cannot be reached, or its key is missing
     ├── StoreError       the ledger, a shard or the disk under them cannot be used
     └── TrainingError    weights or a checkpoint cannot be loaded or trained
@@ -33,6 +34,10 @@ class DeviceError(CudaL1Error):
 
 class WorkerError(CudaL1Error):
     """The harness itself failed; no verdict can be given."""
+
+
+class SandboxError(CudaL1Error):
+    """Fewer layers than the minimum hold around a worker; the message says which are missing."""
 
 
 class ProviderError(CudaL1Error):

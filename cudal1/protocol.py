@@ -87,6 +87,10 @@ class EvalProtocol(Record):
     """Entropy of our own choices is drawn from the operating system; this seeds only the public
     weights, so that reference and candidate start equal."""
 
+    unsafe: bool = False
+    """Judge even where less stands around a worker than the minimum (`harness.layers`). The one key
+    with a default: whoever sets it asks for other verdicts, of a fingerprint of their own."""
+
     @model_validator(mode="after")
     def _rising(self) -> Self:
         for name in ("correctness_stages", "claim_levels"):

@@ -11,6 +11,9 @@ from cudal1.measurement import Measurement
 from cudal1.protocol import PrecisionClass
 from cudal1.record import Record
 
+UNSAFE = "unsafe"
+"""Stands among a verdict's layers when the minimum was waived; no layer."""
+
 
 class Status(StrEnum):
     """How far a candidate got: the first gate that it failed, or `correct`."""
@@ -94,7 +97,7 @@ class Verdict(Record):
     measurement: Measurement | None = None
     """Present exactly when the candidate is correct and the protocol times."""
     sandbox: tuple[str, ...] = ()
-    """Layers that were active around the candidate."""
+    """Layers that were active around the candidate; `unsafe` when fewer would have done."""
     judged_at: str
     """UTC, ISO 8601."""
     judge_s: float = Field(ge=0)
@@ -116,6 +119,11 @@ class Verdict(Record):
     def is_successful(self) -> bool:
         """Executable, correct and unflagged (paper 2.1); speed does not matter."""
         return self.status is Status.CORRECT
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Whether the minimum of the sandbox was waived for it, by an explicit flag."""
+        return UNSAFE in self.sandbox
 
     @property
     def speedup(self) -> float | None:

@@ -72,6 +72,7 @@ class Examination:
         if ending is not Ending.DONE:
             said = worker.display_text() or "its process died while loading"
             raise Failure(Status.NO_BUILD, said)
+        worker.freeze()  # until its first burst: others are timed in between
 
     # --- correctness -----------------------------------------------------------------------------
 
@@ -200,7 +201,9 @@ class Examination:
     def run(self, worker: Worker, draws: Sequence[Draw], order: Order | None = None) -> Burst:
         """One burst of the candidate, as timed ones are; leaves with its failure."""
         order = order or self._desk.timed_order
+        worker.thaw()
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
+        worker.freeze()
         self._history.append((order, len(draws)))
         match burst.ending:
             case Ending.DONE:
@@ -357,7 +360,9 @@ def run_own(
         WorkerError: it failed, so that nothing can be judged.
     """
     limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
+    worker.thaw()
     burst = desk.run(worker, draws, order=order or desk.timed_order, timeout_s=limit_s)
+    worker.freeze()
     if burst.ending is not Ending.DONE:
         raise WorkerError(
             f"the reference's worker {burst.ending.value} in a burst: "

@@ -15,6 +15,7 @@ from cudal1.candidate import Candidate
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
+from cudal1.harness.layers import MINIMUM
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.sandbox import Zygote
 from cudal1.problem import Problem
@@ -27,10 +28,21 @@ __all__ = ["Judgement", "Pool"]
 
 
 class Pool:
-    """Judges on a device that it holds alone while it is open."""
+    """Judges on a device that it holds alone while it is open.
 
-    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0) -> None:
+    Args:
+        device: what it judges on.
+        protocol: how; if it is `unsafe`, also below the minimum, and every verdict says so.
+        wait_s: for how long to wait for a device that another judge holds.
+        minimum: groups of layers; of each one must hold around a worker, or nothing is judged.
+    """
+
+    def __init__(
+        self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
+        minimum: tuple[tuple[str, ...], ...] = MINIMUM,
+    ) -> None:  # fmt: skip
         self.device = device
+        self._minimum = minimum
         self._wait_s = wait_s
         self.protocol = protocol
         self._stack = ExitStack()
@@ -47,7 +59,7 @@ class Pool:
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
-            self._zygote = Zygote(self.device)
+            self._zygote = Zygote(self.device, minimum=self._minimum, unsafe=self.protocol.unsafe)
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()
@@ -68,6 +80,9 @@ class Pool:
         """The verdict on one candidate; without `timing`, on its correctness only.
 
         `record` is the problem's best certified speedup so far: claims far above it are confirmed.
+
+        Raises:
+            SandboxError: less than the minimum stands around a worker.
         """
         with undisturbed(self.device):
             return self._prepare(problem).judge(candidate, timing=timing, record=record)

@@ -1,10 +1,10 @@
 """Start, watch and kill one worker process and everything that it started.
 
-Threat: a worker may crash, hang, fork, fill memory, or kill what it can see. It sees its own
-namespaces (where the kernel grants them), an empty environment, a private folder and its shared
-memory; killing its keeper's child, process 1 of its namespace, ends all its descendants. What
-stands around it is `worker.confinement`; what it could still read are files that this user may
-read.
+Threat: a worker may crash, hang, fork, fill memory, kill what it can see, or work when it is
+another's turn. It sees its own namespaces (where the kernel grants them), an empty environment, a
+private folder and its shared memory; process 1 of its namespace, the warden, stops all that it
+started at the judge's word, and takes them along when it ends. What stands around it is
+`worker.confinement`, and around the process that forks it `launch`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ import mmap
 import os
 import select
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Self
 
-from cudal1.errors import WorkerError
+from cudal1.errors import SandboxError, WorkerError
 from cudal1.harness import wire
+from cudal1.harness.cgroup import Cage
 from cudal1.harness.device import Device
+from cudal1.harness.launch import START_LIMIT_S, launch, received, remove
+from cudal1.harness.layers import MINIMUM, require
 from cudal1.harness.rings import Ring, sealed
-from cudal1.harness.wire import Job, Word
+from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
 from cudal1.problem import DeviceClass
+from cudal1.verdict import UNSAFE
 
-START_LIMIT_S = 120.0
-"""For a new interpreter to import torch, or a fork to come about, on a busy machine."""
+ANSWER_LIMIT_S = 20.0
+"""For a warden to say that all stand still; it gives up by itself long before."""
 NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
 
@@ -49,6 +50,7 @@ class Worker:
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
         self._num_weights = 0
+        self._is_frozen = False
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
         self.places = self._control[wire.PLACES_OFFSET :].cast("Q")
@@ -76,6 +78,21 @@ class Worker:
         """Whether the worker still runs."""
         return self._spare.is_alive()
 
+    def freeze(self) -> None:
+        """Stop it and all that it started; returns when they stand still. A dead one stays dead.
+
+        One that cannot be stopped is killed. Outside of timed intervals only.
+        """
+        if not self._is_frozen:
+            self._is_frozen = True
+            self._spare.command(FREEZE)
+
+    def thaw(self) -> None:
+        """Let it go on; one that did not stand still all the time is killed."""
+        if self._is_frozen:
+            self._is_frozen = False
+            self._spare.command(THAW)
+
     def go(self, num_calls: int, *, keep: bool) -> None:
         """Wake it for a burst; its calls begin as their inputs are announced."""
         self._words[Word.NUM_CALLS] = num_calls
@@ -98,7 +115,7 @@ class Worker:
         """Kill it and all it started; idempotent."""
         self._spare.close()
         self.ring.release()
-        _remove(self.job.folder)
+        remove(self.job.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -108,17 +125,48 @@ class Worker:
 
 
 class _Spare:
-    """A forked worker without a job: our ends of its channel and of its life."""
+    """A forked worker without a job: our ends of its channel, of its leash and of its life."""
 
     def __init__(self, zygote: socket.socket) -> None:
+        self._cage = Cage.make()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._leash, their_leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._life, their_life = socket.socketpair()
-        with theirs, their_life:
-            _send_with(zygote, b"fork", (theirs.fileno(), their_life.fileno()))
+        self._leash.settimeout(ANSWER_LIMIT_S)
+        with theirs, their_leash, their_life, self._cage.doors() as doors:
+            theirs_all = (theirs.fileno(), their_leash.fileno(), their_life.fileno(), *doors)
+            _send_with(zygote, b"fork", theirs_all)
 
     def is_alive(self) -> bool:
         """Whether its keeper runs: only the keeper holds the other end."""
         return self._life.fileno() >= 0 and not select.select([self._life], [], [], 0)[0]
+
+    def command(self, order: bytes) -> None:
+        """Have the warden stop it or let it go on; a warden that does not answer ends with it."""
+        if self._leash.fileno() < 0:
+            return
+        try:
+            self._leash.send(order)
+            answer = self._leash.recv(len(order))
+        except OSError:
+            answer = b""
+        if answer != order:
+            self.close()
+
+    def bound(self, job: Job) -> None:
+        """Say how much memory all that it starts may take, and on which core the warden is not.
+
+        Raises:
+            WorkerError: the kernel refuses the bounds of its control group.
+        """
+        extra_bytes = job.memory_bytes + job.ring_bytes
+        core = -1 if job.core is None else job.core
+        try:
+            self._cage.bound(extra_bytes)
+        except OSError as error:
+            raise WorkerError(f"cannot bound a worker's memory: {error}") from error
+        with contextlib.suppress(OSError):  # it may be dead already
+            self._leash.send(WATCH + LIMITS.pack(extra_bytes, core))
 
     def close(self) -> None:
         """Have the keeper kill it, and wait until that is done; idempotent."""
@@ -128,46 +176,42 @@ class _Spare:
         self._life.shutdown(socket.SHUT_WR)
         select.select([self._life], [], [], 5.0)  # the keeper ends after its worker is dead
         self._life.close()
+        self._leash.close()
+        self._cage.close()
 
 
 class Zygote:
-    """The warmed-up process that forks workers; start one for each judge."""
+    """The warmed-up process that forks workers; start one for each judge.
 
-    def __init__(self, device: Device) -> None:
-        self._folder = tempfile.mkdtemp(prefix="cudal1-")
-        Path(self._folder).chmod(0o711)
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "cudal1.harness.worker.zygote",
-                    str(theirs.fileno()),
-                    self._folder,
-                    device.device_class.value,
-                ],
-                env=_clean_environment(device),
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd=self._folder,
-                start_new_session=True,
-            )
-        self._channel.settimeout(START_LIMIT_S)
-        if not _received(self._channel):
-            raise self._broken("did not start")
+    Args:
+        device: what its workers may use.
+        minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
+        unsafe: start workers even where they do not, and say so among the layers of each.
+
+    Raises:
+        WorkerError: it does not start.
+    """
+
+    def __init__(
+        self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
+        unsafe: bool = False,
+    ) -> None:  # fmt: skip
+        self._minimum = () if unsafe else minimum
+        self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
         self._num_spares = NUM_SPARES[device.device_class]
+        self._source = launch(device)
 
     def start(self, job: Job, ring: Ring) -> Worker:
         """Give `job` and `ring` to a fresh worker, whose folder is made here.
 
+        What stands around it is known only once it stands: start one that runs our own code first.
+
         Raises:
-            WorkerError: the machinery failed before any candidate code could have run.
+            WorkerError: the machinery failed.
+            SandboxError: less than the minimum stands around it.
         """
-        job = replace(job, folder=tempfile.mkdtemp(dir=self._folder))
+        job = replace(job, folder=tempfile.mkdtemp(dir=self._source.folder))
         control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
         os.write(content, job.encode())
@@ -177,73 +221,36 @@ class Zygote:
             _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
             self._top_up(self._num_spares)
             spare.channel.settimeout(START_LIMIT_S)
-            greeting = _received(spare.channel)
+            greeting = received(spare.channel)
         except OSError as error:
-            raise self._broken("cannot be reached") from error
+            raise self._source.broken("cannot be reached") from error
         finally:
             for descriptor in (control_descriptor, ring.descriptor, content):
                 os.close(descriptor)
         if not greeting:
             spare.close()
-            raise self._broken("could not confine a new worker")
-        bits = int.from_bytes(greeting, "little")
-        layers = tuple(name for i, name in enumerate(wire.LAYERS) if bits >> i & 1)
-        return Worker(job, spare, control, ring, layers)
+            raise self._source.broken("could not confine a new worker")
+        layers = (*wire.layers_of(greeting), *self._marks)
+        worker = Worker(job, spare, control, ring, layers)
+        try:
+            spare.bound(job)
+            require(layers, self._minimum)
+        except (SandboxError, WorkerError):
+            worker.close()
+            raise
+        return worker
 
     def close(self) -> None:
         """End the zygote; its workers end with their own handles."""
         for spare in self._spares:
             spare.close()
-        self._channel.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        self._process.kill()
-        self._process.wait()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
-        _remove(self._folder)
+        self._source.close()
 
     def _top_up(self, count: int) -> None:
         while len(self._spares) < count:
-            self._spares.append(_Spare(self._channel))
-
-    def _broken(self, what: str) -> WorkerError:
-        self._process.kill()
-        said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
-        line = " ".join(said.decode("utf-8", "replace").split())
-        return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
+            self._spares.append(_Spare(self._source.channel))
 
 
 def _send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
     sent = array.array("i", descriptors)
     channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent.tobytes())])
-
-
-def _received(channel: socket.socket) -> bytes:
-    """The next message; empty when the other side is gone or silent."""
-    try:
-        return channel.recv(wire.WORD_BYTES)
-    except (TimeoutError, ConnectionError):
-        return b""
-
-
-def _remove(folder: str) -> None:
-    """Remove a folder that a candidate may have filled: nested deeper than Python could follow."""
-    with contextlib.suppress(OSError):
-        Path(folder).rmdir()
-        return
-    subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
-
-
-def _clean_environment(device: Device) -> dict[str, str]:
-    """Nothing of ours but where our own package lies; no key, no proxy, no token."""
-    package_root = str(Path(__file__).resolve().parents[2])
-    gpu = {"CUDA_VISIBLE_DEVICES": device.id} if device.device_class is DeviceClass.CUDA else {}
-    return gpu | {
-        "PYTHONPATH": package_root,
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }

@@ -10,6 +10,8 @@ in between.
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -50,6 +52,12 @@ class Word(IntEnum):
     """Judge: raised when the ring holds other weights, to be loaded before the next burst."""
 
 
+FREEZE, THAW, WATCH = b"f", b"t", b"w"
+"""What the judge says to a warden, who echoes the first two when done."""
+LIMITS = struct.Struct("<qq")
+"""After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
+
+
 class State(IntEnum):
     """How a worker is doing, in its own untrusted words. Only ever used against the candidate."""
 
@@ -64,9 +72,21 @@ class State(IntEnum):
 LAYERS: tuple[str, ...] = (
     "fork", "empty_environment", "own_pids", "own_network", "own_ipc", "own_proc", "pid_limit",
     "read_only_files", "private_folder", "rlimits", "no_capabilities", "no_new_privs", "seccomp",
-    "own_devices",
+    "own_devices", "freezer", "landlock", "bubblewrap", "cgroup",
 )  # fmt: skip
-"""What can stand around a worker, in the order of the bits of its greeting."""
+"""What can stand around a worker (`layers`), in the order of the bits of its greeting."""
+
+
+def bits_of(layers: Collection[str]) -> bytes:
+    """Layers as a greeting that `layers_of` reads."""
+    bits = sum(1 << i for i, name in enumerate(LAYERS) if name in layers)
+    return bits.to_bytes(WORD_BYTES, "little")
+
+
+def layers_of(greeting: bytes) -> tuple[str, ...]:
+    """The layers that a greeting names."""
+    bits = int.from_bytes(greeting, "little")
+    return tuple(name for i, name in enumerate(LAYERS) if bits >> i & 1)
 
 
 @dataclass(frozen=True)

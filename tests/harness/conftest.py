@@ -10,8 +10,12 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, find_device
+from cudal1.harness.layers import MINIMUM
+from cudal1.harness.sandbox import Worker, Zygote
+from cudal1.harness.wire import State
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from tests.harness.inside import Start, Told, open_zygote, start_worker, until
 
 QUICK = EvalProtocol(
     correctness_stages=(3, 16, 32),
@@ -101,6 +105,20 @@ class Model(nn.Module):
         first = x @ y
         second = x @ y
         return (first + second) / 2
+
+def get_inputs():
+    return [torch.randn(N, N), torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    "heavy": HEADER
+    + """
+N = 512
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x @ y
 
 def get_inputs():
     return [torch.randn(N, N), torch.randn(N, N)]
@@ -202,7 +220,7 @@ def problem_named(name: str) -> Problem:
     )  # fmt: skip
 
 
-OpenPool = Callable[[], AbstractContextManager[Pool]]
+OpenPool = Callable[..., AbstractContextManager[Pool]]
 
 
 @pytest.fixture(scope="session")
@@ -213,8 +231,10 @@ def open_pool(tmp_path_factory: pytest.TempPathFactory) -> OpenPool:
     """
 
     @contextmanager
-    def opened() -> Iterator[Pool]:
-        pool = Pool(find_device(DeviceClass.CPU), QUICK)
+    def opened(
+        protocol: EvalProtocol = QUICK, minimum: tuple[tuple[str, ...], ...] = MINIMUM
+    ) -> Iterator[Pool]:
+        pool = Pool(find_device(DeviceClass.CPU), protocol, minimum=minimum)
         with pytest.MonkeyPatch.context() as patch:
             # tempfile looks at TMPDIR once and remembers what it found
             patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pool")))
@@ -272,5 +292,58 @@ def skip_if_busy(judge: Judge) -> Callable[[str], None]:
             assert verdict.measurement is not None, verdict.reason
             if not verdict.measurement.is_stable:
                 pytest.skip("this machine is too busy to measure anything")
+
+    return skip
+
+
+# --- workers without a judge ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    opened = open_zygote()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def start(zygote: Zygote) -> Iterator[Start]:
+    """Start a worker that runs this when it imports its candidate."""
+    workers: list[Worker] = []
+
+    def started(body: str) -> Worker:
+        workers.append(start_worker(zygote, body))
+        return workers[-1]
+
+    yield started
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture
+def told(start: Start) -> Told:
+    """What a worker says of an expression's value, or of the error that it ends in."""
+
+    def said(body: str) -> str:
+        worker = start(body + "\nraise RuntimeError(repr(told))")
+        until(lambda: worker.state != State.STARTING or not worker.is_alive())
+        return worker.display_text()
+
+    return said
+
+
+@pytest.fixture(scope="session")
+def layers(zygote: Zygote) -> tuple[str, ...]:
+    with start_worker(zygote, "") as worker:
+        return worker.layers
+
+
+@pytest.fixture
+def needs(layers: tuple[str, ...]) -> Callable[[str], None]:
+    """Skip where kernel or user do not grant a layer."""
+
+    def skip(layer: str) -> None:
+        if layer not in layers:
+            pytest.skip(f"this machine grants no layer {layer}")
 
     return skip

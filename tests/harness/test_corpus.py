@@ -41,12 +41,15 @@ NUM_TRIES = 4
 """Judgements of an honest twin until it gains: the busier the machine, the more are spoilt."""
 
 NEEDS = {
+    "busy_outside": "freezer",
     "file_socket": "seccomp",
     "judge_memory": "own_proc",
     "network": "own_network",
     "other_devices": "own_devices",
     "overwritten_files": "read_only_files",
+    "reads_files": "landlock",
     "second_core": "seccomp",
+    "timer_wakes": "seccomp",
 }
 """Exploits that must not even be tried where kernel or user do not grant the layer against them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import tempfile
 import textwrap
 from collections.abc import Callable
@@ -30,7 +31,7 @@ PR_SET_NAME = 15
 SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
     "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
-    "PYTHONDONTWRITEBYTECODE", "TMPDIR", "TORCH_EXTENSIONS_DIR",
+    "PYTHONDONTWRITEBYTECODE", "PWD", "TMPDIR", "TORCH_EXTENSIONS_DIR",
 }  # fmt: skip
 """Names that a worker may have: public ones, with values of our own."""
 CALL = "x * torch.sigmoid(x)"
@@ -175,7 +176,7 @@ def test_a_worker_has_no_descriptors_but_its_channel(
     reason = _judge(pool, named_problem("silu"), looking).verdict.reason
     assert reason is not None
     # three standard streams, the channel, and the one that lists
-    assert "['0', '1', '2', '3', '4']" in reason
+    assert len(re.findall(r"'[0-9]+'", reason)) == 5, reason
 
 
 def test_the_layers_of_the_sandbox_are_on_the_verdict(
@@ -217,7 +218,7 @@ def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
         assert not _named(name)
         assert _children() - before
         assert pool._zygote is not None
-        folder = Path(pool._zygote._folder)
+        folder = Path(pool._zygote._source.folder)
     assert not _children() - before
     assert not folder.exists()
     assert [path.suffix for path in folder.parent.iterdir()] == [".lock"]

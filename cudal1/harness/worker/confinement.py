@@ -2,8 +2,7 @@
 
 Threat: code that forks, fills memory or disk, reads the judge's memory, writes to our files, talks
 to the network, kills others, or leaves its core to compute on two. Each layer is taken where
-kernel and user allow it, and named only when it holds. Not kept out: reading files that this user
-may read.
+kernel and user allow it, and named only when it holds.
 """
 
 from __future__ import annotations
@@ -14,19 +13,16 @@ import os
 import resource
 from pathlib import Path
 
-from cudal1.harness.worker import seccomp
+from cudal1.harness import places
+from cudal1.harness.worker import landlock, seccomp
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
 MNT_DETACH = 2
-DEVICES = ("null", "zero", "full", "random", "urandom")
-"""What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
-CUDA_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-"""What a CUDA driver opens, beside the nodes of the GPUs themselves."""
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
-PR_SET_NO_NEW_PRIVS = 38
+PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILE_BYTES = 256 << 20
 MAX_FOLDER_BYTES = 512 << 20
@@ -74,7 +70,7 @@ def confine_files(folder: str, layers: set[str], device: str) -> set[str]:
         if _kernel() >= OWN_PID_MAX:
             Path("/proc/sys/kernel/pid_max").write_text(str(MAX_PROCESSES))
             gained.add("pid_limit")
-    if _own_devices(_devices_for(device)):
+    if _own_devices(places.devices(device)):
         gained.add("own_devices")
     read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     wanted, size = ctypes.byref(read_only), ctypes.sizeof(read_only)
@@ -87,17 +83,9 @@ def confine_files(folder: str, layers: set[str], device: str) -> set[str]:
     return gained
 
 
-def _devices_for(device: str) -> tuple[str, ...]:
-    if device != "cuda":
-        return DEVICES
-    gpus = [path.name for path in Path("/dev").glob("nvidia[0-9]*")]
-    return (*DEVICES, *CUDA_DEVICES, *gpus)
-
-
-def _own_devices(wanted: tuple[str, ...]) -> bool:
+def _own_devices(wanted: list[str]) -> bool:
     """Replace /dev by one that holds what is harmless; where that fails, all is as before."""
-    here = [name for name in wanted if Path(f"/dev/{name}").exists()]
-    kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in here}
+    kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in wanted}
     try:
         if libc.mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=755") != 0:
             return False
@@ -126,7 +114,7 @@ def _filled(devices: dict[str, int]) -> bool:
 
 
 def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
-    """Bound what the process may take, give up every privilege; returns the layers that hold."""
+    """Bound what the process may take; returns the layers that hold."""
     with Path("/proc/self/statm").open() as statm:
         mapped, _, _, _, _, data, _ = (
             int(n) * resource.getpagesize() for n in statm.read().split()
@@ -147,15 +135,40 @@ def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
         hard = resource.getrlimit(which)[1]
         bounded = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
         resource.setrlimit(which, (bounded, bounded))
-    gained = {"rlimits"}
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
-    if libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())) == 0:
+    return {"rlimits"}
+
+
+def renounce(folder: str, layers: set[str], device: str) -> set[str]:
+    """Give up every privilege, most files and system calls for good; returns layers that hold."""
+    gained: set[str] = set()
+    if drop_capabilities():
         gained.add("no_capabilities")
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
-        gained.add("no_new_privs")
-        if seccomp.install():
-            gained.add("seccomp")
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        return gained
+    gained.add("no_new_privs")
+    if landlock.restrict(
+        readable=[*places.readable(), Path("/dev")],
+        writable=[Path(folder), Path("/dev/shm")],
+        devices=[Path("/dev") / name for name in places.devices(device)],
+    ):
+        gained.add("landlock")
+    if seccomp.install(keep_group="own_pids" not in layers):
+        gained.add("seccomp")
+        # the warden finds everybody by their numbers, or by the group that nobody leaves
+        if "own_proc" in layers or "own_pids" not in layers:
+            gained.add("freezer")
     return gained
+
+
+def drop_capabilities() -> bool:
+    """Give up root's powers; whether that holds."""
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    return libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())) == 0
+
+
+def set_readable(readable: bool) -> None:
+    """Whether others of the same user may read this process's memory, and what /proc has of it."""
+    libc.prctl(PR_SET_DUMPABLE, int(readable), 0, 0, 0)
 
 
 def keep_only(descriptor: int, needed: set[int]) -> int:

@@ -70,8 +70,8 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
-    bits = sum(1 << i for i, name in enumerate(wire.LAYERS) if name in layers)
-    os.write(channel, bits.to_bytes(wire.WORD_BYTES, "little"))
+    layers |= confinement.renounce(job.folder, layers, device)
+    os.write(channel, wire.bits_of(layers))
     _work(job, control, ring, channel, engine)
     os._exit(1)
 

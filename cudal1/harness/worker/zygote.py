@@ -4,10 +4,12 @@ It runs no candidate code, holds no seed, answer or secret, and knows no clock t
 started with an empty environment. A fork costs milliseconds where a new interpreter with torch
 costs seconds. It forks before torch has started a thread or a CUDA context.
 
-Protocol with the judge, over one socket: each request carries two descriptors, the worker's end of
-its own channel (on which it greets, is given its job, and is told to go) and of `life`. A keeper
-process holds the worker's namespaces and the only copy of `life`'s end: it ends when the judge
-closes its end, and the judge reads the end of the file when the keeper and its worker are gone.
+Protocol with the judge, over its standard input, a socket: it says which layers namespaces will
+give a worker. Then each request carries descriptors: the worker's end of its own channel (on which
+it is given its job, greets, and is told to go), the warden's end of the leash, the keeper's end of
+`life`, and files that take whoever writes 0 to them into a control group. A keeper makes the
+namespaces and has the only copy of `life`'s end: it ends when the judge closes its end, and the
+judge reads the end of the file when warden and worker and all others are gone.
 """
 
 from __future__ import annotations
@@ -20,69 +22,145 @@ import select
 import signal
 import socket
 import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
+from cudal1.harness import wire
 from cudal1.harness.worker import confinement, shim
+from cudal1.harness.worker.warden import Warden
 
-NUM_DESCRIPTORS = 2
+MAX_DESCRIPTORS = 8
 PR_SET_PDEATHSIG = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def serve(channel: socket.socket, device: str) -> None:
+def serve(channel: socket.socket, layers: set[str], device: str) -> None:
     """Fork a worker for each request until the judge goes away."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
-        message, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(NUM_DESCRIPTORS * 4))
+        message, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(MAX_DESCRIPTORS * 4))
         if not message:
             return
         descriptors = array.array("i")
         for _, _, payload in ancillary:
             descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
         if os.fork() == 0:
-            channel.close()
-            worker_channel, life = descriptors
-            _keep(worker_channel, life, device)
+            _never_returning(_keep, channel, layers, device, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _keep(worker_channel: int, life: int, device: str) -> None:
-    """Become the keeper: make namespaces, fork the worker into them, end with it. Never returns."""
+def _keep(
+    channel: socket.socket, layers: set[str], device: str, worker_channel: int, leash: int,
+    life: int, *groups: int,
+) -> None:  # fmt: skip
+    """Become the keeper: make namespaces, have a worker in them, and end with it."""
+    channel.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
-    layers = {"fork", "empty_environment"} | confinement.unshare()
+    layers = layers | _joined(groups) | confinement.unshare()
+    if "own_pids" not in layers:
+        worker = _fork_worker(worker_channel, layers, device, leash, life)
+        confinement.set_readable(False)
+        try:
+            Warden(worker, in_namespace=False).guard(leash, life)
+        finally:
+            _kill(worker)
+        return
+    warden = os.fork()
+    if warden == 0:
+        os.close(life)
+        _never_returning(_be_warden, worker_channel, layers, device, leash)
+    os.close(worker_channel)
+    os.close(leash)
+    confinement.set_readable(False)
+    select.select([life, os.pidfd_open(warden)], [], [])  # the judge hung up, or the warden ended
+    _kill(warden)  # process 1 of its namespace: takes all others along
+
+
+def _be_warden(worker_channel: int, layers: set[str], device: str, leash: int) -> None:
+    """Fork the worker and guard it, as process 1 of the namespace; when this ends, all end."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setsid()
+    confinement.set_readable(False)
+    worker = _fork_worker(worker_channel, layers, device, leash)
+    confinement.drop_capabilities()
+    warden = Warden(worker, in_namespace=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans of the namespace become its own
+    warden.guard(leash)
+
+
+def _fork_worker(
+    worker_channel: int, layers: set[str], device: str, *not_its_own: int
+) -> int:  # fmt: skip
+    """Start the worker, which waits for its job; returns its number."""
     worker = os.fork()
     if worker == 0:
-        os.close(life)
+        for descriptor in not_its_own:
+            os.close(descriptor)
+        confinement.set_readable(True)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
-        shim.serve(worker_channel, layers, device)
-        os._exit(0)
+        _never_returning(shim.serve, worker_channel, layers, device)
     os.close(worker_channel)
-    pidfd = os.pidfd_open(worker)
-    select.select([life, pidfd], [], [])  # the judge hung up, or the worker ended
+    return worker
+
+
+def _joined(groups: Sequence[int]) -> set[str]:
+    """Enter the control groups whose lists of members these files are."""
+    try:
+        for group in groups:
+            os.write(group, b"0")
+            os.close(group)
+    except OSError:
+        return set()
+    return {"cgroup"} if groups else set()
+
+
+def _kill(process: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(worker, signal.SIGKILL)  # process 1 of its namespace: takes all others along
+        os.kill(process, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(worker, signal.SIGKILL)
-    os.waitpid(worker, 0)
-    os._exit(0)
+        os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+def _never_returning(function: Callable[..., object], *arguments: object) -> NoReturn:
+    """A forked process must not run on in its parent's loop, not even after an error."""
+    try:
+        function(*arguments)
+    finally:
+        if sys.exc_info()[0] is not None:
+            traceback.print_exc()  # the judge quotes it when a worker does not come about
+        os._exit(0)
+
+
+def _of_namespaces() -> set[str]:
+    """The layers that namespaces give here: a child tries."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        _never_returning(lambda: os.write(writing, " ".join(confinement.unshare()).encode()))
+    os.close(writing)
+    with open(reading) as told:
+        return set(told.read().split())
 
 
 def main() -> None:
     """Import torch without starting its threads, then serve.
 
-    argv: a socket, the judge's folder, the device class.
+    argv: the device class, and layers that hold already.
     """
-    channel = socket.socket(fileno=int(sys.argv[1]))
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    channel = socket.socket(fileno=os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     shim.warm_up()
-    channel.send(b"ready")
-    serve(channel, sys.argv[3])
-    # the judge removes this folder; one that was killed could not
-    os.execv("/bin/rm", ["rm", "-rf", "--", sys.argv[2]])
+    channel.send(wire.bits_of(_of_namespaces()))
+    device, *layers = sys.argv[1:]
+    serve(channel, {"fork", "empty_environment", *layers}, device)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,124 @@
+"""Start the process that forks workers: with an empty environment, inside bubblewrap if possible.
+
+Threat: what is inherited. Its parent's environment can be read from inside, so that the launcher's
+is empty, too; and a judge that is killed removes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cudal1.errors import WorkerError
+from cudal1.harness import bubblewrap, places, wire
+from cudal1.harness.device import Device
+from cudal1.problem import DeviceClass
+
+START_LIMIT_S = 120.0
+"""For a new interpreter to import torch, or a fork to come about, on a busy machine."""
+JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf -- "$0"'
+"""For a shell: run a command whose standard input is a socket, then remove a folder."""
+
+
+def launch(device: Device) -> Source:
+    """The process, inside bubblewrap unless that leaves a worker with less than it has without.
+
+    Raises:
+        WorkerError: it does not start.
+    """
+    source = Source(device, wrapped=True)
+    if source.is_wrapped and "own_pids" not in source.layers:
+        # inside, namespaces may be refused that are granted outside, and keep out more
+        bare = Source(device, wrapped=False)
+        if "own_pids" in bare.layers or not source.is_up:
+            source, bare = bare, source
+        bare.close()
+    if not source.is_up:
+        error = source.broken("did not start")
+        source.close()
+        raise error
+    return source
+
+
+class Source:
+    """The zygote's process and our end of its channel; inside bubblewrap, where that is wanted.
+
+    What is started is a shell that starts it, waits, and then removes the folder, which a judge
+    that was killed could not.
+    """
+
+    def __init__(self, device: Device, *, wrapped: bool) -> None:
+        self.folder = tempfile.mkdtemp(prefix="cudal1-")
+        Path(self.folder).chmod(0o711)
+        wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
+        self.is_wrapped = bool(wrapper)
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [*wrapper, sys.executable, "-m", "cudal1.harness.worker.zygote"]
+        command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
+        with theirs:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", JANITOR, self.folder, *command],
+                env=_clean_environment(device),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self.channel.settimeout(START_LIMIT_S)
+        greeting = received(self.channel)
+        self.is_up = bool(greeting)
+        self.layers = wire.layers_of(greeting)
+
+    def close(self) -> None:
+        """End it, and remove its folder."""
+        self.channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        self._process.kill()
+        self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        remove(self.folder)
+
+    def broken(self, what: str) -> WorkerError:
+        """It failed us; with its last words."""
+        self.channel.close()
+        self._process.kill()
+        said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
+        line = " ".join(said.decode("utf-8", "replace").split())
+        return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
+
+
+def received(channel: socket.socket) -> bytes:
+    """The next message; empty when the other side is gone or silent."""
+    try:
+        return channel.recv(wire.WORD_BYTES)
+    except (TimeoutError, ConnectionError):
+        return b""
+
+
+def remove(folder: str) -> None:
+    """Remove a folder that a candidate may have filled: nested deeper than Python could follow."""
+    with contextlib.suppress(OSError):
+        Path(folder).rmdir()
+        return
+    subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
+
+
+def _clean_environment(device: Device) -> dict[str, str]:
+    """Nothing of ours but where our own package lies; no key, no proxy, no token."""
+    package_root = str(Path(__file__).resolve().parents[2])
+    gpu = {"CUDA_VISIBLE_DEVICES": device.id} if device.device_class is DeviceClass.CUDA else {}
+    return gpu | {
+        "PYTHONPATH": package_root,
+        "PATH": places.PATH,
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

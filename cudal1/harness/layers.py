@@ -1,0 +1,96 @@
+"""What can stand around a worker: names, what each keeps out, and which of them judging needs.
+
+Threat: a machine that grants little, where verdicts would be given all the same and nobody notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cudal1.errors import SandboxError
+
+NAMESPACES = (
+    "allow namespaces: run as root with CAP_SYS_ADMIN, or permit unprivileged user namespaces "
+    "(sysctl user.max_user_namespaces; on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; "
+    "in Docker --security-opt seccomp=unconfined)"
+)
+PROCESSOR = "use Linux on x86-64 or AArch64, with CONFIG_SECCOMP_FILTER"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kind of confinement."""
+
+    keeps_out: str
+    remedy: str
+    """What to do about it where it is missing."""
+
+
+LAYERS: dict[str, Layer] = {
+    "fork": Layer("what an earlier candidate left in the process", "none needed: always there"),
+    "empty_environment": Layer("keys and tokens of the judge's environment", "none needed"),
+    "own_pids": Layer(
+        "seeing or signalling other processes; children that outlive the worker", NAMESPACES
+    ),
+    "own_network": Layer("the network and abstract sockets", NAMESPACES),
+    "own_ipc": Layer("System V memory and message queues of others", NAMESPACES),
+    "own_proc": Layer("what /proc tells of other processes", NAMESPACES),
+    "pid_limit": Layer("fork bombs", "use Linux 6.14 or newer, with namespaces"),
+    "read_only_files": Layer(
+        "writing to files of others", f"use Linux 5.12 or newer; {NAMESPACES}"
+    ),
+    "private_folder": Layer("files that outlive the worker", NAMESPACES),
+    "rlimits": Layer("memory, files, processor time without end, for each process", "none needed"),
+    "no_capabilities": Layer("root's powers", "use a Linux kernel with capabilities"),
+    "no_new_privs": Layer("set-uid programs", "use Linux 3.5 or newer"),
+    "seccomp": Layer(
+        "sockets, tracing, mounts, namespaces, other cores, io_uring, waking by timer", PROCESSOR
+    ),
+    "own_devices": Layer("disks, terminals and other nodes of /dev", NAMESPACES),
+    "freezer": Layer(
+        "work between its own bursts, while its rival is timed",
+        f"{PROCESSOR}; with namespaces also /proc must be mountable",
+    ),
+    "landlock": Layer(
+        "reading files of the user who judges: keys, the ledger, other candidates",
+        "use Linux 5.13 or newer with `landlock` in /sys/kernel/security/lsm (boot option lsm=)",
+    ),
+    "bubblewrap": Layer(
+        "seeing the user's files at all, for what forks the workers too",
+        "install bubblewrap (`apt-get install bubblewrap`), where namespaces are allowed",
+    ),
+    "cgroup": Layer(
+        "memory and processes of all of a worker's processes together",
+        "judge as root, or in a control group that is delegated with memory and pids",
+    ),
+}
+
+MINIMUM: tuple[tuple[str, ...], ...] = (
+    ("empty_environment",), ("rlimits",), ("no_capabilities",), ("no_new_privs",), ("seccomp",),
+    ("freezer",), ("landlock", "bubblewrap"),
+)  # fmt: skip
+"""One of each group must hold, else a verdict could be bought or a secret read.
+
+The others deepen it, or keep out what a group here keeps out as well.
+"""
+
+
+def missing(layers: Collection[str], minimum: tuple[tuple[str, ...], ...] = MINIMUM) -> list[str]:
+    """The groups of the minimum that no active layer is of, as text."""
+    return [" or ".join(group) for group in minimum if not set(group) & set(layers)]
+
+
+def require(layers: Collection[str], minimum: tuple[tuple[str, ...], ...] = MINIMUM) -> None:
+    """See that the minimum holds.
+
+    Raises:
+        SandboxError: it does not.
+    """
+    lacking = missing(layers, minimum)
+    if lacking:
+        remedy = LAYERS[lacking[0].split(" or ")[0]].remedy
+        raise SandboxError(
+            f"too little stands around a worker on this machine: no {', no '.join(lacking)}; "
+            f"{remedy}; or set protocol.unsafe: true, which marks every verdict"
+        )

@@ -1,0 +1,49 @@
+"""The files that a Python process with torch and a compiler needs, and that nobody minds showing.
+
+Both barriers around files, Landlock and bubblewrap, let these be read and nothing else. Threat: the
+folder of the package may hold the ledger and other candidates beside it, the home folder the
+interpreter beside keys; so folders are named as narrowly as they can be.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Where programs are looked for, whatever the judge's own environment says."""
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/proc", "/sys")
+"""The system's programs and libraries; also what a driver puts there, such as /usr/local/cuda."""
+SETTINGS = (
+    "alternatives", "group", "host.conf", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+    "localtime", "mime.types", "nsswitch.conf", "os-release", "passwd", "timezone",
+)  # fmt: skip
+"""Of /etc, where keys and passwords are, too."""
+PREFIX_PARTS = (
+    "bin", "include", "lib", "lib64", "libexec", "nvvm", "pyvenv.cfg", "share", "targets",
+)  # fmt: skip
+"""Of an interpreter's folder: a virtual environment may be somebody's whole working folder."""
+DEVICES = ("null", "zero", "full", "random", "urandom")
+"""What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
+
+CUDA_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+"""What a CUDA driver opens, beside the nodes of the GPUs themselves."""
+
+
+def devices(device: str) -> list[str]:
+    """Names in /dev that a worker on a device of that class may use, as far as they exist."""
+    gpus = [path.name for path in Path("/dev").glob("nvidia[0-9]*")]
+    wanted = [*DEVICES, *CUDA_DEVICES, *gpus] if device == "cuda" else DEVICES
+    return [name for name in wanted if (Path("/dev") / name).exists()]
+
+
+def readable() -> list[Path]:
+    """What may be read and executed, as far as it exists."""
+    package = Path(__file__).resolve().parents[1]
+    paths = [Path(name) for name in SYSTEM]
+    paths += [Path("/etc") / name for name in SETTINGS]
+    for prefix in dict.fromkeys((sys.prefix, sys.exec_prefix, sys.base_prefix)):
+        paths += [Path(prefix) / part for part in PREFIX_PARTS]
+    paths += [Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
+    paths += [package / "harness", *package.glob("*.py")]
+    return [path for path in dict.fromkeys(paths) if path.exists()]

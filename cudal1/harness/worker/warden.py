@@ -1,0 +1,188 @@
+"""Process 1 of a worker's namespace: at the judge's word it stops all others, and lets them go on.
+
+Threat: between its own bursts a worker, or whatever it started, burns the core on which its rival
+is timed. The judge has the only other end of the leash; the warden runs no candidate code, has
+given up its capabilities, is not readable, and as process 1 cannot be signalled from inside. A stop
+is one signal to everybody (the kernel delivers it to processes that are just being forked, too) and
+is acknowledged only once every thread has been seen stopped, twice, since what is still exiting may
+wake others. Who cannot be stopped, wakes by itself, or takes more memory than it was given, ends:
+when the warden ends, so does the namespace.
+
+Without a namespace of its own the keeper does this, by the worker's process group, which the
+system-call filter then lets nobody leave.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH
+
+STOPPED = frozenset("TZXx")
+STOP_LIMIT_S = 5.0
+"""Who has not stopped by then never will: system calls that end are over long before."""
+PATIENCE_S = 0.02
+"""After it, waiting in the kernel counts as stopped: such a thread stops before it computes."""
+NAP_S = 0.0001
+WATCH_MS = 50
+STATE, GROUP, NUM_THREADS, RESIDENT = 0, 2, 17, 21
+"""Fields of /proc/PID/stat behind the name."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Warden:
+    """Holds everything that a worker started."""
+
+    def __init__(self, worker: int, *, in_namespace: bool) -> None:
+        self._worker = worker
+        self._in_namespace = in_namespace
+        self._is_frozen = False
+        self._limit_bytes: int | None = None
+
+    def guard(self, *leashes: int) -> None:
+        """Obey what is said on the first leash until any is let go of, or the worker has to end."""
+        poll = select.poll()
+        pidfd = os.pidfd_open(self._worker)
+        for descriptor in (pidfd, *leashes):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            waiting = None if self._is_frozen or self._limit_bytes is None else WATCH_MS
+            events = [descriptor for descriptor, _ in poll.poll(waiting)]
+            if not events and self._is_too_big():
+                return
+            if events and events != [leashes[0]]:
+                return
+            if events and not self._obey(leashes[0]):
+                return
+
+    def _obey(self, leash: int) -> bool:
+        said = os.read(leash, 1 + LIMITS.size)
+        if said == FREEZE:
+            done = self._freeze() and not self._is_too_big()
+        elif said == THAW:
+            done = self._thaw()
+        elif said[:1] == WATCH:
+            self._watch(*LIMITS.unpack(said[1:]))
+            return True
+        else:
+            return False
+        if done:
+            os.write(leash, said)
+        return done
+
+    # --- stopping --------------------------------------------------------------------------------
+
+    def _freeze(self) -> bool:
+        """Stop everybody; whether that was achieved."""
+        started = time.monotonic()
+        times_seen = 0
+        while True:
+            self._signal(signal.SIGSTOP)
+            states, _ = self._look()
+            elapsed = time.monotonic() - started
+            if elapsed > PATIENCE_S:
+                states -= {"D"}
+            times_seen = times_seen + 1 if states <= STOPPED else 0
+            if times_seen == 2:
+                self._is_frozen = True
+                return True
+            if elapsed > STOP_LIMIT_S:
+                return False
+            if not times_seen:
+                time.sleep(NAP_S)
+
+    def _thaw(self) -> bool:
+        """Let everybody go on; whether all had stayed stopped until now."""
+        states, _ = self._look()
+        if self._is_frozen and not states <= STOPPED | {"D"}:
+            return False
+        self._is_frozen = False
+        self._signal(signal.SIGCONT)
+        return True
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._in_namespace:
+                os.kill(-1, number)  # all but the sender
+            else:
+                os.killpg(self._worker, number)
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def _look(self) -> tuple[set[str], int]:
+        """The states of all threads, and the bytes that their processes have in memory."""
+        states: set[str] = set()
+        resident = 0
+        for process, fields in self._processes():
+            resident += int(fields[RESIDENT]) * PAGE_BYTES
+            if int(fields[NUM_THREADS]) <= 1:
+                states.add(fields[STATE])
+                continue
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
+                    of_thread = _stat(f"/proc/{process}/task/{thread}/stat")
+                    if of_thread:
+                        states.add(of_thread[STATE])
+        return states, resident
+
+    def _processes(self) -> list[tuple[str, list[str]]]:
+        if self._in_namespace and os.readlink("/proc/self") != "1":  # noqa: PTH115
+            return []  # no /proc of its own, and no layer `freezer`
+        found: list[tuple[str, list[str]]] = []
+        for process in os.listdir("/proc"):  # noqa: PTH208 - twice as quick, and asked for often
+            if not process.isdecimal() or (self._in_namespace and process == "1"):
+                continue
+            fields = _stat(f"/proc/{process}/stat")
+            if fields and (self._in_namespace or int(fields[GROUP]) == self._worker):
+                found.append((process, fields))
+        return found
+
+    # --- memory ----------------------------------------------------------------------------------
+
+    def _watch(self, extra_bytes: int, core: int) -> None:
+        self._limit_bytes = self._look()[1] + extra_bytes
+        others = os.sched_getaffinity(0) - {core}
+        if others:
+            os.sched_setaffinity(0, others)
+
+    def _is_too_big(self) -> bool:
+        """Whether all together hold too much; pages that are shared count once."""
+        if self._limit_bytes is None or self._look()[1] <= self._limit_bytes:
+            return False
+        return sum(_proportional(p, fields) for p, fields in self._processes()) > self._limit_bytes
+
+
+def _stat(path: str) -> list[str]:
+    """The fields behind the name, which may hold anything; none when the process has gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    try:
+        content = os.read(descriptor, 4096)
+    except ProcessLookupError:
+        return []
+    finally:
+        os.close(descriptor)
+    return content[content.rindex(b")") + 2 :].decode("ascii").split()
+
+
+def _proportional(process: str, fields: list[str]) -> int:
+    """Bytes that no file holds, each page divided by how many processes have it.
+
+    All that is resident where the process does not let us look.
+    """
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    except PermissionError:
+        return int(fields[RESIDENT]) * PAGE_BYTES
+    return sum(
+        int(line.split()[1]) << 10 for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:"))
+    )

@@ -1,0 +1,129 @@
+"""Whoever is frozen does nothing, and nobody reaches the warden that sees to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.harness.inside import BURNERS, Start, Told, counts, in_namespaces, until
+
+STILL_S = 0.1
+
+
+@pytest.mark.parametrize("how", BURNERS)
+def test_a_frozen_worker_stands_still_that(
+    how: str, start: Start, needs: Callable[[str], None]
+) -> None:
+    needs("freezer")
+    worker = start(BURNERS[how])
+    for _ in range(3):
+        before = counts(worker)
+        until(lambda before=before: counts(worker) != before)
+        worker.freeze()
+        frozen = counts(worker)
+        time.sleep(STILL_S)
+        assert counts(worker) == frozen
+        worker.thaw()
+    assert worker.is_alive()
+
+
+def test_one_that_wakes_others_after_the_stop_is_seen_and_ended(
+    start: Start, needs: Callable[[str], None]
+) -> None:
+    needs("own_pids")
+    worker = start("if os.fork() == 0: burn(0)")
+    until(lambda: counts(worker)[0] > 0)
+    worker.freeze()
+    for process in in_namespaces():
+        os.kill(process, signal.SIGCONT)  # as some way would that nobody has thought of
+    worker.thaw()
+    assert not worker.is_alive()
+
+
+def test_freezing_twice_is_freezing_once(start: Start) -> None:
+    worker = start("burn(0)")
+    until(lambda: counts(worker)[0] > 0)
+    for _ in range(2):
+        worker.freeze()
+    worker.thaw()
+    before = counts(worker)
+    until(lambda: counts(worker) != before)
+    worker.thaw()
+    assert worker.is_alive()
+
+
+@pytest.mark.parametrize("when", ["dead", "closed", "frozen"])
+def test_a_worker_that_is_gone_can_be_frozen_and_thawed(when: str, start: Start) -> None:
+    worker = start("os._exit(0)" if when == "dead" else "time.sleep(60)")
+    if when == "dead":
+        until(lambda: not worker.is_alive())
+    if when == "frozen":
+        worker.freeze()
+    if when in ("closed", "frozen"):
+        worker.close()
+    worker.freeze()
+    worker.thaw()
+    worker.freeze()
+    assert not worker.is_alive()
+
+
+def test_a_worker_that_was_frozen_is_gone_once_it_is_closed(start: Start) -> None:
+    worker = start("if os.fork() == 0: burn(0)")
+    until(lambda: counts(worker)[0] > 0)
+    worker.freeze()
+    worker.close()
+    last = counts(worker)
+    time.sleep(STILL_S)
+    assert counts(worker) == last
+
+
+# --- the warden ----------------------------------------------------------------------------------
+
+
+def test_no_signal_reaches_the_warden(start: Start, needs: Callable[[str], None]) -> None:
+    needs("own_pids")
+    worker = start("""
+        for number in set(signal.Signals) - {signal.SIGCHLD}:
+            try:
+                os.kill(1, number)
+            except OSError:
+                pass
+        if os.fork() == 0:
+            burn(0)
+    """)
+    until(lambda: counts(worker)[0] > 0)
+    worker.freeze()
+    worker.thaw()
+    assert worker.is_alive()
+
+
+@pytest.mark.parametrize(
+    "name", ["mem", "environ", "maps", "fd", "root", "cwd", "auxv", "task/1/mem"]
+)
+def test_nothing_of_the_warden_can_be_read(
+    name: str, told: Told, needs: Callable[[str], None]
+) -> None:
+    needs("own_proc")
+    if name == "fd":
+        reading = "told = [os.readlink(f'/proc/1/fd/{n}') for n in range(64)]"
+    elif name in ("root", "cwd"):
+        reading = f"told = os.readlink('/proc/1/{name}')"
+    else:
+        reading = f"told = open('/proc/1/{name}', 'rb').read(1)"
+    assert told(reading).startswith("PermissionError")
+
+
+def test_a_worker_has_no_way_to_the_warden_s_leash(told: Told) -> None:
+    said = told("""
+told = []
+for n in os.listdir('/proc/self/fd'):
+    try:
+        told.append(os.readlink(f'/proc/self/fd/{n}'))
+    except OSError:
+        pass
+""")
+    assert said.count("socket:") == 1, said
