@@ -21,12 +21,14 @@ class OneLine(TyperGroup):
     """A wrong option or argument is one line, like every other mistake."""
 
     def main(
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **more: Any
+        self, args: Sequence[str] | None = None, prog_name: str | None = None,
+        complete_var: str | None = None, standalone_mode: bool = True,
+        windows_expand_args: bool = True, **extra: Any,
     ) -> None:  # fmt: skip
         """Run, and end the process with the command's exit code."""
         sys.excepthook = report_our_own_failure
         try:
-            code = super().main(args, prog_name, **{**more, "standalone_mode": False}) or 0
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra) or 0
         except typer.TyperException as error:
             said, where = error.format_message(), getattr(error, "ctx", None)
             if said:  # without a command the help was shown instead
