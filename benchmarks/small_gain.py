@@ -11,6 +11,7 @@ takes nothing below 1.05 for a gain.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -45,6 +46,8 @@ def get_init_inputs():
     return []
 """
 WANTED = 1.01
+ROUNDS = 41
+"""Of plain timing: a gain of 1 % must be sized to a small part of itself."""
 
 
 def main() -> None:
@@ -57,8 +60,10 @@ def main() -> None:
     cases: list[dict[str, Any]] = []
     with Pool(device, protocol) as pool:
         for name in WORK:
+            wait = Wait.measured(device, name)
             for gain in given.gains:
-                cases.append(_case(pool, device, name, gain, given.tries))
+                turns = wait.turns(gain)
+                cases.append(_case(pool, device, name, gain, turns=turns, tries=given.tries))
                 note(f"{name}, {gain:.0%}: certified {cases[-1]['certified']}")
                 save(f"small_gain_{given.device}", given.out, device, protocol, cases=cases)
     print_table(
@@ -71,12 +76,39 @@ def main() -> None:
     )  # fmt: skip
 
 
-def _case(pool: Pool, device: Device, name: str, gain: float, tries: int) -> dict[str, Any]:
-    turns = _turns(device, name, gain)
-    reference, candidate = _source(device, name, turns), _faster(device, name)
-    seen = plain(reference, candidate, device=device.device_class)
-    problem = own(f"{name}_{turns}", reference, device)
-    verdicts = [judge(pool, problem, candidate) for _ in range(tries)]
+@dataclass(frozen=True)
+class Wait:
+    """What waiting costs beside a module: a line through two trials."""
+
+    call_us: float
+    """The module without it."""
+    start_us: float
+    """A wait of no length."""
+    turn_us: float
+
+    @classmethod
+    def measured(cls, device: Device, name: str) -> Wait:
+        """By plain timing on the device."""
+        few, many = TRIAL_TURNS[device.device_class]
+        seen = [_plain(device, name, turns) for turns in (few, many)]
+        extra_us = [(trial.speedup - 1) * trial.candidate_us for trial in seen]
+        turn_us = (extra_us[1] - extra_us[0]) / (many - few)
+        return cls(
+            call_us=median(trial.candidate_us for trial in seen),
+            start_us=extra_us[0] - few * turn_us, turn_us=turn_us,
+        )  # fmt: skip
+
+    def turns(self, gain: float) -> int:
+        """How many cost this share of a call."""
+        return max(1, round((gain * self.call_us - self.start_us) / self.turn_us))
+
+
+def _case(
+    pool: Pool, device: Device, name: str, gain: float, *, turns: int, tries: int
+) -> dict[str, Any]:
+    seen = _plain(device, name, turns)
+    problem = own(f"{name}_{turns}", _source(device, name, turns), device)
+    verdicts = [judge(pool, problem, _faster(device, name)) for _ in range(tries)]
     timed = [v.measurement for v in verdicts if v.measurement is not None]
     return {
         "module": name, "gain": gain, "turns": turns, "plain_speedup": seen.speedup,
@@ -86,23 +118,9 @@ def _case(pool: Pool, device: Device, name: str, gain: float, tries: int) -> dic
     }  # fmt: skip
 
 
-def _turns(device: Device, name: str, gain: float) -> int:
-    """The wait that costs `gain` of a call, from two longer ones: a line through both."""
-    few, many = TRIAL_TURNS[device.device_class]
-    waits = [_extra_us(_trial(device, name, turns)) for turns in (few, many)]
-    per_turn = (waits[1] - waits[0]) / (many - few)
-    wanted_us = gain * _trial(device, name, few).candidate_us
-    start_us = waits[0] - few * per_turn  # the cost of a wait of no length
-    return max(1, round((wanted_us - start_us) / per_turn))
-
-
-def _trial(device: Device, name: str, turns: int) -> Plain:
-    faster = _faster(device, name)
-    return plain(_source(device, name, turns), faster, device=device.device_class)
-
-
-def _extra_us(seen: Plain) -> float:
-    return (seen.speedup - 1) * seen.candidate_us
+def _plain(device: Device, name: str, turns: int) -> Plain:
+    reference = _source(device, name, turns)
+    return plain(reference, _faster(device, name), device=device.device_class, rounds=ROUNDS)
 
 
 def _source(device: Device, name: str, turns: int) -> str:

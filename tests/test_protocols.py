@@ -19,8 +19,8 @@ def test_a_protocol_that_ships_times(name: str) -> None:
     assert protocols.load(name).timing
 
 
-@pytest.mark.parametrize("device", DeviceClass)
-def test_there_is_one_for_every_class_of_device(device: DeviceClass) -> None:
+@pytest.mark.parametrize("device", [DeviceClass.CPU, DeviceClass.CUDA])
+def test_there_is_one_for_a_cpu_and_a_gpu(device: DeviceClass) -> None:
     assert device.value in protocols.names()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -23,7 +23,8 @@ ParamsOption = Annotated[
     Path | None, typer.Option("--params", help="A params.yaml whose protocol and device to use")
 ]
 DeviceOption = Annotated[
-    DeviceClass | None, typer.Option("--device", help="Default: a GPU where there is one")
+    Literal["cpu", "cuda"] | None,
+    typer.Option("--device", help="Default: a GPU where there is one"),
 ]
 ProtocolOption = Annotated[
     str | None,
@@ -53,7 +54,7 @@ class Settings:
 
 
 def choose(
-    params: Path | None, device: DeviceClass | None, protocol: str | None,
+    params: Path | None, device: Literal["cpu", "cuda"] | None, protocol: str | None,
     precision: PrecisionClass | None,
 ) -> Settings:  # fmt: skip
     """The settings that options ask for.
@@ -70,12 +71,13 @@ def choose(
     if params is not None:
         read = Params.load(params)
         chosen = Settings(
-            device or read.device, read.protocol, str(params), read.problems.max_reference_ms
-        )
+            DeviceClass(device or read.device), read.protocol, str(params),
+            read.problems.max_reference_ms,
+        )  # fmt: skip
     else:
-        device = device or _best_device()
-        name = protocol or device.value
-        chosen = Settings(device, protocols.load(name), name, MAX_REFERENCE_MS)
+        device_class = DeviceClass(device) if device else _best_device()
+        name = protocol or device_class.value
+        chosen = Settings(device_class, protocols.load(name), name, MAX_REFERENCE_MS)
     if precision is None or precision is chosen.protocol.precision:
         return chosen
     changed = chosen.protocol.model_copy(update={"precision": precision})

@@ -11,7 +11,6 @@ from rich.console import Console
 from cudal1.cli.settings import choose
 from cudal1.cli.show import WORDS, Row, show, verdict_rows
 from cudal1.measurement import Baseline, Measurement
-from cudal1.problem import DeviceClass
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
 
 MEASURED: dict[str, Any] = {
@@ -33,14 +32,14 @@ def verdict(status: Status = Status.CORRECT, **parts: Any) -> Verdict:
 
 
 def shown(found: Verdict) -> dict[str, str]:
-    rows = verdict_rows(found, choose(None, DeviceClass.CPU, "cpu", None))
+    rows = verdict_rows(found, choose(None, "cpu", "cpu", None))
     return {row.label: row.text for row in rows}
 
 
 @pytest.mark.parametrize("status", Status)
 def test_the_status_comes_first_in_words(status: Status) -> None:
     flags = (DECIDING,) if status is Status.HACKED else ()
-    rows = verdict_rows(verdict(status, flags=flags), choose(None, DeviceClass.CPU, "cpu", None))
+    rows = verdict_rows(verdict(status, flags=flags), choose(None, "cpu", "cpu", None))
     assert rows[0].text.startswith(WORDS[status])
 
 
