@@ -2,26 +2,28 @@
 
 Threat: the worker may write anything anywhere in its shared memory at any time. Inputs are secret
 until the clock runs; the clock stops when private copies of all outputs exist; an early "done"
-only copies poison, a late write comes too late, and nothing else that the worker says enters the
-time. A timed burst is a chain: input i+1 is published only when output i is held, so that calls
-cannot be batched (a worker that claims to be done early gets the next input, and its poison is
-what was held).
+only copies poison or what was there before, a late write comes too late, and nothing else that the
+worker says enters the time.
+
+On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
+calls cannot be batched. On a GPU each exchange costs switches of context (0.3 ms) and launches
+could not run ahead, so there all inputs are published at once, and chains are timed beside.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
+from cudal1.harness.rings import Ring, device_ring, host_ring
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import State, TensorSpec
+from cudal1.harness.wire import Layout, State, TensorSpec
 
 if TYPE_CHECKING:
     import torch
@@ -31,6 +33,11 @@ SPIN_S = 0.02
 NAP_S = 0.0002
 LOOKS = 50
 """Looks at the counter between two looks at the clock."""
+QUIET_US = 1500.0
+"""A look at an idle GPU takes tens of microseconds; one shared with a kernel that runs, a slice of
+its time: 2.4 ms on an H100."""
+CALM_S = 1.0
+"""How long the judge waits for a GPU that is still at work."""
 
 
 class Ending(Enum):
@@ -47,9 +54,9 @@ class Order(Enum):
     """How a burst is run."""
 
     CHAIN = "chain"
-    """Each input is published when the output before it is held: the only order that is timed."""
+    """Each input is published when the output before it is held."""
     KEEP = "keep"
-    """All inputs at once; all outputs are kept by the worker and stored after the last call."""
+    """All inputs at once; the worker keeps all outputs and hands them over after the last call."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,8 @@ class Burst:
     elapsed_us: float
     poison: int
     """The byte that stood in the slots before."""
-    outputs: bytearray
-    """Private copy of the output slots; whole only when `ending` is DONE."""
+    outputs: torch.Tensor
+    """Private copy of the output slots, as bytes; whole only when `ending` is DONE."""
     inputs_changed: bool
     """Whether the published inputs read otherwise afterwards."""
 
@@ -71,10 +78,32 @@ class Burst:
 class Desk:
     """The judge's private memory for bursts of one layout, reused from burst to burst."""
 
-    def __init__(self, layout: wire.Layout) -> None:
+    def __init__(self, layout: Layout, device: torch.device) -> None:
+        import torch
+
         self.layout = layout
-        self._free: list[bytearray] = []
-        self._staged = bytearray(layout.num_slots * layout.input_bytes)
+        self._device = device
+        self._free: list[torch.Tensor] = []
+        self._staged = torch.empty(
+            layout.num_slots * layout.input_bytes, dtype=torch.uint8, device=device
+        )
+
+    @property
+    def timed_order(self) -> Order:
+        """The order of timed bursts."""
+        return Order.KEEP if self._is_cuda else Order.CHAIN
+
+    @property
+    def _is_cuda(self) -> bool:
+        return self._device.type == "cuda"
+
+    def make_ring(self, weights: Sequence[torch.Tensor], *, arena_bytes: int) -> Ring:
+        """Memory to share with a worker, which begins with its weights."""
+        num_bytes = self.layout.total_bytes + arena_bytes
+        ring = device_ring(num_bytes) if self._is_cuda else host_ring(num_bytes)
+        stage(ring.memory, 0, weights, self.layout.weights)
+        self.settle()
+        return ring
 
     def run(
         self, worker: Worker, draws: Sequence[Draw], *, order: Order, timeout_s: float
@@ -84,62 +113,157 @@ class Desk:
         The interval starts before the first input byte is published and ends when the last output
         byte is private.
         """
+        import torch
+
         layout, count = self.layout, len(draws)
         for slot, draw in enumerate(draws):
             stage(self._staged, slot * layout.input_bytes, draw.inputs, layout.inputs)
         # not 0, 1 or 255: an output may well consist of those alone
         poison = 2 + int.from_bytes(os.urandom(1), "little") % 253
-        held = self._free.pop() if self._free else bytearray(layout.num_slots * layout.output_bytes)
-        inputs = worker.ring[layout.input_start : layout.input_start + count * layout.input_bytes]
-        size = count * layout.output_bytes
-        outputs = worker.ring[layout.output_start : layout.output_start + size]
-        staged, private = memoryview(self._staged)[: len(inputs)], memoryview(held)[:size]
-        for memory in (outputs, private):
-            _fill(memory, poison)
-        if order is Order.CHAIN:
-            pieces = [
-                _Piece(
-                    inputs[slot * layout.input_bytes : (slot + 1) * layout.input_bytes],
-                    staged[slot * layout.input_bytes : (slot + 1) * layout.input_bytes],
-                    outputs[slot * layout.output_bytes : (slot + 1) * layout.output_bytes],
-                    private[slot * layout.output_bytes : (slot + 1) * layout.output_bytes],
-                )
-                for slot in range(count)
-            ]
-        else:
-            pieces = [_Piece(inputs, staged, outputs, private, num_calls=count)]
+        num_bytes = layout.num_slots * layout.output_bytes
+        held = (
+            self._free.pop()
+            if self._free
+            else torch.empty(num_bytes, dtype=torch.uint8, device=self._device)
+        )
+        memory = worker.ring.memory
+        memory[layout.output_start : layout.output_start + count * layout.output_bytes].fill_(
+            poison
+        )
+        held[: count * layout.output_bytes].fill_(poison)
+        step = 1 if order is Order.CHAIN else count
+        pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
+        self.settle()
         started = time.perf_counter_ns()
         ending = _through(worker, count, pieces, order, started + int(timeout_s * 1e9))
         elapsed_us = (time.perf_counter_ns() - started) / 1000
+        inputs = memory[layout.input_start :][: count * layout.input_bytes]
         return Burst(
             ending, order, tuple(draws), elapsed_us, poison, held,
-            inputs_changed=not _same(inputs, staged),
+            inputs_changed=not torch.equal(inputs, self._staged[: count * layout.input_bytes]),
         )  # fmt: skip
 
     def release(self, burst: Burst) -> None:
         """Take the burst's memory back."""
         self._free.append(burst.outputs)
 
+    def raw(self, burst: Burst, slot: int) -> torch.Tensor:
+        """The bytes of one call's outputs, padding included."""
+        size = self.layout.output_bytes
+        return burst.outputs[slot * size : (slot + 1) * size]
+
     def output(self, burst: Burst, slot: int) -> list[torch.Tensor]:
         """The output tensors of one call, over the judge's private copy."""
-        start = slot * self.layout.output_bytes
-        return [
-            _tensor(memoryview(burst.outputs), start + offset, spec)
-            for offset, spec in zip(
-                wire.offsets(self.layout.outputs), self.layout.outputs, strict=True
-            )
-        ]
+        raw, specs = self.raw(burst, slot), self.layout.outputs
+        return [tensor_at(raw, o, spec) for o, spec in zip(wire.offsets(specs), specs, strict=True)]
+
+    def is_quiet(self) -> bool:
+        """Whether nobody computes on the device; waits a while for what is still at work."""
+        if not self._is_cuda:
+            return True
+        deadline = time.perf_counter() + CALM_S
+        while True:
+            started = time.perf_counter_ns()
+            self._staged[:1].fill_(0)
+            self.settle()
+            if time.perf_counter_ns() - started < QUIET_US * 1000:
+                return True
+            if time.perf_counter() > deadline:
+                return False
+
+    def _piece(self, worker: Worker, held: torch.Tensor, first: int, count: int) -> _Piece:
+        layout = self.layout
+        start, size = first * layout.input_bytes, count * layout.input_bytes
+        inputs = worker.ring.memory[layout.input_start + start :][:size]
+        staged = self._staged[start : start + size]
+        if self._is_cuda:
+            return _DevicePiece(count, inputs, staged, worker, held, layout, first)
+        start, size = first * layout.output_bytes, count * layout.output_bytes
+        outputs = worker.ring.memory[layout.output_start + start :][:size]
+        private = held[start : start + size]
+        return _HostPiece(count, *(_bytes(t) for t in (inputs, staged, outputs, private)))
+
+    def settle(self) -> None:
+        """Wait until the device has done what the judge asked of it."""
+        if self._is_cuda:
+            import torch
+
+            torch.cuda.synchronize()
 
 
-@dataclass(frozen=True)
-class _Piece:
+class _Piece(Protocol):
     """Inputs that are published together, and the outputs that are then awaited."""
 
-    inputs: memoryview
-    staged: memoryview
-    outputs: memoryview
-    private: memoryview
-    num_calls: int = 1
+    num_calls: int
+
+    def publish(self) -> None: ...
+
+    def capture(self) -> None: ...
+
+
+class _HostPiece:
+    """Of the CPU: bytes are copied by the judge itself."""
+
+    def __init__(
+        self, num_calls: int, inputs: memoryview, staged: memoryview, outputs: memoryview,
+        private: memoryview,
+    ) -> None:  # fmt: skip
+        self.num_calls = num_calls
+        self._inputs, self._staged = inputs, staged
+        self._outputs, self._private = outputs, private
+
+    def publish(self) -> None:
+        self._inputs[:] = self._staged
+
+    def capture(self) -> None:
+        self._private[:] = self._outputs
+
+
+class _DevicePiece:
+    """Of a GPU: copied by the judge's own context, from wherever the worker says they lie."""
+
+    def __init__(
+        self, num_calls: int, inputs: torch.Tensor, staged: torch.Tensor, worker: Worker,
+        held: torch.Tensor, layout: Layout, first: int,
+    ) -> None:  # fmt: skip
+        self.num_calls = num_calls
+        self._inputs, self._staged = inputs, staged
+        self._places, self._memory = worker.places, worker.ring.memory
+        self._number = first * len(layout.outputs)
+        self._targets: list[torch.Tensor] = []
+        self._slots: list[int] = []
+        starts = wire.offsets(layout.outputs)
+        for slot in range(first, first + num_calls):
+            for start, spec in zip(starts, layout.outputs, strict=True):
+                place = slot * layout.output_bytes + start
+                self._targets.append(held[place : place + spec.num_bytes])
+                self._slots.append(layout.output_start + place)
+        self._last = [self._memory.numel() - target.numel() for target in self._targets]
+
+    def publish(self) -> None:
+        import torch
+
+        self._inputs.copy_(self._staged)
+        torch.cuda.synchronize()
+
+    def capture(self) -> None:
+        import torch
+
+        memory, number = self._memory, self._number
+        places = self._places[number : number + len(self._slots)].tolist()
+        sources = [
+            memory[start : start + target.numel()]
+            for start, target in zip(
+                (
+                    place if 0 < place <= last else slot
+                    for place, last, slot in zip(places, self._last, self._slots, strict=True)
+                ),
+                self._targets,
+                strict=True,
+            )
+        ]
+        torch._foreach_copy_(self._targets, sources)  # pyright: ignore[reportPrivateImportUsage]
+        torch.cuda.synchronize()
 
 
 def wait_ready(worker: Worker, timeout_s: float) -> Ending:
@@ -155,38 +279,24 @@ def wait_ready(worker: Worker, timeout_s: float) -> Ending:
 
 
 def stage(
-    memory: bytearray | memoryview, start: int, tensors: Sequence[torch.Tensor],
-    specs: Sequence[TensorSpec],
-) -> None:  # fmt: skip
-    """Write tensors into a slot that starts at `start`."""
-    view = memoryview(memory)
+    memory: torch.Tensor, start: int, tensors: Sequence[torch.Tensor], specs: Sequence[TensorSpec]
+) -> None:
+    """Write tensors into a slot of `memory` that starts at `start`."""
     for tensor, spec, offset in zip(tensors, specs, wire.offsets(tuple(specs)), strict=True):
         if spec.num_bytes:
-            view[start + offset : start + offset + spec.num_bytes] = raw_bytes(tensor, spec)
+            tensor_at(memory, start + offset, spec).copy_(tensor)
 
 
-def raw_bytes(tensor: torch.Tensor, spec: TensorSpec) -> memoryview:
-    """The bytes of a contiguous tensor, without copying them."""
-    assert tensor.is_contiguous()
-    raw = (ctypes.c_char * spec.num_bytes).from_address(tensor.data_ptr())
-    return memoryview(raw).cast("B")
-
-
-def _fill(memory: memoryview, byte: int) -> None:
+def tensor_at(memory: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
+    """The tensor that lies there, over the same bytes."""
     import torch
 
-    if len(memory):
-        torch.frombuffer(memory, dtype=torch.uint8).fill_(byte)
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    return memory[start : start + spec.num_bytes].view(dtype).view(spec.shape)
 
 
-def _same(one: memoryview, other: memoryview) -> bool:
-    """Whether the bytes are equal; comparing memoryviews directly would take a step a byte."""
-    import torch
-
-    if len(one) == 0:
-        return True
-    pair = (torch.frombuffer(view, dtype=torch.int64) for view in (one, other))
-    return torch.equal(*pair)
+def _bytes(tensor: torch.Tensor) -> memoryview:
+    return tensor.numpy().data
 
 
 def _through(
@@ -195,12 +305,12 @@ def _through(
     """The interval itself."""
     worker.go(count, keep=order is Order.KEEP)
     for piece in pieces:
-        piece.inputs[:] = piece.staged
+        piece.publish()
         worker.announce(piece.num_calls)
         ending = _wait(worker, worker.num_published, deadline_ns)
         if ending is not Ending.DONE:
             return ending
-        piece.private[:] = piece.outputs
+        piece.capture()
     return Ending.DONE
 
 
@@ -224,12 +334,3 @@ def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
             time.sleep(NAP_S)
         else:
             os.sched_yield()
-
-
-def _tensor(memory: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:
-    import torch
-
-    dtype: torch.dtype = getattr(torch, spec.dtype)
-    if spec.num_bytes == 0:
-        return torch.empty(spec.shape, dtype=dtype)
-    return torch.frombuffer(memory[start : start + spec.num_bytes], dtype=dtype).view(spec.shape)

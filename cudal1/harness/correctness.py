@@ -126,6 +126,33 @@ def compare(
     return Comparison(relative_l2, worst, mismatch)
 
 
+def agree(
+    outputs_NX: torch.Tensor, answers_NX: torch.Tensor, reference_error: ReferenceError,
+    precision: PrecisionClass,
+) -> bool:  # fmt: skip
+    """Whether N outputs meet a class, each by itself, in one look: what `compare` would say.
+
+    True only when it would say so of all; infinities and NaN are left to `compare`.
+    """
+    dtype = str(outputs_NX.dtype).removeprefix("torch.")
+    tolerance = _BY_DTYPE.get(dtype, {}).get(precision)
+    if tolerance is None:
+        return bool(outputs_NX.equal(answers_NX.to(outputs_NX.dtype)))
+    count = len(outputs_NX)
+    x, y = outputs_NX.reshape(count, -1).float(), answers_NX.reshape(count, -1).float()
+    if dtype == "float64":
+        x, y = outputs_NX.reshape(count, -1), answers_NX.reshape(count, -1)
+    difference, size = (x - y).abs_(), y.abs()
+    norm = size.norm(dim=1, keepdim=True)
+    slack = ERROR_MARGIN * reference_error.element
+    absolute = max(tolerance.scaled_absolute, slack) / y.shape[1] ** 0.5
+    bound = size.mul_(max(tolerance.relative, slack)).add_(norm * absolute).clamp_min_(1e-37)
+    l2_bound = max(tolerance.relative_l2, ERROR_MARGIN * reference_error.relative_l2) * norm
+    within = (difference <= bound).all() & (difference.norm(dim=1, keepdim=True) <= l2_bound).all()
+    # a bound that is not finite bounds nothing
+    return bool(within & norm.isfinite().all())
+
+
 def _score(
     difference: torch.Tensor, size: torch.Tensor, scale: float, relative_l2: float,
     reference_error: ReferenceError, tolerance: Tolerance,

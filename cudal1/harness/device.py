@@ -1,13 +1,11 @@
-"""Devices: what candidates are judged on, one judge at a time.
-
-Only the CPU is here yet; a GPU is refused with a clear line.
-"""
+"""Devices: what candidates are judged on, one judge at a time."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import platform
+import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,6 +30,16 @@ class Device(Record):
     """Tells two devices of one kind apart."""
     worker_core: int | None
     """Core that reference and candidate share; None on a machine with a single one."""
+    index: int = 0
+    """Which of the GPUs that this process sees."""
+    driver: str | None = None
+    """The GPU driver's version."""
+
+    @property
+    def torch_name(self) -> str:
+        """`cpu` or `cuda:0`."""
+        is_cuda = self.device_class is DeviceClass.CUDA
+        return f"cuda:{self.index}" if is_cuda else "cpu"
 
     @contextmanager
     def locked(self, *, wait_s: float = 0.0) -> Iterator[None]:
@@ -73,23 +81,54 @@ def _locks(descriptor: int) -> bool:
 
 
 def find_device(device_class: DeviceClass) -> Device:
-    """The machine's device of that class.
+    """The machine's first device of that class.
 
     Raises:
         DeviceError: there is none.
     """
+    return find_devices(device_class)[0]
+
+
+def find_devices(device_class: DeviceClass) -> list[Device]:
+    """All devices of that class that this process may use; each GPU has a core of its own.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    cores = sorted(os.sched_getaffinity(0))
     if device_class is DeviceClass.CPU:
-        cores = sorted(os.sched_getaffinity(0))
-        return Device(
-            device_class=DeviceClass.CPU,
-            kind="cpu",
-            id=content_id(platform.node(), platform.processor(), "cpu"),
-            worker_core=cores[-1] if len(cores) > 1 else None,
-        )
+        return [
+            Device(
+                device_class=DeviceClass.CPU,
+                kind="cpu",
+                id=content_id(platform.node(), platform.processor(), "cpu"),
+                worker_core=cores[-1] if len(cores) > 1 else None,
+            )
+        ]
     import torch
 
-    found = f"{torch.cuda.device_count()} found" if torch.cuda.is_available() else "none found"
-    raise DeviceError(
-        f"params.yaml asks for device: cuda ({found}), and this version judges on the CPU only: "
-        "set device: cpu"
-    )
+    if not torch.cuda.is_available():
+        build = "" if torch.version.cuda else ", and this PyTorch was built without CUDA"
+        raise DeviceError(f"device: cuda, but no GPU can be used{build}: set device: cpu")
+    # from the last core downwards: the first ones serve everything else
+    return [
+        Device(
+            device_class=DeviceClass.CUDA,
+            kind=torch.cuda.get_device_name(index),
+            id=f"GPU-{torch.cuda.get_device_properties(index).uuid}",
+            worker_core=cores[-1 - index] if len(cores) > torch.cuda.device_count() else None,
+            index=index,
+            driver=_driver(),
+        )
+        for index in range(torch.cuda.device_count())
+    ]
+
+
+def _driver() -> str | None:
+    """Its version; asked of a file, so that no library is needed."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return None
+    found = re.search(r"Kernel Module.*?([0-9]+\.[0-9.]+)", text)
+    return found[1] if found else None

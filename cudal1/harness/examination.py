@@ -6,15 +6,18 @@ output for its input has been captured. Checked and timed bursts are the same to
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
 from cudal1.harness import guards, statistics
 from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
-from cudal1.harness.correctness import Comparison, compare
+from cudal1.harness.correctness import Comparison, agree, compare
+from cudal1.harness.families import OWN
 from cudal1.harness.oracle import TOO_HARD, Draw, Key, Oracle
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
@@ -35,6 +38,9 @@ SLOWER_SHARE = 4
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
 NUM_REMEMBERED = 4
+CHAIN_BURSTS, CHAIN_CALLS = 5, 4
+LAUNCH_US = 30.0
+"""Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
 
 
 class Examination:
@@ -42,13 +48,14 @@ class Examination:
 
     def __init__(
         self, oracle: Oracle, desk: Desk, protocol: EvalProtocol, *, reference_call_us: float,
-        rng: random.Random,
+        cost_us: float, rng: random.Random,
     ) -> None:  # fmt: skip
         self.progress = Progress()
         self._oracle = oracle
         self._desk = desk
         self._protocol = protocol
         self._reference_call_us = reference_call_us
+        self._cost_us = cost_us
         self._rng = rng
         self._earlier: deque[list[torch.Tensor]] = deque(maxlen=NUM_REMEMBERED)
         self._deck: list[str] = []
@@ -101,11 +108,16 @@ class Examination:
         self._oracle.change_weights(self._rng.getrandbits(62))
         for worker in workers:
             layout = self._desk.layout
-            stage(worker.ring, 0, list(self._oracle.weights.values()), layout.weights)
+            stage(worker.ring.memory, 0, list(self._oracle.weights.values()), layout.weights)
+            self._desk.settle()
             worker.announce_weights()
 
-    def compare(self, burst: Burst, *, exact: bool) -> None:
-        """Compare every output of a burst; answers are computed here, after the capture."""
+    def compare(self, burst: Burst, *, exact: bool, reference: Burst | None = None) -> None:
+        """Compare every output of a burst; answers are computed here, after the capture.
+
+        Where the reference's worker has run on the same inputs, its outputs, which the judge holds,
+        are looked at first; what they do not settle is computed here.
+        """
         if burst.inputs_changed and not self._oracle.mutates_inputs:
             evidence = "an input in the ring was written to"
             raise Failure(
@@ -113,6 +125,10 @@ class Examination:
                 (guards.flag("changed_input", evidence),),
             )  # fmt: skip
         self.progress.compared = True
+        if reference is not None and self._all_agree(burst, reference):
+            self.progress.num_inputs += len(burst.draws)
+            self._desk.release(burst)
+            return
         for slot, draw in enumerate(burst.draws):
             outputs = self._desk.output(burst, slot)
             key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
@@ -132,6 +148,25 @@ class Examination:
             if slot == 0:
                 self._earlier.append([answer for answer, _ in key])
         self._desk.release(burst)
+
+    def _all_agree(self, burst: Burst, reference: Burst) -> bool:
+        """Whether every output of a burst meets the asked class, at one look for each tensor."""
+        import torch
+
+        assert burst.draws == reference.draws
+        slots, desk = range(len(burst.draws)), self._desk
+        given = [desk.output(burst, slot) for slot in slots]
+        answers = [desk.output(reference, slot) for slot in slots]
+        self._earlier.append([answer.clone() for answer in answers[0]])
+        error = self._oracle.error(OWN)
+        return all(
+            agree(
+                torch.stack([outputs[which] for outputs in given]),
+                torch.stack([outputs[which] for outputs in answers]),
+                error, self._protocol.precision,
+            )
+            for which in range(len(given[0]))
+        )  # fmt: skip
 
     def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
         pairs = zip(outputs, key, strict=True)
@@ -161,16 +196,16 @@ class Examination:
 
     # --- bursts ----------------------------------------------------------------------------------
 
-    def run(self, worker: Worker, draws: Sequence[Draw], order: Order = Order.CHAIN) -> Burst:
-        """One burst of the candidate; leaves with its failure."""
+    def run(self, worker: Worker, draws: Sequence[Draw], order: Order | None = None) -> Burst:
+        """One burst of the candidate, as timed ones are; leaves with its failure."""
+        order = order or self._desk.timed_order
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
         self._history.append((order, len(draws)))
         match burst.ending:
             case Ending.DONE:
                 if self._has_run:  # the first burst may compile
-                    self.progress.call_us = min(
-                        self.progress.call_us, burst.elapsed_us / len(draws)
-                    )
+                    took_us = max(0.0, burst.elapsed_us - self._cost_us) / len(draws)
+                    self.progress.call_us = min(self.progress.call_us, took_us)
                 self._has_run = True
                 return burst
             case Ending.TIMED_OUT:
@@ -218,14 +253,16 @@ class Examination:
         """Give the reference's process the history of the candidate's: heaps remember theirs."""
         done, self._history = self._history, []
         for order, count in done:
-            self._run_reference(reference, self.fresh(1) * count, order)
+            self._desk.release(self._run_reference(reference, self.fresh(1) * count, order))
         for _ in range(WARM_UP_BURSTS):
             self._both(candidate, reference, min(WARM_UP_CALLS, self._desk.layout.num_slots))
 
     def _both(self, candidate: Worker, reference: Worker, count: int) -> None:
-        """An untimed burst of each."""
-        self._run_reference(reference, self.fresh(count))
-        self.compare(self.run(candidate, self.fresh(count)), exact=False)
+        """An untimed burst of each, on the same inputs."""
+        draws = self.fresh(count)
+        known = self._run_reference(reference, draws)
+        self.compare(self.run(candidate, draws), exact=False, reference=known)
+        self._desk.release(known)
 
     def _quad(
         self, candidate: Worker, reference: Worker, empty_us: float, place: tuple[int, int]
@@ -240,14 +277,14 @@ class Examination:
         inputs = [self.fresh(count) for _ in range(2)]
         next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
         times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        held: list[Burst] = []
+        held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
         for position, role in enumerate((first, second, second, first)):
             draws = next(next_inputs[role])
             if role is Role.REFERENCE:
                 burst = self._run_reference(reference, draws)
             else:
                 burst = self.run(candidate, draws)
-                held.append(burst)
+            held[role].append(burst)
             net_us = (burst.elapsed_us - empty_us) / count
             times[role].append(max(FLOOR_US, net_us))
             self.progress.samples.append(
@@ -256,21 +293,62 @@ class Examination:
                     num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
                 )
             )  # fmt: skip
-        for burst in held:
-            self.compare(burst, exact=False)
+        for known, burst in zip(held[Role.REFERENCE], held[Role.CANDIDATE], strict=True):
+            self.compare(burst, exact=False, reference=known)
+            self._desk.release(known)
         return times
 
+    def batching_limit(self, candidate: Worker, reference: Worker, *, session: int) -> float:
+        """The largest speedup that chains of calls bear out, where bursts are no chains.
+
+        Whoever works on several inputs at once is fast in a burst and slow in a chain. What a chain
+        costs more must be the same for both roles, but for the launch of the first kernel, which
+        nothing hides there (`LAUNCH_US`). Calls that are hardly longer than that are believed only
+        as far as the chains themselves tell.
+        """
+        if self._desk.timed_order is Order.CHAIN:
+            return math.inf
+        count = min(CHAIN_CALLS, self._desk.layout.num_slots)
+        chain_us = {Role.REFERENCE: math.inf, Role.CANDIDATE: math.inf}
+        for _ in range(CHAIN_BURSTS):
+            draws = self.fresh(count)
+            known = self._run_reference(reference, draws, Order.CHAIN)
+            burst = self.run(candidate, draws, Order.CHAIN)
+            for role, each in ((Role.REFERENCE, known), (Role.CANDIDATE, burst)):
+                chain_us[role] = min(chain_us[role], each.elapsed_us / count)
+            self.compare(burst, exact=False, reference=known)
+            self._desk.release(known)
+        net_us = {
+            role: max(FLOOR_US, median(s.net_us for s in self._samples(session, role)))
+            for role in chain_us
+        }
+        faster_us = chain_us[Role.REFERENCE] - chain_us[Role.CANDIDATE]
+        plain_us = net_us[Role.REFERENCE]
+        if plain_us < 2 * LAUNCH_US:
+            least_us = plain_us - faster_us
+            return (plain_us + LAUNCH_US) / max(FLOOR_US, least_us + LAUNCH_US)
+        claimed_us = plain_us - net_us[Role.CANDIDATE]
+        doubtful_us = max(0.0, claimed_us - faster_us - LAUNCH_US)
+        return plain_us / (net_us[Role.CANDIDATE] + doubtful_us)
+
+    def _samples(self, session: int, role: Role) -> list[TimingSample]:
+        return [s for s in self.progress.samples if s.session == session and s.role is role]
+
     def _run_reference(
-        self, worker: Worker, draws: Sequence[Draw], order: Order = Order.CHAIN
+        self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
     ) -> Burst:
-        burst = run_own(self._desk, worker, draws, self._protocol, order)
-        self._desk.release(burst)
-        return burst
+        if not self._desk.is_quiet():
+            evidence = "the device was at work while nobody should have used it"
+            raise Failure(
+                Status.HACKED, "kept the device busy outside its own turn",
+                (guards.flag("outside_turn", evidence),),
+            )  # fmt: skip
+        return run_own(self._desk, worker, draws, self._protocol, order)
 
 
 def run_own(
     desk: Desk, worker: Worker, draws: Sequence[Draw], protocol: EvalProtocol,
-    order: Order = Order.CHAIN,
+    order: Order | None = None,
 ) -> Burst:  # fmt: skip
     """One burst of a worker that runs our own code.
 
@@ -278,7 +356,7 @@ def run_own(
         WorkerError: it failed, so that nothing can be judged.
     """
     limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
-    burst = desk.run(worker, draws, order=order, timeout_s=limit_s)
+    burst = desk.run(worker, draws, order=order or desk.timed_order, timeout_s=limit_s)
     if burst.ending is not Ending.DONE:
         raise WorkerError(
             f"the reference's worker {burst.ending.value} in a burst: "

@@ -47,7 +47,7 @@ def explain(
         error: how far the reference itself is off.
     """
     output = desk.output(burst, slot)
-    if _raw(desk, burst, slot) == bytes((burst.poison,)) * desk.layout.output_bytes:
+    if bool((desk.raw(burst, slot) == burst.poison).all()):
         return flag("early_done", f"call {slot} was reported done before it had written anything")
 
     def equals(answer: list[torch.Tensor]) -> bool:
@@ -66,11 +66,6 @@ def explain(
         return flag("cached_output", f"call {slot} returned the answer to call {before[0]}")
     if any(equals(answer) for answer in earlier):
         return flag("cached_output", f"call {slot} returned the answer to an earlier input")
-    if slot and _raw(desk, burst, slot) == _raw(desk, burst, slot - 1):
+    if slot and desk.raw(burst, slot).equal(desk.raw(burst, slot - 1)):
         return flag("constant_output", f"calls {slot - 1} and {slot} returned the same bytes")
     return None
-
-
-def _raw(desk: Desk, burst: Burst, slot: int) -> bytes:
-    size = desk.layout.output_bytes
-    return bytes(burst.outputs[slot * size : (slot + 1) * size])

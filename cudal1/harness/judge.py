@@ -21,17 +21,17 @@ from statistics import median
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import statistics
-from cudal1.harness.burst import Desk, Ending, raw_bytes, wait_ready
+from cudal1.harness.burst import Desk, Ending, wait_ready
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure
 from cudal1.harness.sandbox import Worker, Zygote
 from cudal1.harness.screen import screen
-from cudal1.harness.wire import Job, Layout
+from cudal1.harness.wire import MAX_PLACES, Job, Layout
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
-from cudal1.problem import Problem
-from cudal1.protocol import EvalProtocol
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol, PrecisionClass
 from cudal1.verdict import Status, Verdict
 
 REFERENCE_BURSTS = 5
@@ -40,6 +40,8 @@ EMPTY_MEMORY = 60
 """Latest empty bursts of one size, whose smallest time is subtracted."""
 AGREEING, EMPTY_AGREEMENT = 3, 1.1
 """So many of the smallest must lie this close: else a busy machine has spoilt them all."""
+LEAST_SLOTS, SPARE_SLOTS = 16, 1.25
+"""Calls that a ring must hold for checks, and the share beyond what a timed burst will want."""
 CPU_LIMIT_S = 300
 MAX_SOURCE_BYTES = 1 << 20
 
@@ -58,18 +60,26 @@ class ProblemJudge:
     def __init__(
         self, problem: Problem, *, device: Device, protocol: EvalProtocol, zygote: Zygote
     ) -> None:
+        import torch
+
         self.problem = problem
         self._device = device
         self._protocol = protocol
         self._zygote = zygote
         self._rng = random.SystemRandom()
-        self._oracle = Oracle(problem, weight_seed=protocol.seed)
+        place = torch.device(device.torch_name)
+        self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
         self._layout = self._plan()
-        self._desk = Desk(self._layout)
+        self._arena_bytes = self._oracle.call_bytes(self._layout.num_slots)
+        self._desk = Desk(self._layout, place)
         self._empty_us: dict[int, deque[float]] = {}
         self._empty: Worker | None = None
         with self._start_own("Model", problem.source) as reference:
             self.reference_us = self._time_reference(reference)
+        is_cuda = device.device_class is DeviceClass.CUDA
+        self._cost_us = (
+            self._time_empty(min(LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
+        )
 
     def close(self) -> None:
         """End the worker that it keeps."""
@@ -88,7 +98,7 @@ class ProblemJudge:
         started = time.monotonic()
         examination = Examination(
             self._oracle, self._desk, self._protocol,
-            reference_call_us=self.reference_us, rng=self._rng,
+            reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
         )  # fmt: skip
         progress, flags = examination.progress, screen(candidate.source)
         measurement: Measurement | None = None
@@ -138,8 +148,13 @@ class ProblemJudge:
         empty_us = self._time_empty(examination.num_calls())
         with self._start_own("Model", self.problem.source) as reference:
             ratios = examination.measure(worker, reference, session=session, empty_us=empty_us)
-        samples = [s for s in examination.progress.samples if s.session == session]
-        return self._measurement(ratios, samples)
+            samples = [s for s in examination.progress.samples if s.session == session]
+            measured = self._measurement(ratios, samples)
+            if measured.certified <= 1.0:
+                return measured
+            limit = examination.batching_limit(worker, reference, session=session)
+        certified = max(1.0, min(measured.certified, statistics.conservative(limit)))
+        return measured.model_copy(update={"certified": certified})
 
     def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
         protocol = self._protocol
@@ -167,21 +182,29 @@ class ProblemJudge:
         oracle = self._oracle
         one = Layout(oracle.weight_specs, oracle.input_specs, oracle.output_specs, 1)
         slot_bytes = max(1, one.input_bytes + one.output_bytes)
-        slots = min(self._protocol.max_burst_calls, self._protocol.ring_bytes // slot_bytes)
+        wanted = self._protocol.max_burst_calls
+        if self._device.device_class is DeviceClass.CUDA:  # there memory takes time to be made
+            wanted = max(
+                LEAST_SLOTS, round(SPARE_SLOTS * self._protocol.burst_us / oracle.call_us())
+            )
+        slots = min(
+            wanted, self._protocol.max_burst_calls, self._protocol.ring_bytes // slot_bytes,
+            MAX_PLACES // len(one.outputs),
+        )  # fmt: skip
         return Layout(one.weights, one.inputs, one.outputs, max(1, slots))
 
     def _start(self, entry: str, source: str, cpu_s: int | None) -> Worker:
         weights = self._oracle.original_weights
+        ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
         job = Job(
             source=source, entry=entry, init_inputs=self._oracle.init_inputs,
             weight_names=tuple(weights), layout=self._layout, seed=self._protocol.seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
-            core=self._device.worker_core, folder="",
+            core=self._device.worker_core, folder="", device=self._device.device_class.value,
+            ring_bytes=ring.num_bytes,
+            allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip
-        specs = self._layout.weights
-        return self._zygote.start(
-            job, weights=[raw_bytes(t, s) for t, s in zip(weights.values(), specs, strict=True)]
-        )
+        return self._zygote.start(job, ring)
 
     def _start_candidate(self, candidate: Candidate) -> Worker:
         """A fresh worker has the original weights, whatever an earlier one was given."""
@@ -201,14 +224,20 @@ class ProblemJudge:
         return worker
 
     def _time_reference(self, reference: Worker) -> float:
-        """A rough time of one call, to plan bursts: smallest of a few, harness included."""
-        count = min(2, self._layout.num_slots)
+        """A rough time of one call, to plan bursts: smallest of a few.
+
+        On the CPU with the harness's own cost, which is small there.
+        """
+        count, cost_us = min(2, self._layout.num_slots), 0.0
+        if self._device.device_class is DeviceClass.CUDA:
+            count = min(LEAST_SLOTS, self._layout.num_slots)
+            cost_us = self._time_empty(count)
         draws = [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(count)]
         times: list[float] = []
         for _ in range(REFERENCE_BURSTS):
             burst = run_own(self._desk, reference, draws, self._protocol)
             self._desk.release(burst)
-            times.append(burst.elapsed_us / count)
+            times.append((burst.elapsed_us - cost_us) / count)
         return max(1.0, min(times))
 
     def _time_empty(self, num_calls: int) -> float:

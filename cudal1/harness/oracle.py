@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import math
 import random
+import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ TOO_HARD = 0.02
 """A single draw of another family on which the reference is farther off says nothing either. On the
 problem's own inputs nobody is let off: there it is the most that widens a bound."""
 EXAMINED_SEEDS = (11, 12, 13)
+TRIED_CALLS = (1, 1, 3, 10)
+ARENA_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 512, 64 << 20
+"""An allocator rounds up, and keeps what it had."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,10 @@ class Oracle:
         SuiteError: the reference cannot be run here (admission should have rejected it).
     """
 
-    def __init__(self, problem: Problem, *, weight_seed: int) -> None:
+    def __init__(self, problem: Problem, *, weight_seed: int, device: torch.device) -> None:
         import torch
 
+        self._device = device
         self.problem = problem
         namespace = types.ModuleType("reference")
         # the reference is the user's own, admitted code; it is trusted here (docs/protocol.md)
@@ -71,11 +76,11 @@ class Oracle:
                 f"{problem.key}: get_init_inputs() must return literals, "
                 f"not {self.init_inputs[:80]}"
             ) from error
-        # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
+        # made on the CPU and moved, as anyone would, and as the workers do
         torch.default_generator.manual_seed(weight_seed)
-        self._model: torch.nn.Module = namespace.Model(*init_inputs)
+        self._model: torch.nn.Module = namespace.Model(*init_inputs).to(device)
         torch.default_generator.manual_seed(weight_seed)
-        self._exact: torch.nn.Module | None = namespace.Model(*init_inputs).double()
+        self._exact: torch.nn.Module | None = namespace.Model(*init_inputs).double().to(device)
         self.original_weights = {
             name: tensor.detach().clone().contiguous()
             for name, tensor in self._model.state_dict().items()
@@ -102,10 +107,10 @@ class Oracle:
 
     def draw(self, seed: int, family: str = OWN) -> Draw:
         """Fresh inputs; the same seed and family give the same ones."""
-        import torch
-
-        torch.default_generator.manual_seed(seed % 2**63)
-        return Draw(change_inputs(self._draw(), family), family)
+        self._seed(seed)
+        with self._device:
+            inputs = [tensor.to(self._device) for tensor in self._draw()]
+            return Draw(change_inputs(inputs, family), family)
 
     def deck(self, rng: random.Random) -> list[str]:
         """Every family once and the problem's own for a third of all, shuffled."""
@@ -116,18 +121,49 @@ class Oracle:
 
     def change_weights(self, seed: int | None) -> None:
         """Compute answers with other weights from now on; None brings the first ones back."""
-        import torch
-
         if seed is None:
             self._current = self.original_weights
         else:
-            torch.default_generator.manual_seed(seed % 2**63)
+            self._seed(seed)
             self._current = {
                 name: changed_weight(tensor) for name, tensor in self.original_weights.items()
             }
         self._model.load_state_dict(self._current)
         if self._exact is not None:
             self._exact.load_state_dict(self._current)
+
+    def call_bytes(self, num_calls: int) -> int:
+        """Memory that a GPU's calls may want in a burst whose outputs are all kept.
+
+        Of the reference: a candidate that needs more takes it elsewhere, and has its outputs
+        copied.
+        """
+        import torch
+
+        if self._device.type != "cuda":
+            return 0
+        draw = self.draw(1)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        self._answer(draw, exact=False)
+        peak = torch.cuda.max_memory_allocated() - before
+        outputs = sum(spec.num_bytes for spec in self.output_specs)
+        return ARENA_MARGIN * (peak + num_calls * (outputs + ARENA_STEP)) + LEAST_ARENA
+
+    def call_us(self) -> float:
+        """About how long one call takes when calls follow each other: to plan with, no more."""
+        import torch
+
+        draw, times = self.draw(1), list[float]()
+        for count in TRIED_CALLS:
+            started = time.perf_counter()
+            for _ in range(count):
+                self._answer(draw, exact=False)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize()
+            times.append((time.perf_counter() - started) * 1e6 / count)
+        return min(times)
 
     def key(self, draw: Draw) -> Key:
         """The reference's own outputs for `draw`, and the error of its family."""
@@ -147,6 +183,14 @@ class Oracle:
             error = reference_error(plain, exact)
             key.append((exact, known.larger(error.at_most(TOO_HARD) if draw.is_own else error)))
         return key
+
+    def _seed(self, seed: int) -> None:
+        import torch
+
+        # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
+        torch.default_generator.manual_seed(seed % 2**63)
+        if self._device.type == "cuda":
+            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed % 2**63)
 
     def _answer(self, draw: Draw, *, exact: bool) -> Tensors:
         import torch

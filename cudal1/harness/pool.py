@@ -45,7 +45,7 @@ class Pool:
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
-            self._zygote = Zygote()
+            self._zygote = Zygote(self.device)
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()

@@ -9,33 +9,43 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from cudal1.harness.device import Device
+from cudal1.problem import DeviceClass
 
 PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 
 
 @contextmanager
 def undisturbed(device: Device) -> Iterator[None]:
-    """One thread, off the core where bursts run; torch's generator is afterwards as before.
+    """One thread, off the core where bursts run, full precision; afterwards all is as before.
 
-    Without the last, a seed of ours would steer somebody's training.
+    Without the last, a seed of ours would steer somebody's training. Answers are never computed in
+    TF32, which PyTorch's convolutions use unless told otherwise.
     """
     import torch
 
     threads, generator = torch.get_num_threads(), torch.get_rng_state()
+    on_gpu = device.device_class is DeviceClass.CUDA
+    gpu_generator = torch.cuda.get_rng_state(device.index) if on_gpu else None
+    tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     cores = os.sched_getaffinity(0)
     torch.set_num_threads(1)
     others = cores - {device.worker_core}
     if others:
         os.sched_setaffinity(0, others)
     try:
-        yield
+        with torch.cuda.device(device.index) if on_gpu else nullcontext():
+            yield
     finally:
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)
         torch.set_rng_state(generator)
+        if gpu_generator is not None:
+            torch.cuda.set_rng_state(gpu_generator, device.index)
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
 
 
 @contextmanager

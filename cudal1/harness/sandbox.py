@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import fcntl
 import mmap
 import os
 import select
@@ -20,36 +19,40 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from cudal1.errors import WorkerError
 from cudal1.harness import wire
+from cudal1.harness.device import Device
+from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.wire import Job, Word
+from cudal1.problem import DeviceClass
 
 START_LIMIT_S = 120.0
 """For a new interpreter to import torch, or a fork to come about, on a busy machine."""
-NUM_SPARES = 2
+NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
-F_SEAL_ALL = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Worker:
     """The judge's handle on one sandboxed process."""
 
     def __init__(
-        self, job: Job, spare: _Spare, control: mmap.mmap, ring: mmap.mmap, layers: tuple[str, ...]
+        self, job: Job, spare: _Spare, control: mmap.mmap, ring: Ring, layers: tuple[str, ...]
     ) -> None:
         self.job = job
         self.layers = layers
         """What stood around it before any candidate code ran."""
-        self.ring = memoryview(ring)
+        self.ring = ring
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
         self._num_weights = 0
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
+        self.places = self._control[wire.PLACES_OFFSET :].cast("Q")
+        """Where in the ring the worker says its outputs lie, by slot and output; 0: in the slot."""
         self._spare = spare
 
     @property
@@ -94,6 +97,7 @@ class Worker:
     def close(self) -> None:
         """Kill it and all it started; idempotent."""
         self._spare.close()
+        self.ring.release()
         _remove(self.job.folder)
 
     def __enter__(self) -> Self:
@@ -126,26 +130,10 @@ class _Spare:
         self._life.close()
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """A sealed, anonymous piece of memory."""
-
-    descriptor: int
-    memory: mmap.mmap
-
-    @classmethod
-    def make(cls, name: str, num_bytes: int) -> _Shared:
-        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, num_bytes)
-        # a worker must not cut the judge's mapping short: the judge would die of SIGBUS
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, F_SEAL_ALL)
-        return cls(descriptor, mmap.mmap(descriptor, num_bytes))
-
-
 class Zygote:
     """The warmed-up process that forks workers; start one for each judge."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device) -> None:
         self._folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self._folder).chmod(0o711)
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -157,8 +145,9 @@ class Zygote:
                     "cudal1.harness.worker.zygote",
                     str(theirs.fileno()),
                     self._folder,
+                    device.device_class.value,
                 ],
-                env=_clean_environment(),
+                env=_clean_environment(device),
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -170,38 +159,36 @@ class Zygote:
         if not _received(self._channel):
             raise self._broken("did not start")
         self._spares: list[_Spare] = []
+        self._num_spares = NUM_SPARES[device.device_class]
 
-    def start(self, job: Job, *, weights: Sequence[memoryview] = ()) -> Worker:
-        """Give `job` to a fresh worker, whose folder is made here; `weights` begin its ring.
+    def start(self, job: Job, ring: Ring) -> Worker:
+        """Give `job` and `ring` to a fresh worker, whose folder is made here.
 
         Raises:
             WorkerError: the machinery failed before any candidate code could have run.
         """
         job = replace(job, folder=tempfile.mkdtemp(dir=self._folder))
-        control = _Shared.make("control", wire.CONTROL_BYTES)
-        ring = _Shared.make("ring", job.layout.total_bytes)
-        for start, weight in zip(wire.offsets(job.layout.weights), weights, strict=True):
-            ring.memory[start : start + len(weight)] = bytes(weight)
+        control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
         os.write(content, job.encode())
         try:
             self._top_up(1)
             spare = self._spares.pop(0)
-            _send_with(spare.channel, b"job", (control.descriptor, ring.descriptor, content))
-            self._top_up(NUM_SPARES)
+            _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
+            self._top_up(self._num_spares)
             spare.channel.settimeout(START_LIMIT_S)
             greeting = _received(spare.channel)
         except OSError as error:
             raise self._broken("cannot be reached") from error
         finally:
-            for descriptor in (control.descriptor, ring.descriptor, content):
+            for descriptor in (control_descriptor, ring.descriptor, content):
                 os.close(descriptor)
         if not greeting:
             spare.close()
             raise self._broken("could not confine a new worker")
         bits = int.from_bytes(greeting, "little")
         layers = tuple(name for i, name in enumerate(wire.LAYERS) if bits >> i & 1)
-        return Worker(job, spare, control.memory, ring.memory, layers)
+        return Worker(job, spare, control, ring, layers)
 
     def close(self) -> None:
         """End the zygote; its workers end with their own handles."""
@@ -248,10 +235,11 @@ def _remove(folder: str) -> None:
     subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
-def _clean_environment() -> dict[str, str]:
+def _clean_environment(device: Device) -> dict[str, str]:
     """Nothing of ours but where our own package lies; no key, no proxy, no token."""
     package_root = str(Path(__file__).resolve().parents[2])
-    return {
+    gpu = {"CUDA_VISIBLE_DEVICES": device.id} if device.device_class is DeviceClass.CUDA else {}
+    return gpu | {
         "PYTHONPATH": package_root,
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",

@@ -136,6 +136,8 @@ def _can_certify(ratios: Sequence[float], level: float, protocol: EvalProtocol) 
 
 def conservative(speedup: float) -> float:
     """Two decimals, toward 1.00: 1.118 is 1.11 and 0.992 is 1.00 (paper 2.4.4)."""
+    if math.isinf(speedup):
+        return speedup
     hundredths = speedup * 100
     rounded = math.floor(hundredths + 1e-9) if speedup > 1 else math.ceil(hundredths - 1e-9)
     return rounded / 100

@@ -1,7 +1,8 @@
 """What judge and worker share: the layout of their shared memory, and nothing else.
 
-Threat: everything here is writable by untrusted code. The judge therefore reads back only three
-things: fixed-width counters, raw tensor bytes in slots that it laid out itself, and up to
+Threat: everything here is writable by untrusted code. The judge therefore reads back only four
+things: fixed-width counters, raw tensor bytes in shared memory that it made itself, where in that
+memory an output lies (any number: it is bounded, and wrong bytes are a wrong output), and up to
 `TEXT_BYTES` of text that is shown to people and never decides anything. Bytes written before a
 counter is raised are seen before it is: true of x86-64, and of others only behind the system calls
 in between.
@@ -13,10 +14,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 ALIGNMENT = 64
-CONTROL_BYTES = 4096
+CONTROL_BYTES = 1 << 16
 TEXT_OFFSET = 512
 TEXT_BYTES = 2000
 WORD_BYTES = 8
+PLACES_OFFSET = 4096
+MAX_PLACES = (CONTROL_BYTES - PLACES_OFFSET) // WORD_BYTES
+"""Outputs of all slots of a ring, at most."""
 
 DTYPES: tuple[str, ...] = (
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -83,7 +87,11 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where tensors lie in a ring: weights first, then input slots, then output slots."""
+    """Where tensors lie in a ring: weights, then input slots, then output slots.
+
+    Behind them a GPU's ring has an arena, from which a worker's calls take their memory: an output
+    that lies there need not be copied into its slot.
+    """
 
     weights: tuple[TensorSpec, ...]
     inputs: tuple[TensorSpec, ...]
@@ -155,6 +163,13 @@ class Job:
     """Core to stay on; None leaves it free."""
     folder: str
     """Private folder of this worker: its home, temporary and working folder."""
+    device: str
+    """Device class."""
+    ring_bytes: int
+    """The whole of the shared memory, with the arena."""
+    allow_tf32: bool
+    """Whether float32 products may be computed in TF32: as the precision class has it, so that
+    nobody gains by merely switching it on."""
 
     def encode(self) -> bytes:
         """As text that `decode` reads."""
@@ -166,7 +181,7 @@ class Job:
                     for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
                 ),
                 self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
-                self.folder,
+                self.folder, self.device, self.ring_bytes, self.allow_tf32,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -177,10 +192,12 @@ class Job:
 
         (
             source, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core, folder,
+            device, ring_bytes, allow_tf32,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
             source=source, entry=entry, init_inputs=init_inputs, weight_names=names,
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
-            seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
+            seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder, device=device,
+            ring_bytes=ring_bytes, allow_tf32=allow_tf32,
         )  # fmt: skip

@@ -23,6 +23,8 @@ MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 
 MNT_DETACH = 2
 DEVICES = ("null", "zero", "full", "random", "urandom")
 """What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
+CUDA_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+"""What a CUDA driver opens, beside the nodes of the GPUs themselves."""
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522
@@ -52,20 +54,27 @@ def unshare() -> set[str]:
     return {layer for layer, flag in wanted.items() if libc.unshare(flag) == 0}
 
 
-def confine_files(folder: str, layers: set[str]) -> set[str]:
-    """In the first process of the namespaces: its own /proc, nothing writable but `folder`."""
+def own_proc(layers: set[str]) -> set[str]:
+    """In the first process of the namespaces: its own /proc; a CUDA driver needs to find itself."""
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    if "own_pids" in layers and libc.mount(b"proc", b"/proc", b"proc", flags, None) == 0:
+        return {"own_proc"}
+    return set()
+
+
+def confine_files(folder: str, layers: set[str], device: str) -> set[str]:
+    """In the first process of the namespaces: nothing writable but `folder`."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     gained = {"private_folder"}
     nodev = MS_NOSUID | MS_NODEV
-    if "own_pids" not in layers or libc.mount(b"proc", b"/proc", b"proc", nodev | MS_NOEXEC, None):
+    if "own_proc" not in layers:
         return gained
-    gained.add("own_proc")
     with contextlib.suppress(OSError):
         if _kernel() >= OWN_PID_MAX:
             Path("/proc/sys/kernel/pid_max").write_text(str(MAX_PROCESSES))
             gained.add("pid_limit")
-    if _own_devices():
+    if _own_devices(_devices_for(device)):
         gained.add("own_devices")
     read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     wanted, size = ctypes.byref(read_only), ctypes.sizeof(read_only)
@@ -78,9 +87,16 @@ def confine_files(folder: str, layers: set[str]) -> set[str]:
     return gained
 
 
-def _own_devices() -> bool:
+def _devices_for(device: str) -> tuple[str, ...]:
+    if device != "cuda":
+        return DEVICES
+    gpus = [path.name for path in Path("/dev").glob("nvidia[0-9]*")]
+    return (*DEVICES, *CUDA_DEVICES, *gpus)
+
+
+def _own_devices(wanted: tuple[str, ...]) -> bool:
     """Replace /dev by one that holds what is harmless; where that fails, all is as before."""
-    here = [name for name in DEVICES if Path(f"/dev/{name}").exists()]
+    here = [name for name in wanted if Path(f"/dev/{name}").exists()]
     kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in here}
     try:
         if libc.mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=755") != 0:
@@ -109,12 +125,17 @@ def _filled(devices: dict[str, int]) -> bool:
     return True
 
 
-def limit(*, memory_bytes: int, cpu_s: int | None) -> set[str]:
+def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
     """Bound what the process may take, give up every privilege; returns the layers that hold."""
     with Path("/proc/self/statm").open() as statm:
-        mapped = int(statm.read().split()[0]) * resource.getpagesize()
+        mapped, _, _, _, _, data, _ = (
+            int(n) * resource.getpagesize() for n in statm.read().split()
+        )
+    # a CUDA driver reserves more addresses than any limit would leave it
+    on_gpu = device == "cuda"
     limits = {
-        resource.RLIMIT_AS: mapped + memory_bytes,
+        (resource.RLIMIT_DATA if on_gpu else resource.RLIMIT_AS): (data if on_gpu else mapped)
+        + memory_bytes,
         resource.RLIMIT_FSIZE: MAX_FILE_BYTES,
         resource.RLIMIT_NPROC: MAX_PROCESSES,
         resource.RLIMIT_NOFILE: MAX_OPEN_FILES,
@@ -137,15 +158,15 @@ def limit(*, memory_bytes: int, cpu_s: int | None) -> set[str]:
     return gained
 
 
-def keep_only(descriptor: int) -> int:
-    """Close all descriptors but one, which becomes number 3; standard streams lead nowhere."""
+def keep_only(descriptor: int, needed: set[int]) -> int:
+    """Close all descriptors but one and what a driver needs; standard streams lead nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    if descriptor != 3:
-        os.dup2(descriptor, 3)
-    os.closerange(4, 65536)
-    return 3
+    kept = sorted({0, 1, 2, descriptor} | needed)
+    for number, following in zip(kept, [*kept[1:], 65536], strict=True):
+        os.closerange(number + 1, following)
+    return descriptor
 
 
 def _kernel() -> tuple[int, int]:

@@ -28,6 +28,7 @@ import torch
 from cudal1.harness import wire
 from cudal1.harness.wire import Job, Layout, State, TensorSpec, Word
 from cudal1.harness.worker import confinement
+from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 SPINS = 200
@@ -51,32 +52,43 @@ def warm_up() -> None:
     torch.set_num_interop_threads(1)
 
 
-def serve(channel_fd: int, layers: set[str]) -> None:
+def serve(channel_fd: int, layers: set[str], device: str) -> None:
     """Wait for a job, confine this process, greet, then serve bursts until killed."""
+    layers |= confinement.own_proc(layers)
+    before = open_descriptors()
+    engine = make_engine(device)
+    needed = open_descriptors() - before  # a driver's; nothing else was opened here
     control_fd, ring_fd, job_fd = _receive_job(channel_fd)
     control = memoryview(mmap.mmap(control_fd, wire.CONTROL_BYTES))
     job = Job.decode(os.pread(job_fd, os.fstat(job_fd).st_size, 0))
-    ring = memoryview(mmap.mmap(ring_fd, job.layout.total_bytes))
+    ring = engine.share(ring_fd, job.ring_bytes, job.layout.total_bytes)
+    _allow_tf32(job.allow_tf32)
     if job.core is not None:
         os.sched_setaffinity(0, {job.core})
-    layers |= confinement.confine_files(job.folder, layers)
+    layers |= confinement.confine_files(job.folder, layers, device)
     os.chdir(job.folder)
     os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
-    channel = confinement.keep_only(channel_fd)
-    layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s)
+    channel = confinement.keep_only(channel_fd, needed)
+    layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
     bits = sum(1 << i for i, name in enumerate(wire.LAYERS) if name in layers)
     os.write(channel, bits.to_bytes(wire.WORD_BYTES, "little"))
-    _work(job, control, ring, channel)
+    _work(job, control, ring, channel, engine)
     os._exit(1)
 
 
-def _work(job: Job, control: memoryview, ring: memoryview, channel: int) -> None:
+def _allow_tf32(allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def _work(job: Job, control: memoryview, ring: torch.Tensor, channel: int, engine: Engine) -> None:
     words = control[: wire.TEXT_OFFSET].cast("Q")
+    places = control[wire.PLACES_OFFSET :].cast("Q")
     stage = State.BUILD_FAILED
     # The one broad except of the repository: a candidate may raise anything at all, and whatever it
     # is, it is the candidate's failure and a line for people.
     try:
-        call, load_weights = _build(job, ring)
+        call, load_weights = _build(job, ring, engine)
         inputs = [_views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
         outputs = [
             _views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)
@@ -84,12 +96,12 @@ def _work(job: Job, control: memoryview, ring: memoryview, channel: int) -> None
         words[Word.STATE] = State.READY
         stage = State.CALL_FAILED
         weights = 0
-        with torch.no_grad():
+        with torch.no_grad(), engine.calling():
             while os.read(channel, 1):
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
                     load_weights()
-                _burst(words, call, inputs, outputs)
+                _burst(words, places, call, inputs, outputs, engine)
     except _WrongOutputError as error:
         _report(control, words, State.WRONG_OUTPUT, str(error))
     except BaseException as error:  # noqa: BLE001
@@ -97,20 +109,23 @@ def _work(job: Job, control: memoryview, ring: memoryview, channel: int) -> None
 
 
 def _burst(
-    words: memoryview, call: Callable[..., Any], inputs: list[list[torch.Tensor]],
-    outputs: list[list[torch.Tensor]],
+    words: memoryview, places: memoryview, call: Callable[..., Any],
+    inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
 ) -> None:  # fmt: skip
     count, done = words[Word.NUM_CALLS], words[Word.DONE]
     if words[Word.KEEP]:
         _await_inputs(words, done + count)
         kept = [call(*inputs[slot]) for slot in range(count)]
         for slot in range(count):
-            _store(kept[slot], outputs[slot])
+            _store(kept[slot], outputs[slot], places, slot, engine)
+        engine.finish()
         words[Word.DONE] = done + count
         return
     for slot in range(count):
         _await_inputs(words, done + slot + 1)
-        _store(call(*inputs[slot]), outputs[slot])
+        result = call(*inputs[slot])
+        _store(result, outputs[slot], places, slot, engine)
+        engine.finish()
         words[Word.DONE] = done + slot + 1
 
 
@@ -126,10 +141,13 @@ class _WrongOutputError(Exception):
     """The output cannot be stored where the reference's goes."""
 
 
-def _store(result: Any, slots: list[torch.Tensor]) -> None:
-    results = list(result) if isinstance(result, tuple | list) else [result]
+def _store(
+    result: Any, slots: list[torch.Tensor], places: memoryview, number: int, engine: Engine
+) -> None:
+    results = result if type(result) is list else _listed(result)
     if len(results) != len(slots):
         raise _WrongOutputError(f"{len(results)} outputs where the reference has {len(slots)}")
+    index = number * len(slots)
     for value, slot in zip(results, slots, strict=True):
         if not isinstance(value, torch.Tensor):
             raise _WrongOutputError(f"an output of type {type(value).__name__}, not a tensor")
@@ -138,20 +156,24 @@ def _store(result: Any, slots: list[torch.Tensor]) -> None:
                 f"an output of {value.dtype} {tuple(value.shape)} where the reference has "
                 f"{slot.dtype} {tuple(slot.shape)}"
             )
-        slot.copy_(value)
+        places[index] = engine.store(value, slot)
+        index += 1
 
 
-def _build(job: Job, ring: memoryview) -> tuple[Callable[..., Any], Callable[[], None]]:
+def _listed(result: Any) -> list[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _build(
+    job: Job, ring: torch.Tensor, engine: Engine
+) -> tuple[Callable[..., Any], Callable[[], None]]:
     """The module to call, and what loads the ring's weights into it.
 
     A module whose parameters have other names or shapes keeps what it drew under the public seed,
     and its outputs decide.
     """
     if not job.entry:
-        constants = [
-            torch.zeros(s.shape, dtype=getattr(torch, s.dtype)) for s in job.layout.outputs
-        ]
-        return lambda *_: constants, lambda: None
+        return engine.constants(_views(ring, job.layout, 0, "outputs")), lambda: None
     path = Path(job.folder) / "candidate.py"
     path.write_bytes(job.source.encode("utf-8", "surrogatepass"))
     spec = importlib.util.spec_from_file_location("candidate", path)
@@ -164,7 +186,7 @@ def _build(job: Job, ring: memoryview) -> tuple[Callable[..., Any], Callable[[],
     if make is None:
         raise AttributeError(f"the source defines no {job.entry}")
     torch.manual_seed(job.seed)
-    module = make(*ast.literal_eval(job.init_inputs))
+    module = engine.place(make(*ast.literal_eval(job.init_inputs)))
     starts = wire.offsets(job.layout.weights)
     given = {
         name: _view(ring, start, spec)
@@ -183,7 +205,7 @@ def _kinds(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torc
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
-def _views(ring: memoryview, layout: Layout, slot: int, which: str) -> list[torch.Tensor]:
+def _views(ring: torch.Tensor, layout: Layout, slot: int, which: str) -> list[torch.Tensor]:
     specs, start, size = (
         (layout.inputs, layout.input_start, layout.input_bytes)
         if which == "inputs"
@@ -195,12 +217,9 @@ def _views(ring: memoryview, layout: Layout, slot: int, which: str) -> list[torc
     ]
 
 
-def _view(ring: memoryview, start: int, spec: TensorSpec) -> torch.Tensor:
+def _view(ring: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, spec.dtype)
-    if spec.num_bytes == 0:
-        return torch.empty(spec.shape, dtype=dtype)
-    flat = torch.frombuffer(ring[start : start + spec.num_bytes], dtype=dtype)
-    return flat.view(spec.shape)
+    return ring[start : start + spec.num_bytes].view(dtype).view(spec.shape)
 
 
 def _receive_job(channel_fd: int) -> tuple[int, int, int]:

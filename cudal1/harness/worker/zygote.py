@@ -29,7 +29,7 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def serve(channel: socket.socket) -> None:
+def serve(channel: socket.socket, device: str) -> None:
     """Fork a worker for each request until the judge goes away."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -42,12 +42,13 @@ def serve(channel: socket.socket) -> None:
             descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
         if os.fork() == 0:
             channel.close()
-            _keep(*descriptors)
+            worker_channel, life = descriptors
+            _keep(worker_channel, life, device)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _keep(worker_channel: int, life: int) -> None:
+def _keep(worker_channel: int, life: int, device: str) -> None:
     """Become the keeper: make namespaces, fork the worker into them, end with it. Never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -58,7 +59,7 @@ def _keep(worker_channel: int, life: int) -> None:
         os.close(life)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
-        shim.serve(worker_channel, layers)
+        shim.serve(worker_channel, layers, device)
         os._exit(0)
     os.close(worker_channel)
     pidfd = os.pidfd_open(worker)
@@ -72,11 +73,14 @@ def _keep(worker_channel: int, life: int) -> None:
 
 
 def main() -> None:
-    """Import torch without starting its threads, then serve; argv: a socket, the judge's folder."""
+    """Import torch without starting its threads, then serve.
+
+    argv: a socket, the judge's folder, the device class.
+    """
     channel = socket.socket(fileno=int(sys.argv[1]))
     shim.warm_up()
     channel.send(b"ready")
-    serve(channel)
+    serve(channel, sys.argv[3])
     # the judge removes this folder; one that was killed could not
     os.execv("/bin/rm", ["rm", "-rf", "--", sys.argv[2]])
 

@@ -1,0 +1,194 @@
+"""What the worker's loop needs of a device: its memory, its waiting, and handing outputs over.
+
+Threat: as in `shim`: all of this runs beside the candidate and may be patched by it. On a GPU the
+judge's clock stops when the judge's own context has copied the outputs, so that work on any stream,
+finished or not, is in the interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from cudal1.harness.vmm import DeviceMemory, cuda_driver
+
+WARM_SIZE = 64
+ALIGNMENT = 512
+"""Of allocations: what CUDA's own give at least."""
+
+
+class Engine(Protocol):
+    """One device, seen from inside a worker."""
+
+    def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
+        """The memory shared with the judge, as bytes."""
+        ...
+
+    def place(self, module: Any) -> Any:
+        """The candidate's module, on the device."""
+        ...
+
+    def calling(self) -> AbstractContextManager[None]:
+        """What surrounds the calls."""
+        ...
+
+    def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """Hand an output over; returns where in the shared memory it lies, or 0: in its slot."""
+        ...
+
+    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+        """A call that computes nothing: its bursts cost what the harness costs."""
+        ...
+
+    def finish(self) -> None:
+        """Wait until everything is done."""
+        ...
+
+
+class HostEngine:
+    """The CPU."""
+
+    def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
+        """A mapping of the judge's anonymous file."""
+        return torch.frombuffer(mmap.mmap(descriptor, num_bytes), dtype=torch.uint8)
+
+    def place(self, module: Any) -> Any:
+        """As it is."""
+        return module
+
+    def calling(self) -> AbstractContextManager[None]:
+        """Nothing."""
+        return contextlib.nullcontext()
+
+    def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """A copy: whatever is lazy, expanded or strided is paid for here."""
+        slot.copy_(value)
+        return 0
+
+    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+        """Stored like any output."""
+        zeros = [torch.zeros_like(slot) for slot in slots]
+        return lambda *_: zeros
+
+    def finish(self) -> None:
+        """Calls on a CPU have ended when they return."""
+
+
+class CudaEngine:
+    """A GPU, the only one that this process sees."""
+
+    def __init__(self) -> None:
+        """Make the context and what every first call would make; costs a third of a second."""
+        ones = torch.ones(WARM_SIZE, WARM_SIZE, device="cuda")
+        torch.mm(ones, ones)
+        torch.cuda.synchronize()
+        self._base = self._arena = self._next = self._end = 0
+        self._pool: Any = None
+        self._touched: torch.Tensor | None = None
+
+    def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
+        """The judge's memory; what lies behind the slots feeds the calls' own allocations."""
+        memory = DeviceMemory.received(descriptor, num_bytes)
+        self._base, self._end = memory.address, memory.address + num_bytes
+        start = memory.address + start_of_arena
+        self._arena = self._next = -(-start // ALIGNMENT) * ALIGNMENT
+        return memory.tensor()
+
+    def place(self, module: Any) -> Any:
+        """Moved there as anyone would."""
+        return module.to("cuda")
+
+    @contextlib.contextmanager
+    def calling(self) -> Iterator[None]:
+        """Have this thread's allocations come from the arena.
+
+        Outputs are then born where the judge can read them: nobody pays, or saves, a copy.
+        """
+        take, give = _TAKE(self._take), _GIVE(self._give)
+        # what `torch.cuda.memory.CUDAPluggableAllocator` does with functions of a library
+        allocator = torch._C._cuda_customAllocator(_address(take), _address(give))
+        self._pool = (torch.cuda.MemPool(allocator), allocator, take, give)
+        with torch.cuda.use_mem_pool(self._pool[0]):
+            yield
+
+    def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """Where it lies, if that is in the arena and in order; else a copy in the slot."""
+        start = value.data_ptr()
+        if self._arena <= start < self._end and value.is_contiguous():
+            return start - self._base
+        slot.copy_(value)
+        return 0
+
+    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
+        """Born in the arena like any output, once: so that nothing is copied.
+
+        The device must still turn to this process once a burst, as it does for any kernel.
+        """
+        zeros: list[torch.Tensor] = []
+        self._touched = torch.zeros(1, device="cuda")
+
+        def call(*_: object) -> list[torch.Tensor]:
+            if not zeros:
+                zeros.extend(torch.zeros_like(slot) for slot in slots)
+            return zeros
+
+        return call
+
+    def finish(self) -> None:
+        """Wait for all streams."""
+        if self._touched is not None:
+            self._touched.add_(1)
+        torch.cuda.synchronize()
+
+    def _take(self, size: int, device: int, stream: int | None) -> int:
+        start = self._next
+        if start + size <= self._end:
+            self._next += size
+            return start
+        error, pointer = cuda_driver().cuMemAlloc(size)  # outside: such an output is copied
+        return 0 if int(error) else int(pointer)
+
+    def _give(self, pointer: int | None, size: int, device: int, stream: int | None) -> None:
+        if pointer is None:
+            return
+        if pointer + size == self._next:
+            self._next = pointer
+        elif not self._arena <= pointer < self._end:
+            cuda_driver().cuMemFree(pointer)
+
+
+_TAKE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+_GIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
+
+
+def _address(function: Any) -> int:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def make_engine(device: str) -> Engine:
+    """The engine of a device class."""
+    return CudaEngine() if device == "cuda" else HostEngine()
+
+
+def open_descriptors() -> set[int]:
+    """Numbers of what this process has open."""
+    found = [int(path.name) for path in Path("/proc/self/fd").iterdir()]
+    return {number for number in found if _is_open(number)}  # without the folder's own
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
