@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import subprocess
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -93,7 +92,7 @@ def machine(device: Device) -> dict[str, object]:
     if device.device_class is DeviceClass.CUDA:
         import torch
 
-        found |= {"cuda": torch.version.cuda, "driver": _driver()}
+        found |= {"cuda": torch.version.cuda, "driver": device.driver}
     return found
 
 
@@ -102,16 +101,6 @@ def cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{len(names)} cores of {names[0]}" if names else platform.machine()
-
-
-def _driver() -> str:
-    """The NVIDIA driver's version, or why there is none to tell."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"unknown ({type(error).__name__})"
-    return done.stdout.split("\n")[0].strip()
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -3,7 +3,8 @@
 Run as `python -m benchmarks.plain`, it reads a request from standard input and answers in JSON: a
 process of its own, so that neither the judge's heap nor its threads play a part. Both modules get
 the same weights and inputs; they alternate in random order; the clock is CUDA events, or the wall
-clock on a CPU; the ratio is the median over rounds. Nothing here is safe against a cheat.
+clock on a CPU; the ratio is the median over rounds; TF32 is off, as in the strict class. Nothing
+here is safe against a cheat.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def main() -> None:
     device: str = request["device"]
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # as workers are
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     reference, draw = _made(request["reference"], "Model", device)
     candidate, _ = _made(request["candidate"], "ModelNew", device)
     if set(candidate.state_dict()) == set(reference.state_dict()):

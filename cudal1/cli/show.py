@@ -80,8 +80,11 @@ def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
 def sandbox_line(layers: tuple[str, ...]) -> str:
     """How many layers stood around the candidate, and which did not."""
     missing = [layer for layer in LAYERS if layer not in layers]
-    held = f"{len(LAYERS) - len(missing)} of {len(LAYERS)} layers"
-    return f"{held}; without {', '.join(missing)}" if missing else held
+    said = [f"{len(LAYERS) - len(missing)} of {len(LAYERS)} layers"]
+    if missing:
+        said.append(f"without {', '.join(missing)}")
+    said += [f"{mark.upper()}" for mark in layers if mark not in LAYERS]  # such as `unsafe`
+    return "; ".join(said)
 
 
 def _headline(verdict: Verdict) -> str:
@@ -119,16 +122,37 @@ def _speed_rows(measurement: Measurement, protocol: EvalProtocol) -> list[Row]:
             f"{m.candidate_us:.1f} us a call, in {m.num_quads} quads of bursts "
             f"(at most {protocol.max_quads}){confirmed[m.is_confirmed]}",
         ),
+        *floor_rows(m),
     ]
 
 
+# MERGE: the two places that read what the timing branch adds to Measurement (`lower`, `upper`,
+# `floor_us`, an `alpha` that may be None); once it is in, plain attributes do.
 def interval(measurement: Measurement) -> str:
-    """The interval of the speedup, and the physical floor. MERGE: the one place that shows them."""
-    spread = f"{min(measurement.bucket_medians):.3f}x to {max(measurement.bucket_medians):.3f}x"
-    return (
-        f", {spread} over its buckets; certified {measurement.certified:.2f}x "
-        f"at {100 * (1 - measurement.alpha):g} % confidence"
-    )
+    """What surrounds the estimate: its interval where there is one, else its buckets' range."""
+    lower, upper = getattr(measurement, "lower", None), getattr(measurement, "upper", None)
+    alpha: float | None = measurement.alpha
+    if alpha is None:
+        return "; nothing is certified under this rule"
+    certain = f"{100 * (1 - alpha):g} %"
+    buckets = measurement.bucket_medians
+    if lower is None or upper is None:
+        around = f"its buckets {min(buckets):.3f}x to {max(buckets):.3f}x"
+    else:
+        around = f"at least {lower:.3f}x and at most {upper:.3f}x, each at {certain} confidence"
+    return f", {around}; certified {measurement.certified:.2f}x at {certain}"
+
+
+def floor_rows(measurement: Measurement) -> list[Row]:
+    """The physical floor, where one is known."""
+    floor_us = getattr(measurement, "floor_us", None)
+    if floor_us is None:
+        return []
+    share = f", {floor_us / measurement.candidate_us:.0%} of the candidate's time"
+    return [
+        Row("floor", f"no call takes less than {floor_us:.1f} us"
+            + (share if measurement.candidate_us > 0 else ""))
+    ]  # fmt: skip
 
 
 def _correctness_rows(found: Correctness | None, protocol: EvalProtocol) -> list[Row]:

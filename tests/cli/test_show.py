@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cudal1.cli.settings import choose
 from cudal1.cli.show import WORDS, Row, show, verdict_rows
+from cudal1.harness.wire import LAYERS
 from cudal1.measurement import Baseline, Measurement
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
 
@@ -61,7 +62,7 @@ def test_the_headline_says_what_the_speed_is_worth(changes: dict[str, Any], said
 def test_a_measurement_says_what_was_compared() -> None:
     found = shown(verdict(measurement=Measurement.model_validate(MEASURED)))
     assert "estimated 1.520x" in found["speedup"]
-    assert "99 % confidence" in found["speedup"]
+    assert "certified 1.40x at 99 %" in found["speedup"]
     for part in ("eager", "152.0 us", "100.0 us", "11 quads"):
         assert part in found["compared"]
     assert found["judged on"] == "cpu, protocol cpu 0123"
@@ -82,8 +83,10 @@ def test_flags_that_decide_stand_apart_from_advice() -> None:
 
 
 def test_missing_layers_of_the_sandbox_are_named() -> None:
-    assert "without" not in shown(verdict(sandbox=("fork",)))["sandbox"].split("layers")[0]
-    assert "own_network" in shown(verdict(sandbox=("fork",)))["sandbox"]
+    most = tuple(layer for layer in LAYERS if layer != "own_network")
+    assert shown(verdict(sandbox=LAYERS))["sandbox"] == f"{len(LAYERS)} of {len(LAYERS)} layers"
+    assert shown(verdict(sandbox=most))["sandbox"].endswith("layers; without own_network")
+    assert shown(verdict(sandbox=(*LAYERS, "unsafe")))["sandbox"].endswith("; UNSAFE")
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
