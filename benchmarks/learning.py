@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.common import cpu_name
 from cudal1.candidate import Candidate
 from cudal1.extract import extract
 from cudal1.harness import Pool, find_device
@@ -131,13 +132,6 @@ def gain(mine: Sequence[float], base: Sequence[float], *, seed: int) -> tuple[fl
         fmean(rng.choices(differences, k=len(differences))) for _ in range(NUM_RESAMPLES)
     )
     return fmean(differences), means[NUM_RESAMPLES // 40], means[-NUM_RESAMPLES // 40]
-
-
-def cpu_name() -> str:
-    """As the kernel has it."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
 
 
 def row(marks: Marks, base: Marks, *, seed: int) -> str:

@@ -11,19 +11,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-import yaml
-from pydantic import Field, StringConstraints, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, StringConstraints, model_validator
 
 from cudal1.contrast import Sampling
-from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass
 from cudal1.prompt import PromptStyle
 from cudal1.protocol import EvalProtocol
 from cudal1.provider_settings import ProviderSettings
 from cudal1.record import Record
+from cudal1.settings_file import read_settings
 
-MAX_PROBLEMS_SAID = 3
 ITEM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
 ItemName = Annotated[str, StringConstraints(pattern=ITEM_NAME)]
 """What DVC, file names and a shell take without quoting."""
@@ -239,46 +236,4 @@ class Params(Record):
             ConfigError: the file is absent or not YAML, or a key is missing, unknown or wrong;
                 the message gives its dotted path.
         """
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(
-                f"{path}: cannot be read ({error.strerror}); run this in the project's folder"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            raise ConfigError(f"{path}: {_said(error)}") from error
-
-
-def _said(error: ValidationError) -> str:
-    """The first problems, each with its dotted path; a misspelt key is two, so one is too few."""
-    found = error.errors()
-    inner = {problem["loc"][:-1] for problem in found}  # a list of wrong items is not a short list
-    problems = [p for p in found if not (p["type"] == "too_short" and p["loc"] in inner)]
-    said = [_problem(problem) for problem in problems[:MAX_PROBLEMS_SAID]]
-    more = len(problems) - len(said)
-    return "; ".join(said) + (f" (and {more} more)" if more else "")
-
-
-def _problem(problem: ErrorDetails) -> str:
-    where = ".".join(str(part) for part in problem["loc"]) or "the file"
-    match problem["type"]:
-        case "extra_forbidden":
-            return f"{where}: unknown key; remove it or correct its spelling"
-        case "missing":
-            return f"{where}: missing key; add it"
-        case "union_tag_invalid" | "union_tag_not_found":
-            return f"{where}.kind: must be rewriter, replay or openai"
-        case "string_pattern_mismatch":
-            where = where.removesuffix(".[key]")
-            return f"{where}: {problem['input']!r} may hold a to z, 0 to 9, - and _ only"
-        case "value_error":  # one of our own: it names what contradicts what
-            said = problem["msg"].removeprefix("Value error, ")
-            return f"{where}: {said}" if problem["loc"] else said
-        case _:
-            return f"{where}: {problem['msg']} (it is {problem['input']!r})"
+        return read_settings(path, cls, remedy="run this in the project's folder")

@@ -1,0 +1,118 @@
+"""What the benchmarks of the harness share: options, names of the machine, tables, result files.
+
+They import the harness, the suite and records only, so that a GPU machine needs no more than torch,
+pydantic and yaml to run them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from cudal1 import protocols
+from cudal1.candidate import Candidate
+from cudal1.harness import Device, Pool, find_device
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.protocol import EvalProtocol
+from cudal1.suite import loader
+from cudal1.verdict import Verdict
+
+RESULTS = Path(__file__).parent / "results"
+VERSIONS = ("torch", "triton", "numpy", "pydantic")
+
+
+def options(name: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser with what every benchmark of the harness takes."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}", description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--protocol", help="a name or a YAML file; default: the device's")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
+    return parser
+
+
+def chosen(given: argparse.Namespace) -> tuple[Device, EvalProtocol]:
+    """The device and the protocol that options ask for."""
+    return find_device(DeviceClass(given.device)), protocols.load(given.protocol or given.device)
+
+
+def shipped(device: Device) -> dict[str, Problem]:
+    """The shipped suite in the device's sizes, by names such as `level1/08_silu`."""
+    return {
+        f"level{problem.level}/{problem.number:02d}_{problem.name}": problem
+        for problem in loader.load_suite(device.device_class)
+    }
+
+
+def own(name: str, source: str, device: Device) -> Problem:
+    """A problem that a benchmark made."""
+    return Problem(
+        suite="benchmark", level=1, number=1, name=name, split=Split.TRAIN, revision="benchmark",
+        device_class=device.device_class, source=source,
+    )  # fmt: skip
+
+
+def judge(pool: Pool, problem: Problem, source: str, *, timing: bool = True) -> Verdict:
+    """The verdict on a source."""
+    return pool.judge(
+        problem, Candidate(problem_id=problem.id, source=source), timing=timing
+    ).verdict
+
+
+def save(name: str, folder: Path, device: Device, protocol: EvalProtocol, **content: Any) -> None:
+    """Write the raw numbers, with the machine that they are of, to `folder/name.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {
+        "benchmark": name, "measured": time.strftime("%Y-%m-%d"), "machine": machine(device),
+        "protocol_id": protocol.id, "protocol": protocol.model_dump(mode="json"), **content,
+    }  # fmt: skip
+    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def machine(device: Device) -> dict[str, object]:
+    """Names and versions that figures depend on."""
+    versions = {"python": platform.python_version()}
+    for package in VERSIONS:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    found: dict[str, object] = {
+        "device": device.kind, "cpu": cpu_name(), "kernel": platform.release(),
+        "versions": versions,
+    }  # fmt: skip
+    if device.device_class is DeviceClass.CUDA:
+        import torch
+
+        found |= {"cuda": torch.version.cuda, "driver": device.driver}
+    return found
+
+
+def cpu_name() -> str:
+    """As the kernel has it."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns, the first to the left and the others to the right."""
+    table = [header, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    for row in table:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+def note(line: str) -> None:
+    """A line that shows how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)

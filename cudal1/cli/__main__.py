@@ -1,0 +1,5 @@
+"""`python -m cudal1.cli`."""
+
+from cudal1.cli import app
+
+app()

@@ -1,0 +1,41 @@
+"""`cudal1 doctor`: what stands around a candidate on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cudal1.cli.ending import fail
+from cudal1.errors import CudaL1Error
+from cudal1.problem import DeviceClass
+
+
+def doctor(
+    device: Annotated[DeviceClass, typer.Option(help="Whose workers to look at")] = DeviceClass.CPU,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for machines")] = False,
+) -> None:
+    """What stands around a candidate on this machine, what is missing, and what to do about it.
+
+    Exit code: 0 fit to judge, 2 not.
+
+    Example: cudal1 doctor
+    """
+    from rich.console import Console
+
+    from cudal1.harness.device import find_device
+    from cudal1.harness.doctor import examine
+    from cudal1.harness.show_health import tables
+
+    try:
+        health = examine(find_device(device))
+    except CudaL1Error as error:
+        fail(str(error))
+    if as_json:
+        typer.echo(health.model_dump_json(indent=2))
+    else:
+        console = Console()
+        for table in tables(health):
+            console.print(table)
+    if not health.is_fit:
+        fail(f"not fit to judge: no {', no '.join(health.missing)}")

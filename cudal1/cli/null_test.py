@@ -1,0 +1,158 @@
+"""`cudal1 null-test`: is this machine fit to give verdicts?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail
+from cudal1.cli.settings import (
+    DeviceOption,
+    ParamsOption,
+    PrecisionOption,
+    ProtocolOption,
+    Settings,
+    WaitOption,
+    choose,
+)
+from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.problem import DeviceClass, Problem
+from cudal1.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass
+class Found:
+    """What a null test has found so far."""
+
+    device_kind: str = ""
+    asked: int = 0
+    """Verdicts that were to be made."""
+    rejected: list[tuple[Problem, str]] = field(default_factory=list[tuple[Problem, str]])
+    verdicts: list[tuple[Problem, Verdict]] = field(default_factory=list[tuple[Problem, Verdict]])
+
+
+def null_test(
+    problems: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PROBLEM]...", help="Files with Model, get_inputs, get_init_inputs"
+        ),
+    ] = None,
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            "--suite", metavar="SUITE", help="shipped (the default) or kernelbench:FOLDER"
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Verdicts on each problem")] = 1,
+    params: ParamsOption = None,
+    device: DeviceOption = None,
+    protocol: ProtocolOption = None,
+    precision: PrecisionOption = None,
+    wait: WaitOption = 0.0,
+    each: Annotated[bool, typer.Option("--each", help="A line for each verdict, too")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, for machines")] = False,
+) -> None:
+    """Judge every reference against itself: nothing may be certified faster.
+
+    Exit code: 0 nothing was certified above 1.01, 1 something was (or a reference failed against
+    itself), 2 could not judge, 130 interrupted; what was found until then is shown.
+
+    Example: cudal1 null-test --suite shipped --repeat 3
+    """
+    from cudal1.cli.show_null_test import as_text, show_found
+    from cudal1.harness.calibration import calibrate
+
+    found, stopped = Found(), ""
+    try:
+        settings = choose(params, device, protocol, precision)
+        items = _problems(problems or [], suite, settings.device_class)
+        try:
+            _run(items, settings, found, repeat=repeat, wait_s=wait)
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        except CudaL1Error as error:
+            if not found.verdicts:
+                raise
+            stopped = str(error)
+    except CudaL1Error as error:
+        fail(str(error))
+    if as_json:
+        typer.echo(as_text(found, settings, stopped))
+    elif found.asked or found.rejected:
+        show_found(found, settings, stopped=stopped, each=each)
+    if stopped == "interrupted":
+        raise typer.Exit(INTERRUPTED)
+    if stopped:
+        fail(stopped)
+    if not found.verdicts:
+        fail("no problem can be judged")
+    clean = calibrate([verdict for _, verdict in found.verdicts]).is_clean
+    raise typer.Exit(GOOD if clean else BAD)
+
+
+def _problems(files: list[Path], suite: str | None, device_class: DeviceClass) -> list[Problem]:
+    from cudal1.cli.files import read_problem
+    from cudal1.suite import kernelbench, loader
+
+    if files and suite:
+        raise ConfigError("give problem files or --suite, not both")
+    if files:
+        return [read_problem(file, device_class) for file in files]
+    kind, _, folder = (suite or "shipped").partition(":")
+    if kind == "shipped" and not folder:
+        return loader.load_suite(device_class)
+    if kind == "kernelbench" and folder:
+        return kernelbench.load(Path(folder), revision=None, sizes=None, device_class=device_class)
+    raise ConfigError(f"--suite {suite}: must be shipped or kernelbench:FOLDER")
+
+
+def _run(
+    items: list[Problem], settings: Settings, found: Found, *, repeat: int, wait_s: float
+) -> None:
+    """Judge; `found` grows as it goes, so that little is lost when it is stopped."""
+    from cudal1.harness import Pool, find_device
+    from cudal1.harness.calibration import null_verdicts
+    from cudal1.suite.admission import admit_all
+
+    device = find_device(settings.device_class)
+    found.device_kind = device.kind
+    admitted: list[Problem] = []
+    with _bar("trying references", len(items)) as advance:
+        for item, admission in admit_all(items, max_reference_ms=settings.max_reference_ms):
+            if admission.admitted:
+                admitted.append(item)
+            else:
+                found.rejected.append((item, admission.reason or ""))
+            advance()
+    found.asked = len(admitted) * repeat
+    with (
+        Pool(device, settings.protocol, wait_s=wait_s) as pool,
+        _bar("judging", found.asked) as advance,
+    ):
+        for item, verdict in null_verdicts(pool, admitted, repeat=repeat):
+            found.verdicts.append((item, verdict))
+            advance()
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A progress bar on a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, disable=not console.is_terminal, transient=True,
+    ) as bars:  # fmt: skip
+        task = bars.add_task(what, total=total)
+        yield lambda: bars.advance(task)

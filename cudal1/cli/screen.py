@@ -1,0 +1,34 @@
+"""`cudal1 screen`: what a source alone gives away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cudal1.cli.ending import fail
+from cudal1.errors import CudaL1Error
+
+
+def screen(
+    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A source file")],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines")] = False,
+) -> None:
+    """Read a source without running it. Notes are advice: they decide no verdict.
+
+    Example: cudal1 screen faster.py
+    """
+    from cudal1.cli.show import Row, show
+    from cudal1.harness.screen import screen as notes_on
+    from cudal1.suite.loader import read_source
+
+    try:
+        notes = notes_on(read_source(candidate))
+    except CudaL1Error as error:
+        fail(str(error))
+    if as_json:
+        typer.echo(json.dumps([note.model_dump(mode="json") for note in notes], indent=2))
+        return
+    show([Row(note.kind, note.evidence) for note in notes] or [Row("notes", "none")])

@@ -1,0 +1,100 @@
+"""What to judge on and how: from options, a params.yaml, or the protocols that ship."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cudal1 import protocols
+from cudal1.errors import ConfigError
+from cudal1.params import Params
+from cudal1.problem import DeviceClass
+from cudal1.protocol import EvalProtocol, PrecisionClass
+
+HERE = Path("params.yaml")
+MAX_REFERENCE_MS = 1000.0
+"""Without a params.yaml: a slower reference would keep somebody waiting for minutes."""
+
+ParamsOption = Annotated[
+    Path | None, typer.Option("--params", help="A params.yaml whose protocol and device to use")
+]
+DeviceOption = Annotated[
+    Literal["cpu", "cuda"] | None,
+    typer.Option("--device", help="Default: a GPU where there is one"),
+]
+ProtocolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol", metavar="NAME|FILE",
+        help=f"{', '.join(protocols.names())}, or a YAML file. Default: the device's",
+    ),
+]  # fmt: skip
+PrecisionOption = Annotated[
+    PrecisionClass | None, typer.Option("--precision", help="What counts as correct")
+]
+WaitOption = Annotated[
+    float,
+    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a busy device"),
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a command judges on and how."""
+
+    device_class: DeviceClass
+    protocol: EvalProtocol
+    name: str
+    """What the protocol is called where it came from."""
+    max_reference_ms: float
+
+
+def choose(
+    params: Path | None, device: Literal["cpu", "cuda"] | None, protocol: str | None,
+    precision: PrecisionClass | None,
+) -> Settings:  # fmt: skip
+    """The settings that options ask for.
+
+    A params.yaml of ours in the current folder is used when neither device nor protocol is given.
+
+    Raises:
+        ConfigError: options contradict each other, or a file says what it cannot say.
+    """
+    if params is not None and protocol is not None:
+        raise ConfigError("--params brings its own protocol: give either --params or --protocol")
+    if params is None and device is None and protocol is None and _is_ours(HERE):
+        params = HERE
+    if params is not None:
+        read = Params.load(params)
+        chosen = Settings(
+            DeviceClass(device or read.device), read.protocol, str(params),
+            read.problems.max_reference_ms,
+        )  # fmt: skip
+    else:
+        device_class = DeviceClass(device) if device else _best_device()
+        name = protocol or device_class.value
+        chosen = Settings(device_class, protocols.load(name), name, MAX_REFERENCE_MS)
+    if precision is None or precision is chosen.protocol.precision:
+        return chosen
+    changed = chosen.protocol.model_copy(update={"precision": precision})
+    return Settings(
+        chosen.device_class, changed, f"{chosen.name} ({precision})", chosen.max_reference_ms
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it has a section `protocol`: others keep a params.yaml too."""
+    try:
+        return re.search(r"^protocol:", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _best_device() -> DeviceClass:
+    import torch
+
+    return DeviceClass.CUDA if torch.cuda.is_available() else DeviceClass.CPU

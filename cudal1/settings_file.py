@@ -1,0 +1,74 @@
+"""A YAML file of ours as a record, or one line that says what is wrong with it and where.
+
+Which files there are: params.yaml (`cudal1.params`) and protocols (`cudal1.protocols`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from cudal1.errors import ConfigError
+from cudal1.record import Record
+
+MAX_PROBLEMS_SAID = 3
+R = TypeVar("R", bound=Record)
+
+
+def read_settings(path: Path, kind: type[R], *, remedy: str) -> R:
+    """The file as a record of that kind.
+
+    Args:
+        path: a YAML file.
+        kind: what it must say, no more and no less.
+        remedy: what to do when it is not there, such as `run this in the project's folder`.
+
+    Raises:
+        ConfigError: the file is absent or not YAML, or a key is missing, unknown or wrong; the
+            message gives its dotted path.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_said(error)}") from error
+
+
+def _said(error: ValidationError) -> str:
+    """The first problems, each with its dotted path; a misspelt key is two, so one is too few."""
+    found = error.errors()
+    inner = {problem["loc"][:-1] for problem in found}  # a list of wrong items is not a short list
+    problems = [p for p in found if not (p["type"] == "too_short" and p["loc"] in inner)]
+    said = [_problem(problem) for problem in problems[:MAX_PROBLEMS_SAID]]
+    more = len(problems) - len(said)
+    return "; ".join(said) + (f" (and {more} more)" if more else "")
+
+
+def _problem(problem: ErrorDetails) -> str:
+    where = ".".join(str(part) for part in problem["loc"]) or "the file"
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{where}: unknown key; remove it or correct its spelling"
+        case "missing":
+            return f"{where}: missing key; add it"
+        case "union_tag_invalid" | "union_tag_not_found":
+            return f"{where}.kind: must be rewriter, replay or openai"
+        case "string_pattern_mismatch":
+            where = where.removesuffix(".[key]")
+            return f"{where}: {problem['input']!r} may hold a to z, 0 to 9, - and _ only"
+        case "value_error":  # one of our own: it names what contradicts what
+            said = problem["msg"].removeprefix("Value error, ")
+            return f"{where}: {said}" if problem["loc"] else said
+        case _:
+            return f"{where}: {problem['msg']} (it is {problem['input']!r})"

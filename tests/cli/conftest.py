@@ -1,0 +1,76 @@
+"""A folder with two files in it, and the command as somebody runs it there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROBLEM = """import torch
+import torch.nn as nn
+
+N = 64
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+
+def get_init_inputs():
+    return []
+"""
+FASTER = """import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.silu(x)
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def problem_source() -> str:
+    return PROBLEM
+
+
+@pytest.fixture
+def faster_source() -> str:
+    return FASTER
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "model.py").write_text(PROBLEM)
+    (tmp_path / "faster.py").write_text(FASTER)
+    return [sys.executable, "-m", "cudal1.cli"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """With a temporary folder of its own: the device's lock of other tests lies elsewhere."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "locks")}
+
+
+@pytest.fixture
+def run(command: list[str], environment: dict[str, str], tmp_path: Path) -> Run:
+    def run(*arguments: str, **others: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, env={**environment, **others},
+            capture_output=True, text=True, timeout=200, check=False,
+        )  # fmt: skip
+
+    return run

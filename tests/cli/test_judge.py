@@ -1,0 +1,144 @@
+"""A verdict from the command line, as somebody with two files uses it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudal1.harness import find_device
+from cudal1.problem import DeviceClass
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_a_module_and_a_variant_get_a_verdict_with_nothing_configured(
+    run: Run, tmp_path: Path
+) -> None:
+    home = tmp_path / "locks" / "home"
+    home.mkdir()
+    done = run("judge", "model.py", "faster.py", "--device", "cpu", HOME=str(home))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("verdict    CORRECT")
+    assert done.stderr == ""
+    assert list(home.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"locks", "model.py", "faster.py"}
+
+
+def test_a_verdict_follows_the_protocol_of_a_params_file(run: Run) -> None:
+    done = run("judge", "model.py", "faster.py", "--params", str(ROOT / "params.yaml"), "--json")
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)
+    assert verdict["status"] == "correct"
+    assert verdict["measurement"] is not None
+
+
+def test_checks_alone_time_nothing(run: Run) -> None:
+    done = run("judge", "model.py", "faster.py", "--device", "cpu", "--checks-only", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["measurement"] is None
+
+
+def test_a_looser_precision_can_be_asked_for(run: Run, faster_source: str, tmp_path: Path) -> None:
+    rough = faster_source.replace("silu(x)", "silu(x.half()).float()")
+    (tmp_path / "rough.py").write_text(rough)
+    arguments = ("judge", "model.py", "rough.py", "--device", "cpu", "--checks-only", "--json")
+    strict, half = run(*arguments), run(*arguments, "--precision", "half")
+    assert (strict.returncode, half.returncode) == (1, 0), strict.stderr + half.stderr
+    assert json.loads(strict.stdout)["protocol_id"] != json.loads(half.stdout)["protocol_id"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "candidate", "said"),
+    [
+        ("absent.py", "faster.py", "absent.py: cannot be read"),
+        ("model.py", "absent.py", "absent.py: cannot be read"),
+        ("modle.py", "faster.py", "modle.py: cannot be read (No such file or directory); did you "
+                                  "mean model.py?"),
+        ("model.py", "locks", "locks: cannot be read (Is a directory)"),
+        ("faster.py", "model.py", "faster.py: is the candidate, and model.py the problem"),
+        ("faster.py", "faster.py", "faster.py: has no Model; name the class"),
+        ("model.py", "model.py", "model.py: has no ModelNew; name the faster class"),
+        ("no_inputs.py", "faster.py", "no_inputs.py: has no get_inputs; add get_inputs()"),
+        ("constant.py", "faster.py", "constant.py: cannot be judged: the output is constant"),
+    ],
+)  # fmt: skip
+def test_files_that_cannot_be_used_are_named_in_one_line(
+    problem: str, candidate: str, said: str, run: Run, problem_source: str, tmp_path: Path
+) -> None:
+    constant = problem_source.replace("x * torch.sigmoid(x)", "torch.zeros(3)")
+    (tmp_path / "constant.py").write_text(constant)
+    (tmp_path / "no_inputs.py").write_text(problem_source.replace("get_inputs", "inputs"))
+    done = run("judge", problem, candidate, "--device", "cpu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["judge", "model.py"], "Missing argument 'CANDIDATE'"),
+        (["judge", "model.py", "faster.py", "--jsno"], "No such option: --jsno"),
+        (["judge", "model.py", "faster.py", "--device", "gpu"], "'gpu' is not one of"),
+        (["judge", "model.py", "faster.py", "--protocol", "fast"], "no protocol fast"),
+        (["judge", "model.py", "faster.py", "--params", "x"], "x: cannot be read"),
+        (["juge"], "No such command 'juge'"),
+    ],
+)
+def test_a_mistyped_command_is_told_in_one_line(arguments: list[str], said: str, run: Run) -> None:
+    done = run(*arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+
+
+def test_a_busy_device_is_said_in_one_line_after_the_wait(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "locks"))
+    with find_device(DeviceClass.CPU).locked():
+        done = run("judge", "model.py", "faster.py", "--device", "cpu", "--wait", "0.1")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "in use" in done.stderr
+
+
+def test_a_failure_of_our_own_is_no_bad_verdict(environment: dict[str, str]) -> None:
+    code = (
+        "from cudal1 import cli\ncli.app.command('break')(lambda: {}['absent'])\ncli.app(['break'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "KeyError" in done.stderr
+
+
+def test_a_killed_judge_leaves_no_folder_behind(
+    command: list[str], environment: dict[str, str], faster_source: str, tmp_path: Path
+) -> None:
+    slow = faster_source.replace("import torch\n", "import time\ntime.sleep(50)\nimport torch\n", 1)
+    (tmp_path / "slow.py").write_text(slow)
+    arguments = ["judge", "model.py", "slow.py", "--device", "cpu"]
+    child = subprocess.Popen([*command, *arguments], cwd=tmp_path, env=environment)
+
+    def folders() -> list[Path]:
+        return list((tmp_path / "locks").glob("cudal1-*/"))
+
+    def until(is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 100
+        while not is_so():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    until(lambda: any(list(folder.iterdir()) for folder in folders()))
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    until(lambda: not folders())

@@ -1,0 +1,54 @@
+"""The null test from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_references_are_judged_against_themselves(run: Run) -> None:
+    done = run("null-test", "model.py", "--device", "cpu", "--repeat", "2", "--json")
+    found = json.loads(done.stdout)
+    assert found["calibration"]["num_verdicts"] == 2, done.stderr
+    assert found["is_complete"]
+    assert done.returncode == (0 if found["is_clean"] else 1)
+
+
+def test_what_cannot_be_judged_is_named(run: Run, problem_source: str, tmp_path: Path) -> None:
+    constant = problem_source.replace("x * torch.sigmoid(x)", "torch.zeros(3)")
+    (tmp_path / "constant.py").write_text(constant)
+    done = run("null-test", "constant.py", "--device", "cpu")
+    assert done.returncode == 2
+    assert "own/L1/01_constant  not judged: the output is constant" in done.stdout
+    assert done.stderr == "no problem can be judged\n"
+
+
+def test_files_and_a_suite_contradict_each_other(run: Run) -> None:
+    done = run("null-test", "model.py", "--suite", "shipped")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_null_test_that_is_stopped_shows_what_it_found(
+    command: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    arguments = ["null-test", "model.py", "--device", "cpu", "--repeat", "10000"]
+    child = subprocess.Popen(
+        [*command, *arguments], cwd=tmp_path, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    deadline = time.monotonic() + 100
+    while not list((tmp_path / "locks").glob("cudal1-*/")):  # until the device is judged on
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(3)
+    child.send_signal(signal.SIGINT)
+    said, complained = child.communicate(timeout=60)
+    assert (child.returncode, complained) == (130, "interrupted\n")
+    assert said.startswith("null test   PARTIAL, interrupted: ")
+    assert "of 10000 verdicts" in said

@@ -1,0 +1,101 @@
+"""What a person reads of a verdict."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from cudal1.cli.settings import choose
+from cudal1.cli.show import WORDS, Row, show, verdict_rows
+from cudal1.harness.wire import LAYERS
+from cudal1.measurement import Baseline, Measurement
+from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
+
+MEASURED: dict[str, Any] = {
+    "baseline": Baseline.EAGER, "speedup": 1.52, "certified": 1.4, "alpha": 0.01, "num_quads": 11,
+    "bucket_medians": (1.5, 1.52, 1.55), "bucket_variance": 0.0006, "is_stable": True,
+    "reference_us": 152.0, "candidate_us": 100.0,
+}  # fmt: skip
+DECIDING = HackFlag(kind="early_done", source=FlagSource.GUARD, evidence="call 2")
+NOTE = HackFlag(kind="fallback", source=FlagSource.SCREEN, evidence="line 3: except")
+
+
+def verdict(status: Status = Status.CORRECT, **parts: Any) -> Verdict:
+    reason = None if status is Status.CORRECT else "so it is"
+    return Verdict(
+        problem_id="p", candidate_id="c", protocol_id="0123", device_kind="cpu", device_id="d",
+        status=status, reason=reason, judged_at="2026-01-01T00:00:00+00:00", judge_s=0.5,
+        **parts,
+    )  # fmt: skip
+
+
+def shown(found: Verdict) -> dict[str, str]:
+    rows = verdict_rows(found, choose(None, "cpu", "cpu", None))
+    return {row.label: row.text for row in rows}
+
+
+@pytest.mark.parametrize("status", Status)
+def test_the_status_comes_first_in_words(status: Status) -> None:
+    flags = (DECIDING,) if status is Status.HACKED else ()
+    rows = verdict_rows(verdict(status, flags=flags), choose(None, "cpu", "cpu", None))
+    assert rows[0].text.startswith(WORDS[status])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "CORRECT and certified 1.40x faster"),
+        ({"certified": 0.8}, "CORRECT but slower: 0.80x"),
+        ({"certified": 1.0}, "CORRECT; no gain certified"),
+        ({"certified": 1.0, "is_stable": False}, "unsteady"),
+        ({"certified": 1.0, "is_confirmed": False}, "a second measurement disagreed"),
+    ],
+)
+def test_the_headline_says_what_the_speed_is_worth(changes: dict[str, Any], said: str) -> None:
+    measurement = Measurement.model_validate({**MEASURED, **changes})
+    assert said in shown(verdict(measurement=measurement))["verdict"]
+
+
+def test_a_measurement_says_what_was_compared() -> None:
+    found = shown(verdict(measurement=Measurement.model_validate(MEASURED)))
+    assert "estimated 1.520x" in found["speedup"]
+    assert "certified 1.40x at 99 %" in found["speedup"]
+    for part in ("eager", "152.0 us", "100.0 us", "11 quads"):
+        assert part in found["compared"]
+    assert found["judged on"] == "cpu, protocol cpu 0123"
+
+
+def test_an_error_is_shown_against_its_tolerance() -> None:
+    off = Correctness(num_inputs=2, stage=0, max_relative_l2=0.01, max_scaled_error=12.3)
+    found = shown(verdict(Status.INCORRECT, correctness=off))
+    assert found["error"].startswith("worst element at 12.3 times its tolerance")
+    assert found["outputs"].startswith("2 right")
+    assert found["because"] == "so it is"
+
+
+def test_flags_that_decide_stand_apart_from_advice() -> None:
+    found = shown(verdict(Status.HACKED, flags=(NOTE, DECIDING)))
+    assert found["flag"] == "early_done (guard): call 2"
+    assert found["note"] == "fallback, advisory: line 3: except"
+
+
+def test_missing_layers_of_the_sandbox_are_named() -> None:
+    most = tuple(layer for layer in LAYERS if layer != "own_network")
+    assert shown(verdict(sandbox=LAYERS))["sandbox"] == f"{len(LAYERS)} of {len(LAYERS)} layers"
+    assert shown(verdict(sandbox=most))["sandbox"].endswith("layers; without own_network")
+    assert shown(verdict(sandbox=(*LAYERS, "unsafe")))["sandbox"].endswith("; UNSAFE")
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_a_candidate_wrote_does_not_steer_a_terminal(is_terminal: bool) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, color_system=None, width=200)
+    show([Row("because", "\x1b]0;owned\x07 [red]loud[/red]\nverdict  CORRECT")], console)
+    printed = out.getvalue()
+    assert "\x1b]" not in printed
+    assert "\x07" not in printed
+    assert "[red]loud[/red] verdict CORRECT" in printed
+    assert printed.count("\n") == 1

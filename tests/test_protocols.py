@@ -1,0 +1,48 @@
+"""The protocols that ship can be used as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudal1 import protocols
+from cudal1.errors import ConfigError
+from cudal1.params import Params
+from cudal1.problem import DeviceClass
+
+SHIPPED = Path(__file__).parent.parent / "params.yaml"
+
+
+@pytest.mark.parametrize("name", protocols.names())
+def test_a_protocol_that_ships_times(name: str) -> None:
+    assert protocols.load(name).timing
+
+
+@pytest.mark.parametrize("device", [DeviceClass.CPU, DeviceClass.CUDA])
+def test_there_is_one_for_a_cpu_and_a_gpu(device: DeviceClass) -> None:
+    assert device.value in protocols.names()
+
+
+def test_the_cpu_s_differs_from_the_pipeline_s_in_memory_only() -> None:
+    mine, pipeline = protocols.load("cpu"), Params.load(SHIPPED).protocol
+    assert mine.model_copy(update={"memory_bytes": pipeline.memory_bytes}) == pipeline
+
+
+def test_a_file_of_one_s_own_is_a_protocol(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((protocols.FOLDER / "cpu.yaml").read_text())
+    assert protocols.load(str(mine)) == protocols.load("cpu")
+
+
+def test_an_unknown_name_is_told_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="no protocol cup: give one of cpu, cuda, "):
+        protocols.load("cup")
+
+
+def test_a_wrong_key_is_named(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    text = (protocols.FOLDER / "cpu.yaml").read_text()
+    mine.write_text(text.replace("min_quads", "quads"))
+    with pytest.raises(ConfigError, match=r"min_quads: missing key; add it; quads: unknown key"):
+        protocols.load(str(mine))
