@@ -173,8 +173,9 @@ class ProblemJudge:
     def _start(self, entry: str, source: str, cpu_s: int | None) -> Worker:
         weights = self._oracle.original_weights
         job = Job(
-            source=source, entry=entry, init_inputs=self._oracle.init_inputs,
-            weight_names=tuple(weights), layout=self._layout, seed=self._protocol.seed,
+            source=source, device=self._device.device_class.value, entry=entry,
+            init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
+            layout=self._layout, seed=self._protocol.seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
             core=self._device.worker_core, folder="",
         )  # fmt: skip

@@ -140,6 +140,8 @@ class Job:
 
     source: str
     """Python source that defines `entry`."""
+    device: str
+    """A device class: `cpu`, `cuda` or `fake`."""
     entry: str
     """`Model`, `ModelNew`, or empty for a worker that computes nothing."""
     init_inputs: str
@@ -160,7 +162,7 @@ class Job:
         """As text that `decode` reads."""
         return repr(
             (
-                self.source, self.entry, self.init_inputs, self.weight_names,
+                self.source, self.device, self.entry, self.init_inputs, self.weight_names,
                 tuple(
                     tuple((s.dtype, s.shape) for s in group)
                     for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
@@ -176,11 +178,12 @@ class Job:
         import ast
 
         (
-            source, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core, folder,
+            source, device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
+            folder,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
-            source=source, entry=entry, init_inputs=init_inputs, weight_names=names,
+            source=source, device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
         )  # fmt: skip

@@ -27,7 +27,7 @@ import torch
 
 from cudal1.harness import wire
 from cudal1.harness.wire import Job, Layout, State, TensorSpec, Word
-from cudal1.harness.worker import confinement
+from cudal1.harness.worker import confinement, fake
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 SPINS = 200
@@ -76,6 +76,8 @@ def _work(job: Job, control: memoryview, ring: memoryview, channel: int) -> None
     # The one broad except of the repository: a candidate may raise anything at all, and whatever it
     # is, it is the candidate's failure and a line for people.
     try:
+        if job.device == "fake":
+            fake.start()
         call, load_weights = _build(job, ring)
         inputs = [_views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
         outputs = [
@@ -138,7 +140,12 @@ def _store(result: Any, slots: list[torch.Tensor]) -> None:
                 f"an output of {value.dtype} {tuple(value.shape)} where the reference has "
                 f"{slot.dtype} {tuple(slot.shape)}"
             )
-        slot.copy_(value)
+        if fake.is_started():
+            fake.copy(slot, value)
+        else:
+            slot.copy_(value)
+    if fake.is_started():
+        fake.default_stream.synchronize()
 
 
 def _build(job: Job, ring: memoryview) -> tuple[Callable[..., Any], Callable[[], None]]:
