@@ -5,8 +5,8 @@ code. Gates: the worker starts and builds the module · correctness on 3, 16, �
 families · timing in ABBA quads, every timed output compared · confirmation of large claims in
 fresh processes.
 
-Threat: a candidate's source is never parsed here, only searched; seeds come from the operating
-system.
+Threat: a candidate's source is never compiled or run here, only read for labels (`screen`); seeds
+come from the operating system.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Threat: any sign can be written another way, so nothing may depend on finding on
 may be made to exhaust whoever reads it. Only so much of it is parsed, what cannot be parsed is
 searched for words, and that is a label, too.
 
-Why our own, and not KernelGuard 0.3.2 (PyPI, MIT, June 2026, 10,600 lines in one file): it labelled
-10 of our 35 hacks of then and 17 of the 44 shipped references, took 34 s for a source of 1 MB, and
-raised RecursionError, MemoryError or UnicodeEncodeError on four of seven hostile ones (measured).
+Why our own, and not KernelGuard 0.3.2 (PyPI, MIT, June 2026, 10,600 lines in one file): of the
+corpus of then it labelled 10 of 35 cheats, and 17 of the 44 shipped references; a source of 1 MB
+took it 34 s, and four of seven hostile ones raised errors (measured).
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from cudal1.harness.signs import (
-    ATTRIBUTES, NAMES, PATCHABLE, SEVERITIES, SWITCHES, TEXTS, Severity,
-)  # fmt: skip
+from cudal1.harness import signs
+from cudal1.harness.signs import Severity
 from cudal1.verdict import FlagSource, HackFlag
 
 __all__ = ["Severity", "screen", "severity"]
@@ -33,9 +32,9 @@ MAX_EVIDENCE = 120
 Sign = tuple[str, int]
 """A kind and the number of a line that shows it."""
 
-_BY_NAME = {name: kind for kind, names in NAMES.items() for name in names}
-_BY_ATTRIBUTE = {name: kind for kind, names in ATTRIBUTES.items() for name in names}
-_TEXTS = {kind: re.compile(pattern) for kind, pattern in TEXTS.items()}
+_BY_NAME = {name: kind for kind, names in signs.NAMES.items() for name in names}
+_BY_ATTRIBUTE = {name: kind for kind, names in signs.ATTRIBUTES.items() for name in names}
+_TEXTS = {kind: re.compile(pattern) for kind, pattern in signs.TEXTS.items()}
 _C_COMMENT = re.compile(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\n]*")
 _NO_CODE = re.compile(
     r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""|' r"'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''|"
@@ -44,7 +43,7 @@ _NO_CODE = re.compile(
 )  # fmt: skip
 _WORDS = {
     kind: re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
-    for kind, names in NAMES.items()
+    for kind, names in signs.NAMES.items()
 }
 
 
@@ -52,9 +51,8 @@ def screen(source: str) -> tuple[HackFlag, ...]:
     """A flag for each kind of sign, with the first line that shows it; the worst kinds first."""
     source = source[:MAX_READ]
     tree = _parsed(source)
-    signs = _signs(tree) if tree is not None else _signs_of_words(source)
     first: dict[str, int] = {}
-    for kind, line in signs:
+    for kind, line in _signs(tree) if tree is not None else _signs_of_words(source):
         first[kind] = min(line, first.get(kind, line))
     lines = source.split("\n")
     flags = [
@@ -66,7 +64,7 @@ def screen(source: str) -> tuple[HackFlag, ...]:
 
 def severity(flag: HackFlag) -> Severity:
     """How soon to look at it; flags of other sources, which decide, are worth an alarm."""
-    return SEVERITIES[flag.kind] if flag.is_advisory else Severity.ALARM
+    return signs.SEVERITIES[flag.kind] if flag.is_advisory else Severity.ALARM
 
 
 def _parsed(source: str) -> ast.Module | None:
@@ -139,8 +137,8 @@ def _dotted(node: ast.AST, known: dict[str, str]) -> str:
 def _in_name(node: ast.Attribute | ast.Name, known: dict[str, str]) -> Iterator[Sign]:
     name = _dotted(node, known)
     if not isinstance(node.ctx, ast.Load):
-        inside = any(name.startswith(f"{module}.") for module in PATCHABLE)
-        if isinstance(node, ast.Attribute) and inside and not name.startswith(SWITCHES):
+        inside = any(name.startswith(f"{module}.") for module in signs.PATCHABLE)
+        if isinstance(node, ast.Attribute) and inside and not name.startswith(signs.SWITCHES):
             yield "patched_runtime", node.lineno
     elif name in _BY_NAME and (isinstance(node, ast.Attribute) or name != "id"):
         yield _BY_NAME[name], node.lineno
@@ -163,7 +161,7 @@ def _in_call(node: ast.Call, known: dict[str, str]) -> Iterator[Sign]:
     name = _dotted(node.func, known)
     if name == "setattr" and node.args:
         target = _dotted(node.args[0], known)
-        if target.split(".")[0] in PATCHABLE and not target.startswith(SWITCHES):
+        if target.split(".")[0] in signs.PATCHABLE and not target.startswith(signs.SWITCHES):
             yield "patched_runtime", node.lineno
     if name == "id":
         yield "pointer_cache", node.lineno

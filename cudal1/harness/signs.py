@@ -1,4 +1,4 @@
-"""What a screen looks for in a source: names, the kinds that they are signs of, and how bad they are.
+"""What a screen looks for in a source: names, the kinds that they are signs of, how bad they are.
 
 Threat: none of these is proof, and what is not here is no proof of innocence either. The kinds are
 those that public screens know (KernelGuard's rules among them), as far as they can be told from

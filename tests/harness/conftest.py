@@ -208,6 +208,27 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # ten milliseconds, which hardly vary: the device sleeps through them
+    "fake_wait": FAKE_HEADER
+    + """
+N = 16
+COST_US = 10_000
+
+def silu(out, x):
+    torch.mul(x, torch.sigmoid(x), out=out)
+
+class Model(nn.Module):
+    def forward(self, x):
+        out = fake.empty_like(x)
+        fake.launch(silu, out, x, cost_us=COST_US)
+        return out
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
     # two kernels that do not need each other
     "fake_pair": FAKE_HEADER
     + """

@@ -1,10 +1,11 @@
-"""The corpus: cheats and their honest twins, one file each, whose header says what must become of it.
+"""The corpus: cheats and honest twins, one file each, whose header says what must become of it.
 
 A header is the file's docstring: one sentence, then lines of `name: value`.
 
 * `id` — entry of the catalogue of hacks (A01 to A50); empty for an attack on this harness alone.
 * `problem` — a problem of `conftest.py`.
 * `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group.
+* `precision` — the class that is asked for; strict if none is named (`honest_cuda` alone).
 * `needs` — a layer of the sandbox, or a machine, without which it must not even be tried.
 * `open` — why it is known to get through now and then; only until that is repaired.
 * `naive` — how it fools a harness that trusts (`naive.py`): modes, and `gains` where being accepted
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudal1.protocol import PrecisionClass
 from cudal1.verdict import Status, Verdict
 
 FOLDER = Path(__file__).parent
@@ -59,6 +61,11 @@ class Case:
         return GROUPS.get(expected, {expected})
 
     @property
+    def precision(self) -> PrecisionClass:
+        """The precision class under which it is judged."""
+        return PrecisionClass(self._line("precision") or "strict")
+
+    @property
     def still_open(self) -> str:
         """Why it may get through; empty for all but the latest finds."""
         return self._line("open")
@@ -90,6 +97,13 @@ def cases(folder: str) -> list[Case]:
 
 
 EXPLOITS, HONEST = cases("exploits"), cases("honest")
+CUDA_SIZES: dict[str, dict[str, int]] = {
+    "silu": {"N": 4096},
+    "softmax": {"N": 4096},
+    "linear": {"N": 2048},
+    "wasteful": {"N": 2048},
+}
+"""Sizes for the files of `exploits_cuda` and `honest_cuda`, where launches must not be all."""
 
 
 def class_of(verdict: Verdict) -> str:

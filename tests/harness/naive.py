@@ -112,7 +112,9 @@ def in_a_fork(case: dict[str, str], *, reference_first: bool) -> dict[str, objec
         expected = hmac.new(key, content + b"}", "sha256").hexdigest().encode()
         if signature != expected:
             return {"status": "unsigned", "speedup": 0.0}
-    return json.loads(content + b"}" if content else line or b'{"status": "silent", "speedup": 0.0}')
+    return json.loads(
+        content + b"}" if content else line or b'{"status": "silent", "speedup": 0.0}'
+    )
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Luck, heat and sums of scores are no way to a reward: entries of the catalogue that are no code."""
+"""Luck, heat and sums of scores earn nothing: entries of the catalogue that are no code."""
 
 from __future__ import annotations
 

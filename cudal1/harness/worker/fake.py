@@ -6,8 +6,8 @@ fail without a word, graphs that replay the addresses they captured, and memory 
 with the bytes of its last owner (harness.md 7.6). A kernel may be given a cost in µs, spent asleep,
 so that kernels of two streams overlap even on one core.
 
-Until `start` is called every launch runs at once, at no cost, and no thread exists: the judge, which
-runs references to know the answers, never starts it.
+Until `start` is called every launch runs at once, at no cost, and no thread exists: the judge,
+which runs references to know the answers, never starts it.
 
 Threat: none of its own. It lives in the worker's process, where candidates may do with it what they
 like; only references and candidates of problems for `DeviceClass.FAKE` import it.

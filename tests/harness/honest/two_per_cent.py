@@ -1,8 +1,8 @@
-"""The reference, and 2 % less of a wait that is as long as the rest of it.
+"""The reference with a kernel that is busy for 2 % less time.
 
 twin: stop rule
 problem: fake_wait
-expect: two_per_cent
+expect: correct
 """
 import torch
 import torch.nn as nn
@@ -17,5 +17,5 @@ def silu(out, x):
 class ModelNew(nn.Module):
     def forward(self, x):
         out = fake.empty_like(x)
-        fake.launch(silu, out, x, cost_us=9700)
+        fake.launch(silu, out, x, cost_us=9800)
         return out
