@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.machine import cpu_name, versions
 from cudal1.candidate import Candidate
 from cudal1.extract import extract
 from cudal1.harness import Pool, find_device
@@ -85,8 +84,7 @@ def main() -> None:
     (RESULTS / "learning.json").write_text(json.dumps({
         "problems": len(problems), "samples": given.samples, "seed": given.seed,
         "protocol": params.protocol.id, "device": device.kind, "cpu": cpu_name(),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("torch", "transformers", "trl")},
+        "versions": versions("torch", "transformers", "trl"),
         "measured": time.strftime("%Y-%m-%d"),
         "policies": {marks.policy: {
             "success": fmean(marks.success),
@@ -131,13 +129,6 @@ def gain(mine: Sequence[float], base: Sequence[float], *, seed: int) -> tuple[fl
         fmean(rng.choices(differences, k=len(differences))) for _ in range(NUM_RESAMPLES)
     )
     return fmean(differences), means[NUM_RESAMPLES // 40], means[-NUM_RESAMPLES // 40]
-
-
-def cpu_name() -> str:
-    """As the kernel has it."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
 
 
 def row(marks: Marks, base: Marks, *, seed: int) -> str:

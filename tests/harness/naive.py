@@ -24,7 +24,7 @@ import torch
 
 from cudal1.harness.worker import fake
 
-NUM_CALLS = {"cpu": 100, "fake": 10}
+NUM_CALLS = {"cpu": 40, "fake": 10}
 BATCH = 8
 TOLERANCE = 0.1
 LIMIT_S = 20
