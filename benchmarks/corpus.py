@@ -47,7 +47,7 @@ class Found:
 
     @property
     def is_as_it_should_be(self) -> bool:
-        """Whether its verdicts are of classes that its header accepts; of an honest one, the last."""
+        """Whether its verdicts are of accepted classes: an honest one's last, all of others."""
         decisive = self.verdicts[-1:] if self.group == "honest" else self.verdicts
         return bool(decisive) and {class_of(verdict) for verdict in decisive} <= self.accepted
 
