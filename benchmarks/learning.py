@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 
@@ -86,8 +84,7 @@ def main() -> None:
     (RESULTS / "learning.json").write_text(json.dumps({
         "problems": len(problems), "samples": given.samples, "seed": given.seed,
         "protocol": params.protocol.id, "device": device.kind, "cpu": cpu_name(),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("torch", "transformers", "trl")},
+        "versions": versions("torch", "transformers", "trl"),
         "measured": time.strftime("%Y-%m-%d"),
         "policies": {marks.policy: {
             "success": fmean(marks.success),

@@ -19,6 +19,8 @@ class DeviceClass(StrEnum):
 
     CPU = "cpu"
     CUDA = "cuda"
+    FAKE = "fake"
+    """An asynchronous device made of threads (`harness.worker.fake`): for tests; sized as a CPU."""
 
 
 class Split(StrEnum):

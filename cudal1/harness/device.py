@@ -25,7 +25,7 @@ class Device(Record):
 
     device_class: DeviceClass
     kind: str
-    """`cpu`, or the GPU's name: verdicts are compared only within one kind."""
+    """`cpu`, `fake`, or the GPU's name: verdicts are compared only within one kind."""
     id: str
     """Tells two devices of one kind apart."""
     worker_core: int | None
@@ -96,12 +96,12 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
         DeviceError: there is none.
     """
     cores = sorted(os.sched_getaffinity(0))
-    if device_class is DeviceClass.CPU:
+    if device_class is not DeviceClass.CUDA:
         return [
             Device(
-                device_class=DeviceClass.CPU,
-                kind="cpu",
-                id=content_id(platform.node(), platform.processor(), "cpu"),
+                device_class=device_class,
+                kind=device_class.value,
+                id=content_id(platform.node(), platform.processor(), device_class.value),
                 worker_core=cores[-1] if len(cores) > 1 else None,
             )
         ]

@@ -38,6 +38,9 @@ SLOWER_SHARE = 4
 """A burst of the candidate may last so many times the target before calls are taken out."""
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
+DECOYS = 0.15
+"""Share of timed bursts before which an untimed one looks the same, but for one input of another
+family: what only those need cannot be dropped once the checks are over."""
 NUM_REMEMBERED = 4
 CHAIN_BURSTS, CHAIN_CALLS = 5, 4
 LAUNCH_US = 30.0
@@ -269,6 +272,14 @@ class Examination:
         self.compare(self.run(candidate, draws), exact=False, reference=known)
         self._desk.release(known)
 
+    def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
+        """A burst of each that no worker can tell from a timed one before it is too late."""
+        draws = self.fresh(count)
+        family = self._rng.choice(self._oracle.families[1:] or self._oracle.families)
+        draws[self._rng.randrange(count)] = self._oracle.draw(self._rng.getrandbits(62), family)
+        self._desk.release(self._run_reference(reference, draws))
+        self.compare(self.run(candidate, draws), exact=False)
+
     def _quad(
         self, candidate: Worker, reference: Worker, empty_us: float, place: tuple[int, int]
     ) -> dict[Role, list[float]]:
@@ -283,6 +294,8 @@ class Examination:
         times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
         held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
         for position, role in enumerate(order):
+            if self._rng.random() < DECOYS:
+                self._decoy(candidate, reference, count)
             draws = next(next_inputs[role])
             if role is Role.REFERENCE:
                 burst = self._run_reference(reference, draws)

@@ -5,8 +5,8 @@ code. Gates: the worker starts and builds the module 路 correctness on 3, 16, 鈥
 families 路 timing in ABBA quads, every timed output compared 路 confirmation of large claims in
 fresh processes 路 nothing below the physical floor.
 
-Threat: a candidate's source is never parsed here, only searched; seeds come from the operating
-system.
+Threat: a candidate's source is never compiled or run here, only read for labels (`screen`); seeds
+come from the operating system.
 """
 
 from __future__ import annotations
@@ -237,10 +237,11 @@ class ProblemJudge:
         weights = self._oracle.original_weights
         ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
         job = Job(
-            source=source, entry=entry, init_inputs=self._oracle.init_inputs,
-            weight_names=tuple(weights), layout=self._layout, seed=self._protocol.seed,
+            source=source, device=self._device.device_class.value, entry=entry,
+            init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
+            layout=self._layout, seed=self._protocol.seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
-            core=self._device.worker_core, folder="", device=self._device.device_class.value,
+            core=self._device.worker_core, folder="",
             ring_bytes=ring.num_bytes,
             allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip

@@ -168,6 +168,8 @@ class Job:
 
     source: str
     """Python source that defines `entry`."""
+    device: str
+    """A device class: `cpu`, `cuda` or `fake`."""
     entry: str
     """`Model`, `ModelNew`, or empty for a worker that computes nothing."""
     init_inputs: str
@@ -183,8 +185,6 @@ class Job:
     """Core to stay on; None leaves it free."""
     folder: str
     """Private folder of this worker: its home, temporary and working folder."""
-    device: str
-    """Device class."""
     ring_bytes: int
     """The whole of the shared memory, with the arena."""
     allow_tf32: bool
@@ -195,13 +195,13 @@ class Job:
         """As text that `decode` reads."""
         return repr(
             (
-                self.source, self.entry, self.init_inputs, self.weight_names,
+                self.source, self.device, self.entry, self.init_inputs, self.weight_names,
                 tuple(
                     tuple((s.dtype, s.shape) for s in group)
                     for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
                 ),
                 self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
-                self.folder, self.device, self.ring_bytes, self.allow_tf32,
+                self.folder, self.ring_bytes, self.allow_tf32,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -211,13 +211,13 @@ class Job:
         import ast
 
         (
-            source, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core, folder,
-            device, ring_bytes, allow_tf32,
+            source, device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
+            folder, ring_bytes, allow_tf32,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
-            source=source, entry=entry, init_inputs=init_inputs, weight_names=names,
+            source=source, device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
-            seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder, device=device,
+            seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32,
         )  # fmt: skip

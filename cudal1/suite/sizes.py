@@ -37,7 +37,7 @@ class Sizes(Record):
 
     def of(self, device_class: DeviceClass, name: str) -> dict[str, Constant]:
         """The constants to replace in a problem; none when the file says nothing."""
-        return {DeviceClass.CPU: self.cpu, DeviceClass.CUDA: self.cuda}[device_class].get(name, {})
+        return (self.cuda if device_class is DeviceClass.CUDA else self.cpu).get(name, {})
 
     def named(self) -> set[str]:
         """Every problem that the file mentions."""

@@ -45,6 +45,8 @@ QUICK = EvalProtocol(
 
 HEADER = "import torch\nimport torch.nn as nn\n\n"
 
+FAKE_HEADER = HEADER + "from cudal1.harness.worker import fake\n"
+
 SOURCES = {
     # positive and negative inputs, no weights
     "silu": HEADER
@@ -112,6 +114,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # calls of several milliseconds
     "heavy": HEADER
     + """
 N = 512
@@ -126,7 +129,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # the same with weights, so wasteful that the claim must be confirmed
+    # the work of `wasteful` with weights, so wasteful that the claim must be confirmed
     "wasteful_linear": HEADER
     + """
 N = 128
@@ -176,6 +179,128 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # most of the work is for values that its own inputs never have
+    "rarely_far": HEADER
+    + """
+N = 128
+
+class Model(nn.Module):
+    def forward(self, x):
+        far = torch.sqrt(x * x + 1.0) * torch.atan(x) + torch.tanh(x)
+        return torch.where(x.abs() > 8.0, far, x * 2.0)
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    # hardly more than a copy
+    "near_identity": HEADER
+    + """
+N = 128
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + 0.01 * torch.tanh(x)
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    # kernels of a device that works while its caller goes on
+    "fake_silu": FAKE_HEADER
+    + """
+N = 128
+COST_US = 400
+
+def silu(out, x):
+    torch.mul(x, torch.sigmoid(x), out=out)
+
+class Model(nn.Module):
+    def forward(self, x):
+        out = fake.empty_like(x)
+        fake.launch(silu, out, x, cost_us=COST_US)
+        return out
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    # ten milliseconds, which hardly vary: the device sleeps through them
+    "fake_wait": FAKE_HEADER
+    + """
+N = 16
+COST_US = 10_000
+
+def silu(out, x):
+    torch.mul(x, torch.sigmoid(x), out=out)
+
+class Model(nn.Module):
+    def forward(self, x):
+        out = fake.empty_like(x)
+        fake.launch(silu, out, x, cost_us=COST_US)
+        return out
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    # two kernels that do not need each other
+    "fake_pair": FAKE_HEADER
+    + """
+N = 128
+COST_US = 400
+
+def sigmoid(out, x):
+    torch.sigmoid(x, out=out)
+
+def tanh(out, x):
+    torch.tanh(x, out=out)
+
+class Model(nn.Module):
+    def forward(self, x):
+        first, second = fake.empty_like(x), fake.empty_like(x)
+        fake.launch(sigmoid, first, x, cost_us=COST_US)
+        fake.launch(tanh, second, x, cost_us=COST_US)
+        return first, second
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    # so many short kernels that launching them is what takes time
+    "fake_chain": FAKE_HEADER
+    + """
+N = 64
+COST_US = 10
+NUM_KERNELS = 20
+
+def halfway(out, x):
+    torch.tanh(x, out=out)
+
+class Model(nn.Module):
+    def forward(self, x):
+        for _ in range(NUM_KERNELS):
+            out = fake.empty_like(x)
+            fake.launch(halfway, out, x, cost_us=COST_US)
+            x = out
+        return x
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
     # for a third of its own inputs float32 gives nothing but rounding errors
     "sometimes_hopeless": HEADER
     + """
@@ -216,7 +341,8 @@ def get_init_inputs():
 def problem_named(name: str) -> Problem:
     return Problem(
         suite="test", level=1, number=1 + list(SOURCES).index(name), name=name, split=Split.TRAIN,
-        device_class=DeviceClass.CPU, revision="test", source=SOURCES[name],
+        device_class=DeviceClass.FAKE if name.startswith("fake_") else DeviceClass.CPU,
+        revision="test", source=SOURCES[name],
     )  # fmt: skip
 
 
@@ -232,9 +358,10 @@ def open_pool(tmp_path_factory: pytest.TempPathFactory) -> OpenPool:
 
     @contextmanager
     def opened(
-        protocol: EvalProtocol = QUICK, minimum: tuple[tuple[str, ...], ...] = MINIMUM
-    ) -> Iterator[Pool]:
-        pool = Pool(find_device(DeviceClass.CPU), protocol, minimum=minimum)
+        protocol: EvalProtocol = QUICK, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
+        device_class: DeviceClass = DeviceClass.CPU,
+    ) -> Iterator[Pool]:  # fmt: skip
+        pool = Pool(find_device(device_class), protocol, minimum=minimum)
         with pytest.MonkeyPatch.context() as patch:
             # tempfile looks at TMPDIR once and remembers what it found
             patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pool")))
@@ -254,6 +381,19 @@ def pool(open_pool: OpenPool) -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="session")
+def fake_pool(open_pool: OpenPool) -> Iterator[Pool]:
+    """The same on the fake asynchronous device."""
+    with open_pool(device_class=DeviceClass.FAKE) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session", params=["cpu", "fake"])
+def each_pool(request: pytest.FixtureRequest) -> Pool:
+    """Each of the pools: an invariant holds on every kind of device."""
+    return request.getfixturevalue("pool" if request.param == "cpu" else "fake_pool")
+
+
+@pytest.fixture(scope="session")
 def quick() -> EvalProtocol:
     """The protocol of the pools."""
     return QUICK
@@ -269,11 +409,13 @@ Judge = Callable[[str, str], Judgement]
 
 
 @pytest.fixture(scope="session")
-def judge(pool: Pool) -> Judge:
-    """Judge a source against a named problem."""
+def judge(request: pytest.FixtureRequest) -> Judge:
+    """Judge a source against a named problem, on the device that the problem is for."""
 
     def judged(problem_name: str, source: str) -> Judgement:
         problem = problem_named(problem_name)
+        on_fake = problem.device_class is DeviceClass.FAKE
+        pool: Pool = request.getfixturevalue("fake_pool" if on_fake else "pool")
         return pool.judge(problem, Candidate(problem_id=problem.id, source=source))
 
     return judged

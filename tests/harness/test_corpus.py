@@ -1,57 +1,41 @@
-"""Every known cheat ends in its verdict class; every honest twin stays correct."""
+"""Every known cheat ends in its verdict class; every honest twin earns what it should."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cudal1.harness import Judgement
-from cudal1.verdict import Status, Verdict
+from cudal1.candidate import Candidate
+from cudal1.harness import Judgement, Pool
+from cudal1.harness.judge import ProblemJudge
+from cudal1.harness.screen import Severity, severity
+from cudal1.measurement import Measurement
+from cudal1.problem import Problem
+from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
 
 Judge = Callable[[str, str], Judgement]
-FOLDER = Path(__file__).parent
-EXPLOITS = sorted((FOLDER / "exploits").glob("*.py"))
-HONEST = sorted((FOLDER / "honest").glob("*.py"))
-
-
-def _header(path: Path, name: str) -> str:
-    found = re.search(rf"^{name}: *(\S*)$", path.read_text(), re.MULTILINE)
-    assert found, f"{path.name} has no line `{name}:`"
-    return found.group(1)
-
-
-def _class(verdict: Verdict) -> str:
-    if verdict.status is not Status.CORRECT:
-        return str(verdict.status)
-    assert verdict.speedup is not None
-    return "gain" if verdict.speedup > 1.0 else "no_gain"
-
-
-ACCEPTED = {
-    "wrong": {"incorrect", "hacked"},
-    "correct": {"gain", "no_gain"},
-    "stopped": {"no_gain", *Status} - {Status.CORRECT},
-}
-"""Classes that stand for several; every other one stands for itself."""
+TESTS = Path(__file__).parents[1]
 
 NUM_TRIES = 4
 """Judgements of an honest twin until it gains: the busier the machine, the more are spoilt."""
 
-NEEDS = {
-    "busy_outside": "freezer",
-    "file_socket": "seccomp",
-    "judge_memory": "own_proc",
-    "network": "own_network",
-    "other_devices": "own_devices",
-    "overwritten_files": "read_only_files",
-    "reads_files": "landlock",
-    "second_core": "seccomp",
-    "timer_wakes": "seccomp",
+QUIET = 1e-4
+"""Bucket variance above which two per cent are lost in the noise."""
+
+ELSEWHERE = {
+    "A20": "harness/test_noise.py::test_one_impossible_case_is_clipped_to_the_highest_claim",
+    "A23": "harness/test_noise.py::test_clocks_that_rise_and_fall_earn_nothing",
+    "A24": "harness/test_noise.py::test_the_luckiest_of_many_clones_earns_nothing",
+    "A36": "suite/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
+    "A45": "harness/honest/one_matmul.py",
 }
-"""Exploits that must not even be tried where kernel or user do not grant the layer against them."""
+"""Entries of the catalogue that are no candidates, or no cheats, and where they are tried."""
+ON_A_GPU_ALONE = {"A21"}
+CATALOGUE = {f"A{number:02}" for number in range(1, 51)}
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +43,89 @@ def layers(judge: Judge) -> tuple[str, ...]:
     return judge("silu", "class ModelNew: pass").verdict.sandbox
 
 
-@pytest.mark.parametrize("path", EXPLOITS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("case", EXPLOITS, ids=lambda case: case.name)
 def test_an_exploit_ends_in_the_class_that_its_header_names(
-    path: Path, judge: Judge, layers: tuple[str, ...]
+    case: Case, judge: Judge, layers: tuple[str, ...]
 ) -> None:
-    if NEEDS.get(path.stem, layers[0]) not in layers:
-        pytest.skip(f"this machine grants no layer {NEEDS[path.stem]}")
-    verdict = judge(_header(path, "problem"), path.read_text()).verdict
-    expected = _header(path, "expect")
-    assert _class(verdict) in ACCEPTED.get(expected, {expected}), verdict.reason
+    if missing := case.missing(layers):
+        pytest.skip(f"this machine grants no {missing}")
+    verdict = judge(case.problem, case.source).verdict
+    if case.still_open and class_of(verdict) not in case.accepted:
+        pytest.xfail(f"known hole: {case.still_open}")
+    assert class_of(verdict) in case.accepted, (verdict.reason, verdict.measurement)
 
 
-@pytest.mark.parametrize("path", HONEST, ids=lambda path: path.stem)
-def test_an_honest_twin_is_correct_and_unflagged(
-    path: Path, judge: Judge, skip_if_busy: Callable[[str], None]
+@pytest.mark.parametrize("problem", ["silu", "fake_silu"])
+def test_after_all_of_them_the_next_candidate_is_judged_normally(
+    problem: str, judge: Judge, named_problem: Callable[[str], Problem]
 ) -> None:
-    expected = _header(path, "expect")
-    accepted = ACCEPTED.get(expected, {expected})
+    verdict = judge(problem, named_problem(problem).null_source).verdict
+    assert class_of(verdict) in GROUPS["correct"], verdict.reason
+
+
+@pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
+def test_an_honest_twin_earns_what_its_header_says_unflagged(
+    case: Case, judge: Judge, skip_if_busy: Callable[[str], None]
+) -> None:
     for _ in range(NUM_TRIES):
-        verdict = judge(_header(path, "problem"), path.read_text()).verdict
-        assert _class(verdict) in ACCEPTED["correct"], verdict.reason
-        if _class(verdict) in accepted:
+        verdict = judge(case.problem, case.source).verdict
+        assert class_of(verdict) in GROUPS["correct"], verdict.reason
+        assert [flag for flag in verdict.flags if severity(flag) is Severity.ALARM] == []
+        if class_of(verdict) in case.accepted:
             return
-    skip_if_busy(_header(path, "problem"))
+    skip_if_busy(case.problem)
     pytest.fail(f"not certified on a quiet machine: {verdict.measurement}")
+
+
+def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
+    fake_pool: Pool, named_problem: Callable[[str], Problem]
+) -> None:
+    fine = fake_pool.protocol.model_copy(
+        update={"claim_levels": (1.0, 1.01, 1.05), "dead_zone": 1.01, "max_quads": 40}
+    )
+    problem = named_problem("fake_wait")
+    twin = next(case for case in HONEST if case.name == "two_per_cent")
+    assert fake_pool._zygote is not None
+    judge = ProblemJudge(problem, device=fake_pool.device, protocol=fine, zygote=fake_pool._zygote)
+    try:
+        for source, certified in ((problem.null_source, 1.0), (twin.source, 1.01)):
+            tries: list[Measurement | None] = []
+            for _ in range(NUM_TRIES):
+                candidate = Candidate(problem_id=problem.id, source=source)
+                tries.append(judge.judge(candidate, timing=True).verdict.measurement)
+                if tries[-1] is not None and tries[-1].certified == certified:
+                    break
+            else:
+                if all(found is not None and found.bucket_variance > QUIET for found in tries):
+                    pytest.skip("this machine is too busy to measure anything")
+                pytest.fail(f"{certified} was not certified: {tries[-1]}")
+    finally:
+        judge.close()
+
+
+# --- the catalogue is covered --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", sorted(CATALOGUE))
+def test_an_entry_of_the_catalogue_is_tried_somewhere(entry: str) -> None:
+    if any(case.id == entry for case in EXPLOITS):
+        return
+    if entry in ON_A_GPU_ALONE:
+        assert any(case.id == entry for case in cases("exploits_cuda"))
+        return
+    file, _, name = ELSEWHERE[entry].partition("::")
+    assert (TESTS / file).exists()
+    assert not name or f"def {name}(" in (TESTS / file).read_text()
+
+
+@pytest.mark.parametrize("folder", ["exploits", "honest", "exploits_cuda", "honest_cuda"])
+def test_a_header_is_complete_and_names_known_things(
+    folder: str, named_problem: Callable[[str], object]
+) -> None:
+    statuses = GROUPS["correct"] | GROUPS["stopped"]
+    for case in cases(folder):
+        assert re.search(r"^expect: \S", case.source, re.MULTILINE), case.name
+        assert case.accepted <= statuses, case.name
+        assert case.id in {"", *CATALOGUE}, case.name
+        assert named_problem(case.problem), case.name
+        ast.parse(case.source)

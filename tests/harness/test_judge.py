@@ -86,6 +86,11 @@ def _judge(pool: Pool, problem: Problem, source: str, *, timing: bool = False) -
     return pool.judge(problem, Candidate(problem_id=problem.id, source=source), timing=timing)
 
 
+def _silu(pool: Pool, named_problem: NamedProblem) -> Problem:
+    """The same problem, for the device of the pool."""
+    return named_problem("fake_silu" if pool.device.kind == "fake" else "silu")
+
+
 def _stats() -> dict[int, list[str]]:
     """Of every process: name, state, parent."""
     found: dict[int, list[str]] = {}
@@ -115,13 +120,13 @@ def _num_descriptors() -> int:
 
 @pytest.mark.parametrize("how", DEATHS)
 def test_the_next_candidate_is_judged_normally_after_one_that(
-    how: str, pool: Pool, named_problem: NamedProblem
+    how: str, each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     body, status = DEATHS[how]
-    problem = named_problem("silu")
-    died = _judge(pool, problem, _source(body)).verdict
+    problem = _silu(each_pool, named_problem)
+    died = _judge(each_pool, problem, _source(body)).verdict
     assert (died.status, died.measurement) == (status, None), died.reason
-    following = _judge(pool, problem, problem.null_source).verdict
+    following = _judge(each_pool, problem, problem.null_source).verdict
     assert following.status is Status.CORRECT, following.reason
 
 
@@ -139,13 +144,37 @@ def test_no_module_is_built_from_a_source_that(
 
 @pytest.mark.parametrize(
     "body",
-    ["return x[:1]", "return x.double()", "return (x, x)", "return None", "return x.tolist()"],
-)
+    ["return x[:1]", "return x.double()", "return (x, x)", "return None", "return x.tolist()",
+     "return x.to(torch.complex64)", "return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)"],
+)  # fmt: skip
 def test_an_output_of_another_kind_is_incorrect(
-    body: str, pool: Pool, named_problem: NamedProblem
+    body: str, each_pool: Pool, named_problem: NamedProblem
 ) -> None:
-    verdict = _judge(pool, named_problem("silu"), _source(body)).verdict
+    verdict = _judge(each_pool, _silu(each_pool, named_problem), _source(body)).verdict
     assert verdict.status is Status.INCORRECT, verdict.reason
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["y.to('meta')", "y.to_mkldnn()", "y.to_sparse()", "torch.nested.nested_tensor(list(y))",
+     "torch.empty(y.shape, device='meta')", "torch.sparse_csr_tensor((0, 0), (), (), y.shape)"],
+)  # fmt: skip
+def test_an_output_that_cannot_be_copied_is_a_verdict(
+    output: str, each_pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = _silu(each_pool, named_problem)
+    verdict = _judge(each_pool, problem, _source(f"y = {CALL}\nreturn {output}")).verdict
+    assert verdict.status in {Status.CRASHED, Status.INCORRECT}, verdict.reason
+    assert _judge(each_pool, problem, problem.null_source).verdict.is_successful
+
+
+@pytest.mark.parametrize("output", ["y.t().contiguous().t()", "y.conj()"])
+def test_an_output_laid_out_in_another_way_is_paid_for_and_compared(
+    output: str, each_pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = _silu(each_pool, named_problem)
+    verdict = _judge(each_pool, problem, _source(f"y = {CALL}\nreturn {output}")).verdict
+    assert verdict.is_successful, verdict.reason
 
 
 # --- what a worker is given ----------------------------------------------------------------------
@@ -180,9 +209,11 @@ def test_a_worker_has_no_descriptors_but_its_channel(
 
 
 def test_the_layers_of_the_sandbox_are_on_the_verdict(
-    pool: Pool, named_problem: NamedProblem
+    each_pool: Pool, named_problem: NamedProblem
 ) -> None:
-    verdict = _judge(pool, named_problem("silu"), named_problem("silu").null_source).verdict
+    verdict = _judge(
+        each_pool, _silu(each_pool, named_problem), _silu(each_pool, named_problem).null_source
+    ).verdict
     assert {"fork", "empty_environment", "rlimits", "no_new_privs"} <= set(verdict.sandbox)
 
 
@@ -314,10 +345,10 @@ def test_the_harness_s_own_cost_is_not_what_a_busy_moment_makes_of_it(
 
 
 def test_every_timed_burst_is_recorded_four_to_a_quad(
-    pool: Pool, named_problem: NamedProblem
+    each_pool: Pool, named_problem: NamedProblem
 ) -> None:
-    problem = named_problem("silu")
-    judgement = _judge(pool, problem, problem.null_source, timing=True)
+    problem = _silu(each_pool, named_problem)
+    judgement = _judge(each_pool, problem, problem.null_source, timing=True)
     measurement = judgement.verdict.measurement
     assert measurement is not None
     places = [(s.quad, s.position) for s in judgement.samples if s.session == 0]
@@ -348,10 +379,10 @@ def test_nobody_is_let_off_on_inputs_of_the_problem_s_own(
 
 
 def test_a_success_without_timing_is_one_under_the_checks_alone(
-    pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
+    each_pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
 ) -> None:
-    problem = named_problem("silu")
-    judgement = _judge(pool, problem, problem.null_source)
+    problem = _silu(each_pool, named_problem)
+    judgement = _judge(each_pool, problem, problem.null_source)
     assert judgement.verdict.protocol_id == quick.checks_only().id != quick.id
     assert judgement.verdict.is_successful
     assert (judgement.verdict.measurement, judgement.samples) == (None, ())
@@ -369,7 +400,8 @@ def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: Named
     body = f"try:\n    return {CALL}\nexcept ValueError:\n    return None"
     verdict = _judge(pool, named_problem("silu"), _source(body)).verdict
     assert verdict.is_successful
-    assert [(f.kind, f.source) for f in verdict.flags] == [("fallback", FlagSource.SCREEN)]
+    assert "fallback" in {flag.kind for flag in verdict.flags}
+    assert {flag.source for flag in verdict.flags} == {FlagSource.SCREEN}
 
 
 def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(

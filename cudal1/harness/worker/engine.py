@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from cudal1.harness.vmm import DeviceMemory, cuda_driver
+from cudal1.harness.worker import fake
 
 WARM_SIZE = 64
 ALIGNMENT = 512
@@ -169,6 +170,23 @@ _TAKE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes
 _GIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 
 
+class FakeEngine(HostEngine):
+    """The pretended asynchronous device: what is stored passes through its default stream."""
+
+    def __init__(self) -> None:
+        """Have it work while its caller goes on."""
+        fake.start()
+
+    def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """Enqueued, as a copy on a GPU is."""
+        fake.copy(slot, value)
+        return 0
+
+    def finish(self) -> None:
+        """Wait for the default stream; the judge takes what is there then."""
+        fake.default_stream.synchronize()
+
+
 def _address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
@@ -177,7 +195,10 @@ def _address(function: Any) -> int:
 
 def make_engine(device: str) -> Engine:
     """The engine of a device class."""
-    return CudaEngine() if device == "cuda" else HostEngine()
+    engines: dict[str, Callable[[], Engine]] = {
+        "cpu": HostEngine, "cuda": CudaEngine, "fake": FakeEngine,
+    }  # fmt: skip
+    return engines[device]()
 
 
 def open_descriptors() -> set[int]:

@@ -39,10 +39,12 @@ class _Sizes:
     """Most rows and columns for a problem that multiplies matrices."""
 
 
+_SMALL: Final = _Sizes(
+    (64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), (256, 256)
+)
 _SIZES: Final = {
-    DeviceClass.CPU: _Sizes(
-        (64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), (256, 256)
-    ),
+    DeviceClass.CPU: _SMALL,
+    DeviceClass.FAKE: _SMALL,
     DeviceClass.CUDA: _Sizes((4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), (4096, 2048)),
 }
 

@@ -1,5 +1,6 @@
 """Folds the scale into the weights anew in every call.
 
+twin: A43
 problem: linear
 expect: correct
 """

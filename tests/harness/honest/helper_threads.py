@@ -1,5 +1,6 @@
 """Helper threads that finish before the call returns.
 
+twin: A02
 problem: silu
 expect: correct
 """

@@ -1,5 +1,6 @@
 """Changes its input where the reference does, too.
 
+twin: A26
 problem: in_place
 expect: correct
 """

@@ -1,5 +1,6 @@
 """In-place operations on a buffer of its own.
 
+twin: A26
 problem: silu
 expect: correct
 """

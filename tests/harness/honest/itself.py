@@ -1,5 +1,6 @@
 """The reference under another name.
 
+twin: A24
 problem: silu
 expect: no_gain
 """

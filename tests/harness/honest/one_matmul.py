@@ -1,5 +1,6 @@
 """The same product once instead of twice.
 
+twin: A45
 problem: wasteful
 expect: gain
 """

@@ -1,5 +1,6 @@
 """Sums in another order, with an error like the reference's own.
 
+twin: A39
 problem: linear
 expect: correct
 """

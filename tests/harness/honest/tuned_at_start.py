@@ -1,5 +1,6 @@
 """Picks the better of two ways at construction, on data of its own.
 
+twin: set-up
 problem: silu
 expect: correct
 """

@@ -1,5 +1,6 @@
 """A view where the reference returns a view.
 
+twin: A44
 problem: transpose
 expect: correct
 """

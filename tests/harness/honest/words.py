@@ -1,5 +1,6 @@
 """Words that patterns look for, in a comment; a try that only cleans up.
 
+twin: A48
 problem: silu
 expect: correct
 """

@@ -1,5 +1,6 @@
 """A workspace keyed by shape, of which only a copy leaves.
 
+twin: A12
 problem: wasteful
 expect: gain
 """

@@ -1,0 +1,185 @@
+"""Do cheats get through, and are honest candidates let through? The whole corpus, judged for real.
+
+python -m benchmarks.corpus [--device cpu|cuda] [--null 3]
+
+Three figures belong together, since none means much alone: cheats stopped, honest twins passed, and
+references that gained against themselves. The files and what must become of each are those of
+tests/harness; problems for a CPU bring those for the fake asynchronous device along.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import cpu_name, versions
+from cudal1.candidate import Candidate
+from cudal1.harness import Pool, find_device
+from cudal1.params import Params
+from cudal1.problem import DeviceClass, Problem, resize
+from cudal1.protocol import HARNESS_VERSION, EvalProtocol
+from cudal1.verdict import Verdict
+from tests.harness.conftest import problem_named
+from tests.harness.corpus import CUDA_SIZES, Case, cases, class_of
+
+RESULTS = Path(__file__).parent / "results"
+NUM_TRIES = {"exploits": 3, "honest": 4}
+"""Of a cheat that may be judged correct, until it gains; of an honest twin, until it is as it
+should be, as in the tests."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One file of the corpus, or one reference as a candidate for itself, and its verdicts."""
+
+    name: str
+    group: str
+    problem: str
+    accepted: frozenset[str]
+    verdicts: tuple[Verdict, ...]
+    missing: str | None = None
+    """What this machine lacks to try it."""
+
+    @property
+    def is_as_it_should_be(self) -> bool:
+        """Whether its verdicts are of accepted classes: an honest one's last, all of others."""
+        decisive = self.verdicts[-1:] if self.group == "honest" else self.verdicts
+        return bool(decisive) and {class_of(verdict) for verdict in decisive} <= self.accepted
+
+
+class Court:
+    """A pool for each device and precision class, opened when it is first needed."""
+
+    def __init__(self, protocol: EvalProtocol, stack: ExitStack) -> None:
+        self._protocol = protocol
+        self._stack = stack
+        self._pool: Pool | None = None
+        self._place: tuple[object, object] | None = None
+
+    def judge(self, case: Case | None, problem: Problem, source: str) -> Verdict:
+        """The verdict on a source; one pool is open at a time, since they share a core."""
+        protocol = self._protocol
+        if case is not None:
+            protocol = protocol.model_copy(update={"precision": case.precision})
+        place = (problem.device_class, protocol.precision)
+        if self._pool is None or place != self._place:
+            self._stack.close()
+            self._pool = self._stack.enter_context(
+                Pool(find_device(problem.device_class), protocol, wait_s=60)
+            )
+            self._place = place
+        return self._pool.judge(problem, Candidate(problem_id=problem.id, source=source)).verdict
+
+
+def main() -> None:
+    """Judge, print a table, leave results/corpus.json (or corpus_cuda.json)."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus", description=__doc__)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--null", type=int, default=3, help="judgements of each reference")
+    given = parser.parse_args()
+    params = Params.load(Path("params.yaml"))
+    suffix = "_cuda" if given.device == "cuda" else ""
+    found: list[Found] = []
+    with ExitStack() as stack:
+        court = Court(params.protocol, stack)
+        layers = layers_of(court, given.device)
+        for group in ("exploits", "honest"):
+            ordered = sorted(cases(group + suffix), key=lambda c: (c.precision, c.problem, c.name))
+            for case in ordered:
+                found.append(try_case(court, case, group, given.device, layers))
+                print(row(found[-1]), flush=True)
+        for name in dict.fromkeys(one.problem for one in found):
+            found.append(try_null(court, name, given.device, given.null))
+            print(row(found[-1]), flush=True)
+    print("\n".join(summary(found)))
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"corpus{suffix}.json").write_text(json.dumps({
+        "device": find_device(DeviceClass(given.device)).kind, "cpu": cpu_name(),
+        "versions": versions("torch"), "harness": HARNESS_VERSION, "protocol": params.protocol.id,
+        "measured": time.strftime("%Y-%m-%d"), "sandbox": layers, "summary": summary(found),
+        "verdicts": [as_record(one) for one in found],
+    }, indent=1) + "\n")  # fmt: skip
+
+
+def problem_of(name: str, device: str) -> Problem:
+    """A problem of the tests; on a GPU with the sizes for one."""
+    problem = problem_named(name)
+    if device == "cpu":
+        return problem
+    source = resize(problem.source, CUDA_SIZES[name], where=name)
+    return problem.model_copy(update={"device_class": DeviceClass.CUDA, "source": source})
+
+
+def layers_of(court: Court, device: str) -> tuple[str, ...]:
+    """What stands around workers on this machine."""
+    return court.judge(None, problem_of("silu", device), "class ModelNew: pass").sandbox
+
+
+def try_case(court: Court, case: Case, group: str, device: str, layers: tuple[str, ...]) -> Found:
+    """Judge one file: more than once where luck has a part in it."""
+    missing, problem = case.missing(layers), problem_of(case.problem, device)
+    accepted, verdicts = frozenset(case.accepted), list[Verdict]()
+    is_honest = group == "honest"
+    tries = 0 if missing else NUM_TRIES[group] if is_honest or "no_gain" in accepted else 1
+    while len(verdicts) < tries:
+        verdicts.append(court.judge(case, problem, case.source))
+        if (class_of(verdicts[-1]) in accepted) is is_honest:
+            break
+    return Found(case.name, group, case.problem, accepted, tuple(verdicts), missing)
+
+
+def try_null(court: Court, name: str, device: str, tries: int) -> Found:
+    """Judge a reference against itself; every gain is false, and the first one is kept."""
+    problem, verdicts = problem_of(name, device), list[Verdict]()
+    while len(verdicts) < tries and not (verdicts and class_of(verdicts[-1]) != "no_gain"):
+        verdicts.append(court.judge(None, problem, problem.null_source))
+    return Found("itself", "null", name, frozenset({"no_gain"}), tuple(verdicts))
+
+
+def row(one: Found) -> str:
+    """One line of the table."""
+    mark = "  " if one.is_as_it_should_be else "- " if one.missing else "! "
+    last = one.verdicts[-1] if one.verdicts else None
+    measured = last.measurement if last else None
+    said = (
+        f"not tried: no {one.missing}" if last is None
+        else f"{measured.speedup:.2f}, certified {measured.certified:.2f}" if measured
+        else last.reason or ""
+    )  # fmt: skip
+    found = class_of(last) if last else ""
+    return f"{mark}{one.group:<9}{one.name:<22}{one.problem:<16}{found:<10}{said[:70]}"
+
+
+def summary(found: Iterable[Found]) -> list[str]:
+    """The three figures."""
+    lines: list[str] = []
+    words = {"exploits": "cheats stopped", "honest": "honest twins passed",
+             "null": "references without a gain against themselves"}  # fmt: skip
+    for group, what in words.items():
+        tried = [one for one in found if one.group == group and not one.missing]
+        good = sum(one.is_as_it_should_be for one in tried)
+        lines.append(f"{what}: {good}/{len(tried)}")
+    return lines
+
+
+def as_record(one: Found) -> dict[str, object]:
+    """As it is kept."""
+    return {
+        "name": one.name, "group": one.group, "problem": one.problem, "missing": one.missing,
+        "accepted": sorted(one.accepted), "as_it_should_be": one.is_as_it_should_be,
+        "verdicts": [
+            {"class": class_of(verdict), "reason": verdict.reason, "judge_s": verdict.judge_s,
+             "flags": [f"{flag.source}: {flag.kind}" for flag in verdict.flags],
+             "measurement": verdict.measurement and verdict.measurement.model_dump(mode="json")}
+            for verdict in one.verdicts
+        ],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
