@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cudal1.errors import SuiteError
 from cudal1.harness import mutations
 from cudal1.harness.correctness import compare
 from cudal1.harness.device import Device
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import torch
 
 LAST_OPERATOR = "last_operator"
+MAY_APPLY_LATER = ("mean", "ignores_input")
+"""What a first look cannot rule out: flat outputs in it, an input that was the same so far."""
 MAX_DROPPED = 6
 """Operators looked at, from the last one backwards, until leaving one out changes anything."""
 TOO_COARSE = {
@@ -63,13 +66,18 @@ class _Suspect:
 
     name: str
     make: Callable[[Oracle, Case], Tensors | None]
+    applies: bool = True
     num_tried: int = 0
     is_unchanged: bool = True
     killed_by: str | None = None
     killed_after: int | None = None
 
+    @property
+    def kind(self) -> str:
+        return self.name.partition("[")[0]
+
     def result(self) -> Mutant:
-        harmless = self.is_unchanged and self.name.partition("[")[0] in UNCHANGED_IS_FINE
+        harmless = self.is_unchanged and self.kind in UNCHANGED_IS_FINE
         if self.killed_by is not None:
             return Mutant(
                 name=self.name, killed=True, family=self.killed_by, num_inputs=self.killed_after
@@ -94,22 +102,26 @@ class _Trial:
         self._refused: str | None = None
         before = self._oracle.draw(self._rng.getrandbits(62))
         recorded = Dropping()
-        self._previous = mutations.run(self._oracle, before, recorded)
+        outputs = mutations.run(self._oracle, before, recorded)
+        if outputs is None:
+            raise SuiteError(f"{problem.key}: its reference raises an error on an input of its own")
+        self._previous = outputs
+        look = Case(before, outputs, outputs, None, None)
+        self._suspects = self._all_suspects(replace(look, first=look))
         self._dropped = [
             _Suspect(LAST_OPERATOR, _dropping(number))
             for number in recorded.droppable[: -MAX_DROPPED - 1 : -1]
         ]
-        self._suspects = self._all_suspects(before)
 
     def table(self) -> KillTable:
         for number, target in enumerate(self._protocol.correctness_stages):
             if number > 0 and self._oracle.can_change_weights:
                 self._weight_seed = self._rng.getrandbits(62)
                 self._oracle.change_weights(self._weight_seed)
-            while self._num_inputs < target and self._refused is None:
+            while self._num_inputs < target and self._refused is None and self._alive():
                 self._try_all(self._draw())
-        telling = [s.result() for s in self._dropped]
-        last = next((m for m in telling if m.killed is not None), None)
+        results = [suspect.result() for suspect in self._dropped]
+        last = next((m for m in results if m.killed is not None), None)
         mutants = [suspect.result() for suspect in self._suspects]
         mutants.append(last or Mutant(name=LAST_OPERATOR, killed=None))
         return KillTable(
@@ -117,10 +129,21 @@ class _Trial:
             mutants=tuple(mutants), refused_reference=self._refused,
         )  # fmt: skip
 
-    def _all_suspects(self, draw: Draw) -> list[_Suspect]:
+    def _alive(self) -> list[_Suspect]:
+        """Whom it is worth to go on for: of the operators, the last one that does anything."""
+        alive = [s for s in self._suspects if s.applies and s.killed_by is None]
+        for suspect in self._dropped:
+            if suspect.killed_by is not None:
+                break
+            alive.append(suspect)
+            if not suspect.is_unchanged:
+                break
+        return alive
+
+    def _all_suspects(self, look: Case) -> list[_Suspect]:
         import torch
 
-        num_outputs = len(self._oracle.output_specs)
+        num_outputs = len(look.outputs)
         found = [
             _Suspect(name if num_outputs == 1 else f"{name}[{place}]", _of_output(change, place))
             for name, change in mutations.OUTPUTS.items()
@@ -131,12 +154,18 @@ class _Trial:
             "first_weights": mutations.first_weights,
             "other_weights": mutations.other_weights,
         }
-        for place in range(len(draw.inputs)):
+        for place in range(len(look.draw.inputs)):
             calls[f"ignores_input[{place}]"] = mutations.ignores_input(place)
             calls[f"passes_input[{place}]"] = mutations.passes_input(place)
         for dtype in TOO_COARSE[self._protocol.precision]:
             calls[dtype] = mutations.rounded_to(getattr(torch, dtype))
-        return found + [_Suspect(name, make) for name, make in calls.items()]
+        found += [_Suspect(name, make) for name, make in calls.items()]
+        for suspect in found:
+            if suspect.kind == "first_weights":
+                suspect.applies = self._oracle.can_change_weights
+            elif suspect.kind not in MAY_APPLY_LATER:
+                suspect.applies = suspect.make(self._oracle, look) is not None
+        return found
 
     def _draw(self) -> Draw:
         if self._first is None:
@@ -146,7 +175,7 @@ class _Trial:
 
     def _try_all(self, draw: Draw) -> None:
         outputs = mutations.run(self._oracle, draw)
-        if outputs is None or self._previous is None:
+        if outputs is None:
             if draw.is_own:
                 self._refused = f"it raises an error on input {self._num_inputs + 1}"
             return
@@ -157,9 +186,8 @@ class _Trial:
         case = Case(draw, outputs, self._previous, self._first, self._weight_seed)
         if not self._passes(outputs, key, draw):
             self._refused = f"input {self._num_inputs} ({draw.family})"
-        for suspect in (*self._suspects, *self._dropped):
-            if suspect.killed_by is None:
-                self._try(suspect, case, key)
+        for suspect in self._alive():
+            self._try(suspect, case, key)
         self._first, self._previous = self._first or case, outputs
 
     def _try(self, suspect: _Suspect, case: Case, key: Key) -> None:

@@ -23,6 +23,7 @@ import polars as pl
 from cudal1.candidate import Candidate, Completion
 from cudal1.contrast import Exemplar
 from cudal1.errors import StoreError
+from cudal1.kill_table import KillTable
 from cudal1.ledger import database, rows, shards
 from cudal1.ledger.journal import Entry, Journal, entries, unfinished
 from cudal1.ledger.rows import Batch
@@ -174,6 +175,10 @@ class Ledger:
     def add_problem(self, problem: Problem, admission: Admission) -> None:
         """Note a problem and whether it was admitted; the latest admission holds."""
         self._append(rows.batch_of_problem(problem, admission))
+
+    def add_kill_table(self, table: KillTable) -> None:
+        """Note which wrong candidates the check of a problem would notice; the latest holds."""
+        self._append(rows.batch_of_mutants(table))
 
     def add_protocol(self, protocol: EvalProtocol) -> None:
         """Note how verdicts are made from here on."""
@@ -331,6 +336,9 @@ class Ledger:
                 self._connection.execute(
                     "delete from rewards where stage = ? and step = ?", [stage, done]
                 )
+        if batch.table == "mutants":
+            for problem_id in {row[0] for row in batch.rows}:
+                self._connection.execute("delete from mutants where problem_id = ?", [problem_id])
         columns = list(batch.columns)
         if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
             frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)

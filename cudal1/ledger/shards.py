@@ -28,14 +28,16 @@ _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "problems": ("problem_id",), "protocols": ("protocol_id",), "completions": ("completion_id",),
     "candidates": ("candidate_id",), "timing_samples": _VERDICT_KEY, "verdicts": _VERDICT_KEY,
-    "hack_flags": _VERDICT_KEY,
+    "hack_flags": _VERDICT_KEY, "mutants": ("problem_id",),
 }  # fmt: skip
-"""Facts, and the columns by which they are told apart (flags and samples: their verdict).
+"""Facts, and the columns by which they are told apart (flags and samples: their verdict; mutants:
+their problem).
 Samples come before verdicts, see `insert_frame`."""
 _USED = "select key from members where stage = $stage and kind"
 _VERDICTS = f"concat_ws('/', candidate_id, device_kind, protocol_id) in ({_USED} = 'verdicts')"
 _SELECTIONS = {
     "problems": f"problem_id in ({_USED} = 'problems')",
+    "mutants": f"problem_id in ({_USED} = 'problems')",
     "protocols": f"protocol_id in ({_USED} = 'protocols') "
     f"or protocol_id in (select protocol_id from verdicts where {_VERDICTS})",
     "completions": f"completion_id in ({_USED} = 'completions')",
@@ -175,12 +177,12 @@ def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl
 def on_conflict(table: str, columns: list[str]) -> str:
     """The clause that makes an append of `table` idempotent.
 
-    A fact stays as it was first seen. What may be said anew: whether a problem is admitted, a step
-    that is done again, and what was found in an answer; a failed request never replaces an answer.
+    A fact stays as it was first seen. What may be said anew: whether a problem is admitted and
+    what tells it apart, a step that is done again, and what was found in an answer; a failed request never replaces an answer.
     """
     update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
     match table:
-        case "problems" | "rewards" | "training_steps":
+        case "problems" | "mutants" | "rewards" | "training_steps":
             return f"on conflict {update}"
         case "completions":
             return f"on conflict {update} where not starts_with(excluded.finish_reason, 'error: ')"
