@@ -1,5 +1,4 @@
-"""Whether a problem's correctness check tells wrong candidates from right ones: mutants, and which
-of them it kills.
+"""Whether a problem's correctness check tells wrong candidates from right ones.
 
 A candidate can be no better than the check that it has to pass. So before any is judged, wrong
 outputs that we make ourselves go through the very check: kinds of inputs, their number, changes of

@@ -1,4 +1,4 @@
-"""A reference with its operators interfered with, below Python: rounded, or one of them left out."""
+"""A reference whose operators are interfered with, below Python: rounded, or one left out."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ class Rounding(TorchDispatchMode):
         self._dtype = dtype
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:  # fmt: skip
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         if _is_view(func):
             return func(*args, **kwargs)
@@ -55,16 +59,22 @@ class Dropping(TorchDispatchMode):
         self._count = 0
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:  # fmt: skip
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         number, self._count = self._count, self._count + 1
         given = _tensors((args, kwargs))
         changes = func._schema.is_mutable and bool(given)
         before = given[0].clone() if changes and number == self._number else None
         result = func(*args, **(kwargs or {}))
         several = isinstance(result, tuple | list)
-        first = result[0] if several and result else result
-        alike = [t for t in given if isinstance(first, torch.Tensor) and _are_alike(t, first)]
+        first: Any = result[0] if several and result else result
+        if not isinstance(first, torch.Tensor):
+            return result
+        alike = [t for t in given if t.shape == first.shape and t.dtype == first.dtype]
         if not alike:
             return result
         if changes or not _is_copy(func, alike[0], first):
@@ -86,10 +96,6 @@ def _is_copy(func: Any, given: torch.Tensor, result: torch.Tensor) -> bool:
     if func.overloadpacket is torch.ops.aten.clone:
         return True
     return given.data_ptr() == result.data_ptr() and given.stride() == result.stride()
-
-
-def _are_alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

@@ -35,7 +35,8 @@ EXAMINED_SEEDS = (11, 12, 13)
 NUDGE, NUM_NUDGES = 2e-6, 4
 """Relative change of an input: what the strict class allows; how often it is tried."""
 REFUSALS = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+    ValueError,
 )  # fmt: skip
 """What a reference raises on inputs or a dtype that it was not made for: a matrix that is not
 positive definite, an operator without a float64 kernel, a dtype spelled out or asserted. Running

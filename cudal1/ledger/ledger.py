@@ -314,7 +314,7 @@ class Ledger:
         end = self._journal.append(batches)
         with self._transaction():
             for batch in batches:
-                self._insert(self._stage, batch)
+                self._insert(batch)
         self._journal_end = end
         for batch in batches:
             self._note_members(batch.table, batch.keys)
@@ -324,21 +324,13 @@ class Ledger:
 
     def _apply(self, stage: str, entry: Entry) -> None:
         for batch in entry.batches:
-            self._insert(stage, batch)
+            self._insert(batch)
             self._remember(stage, [(batch.table, key) for key in batch.keys])
         if entry.adopted is not None:
             self._remember(stage, [entry.adopted])
 
-    def _insert(self, stage: str, batch: Batch) -> None:
-        if batch.table == "rewards":
-            step = batch.columns.index("step")
-            for done in {row[step] for row in batch.rows}:
-                self._connection.execute(
-                    "delete from rewards where stage = ? and step = ?", [stage, done]
-                )
-        if batch.table == "mutants":
-            for problem_id in {row[0] for row in batch.rows}:
-                self._connection.execute("delete from mutants where problem_id = ?", [problem_id])
+    def _insert(self, batch: Batch) -> None:
+        shards.forget_replaced(self._connection, batch)
         columns = list(batch.columns)
         if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
             frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)
