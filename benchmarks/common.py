@@ -11,10 +11,10 @@ import json
 import platform
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import cpu_name, versions
 from cudal1 import protocols
 from cudal1.candidate import Candidate
 from cudal1.harness import Device, Pool, find_device
@@ -79,28 +79,15 @@ def save(name: str, folder: Path, device: Device, protocol: EvalProtocol, **cont
 
 def machine(device: Device) -> dict[str, object]:
     """Names and versions that figures depend on."""
-    versions = {"python": platform.python_version()}
-    for package in VERSIONS:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     found: dict[str, object] = {
         "device": device.kind, "cpu": cpu_name(), "kernel": platform.release(),
-        "versions": versions,
+        "versions": versions(*VERSIONS),
     }  # fmt: skip
     if device.device_class is DeviceClass.CUDA:
         import torch
 
         found |= {"cuda": torch.version.cuda, "driver": device.driver}
     return found
-
-
-def cpu_name() -> str:
-    """As the kernel has it."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.common import cpu_name
+from benchmarks.machine import cpu_name, versions
 from cudal1.candidate import Candidate
 from cudal1.extract import extract
 from cudal1.harness import Pool, find_device

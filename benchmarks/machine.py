@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -15,5 +16,9 @@ def cpu_name() -> str:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of Python and of packages."""
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}
+    """Of Python and of those packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

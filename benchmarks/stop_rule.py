@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from benchmarks.learning import cpu_name
+from benchmarks.machine import cpu_name
 from cudal1.harness import rule, statistics
 from cudal1.measurement import Role
 from cudal1.params import Params

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudal1.errors import SuiteError
-from cudal1.harness.device import find_device
+from cudal1.harness.device import Device, find_device
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.problem import Problem, Split
+from cudal1.problem import Admission, Problem, Split
 from cudal1.suite import generator, kernelbench, loader
 from cudal1.suite.admission import admit_all
 from tasks.progress import progress
@@ -18,15 +18,18 @@ from tasks.stage import DATA, Stage, log, main
 
 def load_problems(stage: Stage) -> Mapping[str, float | int]:
     """params.problems → data/problems.parquet, with the reason beside each rejected problem."""
-    find_device(stage.params.device)  # none: say so now, not after hours of other stages
+    device = find_device(stage.params.device)  # none: say so now, not after hours of other stages
     problems = _distinct(_source(stage.params))
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        num_admitted = 0
+        num_admitted = num_killed = 0
         with progress("problems", len(problems)) as advance:
             for problem, admission in admit_all(
                 problems, max_reference_ms=stage.params.problems.max_reference_ms
             ):
+                if admission.admitted:
+                    admission, num_here = _try_mutants(problem, ledger, stage.params, device)
+                    num_killed += num_here
                 ledger.add_problem(problem, admission)
                 num_admitted += admission.admitted
                 if not admission.admitted:
@@ -42,7 +45,24 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
         "num_admitted": num_admitted,
         "num_rejected": len(problems) - num_admitted,
         "num_heldout": heldout,
+        "num_mutants_killed": num_killed,
     }
+
+
+def _try_mutants(
+    problem: Problem, ledger: Ledger, params: Params, device: Device
+) -> tuple[Admission, int]:
+    """Whether a problem that runs also tells wrong candidates from right ones; how many of them."""
+    from cudal1.harness.mutants import kill_table  # loads torch, as nothing else here does
+
+    try:
+        table = kill_table(problem, params.protocol, device)
+    except SuiteError as error:
+        return Admission(problem_id=problem.id, admitted=False, reason=str(error)), 0
+    ledger.add_kill_table(table)
+    reason = table.rejection
+    admission = Admission(problem_id=problem.id, admitted=reason is None, reason=reason)
+    return admission, sum(mutant.killed is True for mutant in table.mutants)
 
 
 def _source(params: Params) -> list[Problem]:

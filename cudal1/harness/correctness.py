@@ -7,7 +7,7 @@ The table: docs/protocol.md, "What counts as correct".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cudal1.protocol import PrecisionClass
@@ -35,16 +35,21 @@ class ReferenceError:
     """Infinite where it cannot be told: the oracle's answer is 0 everywhere or finite elsewhere."""
     element: float
     """Largest |x - y| / (s + |y|)."""
+    others: tuple[torch.Tensor, ...] = field(default=(), compare=False)
+    """Of integers and booleans: more answers, each as right as the oracle's, element by element."""
 
     def at_most(self, limit: float) -> ReferenceError:
         """The same, no part of it above `limit`."""
-        return ReferenceError(min(self.relative_l2, limit), min(self.element, limit))
+        return replace(
+            self, relative_l2=min(self.relative_l2, limit), element=min(self.element, limit)
+        )
 
     def larger(self, other: ReferenceError) -> ReferenceError:
         """The worse of two, part by part."""
         return ReferenceError(
-            max(self.relative_l2, other.relative_l2), max(self.element, other.element)
-        )
+            max(self.relative_l2, other.relative_l2), max(self.element, other.element),
+            self.others + other.others,
+        )  # fmt: skip
 
 
 ORDER = (PrecisionClass.STRICT, PrecisionClass.TF32, PrecisionClass.HALF)
@@ -86,15 +91,19 @@ def compare(
 ) -> Comparison:
     """Compare a candidate's output (its own dtype) with the oracle's answer (maybe float64).
 
-    Integers and booleans must be equal. Infinities and NaN must stand where the answer's stand.
-    Every element is held to its bound, so that no separate cap on outliers is needed.
+    Integers and booleans must be equal, each to the answer's or to one of `others`: a tie, or a
+    half that is rounded, falls to either side as numbers before it were rounded. Infinities and NaN
+    must stand where the answer's stand. Every element is held to its bound, so that no separate cap
+    on outliers is needed.
     """
     import torch
 
     dtype = str(output.dtype).removeprefix("torch.")
     if dtype not in _BY_DTYPE:
-        same_kind = answer.to(output.dtype)
-        return _exact(torch.equal(output, same_kind), output, same_kind)
+        expected = answer.to(output.dtype)
+        for other in reference_error.others:
+            expected = torch.where(output == other, output, expected)
+        return _exact(torch.equal(output, expected), output, expected)
     work = torch.float64 if answer.dtype == torch.float64 else torch.float32
     x, y = output.to(work), answer.to(work)
     if not math.isfinite(float(y.norm())):

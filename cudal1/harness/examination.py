@@ -19,7 +19,7 @@ from cudal1.harness import guards, rule, statistics
 from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
 from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.families import OWN
-from cudal1.harness.oracle import TOO_HARD, Draw, Key, Oracle
+from cudal1.harness.oracle import Draw, Key, Oracle, tells
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
@@ -142,7 +142,7 @@ class Examination:
             telling = [
                 (output, answer, error)
                 for output, (answer, error) in zip(outputs, key, strict=True)
-                if draw.is_own or error.relative_l2 <= TOO_HARD
+                if tells(draw, error)
             ]
             for output, answer, error in telling:
                 comparison = compare(output, answer, error)

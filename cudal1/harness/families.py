@@ -2,6 +2,16 @@
 
 Each is a function of one tensor; integer tensors (indices, masks) stay as they are drawn. Whether a
 family says anything about a problem is decided by `oracle`, from what the reference does on it.
+
+Three kinds of harness.md 7.2 are left out, because honest candidates differ on them:
+
+* Denormal numbers: kernels may flush them to zero (`-ftz=true`, CPU threads that set it). Among
+  others of ordinary size they are far below any bound, alone they would refuse who flushes.
+* Infinities and NaN as inputs: the maximum of a NaN, zero times infinity, a clamp of NaN differ
+  between PyTorch's own CPU and CUDA operators. That outputs hold none where the answer holds none
+  is checked on every input.
+* Strides: a worker is handed contiguous tensors, as KernelBench's inputs are; nobody can be wrong
+  about others.
 """
 
 from __future__ import annotations
@@ -15,6 +25,10 @@ if TYPE_CHECKING:
 OWN = "own"
 """The problem's own inputs, as they are drawn."""
 Change = Callable[["torch.Tensor"], "torch.Tensor"]
+SPREAD = 3.0
+"""Decades up and down that magnitudes are spread over inside a tensor."""
+AMPLIFIED, AMPLIFIED_SHARE = 8.0, 0.25
+"""How much larger, and what share, of the tensors of a state dict."""
 
 
 def change_inputs(tensors: list[torch.Tensor], family: str) -> list[torch.Tensor]:
@@ -30,7 +44,9 @@ def changed_weight(tensor: torch.Tensor) -> torch.Tensor:
     """Another weight of the same kind: signs stay, so that variances stay positive.
 
     Constant tensors (gains of one, biases and means of zero) get values of their own, or a
-    candidate that leaves them out would never show.
+    candidate that leaves them out would never show. Some tensors are amplified, by a power of two
+    so that nothing rounds: what is safe for small weights only (an unguarded exponential, half
+    precision) shows.
     """
     import torch
 
@@ -39,7 +55,7 @@ def changed_weight(tensor: torch.Tensor) -> torch.Tensor:
     changed = tensor * torch.empty_like(tensor).uniform_(0.5, 1.5)
     if bool((tensor == tensor.flatten()[0]).all()):
         changed += torch.empty_like(tensor).uniform_(0.05, 0.25)
-    return changed
+    return changed * AMPLIFIED if float(torch.rand(())) < AMPLIFIED_SHARE else changed
 
 
 def _scaled(factor: float) -> Change:
@@ -58,6 +74,31 @@ def _sparse(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
     return tensor * (torch.rand_like(tensor, dtype=torch.float32) < 0.1).to(tensor.dtype)
+
+
+def _spread(tensor: torch.Tensor) -> torch.Tensor:
+    """Large beside small ones: what adds up in half precision or in a careless order loses them."""
+    import torch
+
+    decades = torch.empty_like(tensor, dtype=torch.float32).uniform_(-SPREAD, SPREAD)
+    return tensor * (10.0**decades).to(tensor.dtype)
+
+
+def _ties(tensor: torch.Tensor) -> torch.Tensor:
+    """Every value twice, side by side: a maximum is never alone, a sort never strict."""
+    if tensor.dim() == 0:
+        return tensor
+    return tensor[..., ::2].repeat_interleave(2, dim=-1)[..., : tensor.shape[-1]]
+
+
+def _alternating(tensor: torch.Tensor) -> torch.Tensor:
+    """Signs that alternate along a row, whatever the generator's: no sum stays one-sided."""
+    import torch
+
+    if tensor.dim() == 0:
+        return tensor
+    signs = 1.0 - 2.0 * (torch.arange(tensor.shape[-1], device=tensor.device) % 2)
+    return tensor.abs() * signs.to(tensor.dtype)
 
 
 def _rows_alike(tensor: torch.Tensor) -> torch.Tensor:
@@ -97,6 +138,9 @@ FAMILIES: dict[str, Change] = {
     "shifted": _shifted,
     "integers": _small_integers,
     "sparse": _sparse,
+    "spread": _spread,
+    "ties": _ties,
+    "alternating": _alternating,
     "rows_alike": _rows_alike,
     "mixed_rows": _mixed_rows,
     "one_row_large": _one_row_large,

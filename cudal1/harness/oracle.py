@@ -11,7 +11,7 @@ import random
 import time
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
@@ -37,6 +37,20 @@ EXAMINED_SEEDS = (11, 12, 13)
 TRIED_CALLS = (1, 1, 3, 10)
 ARENA_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
+NUDGE, NUM_NUDGES = 2e-6, 4
+"""Relative change of an input: what the strict class allows; how often it is tried."""
+REFUSALS = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What a reference raises on inputs or a dtype that it was not made for: a matrix that is not
+positive definite, an operator without a float64 kernel, a dtype spelled out or asserted. Running
+out of memory on the CPU is a RuntimeError, too."""
+
+
+def tells(draw: Draw, error: ReferenceError) -> bool:
+    """Whether an output for `draw`, where the reference is off by `error`, says anything."""
+    return draw.is_own or error.relative_l2 <= TOO_HARD
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,11 @@ class Oracle:
         self._families: dict[str, ReferenceError] = {}
         self.can_change_weights = bool(self.original_weights)
         self.mutates_inputs = True
-        self._examine()
+        try:
+            self._examine()
+        except REFUSALS as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise SuiteError(f"{problem.key}: its reference raises {said}") from error
 
     @property
     def families(self) -> list[str]:
@@ -175,13 +193,21 @@ class Oracle:
 
         With each comes how far the reference itself is from it, on this very draw if that is
         farther than on its family: some draws (near ties, sums that cancel) are hard on everybody.
+        With integers come the reference's own, and those of inputs that differ by rounding.
         """
         if self._exact is None:
             return self.key(draw)
+        try:
+            exacts = self._answer(draw, exact=True)
+        except REFUSALS:  # in this draw, such as a matrix that float64 finds singular
+            return self.key(draw)
         known, key = self.error(draw.family), Key()
-        answers = zip(self._answer(draw, exact=False), self._answer(draw, exact=True), strict=True)
-        for plain, exact in answers:
+        plains = self._answer(draw, exact=False)
+        nudged = [] if all(t.is_floating_point() for t in plains) else self._nudged(draw)
+        for place, (plain, exact) in enumerate(zip(plains, exacts, strict=True)):
             error = reference_error(plain, exact)
+            if not plain.is_floating_point():
+                error = replace(error, others=(plain, *(answers[place] for answers in nudged)))
             key.append((exact, known.larger(error.at_most(TOO_HARD) if draw.is_own else error)))
         return key
 
@@ -197,6 +223,29 @@ class Oracle:
         """What a call provably cannot do without, on the problem's own inputs."""
         draws = [self.draw(seed).inputs for seed in EXAMINED_SEEDS[:2]]
         return least_work(self._model, draws, inexactness=self.error(OWN).relative_l2)
+
+    def _nudged(self, draw: Draw) -> list[Tensors]:
+        """Exact answers to inputs that are off by what an honest candidate's rounding amounts to.
+
+        An integer is decided by numbers that may lie as near to each other as to a rounding error:
+        two largest values, a half to be rounded. What such a nudge decides otherwise, others may.
+        """
+        import torch
+
+        if not any(t.is_floating_point() for t in draw.inputs):
+            return []
+        answers: list[Tensors] = []
+        for _ in range(NUM_NUDGES):
+            inputs = [
+                t.double() * torch.empty_like(t, dtype=torch.float64).uniform_(1 - NUDGE, 1 + NUDGE)
+                if t.is_floating_point() else t
+                for t in draw.inputs
+            ]  # fmt: skip
+            try:
+                answers.append(self._answer(Draw(inputs, draw.family), exact=True))
+            except REFUSALS:
+                continue
+        return answers
 
     def _answer(self, draw: Draw, *, exact: bool) -> Tensors:
         import torch
@@ -218,8 +267,9 @@ class Oracle:
         self.output_specs = tuple(_spec(t) for t in outputs)
         self.weight_specs = tuple(_spec(t) for t in self.original_weights.values())
         try:
-            self._answer(first, exact=True)
-        except RuntimeError:  # an operator without a float64 kernel
+            for seed in (1, *EXAMINED_SEEDS):
+                self._answer(self.draw(seed), exact=True)
+        except REFUSALS:
             self._exact = None
         self.mutates_inputs = self._mutates(first)
         self._families[OWN] = self._family_error(OWN)
@@ -248,7 +298,12 @@ class Oracle:
         largest = ReferenceError(0.0, 0.0)
         for seed in EXAMINED_SEEDS:
             draw = self.draw(seed, family)
-            plain, exact = self._answer(draw, exact=False), self._answer(draw, exact=True)
+            try:
+                plain, exact = self._answer(draw, exact=False), self._answer(draw, exact=True)
+            except REFUSALS:
+                if not must_tell:  # the problem's own
+                    raise
+                return ReferenceError(math.inf, math.inf)
             for output, answer in zip(plain, exact, strict=True):
                 if must_tell and not _is_telling(output):
                     return ReferenceError(math.inf, math.inf)
@@ -261,8 +316,6 @@ def _is_telling(output: torch.Tensor) -> bool:
     """Whether an output is finite and not the same everywhere."""
     import torch
 
-    if not output.is_floating_point():
-        return True
     spread = bool(output.numel() == 1 or output.max() > output.min())
     return bool(torch.isfinite(output).all()) and spread
 

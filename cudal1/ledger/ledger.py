@@ -23,6 +23,7 @@ import polars as pl
 from cudal1.candidate import Candidate, Completion
 from cudal1.contrast import Exemplar
 from cudal1.errors import StoreError
+from cudal1.kill_table import KillTable
 from cudal1.ledger import database, rows, shards
 from cudal1.ledger.journal import Entry, Journal, entries, unfinished
 from cudal1.ledger.rows import Batch
@@ -175,6 +176,10 @@ class Ledger:
         """Note a problem and whether it was admitted; the latest admission holds."""
         self._append(rows.batch_of_problem(problem, admission))
 
+    def add_kill_table(self, table: KillTable) -> None:
+        """Note which wrong candidates the check of a problem would notice; the latest holds."""
+        self._append(rows.batch_of_mutants(table))
+
     def add_protocol(self, protocol: EvalProtocol) -> None:
         """Note how verdicts are made from here on."""
         self._append(rows.batch_of_protocol(protocol))
@@ -309,7 +314,7 @@ class Ledger:
         end = self._journal.append(batches)
         with self._transaction():
             for batch in batches:
-                self._insert(self._stage, batch)
+                self._insert(batch)
         self._journal_end = end
         for batch in batches:
             self._note_members(batch.table, batch.keys)
@@ -319,18 +324,13 @@ class Ledger:
 
     def _apply(self, stage: str, entry: Entry) -> None:
         for batch in entry.batches:
-            self._insert(stage, batch)
+            self._insert(batch)
             self._remember(stage, [(batch.table, key) for key in batch.keys])
         if entry.adopted is not None:
             self._remember(stage, [entry.adopted])
 
-    def _insert(self, stage: str, batch: Batch) -> None:
-        if batch.table == "rewards":
-            step = batch.columns.index("step")
-            for done in {row[step] for row in batch.rows}:
-                self._connection.execute(
-                    "delete from rewards where stage = ? and step = ?", [stage, done]
-                )
+    def _insert(self, batch: Batch) -> None:
+        shards.forget_replaced(self._connection, batch)
         columns = list(batch.columns)
         if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
             frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)

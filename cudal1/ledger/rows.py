@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudal1.candidate import Candidate, Completion
+from cudal1.kill_table import KillTable
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
@@ -46,6 +47,15 @@ def batch_of_problem(problem: Problem, admission: Admission) -> Batch:
         "admitted": admission.admitted, "rejection": admission.reason,
     }  # fmt: skip
     return _single("problems", values, problem.id)
+
+
+def batch_of_mutants(table: KillTable) -> Batch:
+    """A row for each mutant; they come with their problem."""
+    rows = tuple(
+        (table.problem_id, m.name, m.killed, m.family, m.num_inputs, table.precision.value)
+        for m in table.mutants
+    )
+    return Batch("mutants", _MUTANT_COLUMNS, rows)
 
 
 def batch_of_protocol(protocol: EvalProtocol) -> Batch:
@@ -150,6 +160,7 @@ def text_of(stored: bytes) -> str:
 
 _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 _SAMPLE_COLUMNS = ("session", "quad", "position", "role", "num_calls", "burst_us", "net_us")
+_MUTANT_COLUMNS = ("problem_id", "mutant", "killed", "family", "num_inputs", "precision")
 _COMPLETION_COLUMNS = (
     "stage", "provider", "problem_id", "prompt_id", "attempt", "finish_reason",
     "num_prompt_tokens", "num_completion_tokens", "cost_usd",

@@ -17,6 +17,18 @@ comment on column problems.split is 'train or heldout: whether a problem may be 
 comment on column problems.device_class is 'Whose sizes the source carries: cpu or cuda';
 comment on column problems.rejection is 'Why it cannot be judged; null when admitted';
 
+create table if not exists mutants (
+    problem_id varchar not null, mutant varchar not null, killed boolean, family varchar,
+    num_inputs integer, precision varchar not null,
+    primary key (problem_id, mutant)
+);
+comment on table mutants is 'Kill table of each problem: which wrong candidates its correctness check would notice';
+comment on column mutants.mutant is 'What it does instead of the work, such as zeros; zeros[1] when to the second output alone';
+comment on column mutants.killed is 'Whether the check noticed; null where there is nothing of the kind to do, or it changed no bit';
+comment on column mutants.family is 'Kind of inputs that gave it away';
+comment on column mutants.num_inputs is 'Inputs until it was noticed, that one included; of a survivor, all';
+comment on column mutants.precision is 'Class that the check asked for: strict, tf32 or half';
+
 create table if not exists completions (
     completion_id varchar primary key, stage varchar not null, provider varchar not null,
     problem_id varchar not null, prompt_id varchar not null, attempt integer not null,

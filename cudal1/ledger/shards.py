@@ -19,6 +19,7 @@ import polars as pl
 
 from cudal1.errors import StoreError
 from cudal1.ledger.database import SCHEMA_VERSION
+from cudal1.ledger.rows import Batch
 
 log = logging.getLogger("cudal1")
 
@@ -28,14 +29,17 @@ _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "problems": ("problem_id",), "protocols": ("protocol_id",), "completions": ("completion_id",),
     "candidates": ("candidate_id",), "timing_samples": _VERDICT_KEY, "verdicts": _VERDICT_KEY,
-    "hack_flags": _VERDICT_KEY,
+    "hack_flags": _VERDICT_KEY, "mutants": ("problem_id",),
 }  # fmt: skip
-"""Facts, and the columns by which they are told apart (flags and samples: their verdict).
+"""Facts, and the columns by which they are told apart (flags and samples: their verdict; mutants:
+their problem).
 Samples come before verdicts, see `insert_frame`."""
+_REPLACED_AS_A_WHOLE = {"rewards": ("stage", "step"), "mutants": ("problem_id",)}
 _USED = "select key from members where stage = $stage and kind"
 _VERDICTS = f"concat_ws('/', candidate_id, device_kind, protocol_id) in ({_USED} = 'verdicts')"
 _SELECTIONS = {
     "problems": f"problem_id in ({_USED} = 'problems')",
+    "mutants": f"problem_id in ({_USED} = 'problems')",
     "protocols": f"protocol_id in ({_USED} = 'protocols') "
     f"or protocol_id in (select protocol_id from verdicts where {_VERDICTS})",
     "completions": f"completion_id in ({_USED} = 'completions')",
@@ -172,15 +176,25 @@ def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl
     connection.execute(f"insert into {table} by name from {source}")
 
 
+def forget_replaced(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
+    """Delete what a batch says anew as a whole: it may have fewer rows this time."""
+    wholes = _REPLACED_AS_A_WHOLE.get(batch.table, ())
+    places = [batch.columns.index(name) for name in wholes]
+    for key in {tuple(row[place] for place in places) for row in batch.rows} if wholes else ():
+        condition = " and ".join(f"{name} = ?" for name in wholes)
+        connection.execute(f"delete from {batch.table} where {condition}", list(key))
+
+
 def on_conflict(table: str, columns: list[str]) -> str:
     """The clause that makes an append of `table` idempotent.
 
-    A fact stays as it was first seen. What may be said anew: whether a problem is admitted, a step
-    that is done again, and what was found in an answer; a failed request never replaces an answer.
+    A fact stays as it was first seen. What may be said anew: whether a problem is admitted and its
+    kill table, a step that is done again, and what was found in an answer; a failed request never
+    replaces an answer.
     """
     update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
     match table:
-        case "problems" | "rewards" | "training_steps":
+        case "problems" | "mutants" | "rewards" | "training_steps":
             return f"on conflict {update}"
         case "completions":
             return f"on conflict {update} where not starts_with(excluded.finish_reason, 'error: ')"

@@ -21,6 +21,7 @@ from cudal1.protocol import PrecisionClass
 
 EXACT = ReferenceError(0.0, 0.0)
 STRICT, TF32, HALF = PrecisionClass.STRICT, PrecisionClass.TF32, PrecisionClass.HALF
+CLASSES = st.sampled_from(ORDER)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -255,3 +256,93 @@ def test_a_reference_that_is_not_zero_where_the_answer_is_zero_is_infinitely_far
     off = reference_error(torch.full((8,), 1e-9), zeros)
     assert (off.relative_l2, off.element) == (math.inf, math.inf)
     assert reference_error(zeros.float(), zeros) == EXACT
+
+
+# --- algebra -------------------------------------------------------------------------------------
+
+ERRORS = st.builds(
+    lambda size, ratio: ReferenceError(size, size * ratio),
+    st.sampled_from([0.0, 1e-7, 1e-5, 1e-3, 0.02]),
+    st.floats(0.5, 2),
+)
+
+
+@given(
+    precision=CLASSES, error=ERRORS, seed=st.integers(0, 20), log_error=st.floats(-6, 0),
+    growth=st.floats(2, 100),
+)  # fmt: skip
+def test_what_is_farther_off_everywhere_is_never_judged_better(
+    precision: PrecisionClass, error: ReferenceError, seed: int, log_error: float, growth: float
+) -> None:
+    answer = _random(64, seed=seed).double()
+    direction = _random(64, seed=seed + 100).double()
+    near, far = (
+        compare((answer + size * direction).float(), answer, error)
+        for size in (10**log_error, growth * 10**log_error)
+    )
+    assert near.meets(precision) or not far.meets(precision)
+    assert near.relative_l2 <= far.relative_l2
+
+
+@given(
+    error=ERRORS, seed=st.integers(0, 20), log_error=st.floats(-8, 0), exponent=st.integers(-30, 30)
+)
+def test_a_power_of_two_changes_nothing(
+    error: ReferenceError, seed: int, log_error: float, exponent: int
+) -> None:
+    answer = _random(64, seed=seed)
+    output = answer + 10**log_error * _random(64, seed=seed + 100)
+    factor = 2.0**exponent
+    here, there = compare(output, answer, error), compare(output * factor, answer * factor, error)
+    assert here.worst == pytest.approx(there.worst, rel=1e-6)
+    assert here.relative_l2 == pytest.approx(there.relative_l2, rel=1e-6)
+
+
+@given(error=ERRORS, seed=st.integers(0, 20), log_error=st.floats(-8, 0))
+def test_the_order_of_elements_changes_nothing(
+    error: ReferenceError, seed: int, log_error: float
+) -> None:
+    answer = _random(6, 8, seed=seed)
+    output = answer + 10**log_error * _random(6, 8, seed=seed + 100)
+    order = torch.randperm(48, generator=torch.Generator().manual_seed(seed))
+    here = compare(output, answer, error)
+    there = compare(output.flatten()[order].view(8, 6), answer.flatten()[order].view(8, 6), error)
+    assert here.worst == pytest.approx(there.worst, rel=1e-5)
+
+
+@given(
+    error=ERRORS, place=st.integers(0, 63), value=st.sampled_from([math.nan, math.inf, -math.inf])
+)
+def test_what_is_not_finite_on_one_side_alone_is_wrong_however_wide_the_bound(
+    error: ReferenceError, place: int, value: float
+) -> None:
+    sound = _random(64)
+    broken = sound.clone()
+    broken[place] = value
+    for wide in (error, ReferenceError(math.inf, math.inf)):
+        assert not _met(compare(broken, sound, wide))
+        assert not _met(compare(sound, broken, wide))
+        assert not _met(compare(sound, broken.double(), wide))
+
+
+@given(error=ERRORS, seed=st.integers(0, 20), log_error=st.floats(-9, 0))
+def test_a_class_met_is_met_in_every_looser_class_whatever_the_reference_s_error(
+    error: ReferenceError, seed: int, log_error: float
+) -> None:
+    answer = _random(64, seed=seed)
+    output = answer + 10**log_error * _random(64, seed=seed + 50)
+    met = [compare(output, answer, error).meets(precision) for precision in ORDER]
+    assert met == sorted(met)
+
+
+@given(st.lists(st.integers(-5, 5), min_size=3, max_size=3), st.integers(0, 2))
+def test_an_integer_may_be_any_of_the_answers_at_its_own_place_only(
+    values: list[int], place: int
+) -> None:
+    answer = torch.tensor(values)
+    other = answer.clone()
+    other[place] += 1
+    error = ReferenceError(0.0, 0.0, others=(other,))
+    assert _met(compare(answer, answer, error)) == _met(compare(other, answer, error)) == set(ORDER)
+    for wrong in (answer + 1, answer.roll(1) + 20, other + 1):
+        assert not _met(compare(wrong, answer, error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudal1.candidate import Candidate, Completion
+from cudal1.kill_table import KillTable, Mutant
 from cudal1.ledger import Ledger
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
 from cudal1.problem import Admission, DeviceClass, Problem, Split
@@ -76,11 +77,20 @@ class Facts:
             for i in range(count)
         ]  # fmt: skip
 
+    def kill_table(self, *names: str) -> KillTable:
+        """Every mutant killed at once but the last, which does not apply."""
+        killed = [Mutant(name=n, killed=True, family="own", num_inputs=1) for n in names[:-1]]
+        return KillTable(
+            problem_id=self.problem().id, precision=PrecisionClass.STRICT,
+            mutants=(*killed, Mutant(name=names[-1], killed=None)),
+        )  # fmt: skip
+
     def fill(self, ledger: Ledger) -> None:
         """Two providers, a chain of two exemplars, a crash, an answer without source."""
         for name, split in (("softmax", Split.TRAIN), ("gelu", Split.HELDOUT)):
             problem = self.problem(name, split)
             ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        ledger.add_kill_table(self.kill_table("zeros", "stale", "shuffled"))
         ledger.add_protocol(self.protocol)
         first, second, third = (self.candidate(f"class ModelNew: x = {i}") for i in range(3))
         broken = self.candidate("class ModelNew: x = y")
@@ -104,8 +114,8 @@ class Facts:
     def content(self, ledger: Ledger) -> dict[str, list[dict[str, object]]]:
         """Every row of every table."""
         tables = (
-            "problems", "completions", "candidates", "protocols", "verdicts", "timing_samples",
-            "hack_flags", "rewards", "training_steps", "members",
+            "problems", "mutants", "completions", "candidates", "protocols", "verdicts",
+            "timing_samples", "hack_flags", "rewards", "training_steps", "members",
         )  # fmt: skip
         return {table: ledger.sql(f"from {table} order by all").to_dicts() for table in tables}
 

@@ -195,3 +195,27 @@ def test_reading_does_not_change_the_folder(tmp_path, facts):
 def test_reading_where_nothing_is_says_what_to_do(tmp_path):
     with pytest.raises(StoreError, match="make run"):
         Ledger.read(tmp_path)
+
+
+@pytest.mark.parametrize("count", [2, 40])  # a few rows and many go in by different ways
+def test_a_kill_table_said_again_replaces_the_one_before(tmp_path, facts, count):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("problems")
+        ledger.add_kill_table(facts.kill_table("zeros", "gone", *(f"m{i}" for i in range(count))))
+        ledger.add_kill_table(facts.kill_table("stale", *(f"m{i}" for i in range(count))))
+        names = ledger.sql("select mutant from mutants")["mutant"].to_list()
+        assert sorted(names) == sorted(["stale", *(f"m{i}" for i in range(count))])
+
+
+def test_a_kill_table_is_in_the_shard_of_its_problem_and_comes_back(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("problems")
+        problem = facts.problem()
+        ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        ledger.add_kill_table(facts.kill_table("zeros", "shuffled"))
+        shard = ledger.export()
+        assert (shard / "mutants.parquet").exists()
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as ledger:
+        found = ledger.sql("select mutant, killed, family, num_inputs from mutants order by mutant")
+        assert found.rows() == [("shuffled", None, None, None), ("zeros", True, "own", 1)]

@@ -127,6 +127,13 @@ def test_exemplar_use_tells_how_the_answers_did(ledger, facts):
     assert (row["num_uses"], row["num_correct"], row["best_answer"]) == (2, 2, 2.0)
 
 
+def test_mutants_names_the_problem_and_what_killed_each(ledger):
+    row = only(ledger.query("mutants"), mutant="zeros")
+    assert (row["name"], row["killed"], row["family"], row["num_inputs"]) == (
+        "softmax", True, "own", 1,
+    )  # fmt: skip
+
+
 def test_exemplar_uses_counts_positions_from_one(ledger):
     found = ledger.sql("select position from exemplar_uses where completion_id = 'c'")
     assert sorted(found["position"].to_list()) == [1, 2]

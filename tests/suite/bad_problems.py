@@ -57,6 +57,11 @@ BAD: dict[str, tuple[str, str]] = {
         source("return (x - x.mean(dim=0)).mean(dim=0)", inputs="[torch.randn(7, 8)]"),
         "from the same in float64, so nothing can be told",
     ),
+    "integers that are rounding errors": (
+        source("return ((x - x.mean(dim=0)).mean(dim=0) * 1e9).long()",
+               inputs="[torch.randn(7, 800)]"),
+        "from the same in float64, so nothing can be told",
+    ),
     "nearly constant output": (source("return torch.sigmoid(x * 0.001)"), "the output is constant"),
     "ignores all inputs": (
         source("return torch.arange(64.0).view(8, 8)"),
@@ -126,5 +131,12 @@ GOOD: dict[str, str] = {
         inputs="[torch.randn(8, 8), torch.tril(torch.ones(8, 8))]",
     ),
     "integers": source("return x + 1", inputs="[torch.randint(0, 9, (8, 8))]"),
+    "float32 alone, by assertion": source(
+        "assert x.dtype == torch.float32, 'only float32'\nreturn torch.relu(x)"
+    ),
+    "float32 alone, by a table": source(
+        "return torch.relu(x) * {torch.float32: 2.0}[x.dtype]"
+    ),
+    "the place of the largest": source("return x.argmax(dim=-1)"),
     "several outputs": source("return x, x.sum(dim=0)"),
 }  # fmt: skip

@@ -1,0 +1,235 @@
+"""Whether a problem's correctness check tells wrong candidates from right ones.
+
+A candidate can be no better than the check that it has to pass. So before any is judged, wrong
+outputs that we make ourselves go through the very check: kinds of inputs, their number, changes of
+weights, bounds. A problem that lets one through is repaired or left out (harness.md 7.2, METR).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cudal1.errors import SuiteError
+from cudal1.harness import mutations
+from cudal1.harness.correctness import compare
+from cudal1.harness.device import Device
+from cudal1.harness.mutations import Case
+from cudal1.harness.operators import Dropping
+from cudal1.harness.oracle import Draw, Key, Oracle, Tensors, tells
+from cudal1.harness.quiet import undisturbed
+from cudal1.kill_table import KillTable, Mutant
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol, PrecisionClass
+
+if TYPE_CHECKING:
+    import torch
+
+LAST_OPERATOR = "last_operator"
+MAY_APPLY_LATER = ("mean", "ignores_input")
+"""What a first look cannot rule out: flat outputs in it, an input that was the same so far."""
+MAX_DROPPED = 6
+"""Operators looked at, from the last one backwards, until leaving one out changes anything."""
+TOO_COARSE = {
+    PrecisionClass.STRICT: ("float16", "bfloat16"),
+    PrecisionClass.TF32: ("bfloat16",),
+    PrecisionClass.HALF: (),
+}
+"""Half types that a class does not allow; TF32 has the ten bits of float16."""
+UNCHANGED_IS_FINE = frozenset(
+    {"shuffled", "first_weights", "other_weights", "float16", "bfloat16", LAST_OPERATOR}
+)
+"""Mutants that are no mutants where they change no bit of any output: rows alike, weights without
+effect, an operator that does nothing (dropout, a second ReLU), values that a half type holds. Of
+the others, an output without change is the worst that can be: it follows from nothing."""
+
+
+def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> KillTable:
+    """What the correctness check of `protocol` would notice on this problem.
+
+    The reference runs in this process, as in a judge's: admission has tried it before. Inputs are
+    drawn by the problem's id, so that the same problem gives the same table.
+
+    Raises:
+        SuiteError: the reference cannot be run here.
+    """
+    with undisturbed(device):
+        return _Trial(problem, protocol, device).table()
+
+
+@dataclass
+class _Suspect:
+    """A mutant under trial."""
+
+    name: str
+    make: Callable[[Oracle, Case], Tensors | None]
+    applies: bool = True
+    num_tried: int = 0
+    is_unchanged: bool = True
+    killed_by: str | None = None
+    killed_after: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition("[")[0]
+
+    def result(self) -> Mutant:
+        harmless = self.is_unchanged and self.kind in UNCHANGED_IS_FINE
+        if self.killed_by is not None:
+            return Mutant(
+                name=self.name, killed=True, family=self.killed_by, num_inputs=self.killed_after
+            )
+        if self.num_tried == 0 or harmless:
+            return Mutant(name=self.name, killed=None)
+        return Mutant(name=self.name, killed=False, num_inputs=self.num_tried)
+
+
+class _Trial:
+    """The check of `examination.Examination`, with mutants in the place of a worker's outputs."""
+
+    def __init__(self, problem: Problem, protocol: EvalProtocol, device: Device) -> None:
+        import torch
+
+        place = torch.device(device.torch_name)
+        self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
+        self._problem = problem
+        self._protocol = protocol
+        self._rng = random.Random(problem.id)
+        self._num_inputs = 0
+        self._deck: list[str] = []
+        self._weight_seed: int | None = None
+        self._first: Case | None = None
+        self._refused: str | None = None
+        before = self._oracle.draw(self._rng.getrandbits(62))
+        recorded = Dropping()
+        outputs = mutations.run(self._oracle, before, recorded)
+        if outputs is None:
+            raise SuiteError(f"{problem.key}: its reference raises an error on an input of its own")
+        self._previous = outputs
+        look = Case(before, outputs, outputs, None, None)
+        self._suspects = self._all_suspects(replace(look, first=look))
+        self._dropped = [
+            _Suspect(LAST_OPERATOR, _dropping(number))
+            for number in recorded.droppable[: -MAX_DROPPED - 1 : -1]
+        ]
+
+    def table(self) -> KillTable:
+        for number, target in enumerate(self._protocol.correctness_stages):
+            if number > 0 and self._oracle.can_change_weights:
+                self._weight_seed = self._rng.getrandbits(62)
+                self._oracle.change_weights(self._weight_seed)
+            while self._num_inputs < target and self._refused is None and self._alive():
+                self._try_all(self._draw())
+        results = [suspect.result() for suspect in self._dropped]
+        last = next((m for m in results if m.killed is not None), None)
+        mutants = [suspect.result() for suspect in self._suspects]
+        mutants.append(last or Mutant(name=LAST_OPERATOR, killed=None))
+        return KillTable(
+            problem_id=self._problem.id, precision=self._protocol.precision,
+            mutants=tuple(mutants), refused_reference=self._refused,
+        )  # fmt: skip
+
+    def _alive(self) -> list[_Suspect]:
+        """Whom it is worth to go on for: of the operators, the last one that does anything."""
+        alive = [s for s in self._suspects if s.applies and s.killed_by is None]
+        for suspect in self._dropped:
+            if suspect.killed_by is not None:
+                break
+            alive.append(suspect)
+            if not suspect.is_unchanged:
+                break
+        return alive
+
+    def _all_suspects(self, look: Case) -> list[_Suspect]:
+        import torch
+
+        num_outputs = len(look.outputs)
+        found = [
+            _Suspect(name if num_outputs == 1 else f"{name}[{place}]", _of_output(change, place))
+            for name, change in mutations.OUTPUTS.items()
+            for place in range(num_outputs)
+        ]
+        calls = {
+            "first_answer": mutations.first_answer,
+            "first_weights": mutations.first_weights,
+            "other_weights": mutations.other_weights,
+        }
+        for place in range(len(look.draw.inputs)):
+            calls[f"ignores_input[{place}]"] = mutations.ignores_input(place)
+            calls[f"passes_input[{place}]"] = mutations.passes_input(place)
+        for dtype in TOO_COARSE[self._protocol.precision]:
+            calls[dtype] = mutations.rounded_to(getattr(torch, dtype))
+        found += [_Suspect(name, make) for name, make in calls.items()]
+        for suspect in found:
+            if suspect.kind == "first_weights":
+                suspect.applies = self._oracle.can_change_weights
+            elif suspect.kind not in MAY_APPLY_LATER:
+                suspect.applies = suspect.make(self._oracle, look) is not None
+        return found
+
+    def _draw(self) -> Draw:
+        if self._first is None:
+            return self._oracle.draw(self._rng.getrandbits(62))
+        self._deck = self._deck or self._oracle.deck(self._rng)
+        return self._oracle.draw(self._rng.getrandbits(62), self._deck.pop())
+
+    def _try_all(self, draw: Draw) -> None:
+        outputs = mutations.run(self._oracle, draw)
+        if outputs is None:
+            if draw.is_own:
+                self._refused = f"it raises an error on input {self._num_inputs + 1}"
+            return
+        key = self._oracle.exact_key(draw)
+        if not any(tells(draw, error) for _, error in key):
+            return
+        self._num_inputs += 1
+        case = Case(draw, outputs, self._previous, self._first, self._weight_seed)
+        if not self._passes(outputs, key, draw):
+            self._refused = f"input {self._num_inputs} ({draw.family})"
+        for suspect in self._alive():
+            self._try(suspect, case, key)
+        self._first, self._previous = self._first or case, outputs
+
+    def _try(self, suspect: _Suspect, case: Case, key: Key) -> None:
+        import torch
+
+        changed = suspect.make(self._oracle, case)
+        if changed is None:
+            return
+        suspect.num_tried = self._num_inputs
+        pairs = zip(changed, case.outputs, strict=True)
+        if all(torch.equal(mine, right) for mine, right in pairs):
+            return
+        suspect.is_unchanged = False
+        if not self._passes(changed, key, case.draw):
+            suspect.killed_by, suspect.killed_after = case.draw.family, self._num_inputs
+
+    def _passes(self, outputs: Tensors, key: Key, draw: Draw) -> bool:
+        return all(
+            compare(output, answer, error).meets(self._protocol.precision)
+            for output, (answer, error) in zip(outputs, key, strict=True)
+            if tells(draw, error)
+        )
+
+
+def _of_output(
+    change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor | None], place: int
+) -> Callable[[Oracle, Case], Tensors | None]:
+    """The change done to one output, the others as they should be."""
+
+    def changed(_: Oracle, case: Case) -> Tensors | None:
+        result = change(case.outputs[place], case.previous[place])
+        if result is None:
+            return None
+        return [*case.outputs[:place], result, *case.outputs[place + 1 :]]
+
+    return changed
+
+
+def _dropping(number: int) -> Callable[[Oracle, Case], Tensors | None]:
+    def dropped(oracle: Oracle, case: Case) -> Tensors | None:
+        return mutations.run(oracle, case.draw, Dropping(number))
+
+    return dropped

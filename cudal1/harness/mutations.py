@@ -1,0 +1,212 @@
+"""Ways to be wrong: what a candidate that skips work gives instead of an output.
+
+Each is a small function, known to no candidate. Those of `OUTPUTS` are made of outputs, one tensor
+at a time; those of `CALLS` are made by running the reference on something else. None means that
+there is nothing of the kind to do here. Why each: hacks.md A11 to A14, A25, A36 to A43.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cudal1.harness.operators import Rounding
+from cudal1.harness.oracle import REFUSALS, Draw, Oracle, Tensors
+
+if TYPE_CHECKING:
+    import torch
+
+OFF_BY = 0.01
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input of the check, and what a candidate could have kept of earlier ones."""
+
+    draw: Draw
+    outputs: Tensors
+    """The reference's own, in its own dtype: an honest candidate's."""
+    previous: Tensors
+    """Its outputs for the input before."""
+    first: Case | None
+    """The first input of the check; None in that one."""
+    weight_seed: int | None
+    """Of the weights in force; None: the first ones."""
+
+
+# --- made of one output --------------------------------------------------------------------------
+
+
+def zeros(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    """Nothing was written, or a constant within a loose tolerance."""
+    return output * 0
+
+
+def mean(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor | None:
+    """One number everywhere."""
+    import torch
+
+    if bool((output == output.flatten()[0]).all()):
+        return None  # a flat output is its mean
+    level = output.double().mean()
+    if not output.is_floating_point():
+        level = level.round()
+    return torch.full_like(output, level.item())
+
+
+def stale(_: torch.Tensor, previous: torch.Tensor) -> torch.Tensor | None:
+    """The answer to the input before."""
+    return previous
+
+
+def first_half(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor | None:
+    """The first rows only, the rest left at zero."""
+    return _only_first_half(output, output * 0)
+
+
+def first_half_stale(output: torch.Tensor, previous: torch.Tensor) -> torch.Tensor | None:
+    """The first rows only, the rest as the input before had them."""
+    return _only_first_half(output, previous)
+
+
+def shuffled(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor | None:
+    """Every row in the place of another."""
+    return output.roll(1, dims=0) if output.dim() and output.shape[0] > 1 else None
+
+
+def negated(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor | None:
+    """The wrong sign."""
+    if str(output.dtype) in ("torch.bool", "torch.uint8"):
+        return None  # they have none
+    return -output
+
+
+def one_nan(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor | None:
+    """NaN in one element, which a careless comparison lets through."""
+    return _with_last(output, float("nan")) if output.is_floating_point() else None
+
+
+def one_off(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    """One element off by 1 %, of itself or of the whole tensor's size; an integer off by one."""
+    last = output.flatten()[-1]
+    if not output.is_floating_point():
+        return _with_last(output, not last if str(output.dtype) == "torch.bool" else last - 1)
+    size = max(abs(float(last)), float(output.double().square().mean().sqrt()))
+    return _with_last(output, float(last) + OFF_BY * size)
+
+
+def _only_first_half(output: torch.Tensor, rest: torch.Tensor) -> torch.Tensor | None:
+    """Rows where there are several, else elements."""
+    rows = output if output.dim() and output.shape[0] > 1 else output.reshape(-1)
+    kept = (rows.shape[0] + 1) // 2
+    if kept == rows.shape[0] or rest.shape != output.shape:
+        return None
+    mixed = rest.reshape(rows.shape).clone()
+    mixed[:kept] = rows[:kept]
+    return mixed.reshape(output.shape)
+
+
+def _with_last(output: torch.Tensor, value: object) -> torch.Tensor:
+    changed = output.clone().contiguous()
+    changed.view(-1)[-1] = value  # type: ignore[call-overload]
+    return changed
+
+
+# --- made by running the reference ---------------------------------------------------------------
+
+
+def run(
+    oracle: Oracle, draw: Draw, mode: AbstractContextManager[object] | None = None
+) -> Tensors | None:
+    """The reference's float32 outputs; None where it cannot do the input."""
+    try:
+        with mode or nullcontext():
+            return [output.detach().clone() for output, _ in oracle.key(draw)]
+    except REFUSALS:
+        return None
+
+
+def first_answer(_: Oracle, case: Case) -> Tensors | None:
+    """The answer to the first input, returned for ever."""
+    return case.first.outputs if case.first else None
+
+
+def first_weights(oracle: Oracle, case: Case) -> Tensors | None:
+    """The weights that were there at first, whatever came since."""
+    return None if case.weight_seed is None else _under(oracle, case, None)
+
+
+def other_weights(oracle: Oracle, case: Case) -> Tensors | None:
+    """Weights that have nothing to do with those in force."""
+    if not oracle.original_weights:
+        return None
+    return _under(oracle, case, 1 if case.weight_seed is None else case.weight_seed + 1)
+
+
+def _under(oracle: Oracle, case: Case, seed: int | None) -> Tensors | None:
+    oracle.change_weights(seed)
+    try:
+        return run(oracle, case.draw)
+    finally:
+        oracle.change_weights(case.weight_seed)
+
+
+def ignores_input(place: int) -> Callable[[Oracle, Case], Tensors | None]:
+    """One input is not read: what it was at first stands for it."""
+
+    def ignoring(oracle: Oracle, case: Case) -> Tensors | None:
+        import torch
+
+        if case.first is None:
+            return None
+        inputs = list(case.draw.inputs)
+        known = case.first.draw.inputs[place]
+        if torch.equal(known, inputs[place]):  # a fixed one, such as a mask
+            return None
+        inputs[place] = known
+        return run(oracle, replace(case.draw, inputs=inputs))
+
+    return ignoring
+
+
+def passes_input(place: int) -> Callable[[Oracle, Case], Tensors | None]:
+    """One input is handed out as the output."""
+
+    def passing(_: Oracle, case: Case) -> Tensors | None:
+        given = case.draw.inputs[place]
+        fits = [given.shape == o.shape and given.dtype == o.dtype for o in case.outputs]
+        if not any(fits):
+            return None
+        pairs = zip(case.outputs, fits, strict=True)
+        return [given if fitting else output for output, fitting in pairs]
+
+    return passing
+
+
+def rounded_to(dtype: torch.dtype) -> Callable[[Oracle, Case], Tensors | None]:
+    """Every operator takes and gives numbers of a half type and computes in float32 between."""
+    import torch
+
+    bits = torch.finfo(dtype).eps
+
+    def rounding(oracle: Oracle, case: Case) -> Tensors | None:
+        exact = all(not o.is_floating_point() or bits <= torch.finfo(o.dtype).eps
+                    for o in case.outputs)  # fmt: skip
+        return None if exact else run(oracle, case.draw, Rounding(dtype))
+
+    return rounding
+
+
+OUTPUTS = {
+    "zeros": zeros,
+    "mean": mean,
+    "stale": stale,
+    "first_half": first_half,
+    "first_half_stale": first_half_stale,
+    "shuffled": shuffled,
+    "negated": negated,
+    "one_nan": one_nan,
+    "one_off": one_off,
+}

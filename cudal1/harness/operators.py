@@ -1,0 +1,102 @@
+"""A reference whose operators are interfered with, below Python: rounded, or one left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+
+class Rounding(TorchDispatchMode):
+    """Operators take and give float32 (or wider) numbers that were through a half type.
+
+    So do kernels in half precision that add up in float32. Real half kernels are not used: CPUs
+    lack some of them, and views and in-place operators need their own tensors.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if _is_view(func):
+            return func(*args, **kwargs)
+        if func._schema.is_mutable:  # its first argument must stay the same tensor
+            result = func(args[0], *tree_map(self._round, list(args[1:])), **kwargs)
+            for tensor in _tensors(result):
+                tensor.copy_(self._round(tensor))
+            return result
+        result = func(*tree_map(self._round, list(args)), **tree_map(self._round, dict(kwargs)))
+        return tree_map(self._round, result)
+
+    def _round(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return value.to(self._dtype).to(value.dtype)
+
+
+class Dropping(TorchDispatchMode):
+    """One operator, by its number, does nothing: an input of the same kind is its result.
+
+    Without a number nothing is left out. `droppable` has the numbers of the operators whose result
+    is like one of their inputs, copies and views of it left aside.
+    """
+
+    def __init__(self, number: int | None = None) -> None:
+        super().__init__()
+        self.droppable: list[int] = []
+        self._number = number
+        self._count = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        number, self._count = self._count, self._count + 1
+        given = _tensors((args, kwargs))
+        changes = func._schema.is_mutable and bool(given)
+        before = given[0].clone() if changes and number == self._number else None
+        result = func(*args, **(kwargs or {}))
+        several = isinstance(result, tuple | list)
+        first: Any = result[0] if several and result else result
+        if not isinstance(first, torch.Tensor):
+            return result
+        alike = [t for t in given if t.shape == first.shape and t.dtype == first.dtype]
+        if not alike:
+            return result
+        if changes or not _is_copy(func, alike[0], first):
+            self.droppable.append(number)
+        if number != self._number:
+            return result
+        if before is not None:
+            return first.copy_(before)
+        return [alike[0], *result[1:]] if several else alike[0]
+
+
+def _is_view(func: Any) -> bool:
+    """Whether the result shares memory with an argument that is not written to."""
+    infos = [value.alias_info for value in func._schema.returns]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def _is_copy(func: Any, given: torch.Tensor, result: torch.Tensor) -> bool:
+    if func.overloadpacket is torch.ops.aten.clone:
+        return True
+    return given.data_ptr() == result.data_ptr() and given.stride() == result.stride()
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

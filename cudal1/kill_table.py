@@ -1,0 +1,61 @@
+"""A kill table: which wrong candidates the correctness check of a problem would notice.
+
+Making one is `cudal1.harness.mutants`; storing it is `cudal1.ledger`.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from cudal1.protocol import PrecisionClass
+from cudal1.record import Record
+
+
+class Mutant(Record):
+    """One way of skipping work, and whether the check noticed it."""
+
+    name: str
+    """What was done, such as `zeros`; `zeros[1]` when it was done to the second output alone."""
+    killed: bool | None
+    """Whether the check noticed; None where it does not apply to the problem: there is nothing to
+    skip, or what was skipped changed no bit of any output."""
+    family: str | None = None
+    """Kind of inputs that gave it away; present exactly when it was killed."""
+    num_inputs: int | None = Field(default=None, ge=1)
+    """Inputs until it was noticed, that one included; of a survivor, all."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if (self.family is not None) != (self.killed is True):
+            raise ValueError(f"killed={self.killed} with family {self.family!r}")
+        if (self.num_inputs is None) != (self.killed is None):
+            raise ValueError(f"killed={self.killed} after {self.num_inputs} inputs")
+        return self
+
+
+class KillTable(Record):
+    """Every mutant of one problem, under the correctness check of one protocol."""
+
+    problem_id: str
+    precision: PrecisionClass
+    """The class that the check asked for."""
+    mutants: tuple[Mutant, ...]
+    refused_reference: str | None = None
+    """On which input the check refuses the reference's own output; None as it should be."""
+
+    @property
+    def survivors(self) -> tuple[Mutant, ...]:
+        """Mutants that would be correct candidates."""
+        return tuple(mutant for mutant in self.mutants if mutant.killed is False)
+
+    @property
+    def rejection(self) -> str | None:
+        """Why the problem cannot be judged, in one line; None when it can."""
+        if self.refused_reference is not None:
+            return f"the check refuses the reference's own output: {self.refused_reference}"
+        if self.survivors:
+            names = ", ".join(mutant.name for mutant in self.survivors)
+            return f"the check would let wrong candidates through: {names}"
+        return None

@@ -1,0 +1,208 @@
+"""The correctness check notices who skips work, or the problem is known to be too loose for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from cudal1.errors import SuiteError
+from cudal1.harness import find_device
+from cudal1.harness.mutants import kill_table
+from cudal1.kill_table import KillTable
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.protocol import EvalProtocol, PrecisionClass
+
+Table = Callable[..., KillTable]
+LINEAR = "super().__init__()\n        self.w = nn.Parameter(torch.randn(32, 32))"
+
+
+def problem_of(forward: str, inputs: str = "torch.randn(16, 32)", init: str = "") -> Problem:
+    arguments = "x, y" if "), torch." in inputs else "x"
+    source = f"""import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        {init or "super().__init__()"}
+
+    def forward(self, {arguments}):
+        {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+    return Problem(
+        suite="toy", level=1, number=1, name="toy", split=Split.TRAIN, revision="r",
+        device_class=DeviceClass.CPU, source=source,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(quick: EvalProtocol) -> Table:
+    """The kill table of a forward."""
+
+    def made(*parts: str, precision: PrecisionClass = PrecisionClass.STRICT) -> KillTable:
+        protocol = quick.model_copy(update={"precision": precision})
+        return kill_table(problem_of(*parts), protocol, find_device(DeviceClass.CPU))
+
+    return made
+
+
+def survivors(table: KillTable) -> set[str]:
+    return {mutant.name for mutant in table.survivors}
+
+
+def fate(table: KillTable, name: str) -> bool | None:
+    (found,) = [mutant for mutant in table.mutants if mutant.name == name]
+    return found.killed
+
+
+# --- sound problems ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("return torch.relu(x)",),
+        ("return torch.softmax(x, dim=-1)",),
+        ("return torch.relu(x @ self.w)", "torch.randn(16, 32)", LINEAR),
+        ("return x @ y", "torch.randn(16, 32), torch.randn(32, 8)"),
+        ("return x.sum()",),
+        ("return x.argmax(dim=-1)",),
+        ("return x > 0",),
+        ("return x.half()",),
+        ("return x.sort(dim=-1)",),
+        ("return x.t()",),
+        ("return torch.relu(x)", "torch.rand(16, 32)"),
+    ],
+)
+def test_a_sound_problem_has_no_survivor(table: Table, parts: tuple[str, ...]) -> None:
+    assert table(*parts).rejection is None
+
+
+def test_zeros_and_the_mean_are_no_softmax_however_wide(table: Table) -> None:
+    """Each of 16,384 values is near 6e-5: a bare tolerance of 1e-2 would take anything."""
+    wide = table("return torch.softmax(x, dim=-1)", "torch.randn(4, 16384)")
+    assert wide.survivors == ()
+    assert fate(wide, "zeros") is fate(wide, "mean") is fate(wide, "first_half") is True
+
+
+def test_a_relu_that_positive_inputs_never_need_is_missed_on_other_kinds_only(
+    table: Table,
+) -> None:
+    dropped = [m for m in table("return torch.relu(x)", "torch.rand(16, 32)").mutants
+               if m.name in ("last_operator", "passes_input[0]")]  # fmt: skip
+    assert all(mutant.killed and mutant.family != "own" for mutant in dropped)
+
+
+def test_equal_problems_have_equal_tables(table: Table) -> None:
+    assert table("return torch.relu(x)") == table("return torch.relu(x)")
+
+
+def test_the_random_numbers_of_others_are_left_alone(table: Table) -> None:
+    before = torch.get_rng_state()
+    table("return torch.relu(x)")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# --- loose problems ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("forward", ["return x * 0.0 + 3.0", "return 1.0 + 1e-7 * torch.tanh(x)"])
+def test_an_output_that_is_always_the_same_lets_stale_ones_through(
+    table: Table, forward: str
+) -> None:
+    loose = table(forward)
+    assert {"stale", "first_answer", "ignores_input[0]"} <= survivors(loose)
+    assert "stale" in (loose.rejection or "")
+
+
+def test_an_input_without_effect_is_found(table: Table) -> None:
+    loose = table("return x + 1e-9 * y", "torch.randn(8, 8), torch.randn(8, 8)")
+    assert survivors(loose) >= {"ignores_input[1]", "passes_input[0]"}
+    assert "ignores_input[0]" not in survivors(loose)
+
+
+def test_weights_that_hardly_matter_are_found(table: Table) -> None:
+    loose = table("return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR)
+    assert survivors(loose) >= {"other_weights", "first_weights"}
+
+
+def test_weights_that_do_not_matter_at_all_are_no_reason(table: Table) -> None:
+    unused = table("return torch.tanh(x)", "torch.randn(16, 32)", LINEAR)
+    assert unused.rejection is None
+    assert fate(unused, "other_weights") is None
+
+
+def test_a_task_that_returns_its_input_is_found(table: Table) -> None:
+    assert survivors(table("return x.t().contiguous().t()")) == {"passes_input[0]"}
+
+
+def test_a_last_operator_within_the_tolerance_is_found(table: Table) -> None:
+    assert survivors(table("return torch.tanh(x) + 1e-9")) == {"last_operator"}
+
+
+def test_a_last_operator_that_changes_nothing_gives_way_to_the_one_before(table: Table) -> None:
+    assert fate(table("return torch.relu(torch.tanh(x).abs()).clone()"), "last_operator") is True
+
+
+def test_a_loose_second_output_is_found_by_itself(table: Table) -> None:
+    loose = table("return torch.tanh(x), x * 0.0 + 2.0")
+    assert "stale[1]" in survivors(loose)
+    assert "stale[0]" not in survivors(loose)
+
+
+def test_a_bound_widened_by_the_reference_s_own_error_lets_half_precision_through(
+    table: Table,
+) -> None:
+    """What is left of x beside a million is rounded to 1/16; so the bound for all is 8 %."""
+    loose = table("return torch.cat([x, x[:1] + 1e6 - 1e6])")
+    assert {"float16", "bfloat16", "one_off"} & survivors(loose)
+
+
+def test_a_check_that_refuses_the_reference_is_known(quick: EvalProtocol, table: Table) -> None:
+    hopeless = table(
+        "return x if float(x[0, 0]) < 1.5 else (x - x.mean(dim=0)).mean(dim=0).expand_as(x)",
+        "torch.randn(7, 8) + 2.0 * (torch.rand(()) < 0.2)",
+    )
+    assert hopeless.refused_reference is not None
+    assert "own" in hopeless.refused_reference
+
+
+# --- precision -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("precision", "tried"),
+    [
+        (PrecisionClass.STRICT, {"float16", "bfloat16"}),
+        (PrecisionClass.TF32, {"bfloat16"}),
+        (PrecisionClass.HALF, set[str]()),
+    ],
+)
+def test_a_class_is_not_asked_to_kill_what_it_allows(
+    table: Table, precision: PrecisionClass, tried: set[str]
+) -> None:
+    names = {m.name for m in table("return torch.tanh(x)", precision=precision).mutants}
+    assert names & {"float16", "bfloat16"} == tried
+
+
+def test_half_precision_that_changes_no_bit_is_no_mutant(table: Table) -> None:
+    exact = table("return (x > 0).float()", "torch.randint(-3, 3, (16, 32)).float()")
+    assert fate(exact, "float16") is None
+
+
+def test_half_precision_is_no_mutant_of_outputs_that_are_not_finer(table: Table) -> None:
+    assert fate(table("return x.half()"), "float16") is None
+    assert fate(table("return x.half()"), "bfloat16") is True
+    assert fate(table("return x.argmax(dim=-1)"), "float16") is None
+
+
+def test_a_reference_that_cannot_be_run_is_said(quick: EvalProtocol) -> None:
+    with pytest.raises(SuiteError, match="its reference raises RuntimeError"):
+        kill_table(problem_of("return x @ x"), quick, find_device(DeviceClass.CPU))

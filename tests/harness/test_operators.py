@@ -1,0 +1,67 @@
+"""Operators are rounded or left out, and nothing else of a computation changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from cudal1.harness.operators import Dropping, Rounding
+
+X = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def dropped(compute, place: int = -1) -> torch.Tensor:
+    """The result when one of the operators that can be left out is; the last, unless said."""
+    with torch.no_grad():
+        with (recorded := Dropping()):
+            compute(X.clone())
+        with Dropping(recorded.droppable[place]):
+            return compute(X.clone())
+
+
+@pytest.mark.parametrize(
+    ("compute", "left"),
+    [
+        (lambda x: torch.relu(x * 2), X * 2),
+        (lambda x: (x * 2).relu_(), X * 2),
+        (lambda x: torch.softmax(x.exp(), dim=-1).clone(), X.exp()),
+        (lambda x: x.tanh().sort(dim=-1)[0], X.tanh()),
+        (lambda x: x.exp().sum(dim=-1), X.sum(dim=-1)),
+        (lambda x: torch.layer_norm(x * 3, (8,)), X * 3),
+    ],
+)
+def test_the_last_operator_that_keeps_shape_and_dtype_can_be_left_out(compute, left) -> None:
+    assert torch.equal(dropped(compute), left)
+
+
+def test_an_earlier_operator_can_be_left_out() -> None:
+    assert torch.equal(dropped(lambda x: torch.relu(x * 2), place=-2), torch.relu(X))
+
+
+def test_nothing_is_left_out_unless_asked() -> None:
+    with Dropping():
+        result = torch.relu(X)
+    assert torch.equal(result, torch.relu(X))
+
+
+def test_rounding_is_that_of_a_half_type_and_leaves_the_given_tensors_alone() -> None:
+    x, weight = X.clone(), X.clone()
+    with Rounding(torch.float16):
+        result = x @ weight.t()
+    half = X.half().float()
+    assert torch.equal(result, (half @ half.t()).half().float())
+    assert torch.equal(x, X)
+    assert torch.equal(weight, X)
+
+
+def test_rounding_follows_views_and_in_place_operators() -> None:
+    with Rounding(torch.bfloat16):
+        y = torch.zeros(8, 8)
+        y[:4] = X[:4]
+        y[:4].mul_(0.3)
+    assert torch.equal(y[:4], (X[:4].bfloat16().float() * 0.3).bfloat16().float())
+
+
+def test_integers_are_not_rounded() -> None:
+    with Rounding(torch.bfloat16):
+        assert int(torch.tensor(1001) + 1) == 1002

@@ -1,0 +1,148 @@
+"""What a reference cannot do says nothing, and a near tie may fall to either side."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from cudal1.errors import SuiteError
+from cudal1.harness.correctness import compare
+from cudal1.harness.oracle import NUDGE, Draw, Oracle
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.protocol import PrecisionClass
+
+
+def oracle_of(
+    forward: str, inputs: str = "torch.randn(16, 32)", init: str = "super().__init__()"
+) -> Oracle:
+    source = f"""import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        {init}
+
+    def forward(self, x):
+        {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+    problem = Problem(
+        suite="toy", level=1, number=1, name="toy", split=Split.TRAIN, revision="r",
+        device_class=DeviceClass.CPU, source=source,
+    )  # fmt: skip
+    return Oracle(problem, weight_seed=1)
+
+
+# --- what a reference refuses --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "assert x.dtype == torch.float32",
+        "x = x * {torch.float32: 2.0}[x.dtype]",
+        "x = x * torch.ones(32, 32)[0] @ torch.ones(32, 32, dtype=torch.float32)",
+        "x = getattr(x, 'no_such' if x.dtype == torch.float64 else 'data')",
+        "x = x * (1 // int(x.dtype == torch.float32))",
+    ],
+)
+def test_a_reference_that_refuses_float64_is_judged_by_its_own_answers(refusal: str) -> None:
+    oracle = oracle_of(f"{refusal}; return torch.tanh(x)")
+    (answer, _), = oracle.exact_key(oracle.draw(5))  # fmt: skip
+    assert answer.dtype == torch.float32
+
+
+def test_a_float64_run_that_fails_on_one_draw_falls_back_for_that_draw() -> None:
+    oracle = oracle_of("assert x.dtype == torch.float32 or x[0, 0] < 90; return torch.tanh(x)")
+    draw = oracle.draw(5)
+    assert oracle.exact_key(draw)[0][0].dtype == torch.float64
+    draw.inputs[0][0, 0] = 99.0
+    assert oracle.exact_key(draw)[0][0].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "torch.linalg.cholesky(torch.eye(8, dtype=x.dtype) * (50 - x.abs().max()))",
+        "assert x.abs().max() < 50",
+        "[0][int(x.abs().max() > 50)]",
+    ],
+)
+def test_kinds_of_inputs_that_a_reference_refuses_are_left_out(refusal: str) -> None:
+    oracle = oracle_of(f"{refusal}; return torch.tanh(x)")
+    assert "large" not in oracle.families
+    assert "own" in oracle.families
+
+
+def test_weights_are_not_changed_to_such_as_a_reference_refuses() -> None:
+    init = "super().__init__(); self.w = nn.Parameter(torch.ones(32))"
+    oracle = oracle_of("assert (self.w == 1).all(); return x * self.w", init=init)
+    assert not oracle.can_change_weights
+
+
+def test_a_reference_that_refuses_its_own_inputs_is_refused_in_one_line() -> None:
+    with pytest.raises(SuiteError, match=r"toy/L1/01_toy: its reference raises ValueError: no way"):
+        oracle_of("raise ValueError('no\\nway')")
+
+
+# --- integers ------------------------------------------------------------------------------------
+
+
+def accepts(oracle: Oracle, draw: Draw, output: torch.Tensor) -> bool:
+    (answer, error), = oracle.exact_key(draw)  # fmt: skip
+    return compare(output, answer, error).meets(PrecisionClass.STRICT)
+
+
+def test_a_near_tie_may_fall_to_either_side_and_to_no_third() -> None:
+    oracle = oracle_of("return x.argmax(dim=-1)")
+    draw = oracle.draw(5)
+    x = draw.inputs[0]
+    x[0] = torch.linspace(0, 1, 32)
+    x[0, 7], x[0, 20] = 2.0, 2.0 * (1 + NUDGE / 8)
+    for place, accepted in ((7, True), (20, True), (31, False)):
+        output = x.argmax(dim=-1)
+        output[0] = place
+        assert accepts(oracle, draw, output) is accepted, place
+
+
+def test_a_half_may_be_rounded_to_either_side() -> None:
+    oracle = oracle_of("return torch.round(x * 3.0).long()")
+    draw = oracle.draw(5)
+    draw.inputs[0][0, 0] = 0.5
+    for value, accepted in ((1, True), (2, True), (0, False)):
+        output = torch.round(draw.inputs[0] * 3.0).long()
+        output[0, 0] = value
+        assert accepts(oracle, draw, output) is accepted, value
+
+
+def test_the_reference_s_own_integers_are_right_where_float64_has_others() -> None:
+    oracle = oracle_of("return (x.sum(dim=-1) * 1e6).long()")
+    draw = oracle.draw(5)
+    (plain, _), = oracle.key(draw)  # fmt: skip
+    (exact, _), = oracle.exact_key(draw)  # fmt: skip
+    assert not torch.equal(plain, exact)
+    assert accepts(oracle, draw, plain)
+
+
+def test_integers_far_from_any_tie_must_be_equal() -> None:
+    oracle = oracle_of("return x.argmax(dim=-1)")
+    rng = random.Random(3)
+    for family in oracle.families:
+        draw = oracle.draw(rng.getrandbits(60), family)
+        output = draw.inputs[0].argmax(dim=-1)
+        assert accepts(oracle, draw, output)
+        wrong = draw.inputs[0].argmin(dim=-1)
+        assert not accepts(oracle, draw, wrong)
+
+
+def test_integers_of_integers_have_no_other_answers() -> None:
+    oracle = oracle_of("return x + 1", inputs="torch.randint(0, 9, (4, 4))")
+    (_, error), = oracle.exact_key(oracle.draw(5))  # fmt: skip
+    assert all(torch.equal(other, oracle.draw(5).inputs[0] + 1) for other in error.others)

@@ -1,0 +1,50 @@
+"""Stage `problems` leaves out what cannot tell wrong candidates from right ones, and says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.project import Project
+
+SOUND = """import torch
+import torch.nn as nn
+
+size = 32
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(8, size)]
+
+
+def get_init_inputs():
+    return []
+"""
+LOOSE = SOUND.replace("torch.relu(x)", "torch.tanh(x) + 1e-9")
+
+
+def test_a_problem_with_a_survivor_is_left_out_and_its_kill_table_is_kept(
+    fresh_project: Project,
+) -> None:
+    folder = fresh_project.folder / "kb" / "KernelBench" / "level1"
+    folder.mkdir(parents=True)
+    (folder / "1_Sound.py").write_text(SOUND)
+    (folder / "2_Loose.py").write_text(LOOSE)
+
+    def only_these(params: dict[str, Any]) -> None:
+        params["problems"].update(
+            source="kernelbench", path="kb", levels=[1], generated_train=0, generated_heldout=0
+        )
+
+    fresh_project.edit_params(only_these)
+    said = fresh_project.run("tasks.problems").stdout
+
+    assert "02_loose rejected: the check would let wrong candidates through: last_operator" in said
+    assert fresh_project.metrics("problems")["num_admitted"] == 1
+    query = "select name, mutant from mutants join problems using (problem_id) where not killed"
+    rows = fresh_project.run("cudal1.cli", "sql", query, "--json").stdout
+    assert '[{"name": "loose", "mutant": "last_operator"}]' in rows
