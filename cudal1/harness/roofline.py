@@ -44,11 +44,15 @@ NUM_PROBES = 32
 CLOSE = 1e-4
 """Relative distance at which an element is taken for an input's."""
 HALF_OF_FLOPS = 0.5
-PRODUCTS = {"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm"}
-RESHAPES = {
-    "aten::t", "aten::transpose", "aten::permute", "aten::view", "aten::_unsafe_view",
-    "aten::unsqueeze", "aten::squeeze", "aten::detach", "aten::expand",
+PRODUCTS = {
+    "matmul": 0, "mm": 0, "bmm": 0, "linear": 0, "addmm": 1, "baddbmm": 1,
 }  # fmt: skip
+"""Functions that multiply matrices, and which argument is the first of them."""
+RESHAPES = {
+    "t", "transpose", "permute", "view", "reshape", "flatten", "unsqueeze", "squeeze", "get",
+    "size", "dim",
+}  # fmt: skip
+"""What moves nothing; `get` is that of a property, such as `shape` or `mT`."""
 
 Tensors = Sequence["torch.Tensor"]
 Call = Callable[..., Any]
@@ -175,36 +179,43 @@ def may_be_view(output: torch.Tensor, inputs: Tensors) -> bool:
 
 
 def product_flops(call: Call, inputs: Tensors) -> int:
-    """Half of the FLOPs of a reference that is one matrix product and nothing else, else 0."""
+    """Half of the FLOPs of a reference that is one matrix product and nothing else, else 0.
+
+    Watched as it calls PyTorch: `torch.utils.flop_counter` sees every reference's operators, but
+    imports the compiler, which takes a second, to count what one line does.
+    """
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import FlopCounterMode
+    from torch.overrides import TorchFunctionMode
 
-    seen: list[str] = []
-    operands: list[torch.Tensor] = []
+    flops: list[int] = []
 
-    class Trace(TorchDispatchMode):
-        def __torch_dispatch__(
+    class Watch(TorchFunctionMode):
+        def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            name = str(func.name()).partition(".")[0]
-            if name not in RESHAPES:
-                seen.append(name)
-            if name in PRODUCTS:
-                operands.extend(args[-2:])
-            return func(*args, **(kwargs or {}))
+            result = func(*args, **(kwargs or {}))
+            name = str(getattr(func, "__name__", func)).strip("_")
+            if name in PRODUCTS and not kwargs:
+                left, right = args[PRODUCTS[name] : PRODUCTS[name] + 2]
+                counts = _is_unstructured(left) and _is_unstructured(right)
+                flops.append(2 * result.numel() * left.shape[-1] if counts else 0)
+            elif name not in RESHAPES:
+                flops.append(0)
+            return result
 
     given = [t.clone() for t in inputs]
-    with torch.no_grad(), FlopCounterMode(display=False) as counter, Trace():
+    with torch.no_grad(), Watch():
         call(*given)
-    if len(seen) != 1 or seen[0] not in PRODUCTS or not all(map(_is_unstructured, operands)):
-        return 0
-    return int(counter.get_total_flops() * HALF_OF_FLOPS)
+    return int(flops[0] * HALF_OF_FLOPS) if len(flops) == 1 else 0
 
 
 def _is_unstructured(operand: torch.Tensor) -> bool:
-    """Whether most elements differ: no zeros, ones, bands or repetitions to be clever about."""
-    return 2 * operand.unique().numel() >= operand.numel()
+    """Whether most elements differ: no zeros, ones, bands or repetitions to be clever about.
+
+    Integers are multiplied faster than any float whose ceiling is measured, so they count nothing.
+    """
+    is_float = operand.is_floating_point() and operand.element_size() >= 4
+    return is_float and 2 * operand.unique().numel() >= operand.numel()
 
 
 def _by_piece(effects: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,8 @@ from cudal1.verdict import FlagSource, Status
 
 NamedProblem = Callable[[str], Problem]
 MakeJudge = Callable[..., ProblemJudge]
+SHORT = {"correctness_stages": (3,), "max_quads": 9, "burst_us": 500.0}
+"""Nothing here depends on how well anything is measured."""
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def make_judge(pool: Pool, quick: EvalProtocol, named_problem: NamedProblem) -> 
         assert pool._zygote is not None
         made.append(ProblemJudge(
             named_problem("linear"), device=device, zygote=pool._zygote,
-            protocol=EvalProtocol.model_validate({**quick.model_dump(), "max_quads": 9, **changes}),
+            protocol=EvalProtocol.model_validate({**quick.model_dump(), **SHORT, **changes}),
             ceilings=pool._ceilings,
         ))  # fmt: skip
         return made[-1]

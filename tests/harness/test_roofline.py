@@ -128,8 +128,13 @@ def test_a_reference_without_a_gradient_or_that_works_in_place_is_no_obstacle() 
 
 
 @pytest.mark.parametrize(
-    "call", [lambda x, y: x @ y, lambda x, y: x.t() @ y, lambda x, y: torch.addmm(y, x, y)]
-)
+    "call",
+    [
+        lambda x, y: x @ y, lambda x, y: x.t() @ y, lambda x, y: torch.addmm(y, x, y),
+        lambda x, y: torch.bmm(x.view(1, N, N), y.T.unsqueeze(0)),
+        lambda x, y: torch.nn.functional.linear(x, WEIGHT),
+    ],
+)  # fmt: skip
 def test_half_of_a_single_product_counts(call: Call) -> None:
     assert _work(call, (N, N), (N, N)).num_flops == N**3
 
@@ -144,6 +149,8 @@ def test_half_of_a_single_product_counts(call: Call) -> None:
         lambda x, y: x[:1].expand(N, N) @ y,  # one row
         lambda x, y: torch.ones(N, N) @ y,
         lambda x, y: torch.relu(x + y),
+        lambda x, y: torch.matmul(input=x.half(), other=y.half()),
+        lambda x, y: (x * 99).to(torch.int32) @ (y * 99).to(torch.int32),
     ],
 )
 def test_flops_that_algebra_may_save_do_not_count(call: Call) -> None:
