@@ -33,7 +33,7 @@ from cudal1.verdict import UNSAFE
 
 ANSWER_LIMIT_S = 20.0
 """For a warden to say that all stand still; it gives up by itself long before."""
-NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.CUDA: 6}
+NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
 
 
