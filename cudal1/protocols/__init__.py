@@ -1,4 +1,4 @@
-"""The protocols that ship: `cpu` and `cuda`, each a YAML file beside this one.
+"""The protocols that ship: `cpu`, `cuda`, and the paper's, each a YAML file beside this one.
 
 They are for whoever judges a module of their own and has configured nothing. A pipeline's protocol
 is in its params.yaml. What the keys mean: docs/protocol.md.
