@@ -17,13 +17,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
+from cudal1.harness.pieces import DevicePiece, HostPiece, Piece, bytes_of, stage, tensor_at
 from cudal1.harness.rings import Ring, device_ring, host_ring
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import Layout, State, TensorSpec
+from cudal1.harness.wire import Layout, State
 
 if TYPE_CHECKING:
     import torch
@@ -171,17 +172,17 @@ class Desk:
             if time.perf_counter() > deadline:
                 return False
 
-    def _piece(self, worker: Worker, held: torch.Tensor, first: int, count: int) -> _Piece:
+    def _piece(self, worker: Worker, held: torch.Tensor, first: int, count: int) -> Piece:
         layout = self.layout
         start, size = first * layout.input_bytes, count * layout.input_bytes
         inputs = worker.ring.memory[layout.input_start + start :][:size]
         staged = self._staged[start : start + size]
         if self._is_cuda:
-            return _DevicePiece(count, inputs, staged, worker, held, layout, first)
+            return DevicePiece(count, inputs, staged, worker, held, layout, first)
         start, size = first * layout.output_bytes, count * layout.output_bytes
         outputs = worker.ring.memory[layout.output_start + start :][:size]
         private = held[start : start + size]
-        return _HostPiece(count, *(_bytes(t) for t in (inputs, staged, outputs, private)))
+        return HostPiece(count, *(bytes_of(t) for t in (inputs, staged, outputs, private)))
 
     def settle(self) -> None:
         """Wait until the device has done what the judge asked of it."""
@@ -189,81 +190,6 @@ class Desk:
             import torch
 
             torch.cuda.synchronize()
-
-
-class _Piece(Protocol):
-    """Inputs that are published together, and the outputs that are then awaited."""
-
-    num_calls: int
-
-    def publish(self) -> None: ...
-
-    def capture(self) -> None: ...
-
-
-class _HostPiece:
-    """Of the CPU: bytes are copied by the judge itself."""
-
-    def __init__(
-        self, num_calls: int, inputs: memoryview, staged: memoryview, outputs: memoryview,
-        private: memoryview,
-    ) -> None:  # fmt: skip
-        self.num_calls = num_calls
-        self._inputs, self._staged = inputs, staged
-        self._outputs, self._private = outputs, private
-
-    def publish(self) -> None:
-        self._inputs[:] = self._staged
-
-    def capture(self) -> None:
-        self._private[:] = self._outputs
-
-
-class _DevicePiece:
-    """Of a GPU: copied by the judge's own context, from wherever the worker says they lie."""
-
-    def __init__(
-        self, num_calls: int, inputs: torch.Tensor, staged: torch.Tensor, worker: Worker,
-        held: torch.Tensor, layout: Layout, first: int,
-    ) -> None:  # fmt: skip
-        self.num_calls = num_calls
-        self._inputs, self._staged = inputs, staged
-        self._places, self._memory = worker.places, worker.ring.memory
-        self._number = first * len(layout.outputs)
-        self._targets: list[torch.Tensor] = []
-        self._slots: list[int] = []
-        starts = wire.offsets(layout.outputs)
-        for slot in range(first, first + num_calls):
-            for start, spec in zip(starts, layout.outputs, strict=True):
-                place = slot * layout.output_bytes + start
-                self._targets.append(held[place : place + spec.num_bytes])
-                self._slots.append(layout.output_start + place)
-        self._last = [self._memory.numel() - target.numel() for target in self._targets]
-
-    def publish(self) -> None:
-        import torch
-
-        self._inputs.copy_(self._staged)
-        torch.cuda.synchronize()
-
-    def capture(self) -> None:
-        import torch
-
-        memory, number = self._memory, self._number
-        places = self._places[number : number + len(self._slots)].tolist()
-        sources = [
-            memory[start : start + target.numel()]
-            for start, target in zip(
-                (
-                    place if 0 < place <= last else slot
-                    for place, last, slot in zip(places, self._last, self._slots, strict=True)
-                ),
-                self._targets,
-                strict=True,
-            )
-        ]
-        torch._foreach_copy_(self._targets, sources)  # pyright: ignore[reportPrivateImportUsage]
-        torch.cuda.synchronize()
 
 
 def wait_ready(worker: Worker, timeout_s: float) -> Ending:
@@ -278,29 +204,8 @@ def wait_ready(worker: Worker, timeout_s: float) -> Ending:
     return Ending.DONE if worker.state == State.READY else Ending.FAILED
 
 
-def stage(
-    memory: torch.Tensor, start: int, tensors: Sequence[torch.Tensor], specs: Sequence[TensorSpec]
-) -> None:
-    """Write tensors into a slot of `memory` that starts at `start`."""
-    for tensor, spec, offset in zip(tensors, specs, wire.offsets(tuple(specs)), strict=True):
-        if spec.num_bytes:
-            tensor_at(memory, start + offset, spec).copy_(tensor)
-
-
-def tensor_at(memory: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
-    """The tensor that lies there, over the same bytes."""
-    import torch
-
-    dtype: torch.dtype = getattr(torch, spec.dtype)
-    return memory[start : start + spec.num_bytes].view(dtype).view(spec.shape)
-
-
-def _bytes(tensor: torch.Tensor) -> memoryview:
-    return tensor.numpy().data
-
-
 def _through(
-    worker: Worker, count: int, pieces: Sequence[_Piece], order: Order, deadline_ns: int
+    worker: Worker, count: int, pieces: Sequence[Piece], order: Order, deadline_ns: int
 ) -> Ending:
     """The interval itself."""
     worker.go(count, keep=order is Order.KEEP)

@@ -6,16 +6,13 @@ output for its input has been captured. Checked and timed bursts are the same to
 
 from __future__ import annotations
 
-import math
 import random
-import time
 from collections import deque
 from collections.abc import Sequence
-from statistics import median
 from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
-from cudal1.harness import guards, rule, statistics
+from cudal1.harness import guards
 from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
 from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.families import OWN
@@ -23,28 +20,15 @@ from cudal1.harness.oracle import Draw, Key, Oracle, tells
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
-from cudal1.measurement import Role, TimingSample
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
 
 if TYPE_CHECKING:
     import torch
 
-WARM_UP_BURSTS = 3
-WARM_UP_CALLS = 2
-FLOOR_US = 0.05
-"""A net time below this is taken as this: the ratio stays finite, and the claim gets confirmed."""
 SLOWER_SHARE = 4
 """A burst of the candidate may last so many times the target before calls are taken out."""
-NEW_WEIGHTS = 0.25
-"""Share of quads before which the weights change, untimed."""
-DECOYS = 0.15
-"""Share of timed bursts before which an untimed one looks the same, but for one input of another
-family: what only those need cannot be dropped once the checks are over."""
 NUM_REMEMBERED = 4
-CHAIN_BURSTS, CHAIN_CALLS = 5, 4
-LAUNCH_US = 30.0
-"""Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
 
 
 class Examination:
@@ -60,10 +44,10 @@ class Examination:
         self._protocol = protocol
         self._reference_call_us = reference_call_us
         self._cost_us = cost_us
-        self._rng = rng
+        self.rng = rng
         self._earlier: deque[list[torch.Tensor]] = deque(maxlen=NUM_REMEMBERED)
         self._deck: list[str] = []
-        self._history: list[tuple[Order, int]] = []
+        self.history: list[tuple[Order, int]] = []
         self._has_run = False
 
     def await_build(self, worker: Worker) -> None:
@@ -85,11 +69,11 @@ class Examination:
         for number, target in enumerate(self._protocol.correctness_stages, start=1):
             if number > 1:
                 self.change_weights(worker)
-            orders = self._rng.sample(list(Order), len(Order))
+            orders = self.rng.sample(list(Order), len(Order))
             while (missing := target - progress.num_inputs) > 0:
                 # each order once in a stage, where the slots allow; a kept burst needs two calls
                 count = min(slots, max(min(2, missing), missing // max(1, len(orders))))
-                order = orders.pop() if orders else self._rng.choice(list(Order))
+                order = orders.pop() if orders else self.rng.choice(list(Order))
                 draws = [self._draw_for_check(i) for i in range(count)]
                 self.compare(self.run(worker, draws, order), exact=True)
             progress.stage = number
@@ -97,9 +81,9 @@ class Examination:
 
     def _draw_for_check(self, index: int) -> Draw:
         if self.progress.num_inputs + index == 0:
-            return self._oracle.draw(self._rng.getrandbits(62))
-        self._deck = self._deck or self._oracle.deck(self._rng)
-        return self._oracle.draw(self._rng.getrandbits(62), self._deck.pop())
+            return self._oracle.draw(self.rng.getrandbits(62))
+        self._deck = self._deck or self._oracle.deck(self.rng)
+        return self._oracle.draw(self.rng.getrandbits(62), self._deck.pop())
 
     def _refuse_if_slow(self) -> None:
         times = self.progress.call_us / self._reference_call_us
@@ -110,7 +94,7 @@ class Examination:
         """Give the workers and the oracle other weights, where the problem has any."""
         if not self._oracle.can_change_weights:
             return
-        self._oracle.change_weights(self._rng.getrandbits(62))
+        self._oracle.change_weights(self.rng.getrandbits(62))
         for worker in workers:
             layout = self._desk.layout
             stage(worker.ring.memory, 0, list(self._oracle.weights.values()), layout.weights)
@@ -130,11 +114,11 @@ class Examination:
                 (guards.flag("changed_input", evidence),),
             )  # fmt: skip
         self.progress.compared = True
-        if reference is not None and self._all_agree(burst, reference):
-            self.progress.num_inputs += len(burst.draws)
-            self._desk.release(burst)
-            return
+        settled = set[int]() if reference is None else self._settled(burst, reference)
+        self.progress.num_inputs += len(settled)
         for slot, draw in enumerate(burst.draws):
+            if slot in settled:
+                continue
             outputs = self._desk.output(burst, slot)
             key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
             if not exact and not self._agree(outputs, key):
@@ -154,17 +138,22 @@ class Examination:
                 self._earlier.append([answer for answer, _ in key])
         self._desk.release(burst)
 
-    def _all_agree(self, burst: Burst, reference: Burst) -> bool:
-        """Whether every output of a burst meets the asked class, at one look for each tensor."""
+    def _settled(self, burst: Burst, reference: Burst) -> set[int]:
+        """Calls on the problem's own inputs, if all their outputs meet the asked class.
+
+        One look for each output tensor of all calls together; none of them when one does not.
+        """
         import torch
 
         assert burst.draws == reference.draws
-        slots, desk = range(len(burst.draws)), self._desk
-        given = [desk.output(burst, slot) for slot in slots]
-        answers = [desk.output(reference, slot) for slot in slots]
+        own = [slot for slot, draw in enumerate(burst.draws) if draw.is_own]
+        if not own:
+            return set()
+        given = [self._desk.output(burst, slot) for slot in own]
+        answers = [self._desk.output(reference, slot) for slot in own]
         self._earlier.append([answer.clone() for answer in answers[0]])
         error = self._oracle.error(OWN)
-        return all(
+        all_agree = all(
             agree(
                 torch.stack([outputs[which] for outputs in given]),
                 torch.stack([outputs[which] for outputs in answers]),
@@ -172,6 +161,7 @@ class Examination:
             )
             for which in range(len(given[0]))
         )  # fmt: skip
+        return set(own) if all_agree else set()
 
     def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
         pairs = zip(outputs, key, strict=True)
@@ -207,7 +197,7 @@ class Examination:
         worker.thaw()
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
         worker.freeze()
-        self._history.append((order, len(draws)))
+        self.history.append((order, len(draws)))
         match burst.ending:
             case Ending.DONE:
                 if self._has_run:  # the first burst may compile
@@ -230,137 +220,15 @@ class Examination:
         limit_s = protocol.call_timeout_s + min(allowed_s, 10 * protocol.call_timeout_s)
         return limit_s if self._has_run else limit_s + protocol.start_timeout_s
 
-    def fresh(self, count: int) -> list[Draw]:
-        """Inputs of the problem's own kind that nobody has seen."""
-        return [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(count)]
-
-    # --- timing ----------------------------------------------------------------------------------
-
     def num_calls(self) -> int:
         """Calls in a timed burst: as many as the target time holds, fewer for a slow candidate."""
         longest_us = max(self._reference_call_us, self.progress.call_us / SLOWER_SHARE)
         wanted = round(self._protocol.burst_us / longest_us)
         return max(1, min(self._desk.layout.num_slots, wanted))
 
-    def measure(
-        self, candidate: Worker, reference: Worker, *, empty_us: float, session: int
-    ) -> list[float]:
-        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
-        self._warm_up(candidate, reference)
-        ratios: list[float] = []
-        started = time.monotonic()
-        while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
-            if self._rng.random() < NEW_WEIGHTS:
-                self.change_weights(candidate, reference)
-                self._both(candidate, reference, 1)
-            times = self._quad(candidate, reference, empty_us, (session, len(ratios)))
-            ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
-        return ratios
-
-    def _warm_up(self, candidate: Worker, reference: Worker) -> None:
-        """Give the reference's process the history of the candidate's: heaps remember theirs."""
-        done, self._history = self._history, []
-        for order, count in done:
-            self._desk.release(self._run_reference(reference, self.fresh(1) * count, order))
-        for _ in range(WARM_UP_BURSTS):
-            self._both(candidate, reference, min(WARM_UP_CALLS, self._desk.layout.num_slots))
-
-    def _both(self, candidate: Worker, reference: Worker, count: int) -> None:
-        """An untimed burst of each, on the same inputs."""
-        draws = self.fresh(count)
-        known = self._run_reference(reference, draws)
-        self.compare(self.run(candidate, draws), exact=False, reference=known)
-        self._desk.release(known)
-
-    def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
-        """A burst of each that no worker can tell from a timed one before it is too late."""
-        draws = self.fresh(count)
-        family = self._rng.choice(self._oracle.families[1:] or self._oracle.families)
-        draws[self._rng.randrange(count)] = self._oracle.draw(self._rng.getrandbits(62), family)
-        self._desk.release(self._run_reference(reference, draws))
-        self.compare(self.run(candidate, draws), exact=False)
-
-    def _quad(
-        self, candidate: Worker, reference: Worker, empty_us: float, place: tuple[int, int]
-    ) -> dict[Role, list[float]]:
-        """The rule's bursts in a row, both roles on the same inputs, new to the candidate.
-
-        Outputs are compared when the last one is held.
-        """
-        count = self.num_calls()
-        order = rule.draw_order(self._rng, self._protocol)
-        inputs = [self.fresh(count) for _ in range(len(order) // 2)]
-        next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
-        times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        for position, role in enumerate(order):
-            if self._rng.random() < DECOYS:
-                self._decoy(candidate, reference, count)
-            draws = next(next_inputs[role])
-            if role is Role.REFERENCE:
-                burst = self._run_reference(reference, draws)
-            else:
-                burst = self.run(candidate, draws)
-            held[role].append(burst)
-            net_us = (burst.elapsed_us - empty_us) / count
-            times[role].append(max(FLOOR_US, net_us))
-            self.progress.samples.append(
-                TimingSample(
-                    session=place[0], quad=place[1], position=position, role=role,
-                    num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
-                )
-            )  # fmt: skip
-        for known, burst in zip(held[Role.REFERENCE], held[Role.CANDIDATE], strict=True):
-            self.compare(burst, exact=False, reference=known)
-            self._desk.release(known)
-        return times
-
-    def batching_limit(self, candidate: Worker, reference: Worker, *, session: int) -> float:
-        """The largest speedup that chains of calls bear out, where bursts are no chains.
-
-        Whoever works on several inputs at once is fast in a burst and slow in a chain. What a chain
-        costs more must be the same for both roles, but for the launch of the first kernel, which
-        nothing hides there (`LAUNCH_US`). Calls that are hardly longer than that are believed only
-        as far as the chains themselves tell.
-        """
-        if self._desk.timed_order is Order.CHAIN:
-            return math.inf
-        count = min(CHAIN_CALLS, self._desk.layout.num_slots)
-        chain_us = {Role.REFERENCE: math.inf, Role.CANDIDATE: math.inf}
-        for _ in range(CHAIN_BURSTS):
-            draws = self.fresh(count)
-            known = self._run_reference(reference, draws, Order.CHAIN)
-            burst = self.run(candidate, draws, Order.CHAIN)
-            for role, each in ((Role.REFERENCE, known), (Role.CANDIDATE, burst)):
-                chain_us[role] = min(chain_us[role], each.elapsed_us / count)
-            self.compare(burst, exact=False, reference=known)
-            self._desk.release(known)
-        net_us = {
-            role: max(FLOOR_US, median(s.net_us for s in self._samples(session, role)))
-            for role in chain_us
-        }
-        faster_us = chain_us[Role.REFERENCE] - chain_us[Role.CANDIDATE]
-        plain_us = net_us[Role.REFERENCE]
-        if plain_us < 2 * LAUNCH_US:
-            least_us = plain_us - faster_us
-            return (plain_us + LAUNCH_US) / max(FLOOR_US, least_us + LAUNCH_US)
-        claimed_us = plain_us - net_us[Role.CANDIDATE]
-        doubtful_us = max(0.0, claimed_us - faster_us - LAUNCH_US)
-        return plain_us / (net_us[Role.CANDIDATE] + doubtful_us)
-
-    def _samples(self, session: int, role: Role) -> list[TimingSample]:
-        return [s for s in self.progress.samples if s.session == session and s.role is role]
-
-    def _run_reference(
-        self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
-    ) -> Burst:
-        if not self._desk.is_quiet():
-            evidence = "the device was at work while nobody should have used it"
-            raise Failure(
-                Status.HACKED, "kept the device busy outside its own turn",
-                (guards.flag("outside_turn", evidence),),
-            )  # fmt: skip
-        return run_own(self._desk, worker, draws, self._protocol, order)
+    def fresh(self, count: int) -> list[Draw]:
+        """Inputs of the problem's own kind that nobody has seen."""
+        return [self._oracle.draw(self.rng.getrandbits(62)) for _ in range(count)]
 
 
 def run_own(

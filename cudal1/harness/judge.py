@@ -20,17 +20,18 @@ from statistics import median
 
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
-from cudal1.harness import claims, rule, statistics
+from cudal1.harness import claims, plan, rule, statistics
 from cudal1.harness.burst import Desk, Ending, wait_ready
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure, Progress
+from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker, Zygote
 from cudal1.harness.screen import screen
-from cudal1.harness.wire import MAX_PLACES, Job, Layout
+from cudal1.harness.wire import Job
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol, PrecisionClass
@@ -42,8 +43,6 @@ EMPTY_MEMORY = 60
 """Latest empty bursts of one size, whose smallest time is subtracted."""
 AGREEING, EMPTY_AGREEMENT = 3, 1.1
 """So many of the smallest must lie this close: else a busy machine has spoilt them all."""
-LEAST_SLOTS, SPARE_SLOTS = 16, 1.25
-"""Calls that a ring must hold for checks, and the share beyond what a timed burst will want."""
 CPU_LIMIT_S = 300
 MAX_SOURCE_BYTES = 1 << 20
 
@@ -75,8 +74,8 @@ class ProblemJudge:
         self._work = self._oracle.work()
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
-        self._layout = self._plan()
-        self._arena_bytes = self._oracle.call_bytes(self._layout.num_slots)
+        self._layout = plan.layout(self._oracle, protocol)
+        self._arena_bytes = plan.arena_bytes(self._oracle, self._layout.num_slots)
         self._desk = Desk(self._layout, place)
         self._empty_us: dict[int, deque[float]] = {}
         self._empty: Worker | None = None
@@ -84,7 +83,7 @@ class ProblemJudge:
             self.reference_us = self._time_reference(reference)
         is_cuda = device.device_class is DeviceClass.CUDA
         self._cost_us = (
-            self._time_empty(min(LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
+            self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
         )
 
     def close(self) -> None:
@@ -190,14 +189,17 @@ class ProblemJudge:
     def _session(self, worker: Worker, examination: Examination, *, session: int) -> Measurement:
         """Measure against a reference whose process is as fresh as the candidate's."""
         empty_us = self._time_empty(examination.num_calls())
+        quads = Quads(examination, self._desk, self._oracle, self._protocol, session=session)
         with self._start_own("Model", self.problem.source) as reference:
-            ratios = examination.measure(worker, reference, session=session, empty_us=empty_us)
+            ratios = quads.measure(worker, reference, empty_us=empty_us)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
             if measured.certified <= 1.0:
                 return measured
-            limit = examination.batching_limit(worker, reference, session=session)
-        certified = max(1.0, min(measured.certified, statistics.conservative(limit)))
+            limit = quads.batching_limit(worker, reference)
+        certified = min(measured.certified, statistics.conservative(limit))
+        if certified < self._protocol.dead_zone:
+            certified = 1.0
         return measured.model_copy(update={"certified": certified})
 
     def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
@@ -217,21 +219,6 @@ class ProblemJudge:
         )  # fmt: skip
 
     # --- workers ---------------------------------------------------------------------------------
-
-    def _plan(self) -> Layout:
-        oracle = self._oracle
-        one = Layout(oracle.weight_specs, oracle.input_specs, oracle.output_specs, 1)
-        slot_bytes = max(1, one.input_bytes + one.output_bytes)
-        wanted = self._protocol.max_burst_calls
-        if self._device.device_class is DeviceClass.CUDA:  # there memory takes time to be made
-            wanted = max(
-                LEAST_SLOTS, round(SPARE_SLOTS * self._protocol.burst_us / oracle.call_us())
-            )
-        slots = min(
-            wanted, self._protocol.max_burst_calls, self._protocol.ring_bytes // slot_bytes,
-            MAX_PLACES // len(one.outputs),
-        )  # fmt: skip
-        return Layout(one.weights, one.inputs, one.outputs, max(1, slots))
 
     def _start(self, entry: str, source: str, cpu_s: int | None) -> Worker:
         weights = self._oracle.original_weights
@@ -271,7 +258,7 @@ class ProblemJudge:
         """
         count, cost_us = min(2, self._layout.num_slots), 0.0
         if self._device.device_class is DeviceClass.CUDA:
-            count = min(LEAST_SLOTS, self._layout.num_slots)
+            count = min(plan.LEAST_SLOTS, self._layout.num_slots)
             cost_us = self._time_empty(count)
         draws = [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(count)]
         times: list[float] = []

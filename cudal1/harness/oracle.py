@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import math
 import random
-import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,9 +33,6 @@ TOO_HARD = 0.02
 """A single draw of another family on which the reference is farther off says nothing either. On the
 problem's own inputs nobody is let off: there it is the most that widens a bound."""
 EXAMINED_SEEDS = (11, 12, 13)
-TRIED_CALLS = (1, 1, 3, 10)
-ARENA_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 512, 64 << 20
-"""An allocator rounds up, and keeps what it had."""
 NUDGE, NUM_NUDGES = 2e-6, 4
 """Relative change of an input: what the strict class allows; how often it is tried."""
 REFUSALS = (
@@ -76,7 +72,7 @@ class Oracle:
     def __init__(self, problem: Problem, *, weight_seed: int, device: torch.device) -> None:
         import torch
 
-        self._device = device
+        self.device = device
         self.problem = problem
         namespace = types.ModuleType("reference")
         # the reference is the user's own, admitted code; it is trusted here (docs/protocol.md)
@@ -127,8 +123,8 @@ class Oracle:
     def draw(self, seed: int, family: str = OWN) -> Draw:
         """Fresh inputs; the same seed and family give the same ones."""
         self._seed(seed)
-        with self._device:
-            inputs = [tensor.to(self._device) for tensor in self._draw()]
+        with self.device:
+            inputs = [tensor.to(self.device) for tensor in self._draw()]
             return Draw(change_inputs(inputs, family), family)
 
     def deck(self, rng: random.Random) -> list[str]:
@@ -150,39 +146,6 @@ class Oracle:
         self._model.load_state_dict(self._current)
         if self._exact is not None:
             self._exact.load_state_dict(self._current)
-
-    def call_bytes(self, num_calls: int) -> int:
-        """Memory that a GPU's calls may want in a burst whose outputs are all kept.
-
-        Of the reference: a candidate that needs more takes it elsewhere, and has its outputs
-        copied.
-        """
-        import torch
-
-        if self._device.type != "cuda":
-            return 0
-        draw = self.draw(1)
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        self._answer(draw, exact=False)
-        peak = torch.cuda.max_memory_allocated() - before
-        outputs = sum(spec.num_bytes for spec in self.output_specs)
-        return ARENA_MARGIN * (peak + num_calls * (outputs + ARENA_STEP)) + LEAST_ARENA
-
-    def call_us(self) -> float:
-        """About how long one call takes when calls follow each other: to plan with, no more."""
-        import torch
-
-        draw, times = self.draw(1), list[float]()
-        for count in TRIED_CALLS:
-            started = time.perf_counter()
-            for _ in range(count):
-                self._answer(draw, exact=False)
-            if self._device.type == "cuda":
-                torch.cuda.synchronize()
-            times.append((time.perf_counter() - started) * 1e6 / count)
-        return min(times)
 
     def key(self, draw: Draw) -> Key:
         """The reference's own outputs for `draw`, and the error of its family."""
@@ -216,7 +179,7 @@ class Oracle:
 
         # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
         torch.default_generator.manual_seed(seed % 2**63)
-        if self._device.type == "cuda":
+        if self.device.type == "cuda":
             torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed % 2**63)
 
     def work(self) -> Work:

@@ -1,0 +1,65 @@
+"""How much memory a problem's bursts want: slots in a ring, and an arena behind them."""
+
+from __future__ import annotations
+
+import time
+
+from cudal1.harness.oracle import Oracle
+from cudal1.harness.wire import MAX_PLACES, Layout
+from cudal1.protocol import EvalProtocol
+
+LEAST_SLOTS = 16
+"""Calls that a GPU's ring must hold, for checks."""
+SPARE_SLOTS = 1.25
+"""Slots for each call that a timed burst is expected to have."""
+TRIED_CALLS = (1, 1, 3, 10)
+ARENA_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 512, 64 << 20
+"""An allocator rounds up, and keeps what it had."""
+
+
+def layout(oracle: Oracle, protocol: EvalProtocol) -> Layout:
+    """Where a problem's tensors lie, with as many slots as its bursts may use."""
+    one = Layout(oracle.weight_specs, oracle.input_specs, oracle.output_specs, 1)
+    slot_bytes = max(1, one.input_bytes + one.output_bytes)
+    wanted = protocol.max_burst_calls
+    if oracle.device.type == "cuda":  # there memory takes time to be made
+        wanted = max(LEAST_SLOTS, round(SPARE_SLOTS * protocol.burst_us / call_us(oracle)))
+    slots = min(
+        wanted, protocol.max_burst_calls, protocol.ring_bytes // slot_bytes,
+        MAX_PLACES // len(one.outputs),
+    )  # fmt: skip
+    return Layout(one.weights, one.inputs, one.outputs, max(1, slots))
+
+
+def call_us(oracle: Oracle) -> float:
+    """About how long one call of the reference takes when calls follow each other."""
+    import torch
+
+    draw, times = oracle.draw(1), list[float]()
+    for count in TRIED_CALLS:
+        started = time.perf_counter()
+        for _ in range(count):
+            oracle.key(draw)
+        if oracle.device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - started) * 1e6 / count)
+    return min(times)
+
+
+def arena_bytes(oracle: Oracle, num_calls: int) -> int:
+    """Memory that a GPU's calls may want in a burst whose outputs are all kept.
+
+    Of the reference: a candidate that needs more takes it elsewhere, and has its outputs copied.
+    """
+    import torch
+
+    if oracle.device.type != "cuda":
+        return 0
+    draw = oracle.draw(1)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    oracle.key(draw)
+    peak = torch.cuda.max_memory_allocated() - before
+    outputs = sum(spec.num_bytes for spec in oracle.output_specs)
+    return ARENA_MARGIN * (peak + num_calls * (outputs + ARENA_STEP)) + LEAST_ARENA

@@ -1,0 +1,179 @@
+"""Timing one candidate against the reference: quads of bursts, and chains beside them.
+
+Threat: a worker that knows which burst is timed, or which inputs may come, works for those alone.
+So every timed output is compared in full, untimed bursts that look the same come in between, and
+the order is drawn from the judge's generator.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from statistics import median
+
+from cudal1.harness import guards, rule, statistics
+from cudal1.harness.burst import Burst, Desk, Order
+from cudal1.harness.examination import Examination, run_own
+from cudal1.harness.oracle import Draw, Oracle
+from cudal1.harness.progress import Failure
+from cudal1.harness.sandbox import Worker
+from cudal1.measurement import Role, TimingSample
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status
+
+WARM_UP_BURSTS = 3
+WARM_UP_CALLS = 2
+FLOOR_US = 0.05
+"""A net time below this is taken as this: the ratio stays finite, and the claim gets confirmed."""
+NEW_WEIGHTS = 0.25
+"""Share of quads before which the weights change, untimed."""
+DECOYS = 0.3
+"""Share of quads in which, before one of the bursts, an untimed one looks the same, but for one
+input of another family: what only those need cannot be dropped once the checks are over."""
+CHAIN_BURSTS, CHAIN_CALLS = 5, 4
+LAUNCH_US = 30.0
+"""Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
+
+
+class Quads:
+    """Bursts of the candidate and of the reference, in turn.
+
+    Args:
+        examination: of the candidate; compares what comes out.
+        desk: where bursts are run.
+        oracle: of the problem.
+        protocol: how.
+        session: 0 for the first measurement, 1 for its confirmation.
+    """
+
+    def __init__(
+        self, examination: Examination, desk: Desk, oracle: Oracle, protocol: EvalProtocol, *,
+        session: int,
+    ) -> None:  # fmt: skip
+        self._examination = examination
+        self._desk = desk
+        self._oracle = oracle
+        self._protocol = protocol
+        self._session = session
+        self._rng = examination.rng
+        self._samples: list[TimingSample] = examination.progress.samples
+
+    def measure(self, candidate: Worker, reference: Worker, *, empty_us: float) -> list[float]:
+        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
+        self._warm_up(candidate, reference)
+        ratios: list[float] = []
+        started = time.monotonic()
+        while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
+            if self._rng.random() < NEW_WEIGHTS:
+                self._examination.change_weights(candidate, reference)
+                self._both(candidate, reference, self._examination.fresh(1))
+            times = self._quad(candidate, reference, empty_us, len(ratios))
+            ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
+        return ratios
+
+    def _warm_up(self, candidate: Worker, reference: Worker) -> None:
+        """Give the reference's process the history of the candidate's: heaps remember theirs."""
+        done, self._examination.history = self._examination.history, []
+        for order, count in done:
+            self._desk.release(
+                self._run_reference(reference, self._examination.fresh(1) * count, order)
+            )
+        for _ in range(WARM_UP_BURSTS):
+            count = min(WARM_UP_CALLS, self._desk.layout.num_slots)
+            self._both(candidate, reference, self._examination.fresh(count))
+
+    def _both(self, candidate: Worker, reference: Worker, draws: Sequence[Draw]) -> None:
+        """An untimed burst of each, on the same inputs."""
+        known = self._run_reference(reference, draws)
+        burst = self._examination.run(candidate, draws)
+        self._examination.compare(burst, exact=False, reference=known)
+        self._desk.release(known)
+
+    def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
+        """A burst of each that no worker can tell from a timed one before it is too late."""
+        draws = self._examination.fresh(count)
+        family = self._rng.choice(self._oracle.families[1:] or self._oracle.families)
+        draws[self._rng.randrange(count)] = self._oracle.draw(self._rng.getrandbits(62), family)
+        self._both(candidate, reference, draws)
+
+    def _quad(
+        self, candidate: Worker, reference: Worker, empty_us: float, number: int
+    ) -> dict[Role, list[float]]:
+        """The rule's bursts in a row, both roles on the same inputs, new to the candidate.
+
+        Outputs are compared when the last one is held.
+        """
+        count = self._examination.num_calls()
+        order = rule.draw_order(self._rng, self._protocol)
+        inputs = [self._examination.fresh(count) for _ in range(len(order) // 2)]
+        next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
+        times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
+        held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
+        decoy = self._rng.randrange(len(order)) if self._rng.random() < DECOYS else None
+        for position, role in enumerate(order):
+            if position == decoy:
+                self._decoy(candidate, reference, count)
+            draws = next(next_inputs[role])
+            if role is Role.REFERENCE:
+                burst = self._run_reference(reference, draws)
+            else:
+                burst = self._examination.run(candidate, draws)
+            held[role].append(burst)
+            net_us = (burst.elapsed_us - empty_us) / count
+            times[role].append(max(FLOOR_US, net_us))
+            self._samples.append(
+                TimingSample(
+                    session=self._session, quad=number, position=position, role=role,
+                    num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
+                )
+            )  # fmt: skip
+        for known, burst in zip(held[Role.REFERENCE], held[Role.CANDIDATE], strict=True):
+            self._examination.compare(burst, exact=False, reference=known)
+            self._desk.release(known)
+        return times
+
+    def batching_limit(self, candidate: Worker, reference: Worker) -> float:
+        """The largest speedup that chains of calls bear out, where bursts are no chains.
+
+        Whoever works on several inputs at once is fast in a burst and slow in a chain. What a chain
+        costs more must be the same for both roles, but for the launch of the first kernel, which
+        nothing hides there (`LAUNCH_US`). Calls that are hardly longer than that are believed only
+        as far as the chains themselves tell.
+        """
+        if self._desk.timed_order is Order.CHAIN:
+            return math.inf
+        count = min(CHAIN_CALLS, self._desk.layout.num_slots)
+        chain_us = {Role.REFERENCE: math.inf, Role.CANDIDATE: math.inf}
+        for _ in range(CHAIN_BURSTS):
+            draws = self._examination.fresh(count)
+            known = self._run_reference(reference, draws, Order.CHAIN)
+            burst = self._examination.run(candidate, draws, Order.CHAIN)
+            for role, each in ((Role.REFERENCE, known), (Role.CANDIDATE, burst)):
+                chain_us[role] = min(chain_us[role], each.elapsed_us / count)
+            self._examination.compare(burst, exact=False, reference=known)
+            self._desk.release(known)
+        net_us = {role: max(FLOOR_US, median(self._net_us(role))) for role in chain_us}
+        faster_us = chain_us[Role.REFERENCE] - chain_us[Role.CANDIDATE]
+        plain_us = net_us[Role.REFERENCE]
+        if plain_us < 2 * LAUNCH_US:
+            least_us = plain_us - faster_us
+            return (plain_us + LAUNCH_US) / max(FLOOR_US, least_us + LAUNCH_US)
+        claimed_us = plain_us - net_us[Role.CANDIDATE]
+        doubtful_us = max(0.0, claimed_us - faster_us - LAUNCH_US)
+        return plain_us / (net_us[Role.CANDIDATE] + doubtful_us)
+
+    def _net_us(self, role: Role) -> list[float]:
+        mine = [s for s in self._samples if s.session == self._session]
+        return [s.net_us for s in mine if s.role is role]
+
+    def _run_reference(
+        self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
+    ) -> Burst:
+        if not self._desk.is_quiet():
+            evidence = "the device was at work while nobody should have used it"
+            raise Failure(
+                Status.HACKED, "kept the device busy outside its own turn",
+                (guards.flag("outside_turn", evidence),),
+            )  # fmt: skip
+        return run_own(self._desk, worker, draws, self._protocol, order)
