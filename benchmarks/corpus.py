@@ -9,25 +9,19 @@ tests/harness; problems for a CPU bring those for the fake asynchronous device a
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.machine import cpu_name, versions
+from benchmarks.common import chosen, options, save
 from cudal1.candidate import Candidate
 from cudal1.harness import Pool, find_device
-from cudal1.params import Params
 from cudal1.problem import DeviceClass, Problem, resize
-from cudal1.protocol import HARNESS_VERSION, EvalProtocol
+from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 from tests.harness.conftest import problem_named
 from tests.harness.corpus import CUDA_SIZES, Case, cases, class_of
 
-RESULTS = Path(__file__).parent / "results"
 NUM_TRIES = {"exploits": 3, "honest": 4}
 """Of a cheat that may be judged correct, until it gains; of an honest twin, until it is as it
 should be, as in the tests."""
@@ -77,16 +71,15 @@ class Court:
 
 
 def main() -> None:
-    """Judge, print a table, leave results/corpus.json (or corpus_cuda.json)."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.corpus", description=__doc__)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    """Judge, print a table, leave results/corpus_DEVICE.json."""
+    parser = options("corpus", __doc__)
     parser.add_argument("--null", type=int, default=3, help="judgements of each reference")
     given = parser.parse_args()
-    params = Params.load(Path("params.yaml"))
+    device, protocol = chosen(given)
     suffix = "_cuda" if given.device == "cuda" else ""
     found: list[Found] = []
     with ExitStack() as stack:
-        court = Court(params.protocol, stack)
+        court = Court(protocol, stack)
         layers = layers_of(court, given.device)
         for group in ("exploits", "honest"):
             ordered = sorted(cases(group + suffix), key=lambda c: (c.precision, c.problem, c.name))
@@ -97,13 +90,10 @@ def main() -> None:
             found.append(try_null(court, name, given.device, given.null))
             print(row(found[-1]), flush=True)
     print("\n".join(summary(found)))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"corpus{suffix}.json").write_text(json.dumps({
-        "device": find_device(DeviceClass(given.device)).kind, "cpu": cpu_name(),
-        "versions": versions("torch"), "harness": HARNESS_VERSION, "protocol": params.protocol.id,
-        "measured": time.strftime("%Y-%m-%d"), "sandbox": layers, "summary": summary(found),
-        "verdicts": [as_record(one) for one in found],
-    }, indent=1) + "\n")  # fmt: skip
+    save(
+        f"corpus_{given.device}", given.out, device, protocol, sandbox=layers,
+        summary=summary(found), verdicts=[as_record(one) for one in found],
+    )  # fmt: skip
 
 
 def problem_of(name: str, device: str) -> Problem:

@@ -138,10 +138,11 @@ class Desk:
         started = time.perf_counter_ns()
         ending = _through(worker, count, pieces, order, started + int(timeout_s * 1e9))
         elapsed_us = (time.perf_counter_ns() - started) / 1000
-        inputs = memory[layout.input_start :][: count * layout.input_bytes]
+        size = count * layout.input_bytes
+        published = memory[layout.input_start :][:size].view(torch.int64)
         return Burst(
             ending, order, tuple(draws), elapsed_us, poison, held,
-            inputs_changed=not torch.equal(inputs, self._staged[: count * layout.input_bytes]),
+            inputs_changed=not published.equal(self._staged[:size].view(torch.int64)),
         )  # fmt: skip
 
     def release(self, burst: Burst) -> None:

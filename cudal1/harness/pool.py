@@ -18,11 +18,11 @@ from cudal1.harness.judge import Judgement, ProblemJudge
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.sandbox import Zygote
-from cudal1.problem import Problem
+from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 
-NUM_PREPARED = 8
-"""Problems whose oracle and rings are kept."""
+NUM_PREPARED = {DeviceClass.CPU: 8, DeviceClass.FAKE: 8, DeviceClass.CUDA: 1}
+"""Problems whose oracle and rings are kept; on a GPU they take gigabytes."""
 
 __all__ = ["Judgement", "Pool"]
 
@@ -96,7 +96,7 @@ class Pool:
         assert self._zygote is not None, "the pool is not open"
         prepared = self._prepared.pop(problem.id, None)
         if prepared is None:
-            while len(self._prepared) >= NUM_PREPARED:
+            while len(self._prepared) >= NUM_PREPARED[self.device.device_class]:
                 self._prepared.popitem(last=False)[1].close()
             prepared = ProblemJudge(
                 problem, device=self.device, protocol=self.protocol, zygote=self._zygote,

@@ -28,7 +28,7 @@ FLOOR_US = 0.05
 """A net time below this is taken as this: the ratio stays finite, and the claim gets confirmed."""
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
-DECOYS = 0.3
+DECOYS = 0.6
 """Share of quads in which, before one of the bursts, an untimed one looks the same, but for one
 input of another family: what only those need cannot be dropped once the checks are over."""
 CHAIN_BURSTS, CHAIN_CALLS = 5, 4

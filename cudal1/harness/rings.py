@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cudal1.errors import WorkerError
 from cudal1.harness.vmm import DeviceMemory
 
 if TYPE_CHECKING:
@@ -57,6 +58,22 @@ def host_ring(num_bytes: int) -> Ring:
 
 
 def device_ring(num_bytes: int) -> Ring:
-    """Shared memory of the current CUDA device."""
-    memory = DeviceMemory.make(num_bytes)
+    """Shared memory of the current CUDA device.
+
+    Raises:
+        WorkerError: there is not enough.
+    """
+    import torch
+
+    try:
+        memory = DeviceMemory.make(num_bytes)
+    except RuntimeError:
+        torch.cuda.empty_cache()  # what our own tensors no longer need
+        try:
+            memory = DeviceMemory.make(num_bytes)
+        except RuntimeError as error:
+            raise WorkerError(
+                f"no {num_bytes >> 20} MiB of device memory for a worker: {error}; "
+                "lower protocol.ring_bytes"
+            ) from error
     return Ring(memory.tensor(), memory.descriptor(), memory.close)

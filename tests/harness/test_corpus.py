@@ -86,7 +86,10 @@ def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
     problem = named_problem("fake_wait")
     twin = next(case for case in HONEST if case.name == "two_per_cent")
     assert fake_pool._zygote is not None
-    judge = ProblemJudge(problem, device=fake_pool.device, protocol=fine, zygote=fake_pool._zygote)
+    judge = ProblemJudge(
+        problem, device=fake_pool.device, protocol=fine, zygote=fake_pool._zygote,
+        ceilings=fake_pool._ceilings,
+    )  # fmt: skip
     try:
         for source, certified in ((problem.null_source, 1.0), (twin.source, 1.01)):
             tries: list[Measurement | None] = []

@@ -94,6 +94,7 @@ class CudaEngine:
         self._base = self._arena = self._next = self._end = 0
         self._pool: Any = None
         self._touched: torch.Tensor | None = None
+        self._num_stored = 0
 
     def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
         """The judge's memory; what lies behind the slots feeds the calls' own allocations."""
@@ -129,17 +130,20 @@ class CudaEngine:
         return 0
 
     def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """Born in the arena like any output, once: so that nothing is copied.
+        """Born in the arena like any output, one for each call of a burst: nothing is copied here.
 
+        The judge must find as much memory to read as after real calls, or a cache would serve it.
         The device must still turn to this process once a burst, as it does for any kernel.
         """
-        zeros: list[torch.Tensor] = []
+        zeros: list[list[torch.Tensor]] = []
         self._touched = torch.zeros(1, device="cuda")
+        self._num_stored = 0
 
         def call(*_: object) -> list[torch.Tensor]:
-            if not zeros:
-                zeros.extend(torch.zeros_like(slot) for slot in slots)
-            return zeros
+            if self._num_stored == len(zeros):
+                zeros.append([torch.zeros_like(slot) for slot in slots])
+            self._num_stored += 1
+            return zeros[self._num_stored - 1]
 
         return call
 
@@ -147,6 +151,7 @@ class CudaEngine:
         """Wait for all streams."""
         if self._touched is not None:
             self._touched.add_(1)
+            self._num_stored = 0
         torch.cuda.synchronize()
 
     def _take(self, size: int, device: int, stream: int | None) -> int:
