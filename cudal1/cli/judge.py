@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.ending import BAD, GOOD, fail
+from cudal1.cli.ending import BAD, GOOD, fail, say
 from cudal1.cli.settings import (
     DeviceOption,
     ParamsOption,
@@ -77,6 +77,7 @@ def _judge(
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_candidate, read_problem, refuse_swapped
     from cudal1.harness import Pool, find_device
+    from cudal1.harness.mutants import kill_table
     from cudal1.suite.admission import admit
 
     refuse_swapped(problem, candidate)
@@ -86,6 +87,9 @@ def _judge(
     admission = admit(item, max_reference_ms=settings.max_reference_ms)
     if not admission.admitted:
         raise SuiteError(f"{problem}: cannot be judged: {admission.reason}")
+    table = kill_table(item, settings.protocol, found)
+    if table.rejection:
+        say(f"note: a correct verdict says little here: {table.rejection}")
     spinner.update("judging")
     with Pool(found, settings.protocol, wait_s=wait_s) as pool:
         asked = Candidate(problem_id=item.id, source=source)

@@ -6,6 +6,7 @@ markup, and nothing unprintable is printed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -126,33 +127,27 @@ def _speed_rows(measurement: Measurement, protocol: EvalProtocol) -> list[Row]:
     ]
 
 
-# MERGE: the two places that read what the timing branch adds to Measurement (`lower`, `upper`,
-# `floor_us`, an `alpha` that may be None); once it is in, plain attributes do.
 def interval(measurement: Measurement) -> str:
     """What surrounds the estimate: its interval where there is one, else its buckets' range."""
-    lower, upper = getattr(measurement, "lower", None), getattr(measurement, "upper", None)
-    alpha: float | None = measurement.alpha
-    if alpha is None:
+    m = measurement
+    if m.alpha is None:
         return "; nothing is certified under this rule"
-    certain = f"{100 * (1 - alpha):g} %"
-    buckets = measurement.bucket_medians
-    if lower is None or upper is None:
-        around = f"its buckets {min(buckets):.3f}x to {max(buckets):.3f}x"
+    certain = f"{100 * (1 - m.alpha):g} %"
+    if m.lower is None or m.upper is None:
+        around = f"its buckets {min(m.bucket_medians):.3f}x to {max(m.bucket_medians):.3f}x"
     else:
-        around = f"at least {lower:.3f}x and at most {upper:.3f}x, each at {certain} confidence"
-    return f", {around}; certified {measurement.certified:.2f}x at {certain}"
+        around = f"at least {m.lower:.3f}x and at most {m.upper:.3f}x, each at {certain} confidence"
+    return f", {around}; certified {m.certified:.2f}x at {certain}"
 
 
 def floor_rows(measurement: Measurement) -> list[Row]:
     """The physical floor, where one is known."""
-    floor_us = getattr(measurement, "floor_us", None)
-    if floor_us is None:
+    if measurement.floor_us is None:
         return []
-    share = f", {floor_us / measurement.candidate_us:.0%} of the candidate's time"
-    return [
-        Row("floor", f"no call takes less than {floor_us:.1f} us"
-            + (share if measurement.candidate_us > 0 else ""))
-    ]  # fmt: skip
+    light = measurement.speed_of_light
+    known = light is not None and math.isfinite(light)
+    share = f", {light:.0%} of the candidate's time" if known else ""
+    return [Row("floor", f"no call takes less than {measurement.floor_us:.1f} us{share}")]
 
 
 def _correctness_rows(found: Correctness | None, protocol: EvalProtocol) -> list[Row]:

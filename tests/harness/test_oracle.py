@@ -37,7 +37,7 @@ def get_init_inputs():
         suite="toy", level=1, number=1, name="toy", split=Split.TRAIN, revision="r",
         device_class=DeviceClass.CPU, source=source,
     )  # fmt: skip
-    return Oracle(problem, weight_seed=1)
+    return Oracle(problem, weight_seed=1, device=torch.device("cpu"))
 
 
 # --- what a reference refuses --------------------------------------------------------------------

@@ -1,0 +1,184 @@
+"""Judging on several devices at once: one process a device, one candidate at a time on each.
+
+A judge spins while it waits, so two of them cannot share an interpreter. Large claims are made once
+more on another device of the same kind, where there is one (harness.md 7.4). Threat: none new;
+these processes are judges, run no candidate code, and talk over pipes of their own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
+from cudal1.harness import claims
+from cudal1.harness.device import Device
+from cudal1.harness.judge import Judgement
+from cudal1.harness.pool import Pool
+from cudal1.harness.progress import Failure
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+
+AHEAD = 2
+"""Candidates that a device has been given: one is judged, the next need not be waited for."""
+SESSIONS = 2
+"""Measurement sessions of one judgement; those of another device are numbered behind them."""
+
+_stack = ExitStack()
+_pool: Pool | None = None
+"""Of a judge's process; the coordinator has none."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    problem: Problem
+    candidate: Candidate
+    timing: bool
+    first: Judgement | None = None
+    """What another device said, when this is asked to confirm it."""
+
+
+class Fleet:
+    """Devices that judge side by side while it is open.
+
+    Args:
+        devices: different ones; each is locked as by a `Pool`.
+        protocol: how.
+        wait_s: for how long to wait for a device that another judge holds.
+    """
+
+    def __init__(
+        self, devices: Sequence[Device], protocol: EvalProtocol, *, wait_s: float = 0.0
+    ) -> None:
+        assert len({device.id for device in devices}) == len(devices) > 0
+        self._devices = list(devices)
+        self._protocol = protocol
+        self._wait_s = wait_s
+        self._judges: dict[str, ProcessPoolExecutor] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start a judge for each device.
+
+        Raises:
+            DeviceError: another process is judging on one of them.
+        """
+        with ExitStack() as opening:
+            fresh = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
+            for device in self._devices:
+                self._judges[device.id] = opening.enter_context(
+                    ProcessPoolExecutor(max_workers=1, mp_context=fresh)
+                )
+            asked = [
+                self._judges[device.id].submit(_open_pool, device, self._protocol, self._wait_s)
+                for device in self._devices
+            ]
+            for device in self._devices:
+                opening.callback(self._judges[device.id].submit, _close_pool)
+            for future in asked:
+                future.result()
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def judge_all(
+        self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True
+    ) -> Iterator[Judgement]:
+        """A judgement for each pair, as they come; order `work` by problem, which saves preparing.
+
+        Raises:
+            WorkerError: a judge's own machinery failed, or its process died.
+        """
+        waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
+        again = {device.id: deque[_Task]() for device in self._devices}
+        running: dict[Future[Judgement], tuple[Device, _Task]] = {}
+        while True:
+            for device in self._devices:
+                while sum(busy is device for busy, _ in running.values()) < AHEAD:
+                    mine = again[device.id]
+                    task = mine.popleft() if mine else next(waiting, None)
+                    if task is None:
+                        break
+                    future = self._judges[device.id].submit(_judge, task)
+                    running[future] = device, task
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                device, task = running.pop(future)
+                judgement = _result(future, device)
+                other = self._other(device)
+                if task.first is not None:
+                    yield confirmed(task.first, judgement, self._protocol)
+                elif other is not None and _is_large(judgement, self._protocol):
+                    again[other.id].append(
+                        _Task(task.problem, task.candidate, timing, first=judgement)
+                    )
+                else:
+                    yield judgement
+
+    def _other(self, device: Device) -> Device | None:
+        return next((d for d in self._devices if d.kind == device.kind and d.id != device.id), None)
+
+
+def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Judgement:
+    """The first judgement with what became of its claim on another device; the smaller counts."""
+    claim, again = first.verdict.measurement, second.verdict.measurement
+    assert claim is not None
+    if again is None:
+        return second  # there it failed
+    try:
+        settled = claims.settled(claim, again, protocol, confirmed_on=second.verdict.device_id)
+    except Failure:
+        return second
+    behind = [
+        sample.model_copy(update={"session": sample.session + SESSIONS})
+        for sample in second.samples
+    ]
+    verdict = first.verdict.model_copy(update={"measurement": settled})
+    return Judgement(verdict, (*first.samples, *behind))
+
+
+def _is_large(judgement: Judgement, protocol: EvalProtocol) -> bool:
+    measured = judgement.verdict.measurement
+    return measured is not None and claims.is_large(measured, protocol, record=None)
+
+
+def _result(future: Future[Judgement], device: Device) -> Judgement:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise WorkerError(
+            f"the process that judged on {device.kind} {device.id} died: start again"
+        ) from error
+
+
+# --- in a judge's process ------------------------------------------------------------------------
+
+
+def _open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
+    global _pool
+    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s))
+
+
+def _close_pool() -> None:
+    _stack.close()
+
+
+def _judge(task: _Task) -> Judgement:
+    assert _pool is not None
+    return _pool.judge(task.problem, task.candidate, timing=task.timing)

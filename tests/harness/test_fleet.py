@@ -1,0 +1,103 @@
+"""Several devices judge side by side, and confirm each other's large claims."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import DeviceError
+from cudal1.harness import Judgement, find_device
+from cudal1.harness.fleet import Fleet, confirmed
+from cudal1.measurement import Measurement
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status, Verdict
+
+NamedProblem = Callable[[str], Problem]
+
+
+@pytest.fixture(scope="module")
+def fleet(quick: EvalProtocol, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Two devices that are one CPU: good enough for everything but figures."""
+    cpu = find_device(DeviceClass.CPU)
+    twins = [cpu.model_copy(update={"id": f"{cpu.id}-{number}"}) for number in range(2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("fleet")))
+        patch.setattr(tempfile, "tempdir", None)
+        with Fleet(twins, quick) as opened:
+            yield opened
+
+
+def _candidates(problem: Problem, count: int) -> list[tuple[Problem, Candidate]]:
+    return [
+        (problem, Candidate(problem_id=problem.id, source=f"{problem.null_source}\n# {number}"))
+        for number in range(count)
+    ]
+
+
+def test_every_candidate_is_judged_once_and_both_devices_are_used(
+    fleet: Fleet, named_problem: NamedProblem
+) -> None:
+    work = _candidates(named_problem("silu"), 6)
+    found = list(fleet.judge_all(work, timing=False))
+    assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
+    assert {j.verdict.status for j in found} == {Status.CORRECT}
+    assert len({j.verdict.device_id for j in found}) == 2
+
+
+def test_a_candidate_that_crashes_takes_no_device_along(
+    fleet: Fleet, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("silu")
+    bad = Candidate(problem_id=problem.id, source="import os; os._exit(1)")
+    work = [(problem, bad), *_candidates(problem, 2)]
+    statuses = sorted(j.verdict.status for j in fleet.judge_all(work, timing=False))
+    assert statuses == [Status.CORRECT, Status.CORRECT, Status.NO_BUILD]
+
+
+def test_a_device_that_is_in_use_is_refused_with_one_line(
+    fleet: Fleet, quick: EvalProtocol
+) -> None:
+    held = fleet._devices[0]
+    with pytest.raises(DeviceError, match="in use by process"), Fleet([held], quick):
+        pass
+
+
+# --- claims --------------------------------------------------------------------------------------
+
+
+def _judgement(device: str, speedup: float | None) -> Judgement:
+    measurement = None if speedup is None else Measurement.model_validate(
+        {
+            "baseline": "eager", "speedup": speedup, "certified": speedup, "alpha": 0.01,
+            "num_quads": 9, "bucket_medians": (speedup,), "bucket_variance": 0.0,
+            "is_stable": True, "reference_us": 100.0 * speedup, "candidate_us": 100.0,
+        }
+    )  # fmt: skip
+    failed = {"status": Status.INCORRECT, "reason": "wrong output"}
+    status = {"status": Status.CORRECT} if speedup is not None else failed
+    verdict = Verdict(
+        problem_id="p", candidate_id="c", protocol_id="x", device_kind="cpu", device_id=device,
+        measurement=measurement, judged_at="2026-01-01T00:00:00+00:00", judge_s=1.0, **status,
+    )  # fmt: skip
+    return Judgement(verdict, ())
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "certified"), [(4.0, 4.1, 4.0), (4.0, 3.9, 3.9), (8.0, 2.0, 1.0)]
+)
+def test_of_two_devices_the_smaller_claim_counts_if_they_agree(
+    first: float, second: float, certified: float, quick: EvalProtocol
+) -> None:
+    both = confirmed(_judgement("one", first), _judgement("two", second), quick)
+    assert both.verdict.measurement is not None
+    assert both.verdict.measurement.certified == certified
+    assert both.verdict.measurement.confirmed_on == "two"
+
+
+def test_what_fails_on_the_other_device_has_failed(quick: EvalProtocol) -> None:
+    both = confirmed(_judgement("one", 4.0), _judgement("two", None), quick)
+    assert both.verdict.status is Status.INCORRECT
