@@ -274,7 +274,7 @@ class ProblemJudge:
         Too large a cost would leave next to nothing of short calls, and their ratio could be any.
         """
         draw = self._oracle.draw(self._rng.getrandbits(62))
-        if self._empty is None:
+        if self._empty is None or not self._empty.is_alive():
             self._empty = self._start_own("", "")
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
         for _ in range(MAX_EMPTY_BURSTS):
