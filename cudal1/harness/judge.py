@@ -90,6 +90,7 @@ class ProblemJudge:
         """End the worker that it keeps."""
         if self._empty is not None:
             self._empty.close()
+            self._empty = None
 
     def judge(
         self, candidate: Candidate, *, timing: bool, record: float | None = None,
@@ -274,8 +275,9 @@ class ProblemJudge:
         Too large a cost would leave next to nothing of short calls, and their ratio could be any.
         """
         draw = self._oracle.draw(self._rng.getrandbits(62))
-        if self._empty is None or not self._empty.is_alive():
-            self._empty = self._start_own("", "")
+        if self._empty is not None and not self._empty.is_alive():
+            self.close()
+        self._empty = self._empty or self._start_own("", "")
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
         for _ in range(MAX_EMPTY_BURSTS):
             burst = run_own(self._desk, self._empty, [draw] * num_calls, self._protocol)
