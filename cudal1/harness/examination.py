@@ -1,7 +1,8 @@
 """One candidate under judgement: its checks and its timing, against one problem's oracle.
 
-Threat: everything a worker says is used only against its candidate. An answer is computed after the
-output for its input has been captured. Checked and timed bursts are the same to the worker.
+Threat: everything a worker says is used only against its candidate. The judge computes an answer
+after the output for its input has been captured; the reference's worker may have given one before,
+to the judge alone. Checked and timed bursts are the same to the worker.
 """
 
 from __future__ import annotations

@@ -108,9 +108,9 @@ def _only_first_half(output: torch.Tensor, rest: torch.Tensor) -> torch.Tensor |
     return mixed.reshape(output.shape)
 
 
-def _with_last(output: torch.Tensor, value: object) -> torch.Tensor:
+def _with_last(output: torch.Tensor, value: torch.Tensor | float) -> torch.Tensor:
     changed = output.clone().contiguous()
-    changed.view(-1)[-1] = value  # type: ignore[call-overload]
+    changed.view(-1)[-1].fill_(value)
     return changed
 
 

@@ -96,6 +96,7 @@ class DevicePiece:
                 strict=True,
             )
         ]
+        # one kernel for all; what PyTorch's own optimisers call, though no stub names it
         torch._foreach_copy_(self._targets, sources)  # pyright: ignore[reportPrivateImportUsage]
         torch.cuda.synchronize()
 

@@ -10,6 +10,7 @@ import pytest
 
 from cudal1.harness.cgroup import Cage, parents
 from cudal1.harness.sandbox import Zygote, _Spare
+from cudal1.harness.wire import Job
 from tests.harness.inside import Start, counts, in_namespaces, start_worker, until
 
 HOGS = """
@@ -44,8 +45,11 @@ def test_children_together_hold_no_more_than_their_worker_may_in_a_control_group
     start: Start, needs: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs("cgroup")
-    # without the warden, who would be first
-    bound = lambda spare, job: spare._cage.bound(job.memory_bytes)  # noqa: E731
+
+    def bound(spare: _Spare, job: Job) -> None:
+        """Without the warden, who would be first."""
+        spare._cage.bound(job.memory_bytes)
+
     monkeypatch.setattr(_Spare, "bound", bound)
     worker = start(HOGS)
     until(lambda: counts(worker)[0] > 0 or not worker.is_alive())

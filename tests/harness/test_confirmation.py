@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -42,10 +43,10 @@ def make_judge(pool: Pool, quick: EvalProtocol, named_problem: NamedProblem) -> 
         each.close()
 
 
-def _null(judge: ProblemJudge, **options: object) -> Judgement:
+def _null(judge: ProblemJudge, **options: Any) -> Judgement:
     problem = judge.problem
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
-    return judge.judge(candidate, timing=True, **options)  # pyright: ignore[reportArgumentType]
+    return judge.judge(candidate, timing=True, **options)
 
 
 @pytest.fixture

@@ -47,9 +47,10 @@ def layers(judge: Judge) -> tuple[str, ...]:
 def test_an_exploit_ends_in_the_class_that_its_header_names(
     case: Case, judge: Judge, layers: tuple[str, ...]
 ) -> None:
-    if missing := case.missing(layers):
+    if missing := case.missing(layers):  # what nothing stops must not even be tried
         pytest.skip(f"this machine grants no {missing}")
     verdict = judge(case.problem, case.source).verdict
+    # luck has a part in it: sometimes stopped, so no strict xfail; docs/protocol.md names each
     if case.still_open and class_of(verdict) not in case.accepted:
         pytest.xfail(f"known hole: {case.still_open}")
     assert class_of(verdict) in case.accepted, (verdict.reason, verdict.measurement)
@@ -99,6 +100,7 @@ def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
                 if tries[-1] is not None and tries[-1].certified == certified:
                     break
             else:
+                # noise may only cost a certificate; on a quiet machine a missing one is a defect
                 if all(found is not None and found.bucket_variance > QUIET for found in tries):
                     pytest.skip("this machine is too busy to measure anything")
                 pytest.fail(f"{certified} was not certified: {tries[-1]}")

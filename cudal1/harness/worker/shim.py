@@ -3,9 +3,9 @@
 Threat: once the candidate's module is imported, every line here may be patched by it. Nothing this
 file reports is believed; it exists so that honest candidates are called correctly and failures get
 a readable reason. Inputs are views of the shared memory: the judge keeps its own originals, and
-sees when one was written to. Outputs are copied into slots at once, inside the judge's interval,
-so that lazy, expanded or strided outputs gain nothing; in some bursts they are copied only after
-the last call, so that a buffer handed out twice shows.
+sees when one was written to. Outputs are handed over at once, inside the judge's interval, so that
+lazy, expanded or strided outputs gain nothing; in some bursts that happens only after the last
+call, so that a buffer handed out twice shows. What handing over is depends on the device: `engine`.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def _work(job: Job, control: memoryview, ring: torch.Tensor, channel: int, engin
     words = control[: wire.TEXT_OFFSET].cast("Q")
     places = control[wire.PLACES_OFFSET :].cast("Q")
     stage = State.BUILD_FAILED
-    # The one broad except of the repository: a candidate may raise anything at all, and whatever it
-    # is, it is the candidate's failure and a line for people.
+    # A broad except: a candidate may raise anything at all, and whatever it is, it is the
+    # candidate's failure and a line for people.
     try:
         call, load_weights = _build(job, ring, engine)
         inputs = [_views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]

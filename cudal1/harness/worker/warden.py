@@ -124,6 +124,7 @@ class Warden:
                 states.add(fields[STATE])
                 continue
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                # os.listdir here and below: asked at every freeze, and twice as quick as pathlib
                 for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                     of_thread = _stat(f"/proc/{process}/task/{thread}/stat")
                     if of_thread:
@@ -131,10 +132,10 @@ class Warden:
         return states, resident
 
     def _processes(self) -> list[tuple[str, list[str]]]:
-        if self._in_namespace and os.readlink("/proc/self") != "1":  # noqa: PTH115
+        if self._in_namespace and os.readlink("/proc/self") != "1":  # noqa: PTH115 - as above
             return []  # no /proc of its own, and no layer `freezer`
         found: list[tuple[str, list[str]]] = []
-        for process in os.listdir("/proc"):  # noqa: PTH208 - twice as quick, and asked for often
+        for process in os.listdir("/proc"):  # noqa: PTH208 - as above
             if not process.isdecimal() or (self._in_namespace and process == "1"):
                 continue
             fields = _stat(f"/proc/{process}/stat")
