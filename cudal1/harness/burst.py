@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING
 
 from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
-from cudal1.harness.pieces import DevicePiece, HostPiece, Piece, bytes_of, stage, tensor_at
+from cudal1.harness.pieces import (
+    DevicePiece,
+    HostPiece,
+    Piece,
+    bytes_of,
+    dtype_of,
+    stage,
+    tensor_at,
+)  # fmt: skip
 from cudal1.harness.rings import Ring, device_ring, host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Layout, State
@@ -88,6 +96,7 @@ class Desk:
         self._staged = torch.empty(
             layout.num_slots * layout.input_bytes, dtype=torch.uint8, device=device
         )
+        self._staged_draws: list[Draw] = []
 
     @property
     def timed_order(self) -> Order:
@@ -117,8 +126,10 @@ class Desk:
         import torch
 
         layout, count = self.layout, len(draws)
-        for slot, draw in enumerate(draws):
-            stage(self._staged, slot * layout.input_bytes, draw.inputs, layout.inputs)
+        if list(draws) != self._staged_draws:  # reference and candidate get the same
+            for slot, draw in enumerate(draws):
+                stage(self._staged, slot * layout.input_bytes, draw.inputs, layout.inputs)
+            self._staged_draws = list(draws)
         # not 0, 1 or 255: an output may well consist of those alone
         poison = 2 + int.from_bytes(os.urandom(1), "little") % 253
         num_bytes = layout.num_slots * layout.output_bytes
@@ -131,7 +142,8 @@ class Desk:
         memory[layout.output_start : layout.output_start + count * layout.output_bytes].fill_(
             poison
         )
-        held[: count * layout.output_bytes].fill_(poison)
+        if not self._is_cuda:  # there every capture that ends overwrites all of it
+            held[: count * layout.output_bytes].fill_(poison)
         step = 1 if order is Order.CHAIN else count
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
@@ -158,6 +170,15 @@ class Desk:
         """The output tensors of one call, over the judge's private copy."""
         raw, specs = self.raw(burst, slot), self.layout.outputs
         return [tensor_at(raw, o, spec) for o, spec in zip(wire.offsets(specs), specs, strict=True)]
+
+    def outputs(self, burst: Burst) -> list[torch.Tensor]:
+        """The output tensors of all calls, one above the other, over the judge's private copy."""
+        layout, count = self.layout, len(burst.draws)
+        rows = burst.outputs[: count * layout.output_bytes].view(count, -1)
+        return [
+            rows[:, start : start + spec.num_bytes].view(dtype_of(spec)).view(count, *spec.shape)
+            for start, spec in zip(wire.offsets(layout.outputs), layout.outputs, strict=True)
+        ]
 
     def is_quiet(self) -> bool:
         """Whether nobody computes on the device; waits a while for what is still at work."""

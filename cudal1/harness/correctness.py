@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from cudal1.harness.deviations import largest, norms
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -104,32 +105,30 @@ def compare(
         for other in reference_error.others:
             expected = torch.where(output == other, output, expected)
         return _exact(torch.equal(output, expected), output, expected)
-    work = torch.float64 if answer.dtype == torch.float64 else torch.float32
-    x, y = output.to(work), answer.to(work)
-    if not math.isfinite(float(y.norm())):
+    x, y = output.reshape(1, -1), answer.reshape(1, -1)
+    size, off = (float(norm) for norm in norms(x, y))
+    if not math.isfinite(size):
         finite = torch.isfinite(y)
         same = torch.equal(torch.isfinite(x), finite) and torch.equal(
-            torch.nan_to_num(x[~finite], nan=7.0), torch.nan_to_num(y[~finite], nan=7.0)
+            torch.nan_to_num(x[~finite].double(), nan=7.0),
+            torch.nan_to_num(y[~finite].double(), nan=7.0),
         )
         if not same:
             return _exact(False, x, y)
-        x, y = x[finite].double(), y[finite].double()
+        x, y = x[finite].double()[None], y[finite].double()[None]
+        size, off = (float(norm) for norm in norms(x, y))
     if y.numel() == 0:
         return _exact(True, x, y)
-    difference, size = (x - y).abs_(), y.abs()
-    norm = float(size.norm())
-    scale = norm / y.numel() ** 0.5
-    off = float(difference.norm())
-    relative_l2 = 0.0 if off == 0 else off / norm if norm > 0 else math.inf
+    relative_l2 = 0.0 if off == 0 else off / size if size > 0 else math.inf
     worst: dict[PrecisionClass, float] = {}
     score = float("inf")
     for precision, tolerance in _BY_DTYPE[dtype].items():
         if not score <= 1.0:  # what meets a class meets the looser ones
-            score = _score(difference, size, scale, relative_l2, reference_error, tolerance)
+            score = _score(x, y, size, relative_l2, reference_error, tolerance)
         worst[precision] = score
     mismatch = None
     if not worst[PrecisionClass.STRICT] <= 1.0:
-        place = int(torch.nan_to_num(difference, nan=float("inf")).argmax())
+        place = int(torch.nan_to_num((x.double() - y).abs(), nan=float("inf")).argmax())
         found, expected = float(x.flatten()[place]), float(y.flatten()[place])
         mismatch = f"element {place}: {found:.6g}, not {expected:.6g}"
     return Comparison(relative_l2, worst, mismatch)
@@ -138,42 +137,60 @@ def compare(
 def agree(
     outputs_NX: torch.Tensor, answers_NX: torch.Tensor, reference_error: ReferenceError,
     precision: PrecisionClass,
-) -> bool:  # fmt: skip
-    """Whether N outputs meet a class, each by itself, in one look: what `compare` would say.
+) -> list[bool]:  # fmt: skip
+    """Which of N outputs meet a class, each by itself, all in one look: what `compare` would say.
 
-    True only when it would say so of all; infinities and NaN are left to `compare`.
+    True only where it would say so; infinities and NaN are left to `compare`. The N outputs may lie
+    apart, as calls of a burst do.
     """
     dtype = str(outputs_NX.dtype).removeprefix("torch.")
     tolerance = _BY_DTYPE.get(dtype, {}).get(precision)
-    if tolerance is None:
-        return bool(outputs_NX.equal(answers_NX.to(outputs_NX.dtype)))
-    count = len(outputs_NX)
-    x, y = outputs_NX.reshape(count, -1).float(), answers_NX.reshape(count, -1).float()
-    if dtype == "float64":
-        x, y = outputs_NX.reshape(count, -1), answers_NX.reshape(count, -1)
-    difference, size = (x - y).abs_(), y.abs()
-    norm = size.norm(dim=1, keepdim=True)
-    slack = ERROR_MARGIN * reference_error.element
-    absolute = max(tolerance.scaled_absolute, slack) / y.shape[1] ** 0.5
-    bound = size.mul_(max(tolerance.relative, slack)).add_(norm * absolute).clamp_min_(1e-37)
-    l2_bound = max(tolerance.relative_l2, ERROR_MARGIN * reference_error.relative_l2) * norm
-    within = (difference <= bound).all() & (difference.norm(dim=1, keepdim=True) <= l2_bound).all()
+    count, length = len(outputs_NX), outputs_NX[0].numel()
+    x, y = outputs_NX.reshape(count, length), answers_NX.reshape(count, length)
+    if tolerance is None or not length:
+        return [bool(same) for same in (x == y).all(dim=1).tolist()]
+    size_N, off_N = norms(x, y)
+    element, relative_l2 = _bounds(tolerance, reference_error)
+    worst_N = largest(
+        x, y, absolute_N=element.absolute * size_N / y.shape[1] ** 0.5, relative=element.relative
+    )
     # a bound that is not finite bounds nothing
-    return bool(within & norm.isfinite().all())
+    good_N = size_N.isfinite() & (off_N <= relative_l2 * size_N) & (worst_N <= 1.0)
+    return good_N.tolist()
+
+
+@dataclass(frozen=True)
+class _Element:
+    """The bound of one element: `absolute` times the root mean square, `relative` times itself."""
+
+    absolute: float
+    relative: float
+
+
+def _bounds(tolerance: Tolerance, reference_error: ReferenceError) -> tuple[_Element, float]:
+    """Bounds of an element and of the relative L2 error, widened by the reference's own error."""
+    slack = ERROR_MARGIN * reference_error.element
+    element = _Element(max(tolerance.scaled_absolute, slack), max(tolerance.relative, slack))
+    return element, max(tolerance.relative_l2, ERROR_MARGIN * reference_error.relative_l2)
 
 
 def _score(
-    difference: torch.Tensor, size: torch.Tensor, scale: float, relative_l2: float,
+    x_1K: torch.Tensor, y_1K: torch.Tensor, size: float, relative_l2: float,
     reference_error: ReferenceError, tolerance: Tolerance,
 ) -> float:  # fmt: skip
     """The largest error over its bound; infinite when any part of it is NaN."""
-    slack = ERROR_MARGIN * reference_error.element
-    absolute = max(tolerance.scaled_absolute, slack) * scale
-    bound = (size * max(tolerance.relative, slack)).add_(absolute).clamp_min_(1e-37)
-    element = float((difference / bound).max())  # NaN anywhere makes the maximum NaN
-    l2_bound = max(tolerance.relative_l2, ERROR_MARGIN * reference_error.relative_l2)
-    score = element if not element <= relative_l2 / l2_bound else relative_l2 / l2_bound
-    return score if score == score else float("inf")
+    element, l2_bound = _bounds(tolerance, reference_error)
+    absolute = element.absolute * size / y_1K.shape[1] ** 0.5
+    worst = _largest(x_1K, y_1K, absolute=absolute, relative=element.relative)
+    score = worst if not worst <= relative_l2 / l2_bound else relative_l2 / l2_bound
+    return score if score == score else math.inf
+
+
+def _largest(x_1K: torch.Tensor, y_1K: torch.Tensor, *, absolute: float, relative: float) -> float:
+    import torch
+
+    absolute_1 = torch.full((1,), absolute, dtype=torch.float64, device=x_1K.device)
+    return float(largest(x_1K, y_1K, absolute_N=absolute_1, relative=relative))
 
 
 def reference_error(reference: torch.Tensor, answer: torch.Tensor) -> ReferenceError:
@@ -182,20 +199,20 @@ def reference_error(reference: torch.Tensor, answer: torch.Tensor) -> ReferenceE
 
     if not reference.is_floating_point():
         return ReferenceError(0.0, 0.0)
-    x, y = reference.double(), answer.double()
-    finite = torch.isfinite(y)
-    if not torch.equal(torch.isfinite(x), finite):
-        return ReferenceError(math.inf, math.inf)
-    x, y = x[finite], y[finite]
-    if torch.equal(x, y):
+    x, y = reference.reshape(1, -1), answer.reshape(1, -1)
+    size, off = (float(norm) for norm in norms(x, y))
+    if not math.isfinite(size + off):
+        finite = torch.isfinite(y)
+        if not torch.equal(torch.isfinite(x), finite):
+            return ReferenceError(math.inf, math.inf)
+        x, y = x[finite].double()[None], y[finite].double()[None]
+        size, off = (float(norm) for norm in norms(x, y))
+    if off == 0:
         return ReferenceError(0.0, 0.0)
-    if float(y.norm()) == 0:
+    if size == 0:
         return ReferenceError(math.inf, math.inf)
-    difference = (x - y).abs()
-    scale = float(y.square().mean().sqrt())
-    return ReferenceError(
-        float(difference.norm() / y.norm()), float((difference / (scale + y.abs())).max())
-    )
+    scale = size / y.shape[1] ** 0.5
+    return ReferenceError(off / size, _largest(x, y, absolute=scale, relative=1.0))
 
 
 def _exact(equal: bool, x: torch.Tensor, y: torch.Tensor) -> Comparison:

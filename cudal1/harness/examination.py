@@ -140,29 +140,19 @@ class Examination:
         self._desk.release(burst)
 
     def _settled(self, burst: Burst, reference: Burst) -> set[int]:
-        """Calls on the problem's own inputs, if all their outputs meet the asked class.
-
-        One look for each output tensor of all calls together; none of them when one does not.
-        """
-        import torch
-
+        """Calls on the problem's own inputs whose outputs meet the asked class: all in one look."""
         assert burst.draws == reference.draws
-        own = [slot for slot, draw in enumerate(burst.draws) if draw.is_own]
+        own = {slot for slot, draw in enumerate(burst.draws) if draw.is_own}
         if not own:
-            return set()
-        given = [self._desk.output(burst, slot) for slot in own]
-        answers = [self._desk.output(reference, slot) for slot in own]
-        self._earlier.append([answer.clone() for answer in answers[0]])
-        error = self._oracle.error(OWN)
-        all_agree = all(
-            agree(
-                torch.stack([outputs[which] for outputs in given]),
-                torch.stack([outputs[which] for outputs in answers]),
-                error, self._protocol.precision,
-            )
-            for which in range(len(given[0]))
-        )  # fmt: skip
-        return set(own) if all_agree else set()
+            return own
+        self._earlier.append([answer.clone() for answer in self._desk.output(reference, min(own))])
+        error, precision = self._oracle.error(OWN), self._protocol.precision
+        for outputs_NX, answers_NX in zip(
+            self._desk.outputs(burst), self._desk.outputs(reference), strict=True
+        ):
+            found = agree(outputs_NX, answers_NX, error, precision)
+            own &= {slot for slot, good in enumerate(found) if good}
+        return own
 
     def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
         pairs = zip(outputs, key, strict=True)

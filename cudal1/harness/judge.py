@@ -14,6 +14,8 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -44,6 +46,9 @@ EMPTY_MEMORY = 60
 AGREEING, EMPTY_AGREEMENT = 3, 1.1
 """So many of the smallest must lie this close: else a busy machine has spoilt them all."""
 CPU_LIMIT_S = 300
+MEMORY_MARGIN = 2
+"""A candidate that held so many times the reference's share of a GPU's memory is to blame when
+others find none."""
 MAX_SOURCE_BYTES = 1 << 20
 
 
@@ -79,18 +84,22 @@ class ProblemJudge:
         self._desk = Desk(self._layout, place)
         self._empty_us: dict[int, deque[float]] = {}
         self._empty: Worker | None = None
-        with self._start_own("Model", problem.source) as reference:
+        self._waiting: Worker | None = None
+        zygote.settle()
+        with self._lent_reference() as reference:
             self.reference_us = self._time_reference(reference)
+            self._reference_bytes = self._released_by(reference)
         is_cuda = device.device_class is DeviceClass.CUDA
         self._cost_us = (
             self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
         )
 
     def close(self) -> None:
-        """End the worker that it keeps."""
-        if self._empty is not None:
-            self._empty.close()
-            self._empty = None
+        """End the workers that it keeps."""
+        for worker in (self._empty, self._waiting):
+            if worker is not None:
+                worker.close()
+        self._empty = self._waiting = None
 
     def judge(
         self, candidate: Candidate, *, timing: bool, record: float | None = None,
@@ -143,8 +152,10 @@ class ProblemJudge:
     ) -> Measurement | None:
         if len(candidate.source) > MAX_SOURCE_BYTES:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
-        with self._start_candidate(candidate) as worker:
+        with self._lent_candidate(candidate) as worker:
             examination.await_build(worker)
+            if timing:
+                self._have_reference()  # it gets ready while the candidate is checked
             examination.check(worker)
             if not timing:
                 return None
@@ -166,7 +177,8 @@ class ProblemJudge:
         """
         examination = self._examination()
         examination.progress = progress  # its bursts are as long as they were
-        with self._start_candidate(candidate) as worker:
+        self._have_reference()
+        with self._lent_candidate(candidate) as worker:
             examination.await_build(worker)
             return self._session(worker, examination, session=1)
 
@@ -189,9 +201,10 @@ class ProblemJudge:
 
     def _session(self, worker: Worker, examination: Examination, *, session: int) -> Measurement:
         """Measure against a reference whose process is as fresh as the candidate's."""
+        self._zygote.settle()  # who was dismissed before still held the device
         empty_us = self._time_empty(examination.num_calls())
         quads = Quads(examination, self._desk, self._oracle, self._protocol, session=session)
-        with self._start_own("Model", self.problem.source) as reference:
+        with self._lent_reference() as reference:
             ratios = quads.measure(worker, reference, empty_us=empty_us)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
@@ -221,7 +234,7 @@ class ProblemJudge:
 
     # --- workers ---------------------------------------------------------------------------------
 
-    def _start(self, entry: str, source: str, cpu_s: int | None) -> Worker:
+    def _begin(self, entry: str, source: str, cpu_s: int | None) -> Worker:
         weights = self._oracle.original_weights
         ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
         job = Job(
@@ -233,16 +246,46 @@ class ProblemJudge:
             ring_bytes=ring.num_bytes,
             allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip
-        return self._zygote.start(job, ring)
+        return self._zygote.begin(job, ring)
 
-    def _start_candidate(self, candidate: Candidate) -> Worker:
-        """A fresh worker has the original weights, whatever an earlier one was given."""
+    @contextmanager
+    def _lent_candidate(self, candidate: Candidate) -> Iterator[Worker]:
+        """A fresh worker with the candidate, and the original weights, whatever others were given.
+
+        Who takes so much memory of a GPU that nothing is left to judge it with has failed.
+        """
+        import torch
+
         self._oracle.change_weights(None)
-        return self._start("ModelNew", candidate.source, CPU_LIMIT_S)
+        worker = self._zygote.welcome(self._begin("ModelNew", candidate.source, CPU_LIMIT_S))
+        with self._zygote.lent(worker):
+            try:
+                yield worker
+            except (torch.OutOfMemoryError, WorkerError):
+                if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
+                    raise
+                self._zygote.renew()  # those that were made meanwhile found no memory either
+                raise Failure(Status.CRASHED, "took the device's memory that others need") from None
 
-    def _start_own(self, entry: str, source: str) -> Worker:
-        worker = self._start(entry, source, None)
-        ending = wait_ready(worker, self._protocol.start_timeout_s)
+    @contextmanager
+    def _lent_reference(self) -> Iterator[Worker]:
+        """A worker with the reference, as fresh as the candidate's."""
+        self._have_reference()
+        worker, self._waiting = self._waiting, None
+        assert worker is not None
+        with self._zygote.lent(self._ready(worker)):
+            yield worker
+
+    def _have_reference(self) -> None:
+        """Begin a reference's worker, for the next measurement, unless one is waiting."""
+        if self._waiting is not None and not self._waiting.is_alive():
+            self._waiting.close()
+            self._waiting = None
+        self._waiting = self._waiting or self._begin("Model", self.problem.source, None)
+
+    def _ready(self, worker: Worker) -> Worker:
+        """One that runs our own code, built."""
+        ending = wait_ready(self._zygote.welcome(worker), self._protocol.start_timeout_s)
         if ending is not Ending.DONE:
             said = worker.display_text() or "no word"
             worker.close()
@@ -251,6 +294,16 @@ class ProblemJudge:
                 "run stage `problems` again, or raise protocol.memory_bytes"
             )
         return worker
+
+    def _released_by(self, worker: Worker) -> int:
+        """Bytes of the device that a worker held, its ring among them; it has then ended."""
+        if self._device.device_class is not DeviceClass.CUDA:
+            return 0
+        import torch
+
+        before, _ = torch.cuda.mem_get_info()
+        worker.close()
+        return torch.cuda.mem_get_info()[0] - before
 
     def _time_reference(self, reference: Worker) -> float:
         """A rough time of one call, to plan bursts: smallest of a few.
@@ -276,8 +329,9 @@ class ProblemJudge:
         """
         draw = self._oracle.draw(self._rng.getrandbits(62))
         if self._empty is not None and not self._empty.is_alive():
-            self.close()
-        self._empty = self._empty or self._start_own("", "")
+            self._empty.close()
+            self._empty = None
+        self._empty = self._empty or self._ready(self._begin("", "", None))
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
         for _ in range(MAX_EMPTY_BURSTS):
             burst = run_own(self._desk, self._empty, [draw] * num_calls, self._protocol)

@@ -49,9 +49,9 @@ def tells(draw: Draw, error: ReferenceError) -> bool:
     return draw.is_own or error.relative_l2 <= TOO_HARD
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draw:
-    """One set of inputs, private to the judge until it is published."""
+    """One set of inputs, private to the judge until it is published; equal to itself alone."""
 
     inputs: Tensors
     family: str

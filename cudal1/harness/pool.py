@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
+from cudal1.errors import SuiteError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
@@ -98,12 +99,26 @@ class Pool:
         if prepared is None:
             while len(self._prepared) >= NUM_PREPARED[self.device.device_class]:
                 self._prepared.popitem(last=False)[1].close()
-            prepared = ProblemJudge(
-                problem, device=self.device, protocol=self.protocol, zygote=self._zygote,
-                ceilings=self._ceilings,
-            )  # fmt: skip
+            prepared = self._prepared_newly(problem, self._zygote)
         self._prepared[problem.id] = prepared
         return prepared
+
+    def _prepared_newly(self, problem: Problem, zygote: Zygote) -> ProblemJudge:
+        import torch
+
+        if self.device.device_class is DeviceClass.CUDA:
+            torch.cuda.empty_cache()  # what the problem before took, in other sizes
+        try:
+            return ProblemJudge(
+                problem, device=self.device, protocol=self.protocol, zygote=zygote,
+                ceilings=self._ceilings,
+            )  # fmt: skip
+        except torch.OutOfMemoryError as error:
+            said = str(error).split(". ")[0]
+            raise SuiteError(
+                f"{problem.key}: too large for {self.device.kind}: {said}; lower its sizes, or "
+                "protocol.ring_bytes"
+            ) from error
 
     def _forget_all(self) -> None:
         for prepared in self._prepared.values():

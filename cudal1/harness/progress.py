@@ -10,7 +10,7 @@ from cudal1.protocol import PrecisionClass
 from cudal1.verdict import Correctness, HackFlag, Status
 
 
-@dataclass(frozen=True)
+@dataclass
 class Failure(Exception):
     """Leaves the gates: the first one that the candidate failed."""
 

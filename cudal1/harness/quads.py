@@ -61,6 +61,7 @@ class Quads:
 
     def measure(self, candidate: Worker, reference: Worker, *, empty_us: float) -> list[float]:
         """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
+        self._examination.change_weights(candidate, reference)
         self._warm_up(candidate, reference)
         ratios: list[float] = []
         started = time.monotonic()
@@ -73,9 +74,12 @@ class Quads:
         return ratios
 
     def _warm_up(self, candidate: Worker, reference: Worker) -> None:
-        """Give the reference's process the history of the candidate's: heaps remember theirs."""
+        """Give the reference's process the history of the candidate's: heaps remember theirs.
+
+        On a GPU the calls' memory is of an arena, which does not.
+        """
         done, self._examination.history = self._examination.history, []
-        for order, count in done:
+        for order, count in done if self._desk.timed_order is Order.CHAIN else ():
             self._desk.release(
                 self._run_reference(reference, self._examination.fresh(1) * count, order)
             )

@@ -16,7 +16,7 @@ import os
 import select
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -40,12 +40,10 @@ NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 class Worker:
     """The judge's handle on one sandboxed process."""
 
-    def __init__(
-        self, job: Job, spare: _Spare, control: mmap.mmap, ring: Ring, layers: tuple[str, ...]
-    ) -> None:
+    def __init__(self, job: Job, spare: _Spare, control: mmap.mmap, ring: Ring) -> None:
         self.job = job
-        self.layers = layers
-        """What stood around it before any candidate code ran."""
+        self.layers: tuple[str, ...] = ()
+        """What stood around it before any candidate code ran; known once it was welcomed."""
         self.ring = ring
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
@@ -111,10 +109,31 @@ class Worker:
         self._num_weights += 1  # our own count: the word is the worker's to scribble on
         self._words[Word.WEIGHTS] = self._num_weights
 
+    def welcome(self, minimum: tuple[tuple[str, ...], ...], marks: tuple[str, ...]) -> bool:
+        """Receive its greeting and bound what it may take; false when it never came about.
+
+        Raises:
+            SandboxError: less than `minimum` stands around it.
+            WorkerError: the kernel refuses the bounds of its control group.
+        """
+        if not self.layers:
+            greeting = self._spare.greeting()
+            if not greeting:
+                return False
+            self.layers = (*wire.layers_of(greeting), *marks)
+            self._spare.bound(self.job)
+            require(self.layers, minimum)
+        return True
+
+    def dismiss(self) -> None:
+        """Have it killed, and all it started, without waiting for that; idempotent."""
+        self._spare.hang_up()
+        self.ring.release()
+
     def close(self) -> None:
         """Kill it and all it started; idempotent."""
+        self.dismiss()
         self._spare.close()
-        self.ring.release()
         remove(self.job.folder)
 
     def __enter__(self) -> Self:
@@ -168,12 +187,22 @@ class _Spare:
         with contextlib.suppress(OSError):  # it may be dead already
             self._leash.send(WATCH + LIMITS.pack(extra_bytes, core))
 
+    def greeting(self) -> bytes:
+        """What it says once it is confined; empty when it never does."""
+        self.channel.settimeout(START_LIMIT_S)
+        return received(self.channel)
+
+    def hang_up(self) -> None:
+        """Have the keeper kill it; idempotent."""
+        if self._life.fileno() >= 0 and self.channel.fileno() >= 0:
+            self.channel.close()
+            self._life.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Have the keeper kill it, and wait until that is done; idempotent."""
         if self._life.fileno() < 0:
             return
-        self.channel.close()
-        self._life.shutdown(socket.SHUT_WR)
+        self.hang_up()
         select.select([self._life], [], [], 5.0)  # the keeper ends after its worker is dead
         self._life.close()
         self._leash.close()
@@ -199,17 +228,26 @@ class Zygote:
         self._minimum = () if unsafe else minimum
         self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
+        self._leaving: list[Worker] = []
         self._num_spares = NUM_SPARES[device.device_class]
         self._source = launch(device)
 
     def start(self, job: Job, ring: Ring) -> Worker:
-        """Give `job` and `ring` to a fresh worker, whose folder is made here.
+        """Give `job` and `ring` to a fresh worker, whose folder is made here, and welcome it.
 
         What stands around it is known only once it stands: start one that runs our own code first.
 
         Raises:
             WorkerError: the machinery failed.
             SandboxError: less than the minimum stands around it.
+        """
+        return self.welcome(self.begin(job, ring))
+
+    def begin(self, job: Job, ring: Ring) -> Worker:
+        """The same without waiting for the worker, which is to be welcomed later.
+
+        Raises:
+            WorkerError: the machinery failed.
         """
         job = replace(job, folder=tempfile.mkdtemp(dir=self._source.folder))
         control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
@@ -220,30 +258,55 @@ class Zygote:
             spare = self._spares.pop(0)
             _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
             self._top_up(self._num_spares)
-            spare.channel.settimeout(START_LIMIT_S)
-            greeting = received(spare.channel)
         except OSError as error:
+            ring.release()
             raise self._source.broken("cannot be reached") from error
         finally:
             for descriptor in (control_descriptor, ring.descriptor, content):
                 os.close(descriptor)
-        if not greeting:
-            spare.close()
-            raise self._source.broken("could not confine a new worker")
-        layers = (*wire.layers_of(greeting), *self._marks)
-        worker = Worker(job, spare, control, ring, layers)
+        return Worker(job, spare, control, ring)
+
+    def welcome(self, worker: Worker) -> Worker:
+        """Wait until a worker that was begun is confined.
+
+        Raises:
+            WorkerError: the machinery failed.
+            SandboxError: less than the minimum stands around it.
+        """
         try:
-            spare.bound(job)
-            require(layers, self._minimum)
+            came = worker.welcome(self._minimum, self._marks)
         except (SandboxError, WorkerError):
             worker.close()
             raise
+        if not came:
+            worker.close()
+            raise self._source.broken("could not confine a new worker")
         return worker
+
+    @contextlib.contextmanager
+    def lent(self, worker: Worker) -> Iterator[Worker]:
+        """Have it dismissed at the end: its death takes a while on a GPU; `settle` waits for it."""
+        try:
+            yield worker
+        finally:
+            worker.dismiss()
+            self._leaving.append(worker)
+
+    def settle(self) -> None:
+        """Wait until all that were dismissed are gone."""
+        while self._leaving:
+            self._leaving.pop().close()
+
+    def renew(self) -> None:
+        """Give up the workers that wait for a job: they may not have come about."""
+        for spare in self._spares:
+            spare.close()
+        self._spares.clear()
 
     def close(self) -> None:
         """End the zygote; its workers end with their own handles."""
-        for spare in self._spares:
-            spare.close()
+        self.settle()
+        self.renew()
         self._source.close()
 
     def _top_up(self, count: int) -> None:

@@ -156,6 +156,8 @@ def _store(
                 f"an output of {value.dtype} {tuple(value.shape)} where the reference has "
                 f"{slot.dtype} {tuple(slot.shape)}"
             )
+        if value.device != slot.device:
+            raise _WrongOutputError(f"an output on {value.device}, not on {slot.device}")
         places[index] = engine.store(value, slot)
         index += 1
 

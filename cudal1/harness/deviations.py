@@ -1,0 +1,53 @@
+"""How far outputs are from answers: norms, and the largest deviation against a bound, row by row.
+
+On a GPU each is one pass over the data in float64, by a Triton kernel: as PyTorch operators they
+are a dozen passes, and every output of every timed burst is compared. All fails closed: a NaN makes
+a norm NaN and a largest deviation infinite or NaN, which no bound admits.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+LEAST_BOUND = 1e-37
+"""Where answer and bound are 0, so must the deviation be."""
+
+
+def norms(x_NK: torch.Tensor, y_NK: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Euclidean norms of the rows of y and of x - y, in float64; rows may be apart."""
+    import torch
+
+    kernels = _kernels(x_NK.device.type)
+    if kernels is not None:
+        return kernels.norms(x_NK, y_NK)
+    work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
+    x, y = x_NK.to(work), y_NK.to(work)
+    return y.norm(dim=1).double(), (x - y).norm(dim=1).double()
+
+
+def largest(
+    x_NK: torch.Tensor, y_NK: torch.Tensor, *, absolute_N: torch.Tensor, relative: float
+) -> torch.Tensor:
+    """Of each row the largest `|x - y| / (absolute + relative |y|)`, in float64."""
+    import torch
+
+    kernels = _kernels(x_NK.device.type)
+    if kernels is not None:
+        return kernels.largest(x_NK, y_NK, absolute_N, relative)
+    work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
+    x, y = x_NK.to(work), y_NK.to(work)
+    bound = y.abs().mul_(relative).add_(absolute_N.to(work)[:, None]).clamp_min_(LEAST_BOUND)
+    return (x - y).abs_().div_(bound).amax(dim=1).double()  # a NaN makes the largest NaN
+
+
+@cache
+def _kernels(device: str) -> Any:
+    """The fused kernels, on a GPU where Triton is installed; PyTorch's CUDA builds bring it."""
+    if device != "cuda" or importlib.util.find_spec("triton") is None:
+        return None
+    return importlib.import_module("cudal1.harness.deviation_kernels")
