@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "3"
+HARNESS_VERSION = "4"
 """Part of every fingerprint: raised when a change in code changes what a verdict means."""
 
 
@@ -60,6 +60,8 @@ class EvalProtocol(Record):
     max_quads: int = Field(ge=7)
     alpha: float = Field(gt=0, lt=0.5)
     """Probability of a false certificate, per candidate."""
+    give_up_alpha: float = Field(gt=0, lt=0.5)
+    """Probability of giving up on a level that is true: costs a gain, never a false one."""
     claim_levels: tuple[float, ...] = Field(min_length=1)
     """Speedups that can be certified, rising from 1.0; the reward is one of these."""
     dead_zone: float = Field(ge=1)
@@ -71,6 +73,8 @@ class EvalProtocol(Record):
     squared speedup under `certified`, absolute under `paper`."""
     confirm_above: float = Field(ge=1)
     """A certified speedup above this is measured again in fresh processes (paper 2.4.4: 3)."""
+    confirm_below: float = Field(ge=1)
+    """So is a gain below this: as small a one may be the luck of two processes."""
     confirm_above_record: float = Field(ge=1)
     """So is one above this many times the problem's record (paper 2.4.4: 2)."""
     confirm_within: float = Field(gt=0, lt=1)

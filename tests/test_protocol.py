@@ -16,7 +16,8 @@ FIELDS: dict[str, Any] = {
     "rule": Rule.CERTIFIED, "window_s": None, "burst_us": 3000.0,
     "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
     "max_quads": 24, "alpha": 0.01, "claim_levels": (1.0, 1.5, 2.0), "dead_zone": 1.02,
-    "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0,
+    "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_below": 1.0,
+    "give_up_alpha": 0.1,
     "confirm_above_record": 2.0, "confirm_within": 0.1,
     "slow_factor": 1000.0, "start_timeout_s": 20.0, "call_timeout_s": 2.0,
     "memory_bytes": 1 << 30, "seed": 7, "unsafe": False,
@@ -24,6 +25,7 @@ FIELDS: dict[str, Any] = {
 OTHER: dict[str, dict[str, Any]] = {
     "correctness_stages": {"correctness_stages": (3, 17)}, "timing": {"timing": False},
     "precision": {"precision": PrecisionClass.TF32}, "alpha": {"alpha": 0.02},
+    "give_up_alpha": {"give_up_alpha": 0.2},
     "rule": {"rule": Rule.PAPER, "window_s": 1.0}, "window_s": {"window_s": 3.0},
     "claim_levels": {"claim_levels": (1.0, 1.4, 2.0)}, "confirm_within": {"confirm_within": 0.2},
 }  # fmt: skip

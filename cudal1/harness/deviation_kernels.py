@@ -29,15 +29,14 @@ def norms(x_NK: torch.Tensor, y_NK: torch.Tensor) -> tuple[torch.Tensor, torch.T
 
 
 def largest(
-    x_NK: torch.Tensor, y_NK: torch.Tensor, absolute_N: torch.Tensor, relative: float
+    x_NK: torch.Tensor, y_NK: torch.Tensor, absolute_N: torch.Tensor, relative_N: torch.Tensor
 ) -> torch.Tensor:
     """As `deviations.largest`."""
     count, length = x_NK.shape
     blocks = triton.cdiv(length, BLOCK)
     largest_NB = torch.empty(count, blocks, dtype=torch.float64, device=x_NK.device)
-    relative_1 = torch.full((1,), relative, dtype=torch.float64, device=x_NK.device)
     _largest[(blocks, count)](
-        x_NK, y_NK, absolute_N.double(), relative_1, largest_NB,
+        x_NK, y_NK, absolute_N, relative_N, largest_NB,
         x_NK.stride(0), y_NK.stride(0), length, LEAST=LEAST_BOUND, BLOCK=BLOCK, num_warps=8,
     )  # fmt: skip
     return largest_NB.amax(dim=1)
@@ -73,7 +72,7 @@ def _largest(
     inside = place < length
     x = _exact(tl.load(x_ptr + row * x_stride + place, mask=inside, other=0.0))
     y = _exact(tl.load(y_ptr + row * y_stride + place, mask=inside, other=0.0))
-    bound = tl.load(absolute_ptr + row) + tl.load(relative_ptr) * tl.abs(y)
+    bound = tl.load(absolute_ptr + row) + tl.load(relative_ptr + row) * tl.abs(y)
     ratio = tl.abs(x - y) / tl.maximum(bound, LEAST)
     # `tl.max` may pass over a NaN
     ratio = tl.where(ratio == ratio, ratio, float("inf"))

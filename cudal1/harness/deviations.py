@@ -31,17 +31,18 @@ def norms(x_NK: torch.Tensor, y_NK: torch.Tensor) -> tuple[torch.Tensor, torch.T
 
 
 def largest(
-    x_NK: torch.Tensor, y_NK: torch.Tensor, *, absolute_N: torch.Tensor, relative: float
+    x_NK: torch.Tensor, y_NK: torch.Tensor, *, absolute_N: torch.Tensor, relative_N: torch.Tensor
 ) -> torch.Tensor:
     """Of each row the largest `|x - y| / (absolute + relative |y|)`, in float64."""
     import torch
 
     kernels = _kernels(x_NK.device.type)
     if kernels is not None:
-        return kernels.largest(x_NK, y_NK, absolute_N, relative)
+        return kernels.largest(x_NK, y_NK, absolute_N, relative_N)
     work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
     x, y = x_NK.to(work), y_NK.to(work)
-    bound = y.abs().mul_(relative).add_(absolute_N.to(work)[:, None]).clamp_min_(LEAST_BOUND)
+    bound = y.abs().mul_(relative_N.to(work)[:, None]).add_(absolute_N.to(work)[:, None])
+    bound.clamp_min_(LEAST_BOUND)
     return (x - y).abs_().div_(bound).amax(dim=1).double()  # a NaN makes the largest NaN
 
 

@@ -16,7 +16,6 @@ from cudal1.errors import WorkerError
 from cudal1.harness import guards
 from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
 from cudal1.harness.correctness import Comparison, agree, compare
-from cudal1.harness.families import OWN
 from cudal1.harness.oracle import Draw, Key, Oracle, tells
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
@@ -140,19 +139,17 @@ class Examination:
         self._desk.release(burst)
 
     def _settled(self, burst: Burst, reference: Burst) -> set[int]:
-        """Calls on the problem's own inputs whose outputs meet the asked class: all in one look."""
+        """Calls whose outputs meet the asked class: all in one look."""
         assert burst.draws == reference.draws
-        own = {slot for slot, draw in enumerate(burst.draws) if draw.is_own}
-        if not own:
-            return own
-        self._earlier.append([answer.clone() for answer in self._desk.output(reference, min(own))])
-        error, precision = self._oracle.error(OWN), self._protocol.precision
+        self._earlier.append([answer.clone() for answer in self._desk.output(reference, 0)])
+        errors = [self._oracle.error(draw.family) for draw in burst.draws]
+        settled = set(range(len(errors)))
         for outputs_NX, answers_NX in zip(
             self._desk.outputs(burst), self._desk.outputs(reference), strict=True
         ):
-            found = agree(outputs_NX, answers_NX, error, precision)
-            own &= {slot for slot, good in enumerate(found) if good}
-        return own
+            found = agree(outputs_NX, answers_NX, errors, self._protocol.precision)
+            settled &= {slot for slot, good in enumerate(found) if good}
+        return settled
 
     def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
         pairs = zip(outputs, key, strict=True)
@@ -233,7 +230,9 @@ def run_own(
     """
     limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
     worker.thaw()
-    burst = desk.run(worker, draws, order=order or desk.timed_order, timeout_s=limit_s)
+    burst = desk.run(
+        worker, draws, order=order or desk.timed_order, timeout_s=limit_s, is_ours=True
+    )
     worker.freeze()
     if burst.ending is not Ending.DONE:
         raise WorkerError(

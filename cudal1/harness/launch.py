@@ -7,10 +7,12 @@ is empty, too; and a judge that is killed removes nothing.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from cudal1.errors import WorkerError
@@ -59,7 +61,8 @@ class Source:
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [*wrapper, sys.executable, "-m", "cudal1.harness.worker.zygote"]
         command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
-        with theirs:
+        # those that get ready must not disturb the one that is timed: off its core until needed
+        with theirs, _elsewhere(device.worker_core):
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", JANITOR, self.folder, *command],
                 env=_clean_environment(device),
@@ -92,6 +95,18 @@ class Source:
         said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
         line = " ".join(said.decode("utf-8", "replace").split())
         return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
+
+
+@contextlib.contextmanager
+def _elsewhere(core: int | None) -> Iterator[None]:
+    """Leave a core, where there are others: what is started meanwhile does not use it either."""
+    cores = os.sched_getaffinity(0)
+    if cores - {core}:
+        os.sched_setaffinity(0, cores - {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def received(channel: socket.socket) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cudal1.errors import SuiteError
@@ -146,9 +147,11 @@ class _Trial:
         import torch
 
         num_outputs = len(look.outputs)
+        off_by = mutations.OFF_BY[self._protocol.precision]
+        made_of_outputs = mutations.OUTPUTS | {"one_off": partial(mutations.one_off, share=off_by)}
         found = [
             _Suspect(name if num_outputs == 1 else f"{name}[{place}]", _of_output(change, place))
-            for name, change in mutations.OUTPUTS.items()
+            for name, change in made_of_outputs.items()
             for place in range(num_outputs)
         ]
         calls = {

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 from cudal1.harness.operators import Rounding
 from cudal1.harness.oracle import REFUSALS, Draw, Oracle, Tensors
+from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
     import torch
 
-OFF_BY = 0.01
+OFF_BY = {PrecisionClass.STRICT: 0.01, PrecisionClass.TF32: 0.01, PrecisionClass.HALF: 0.1}
+"""More than the class bears in any element of ordinary size."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +90,15 @@ def one_nan(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor | None:
     return _with_last(output, float("nan")) if output.is_floating_point() else None
 
 
-def one_off(output: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-    """One element off by 1 %, of itself or of the whole tensor's size; an integer off by one."""
+def one_off(
+    output: torch.Tensor, _: torch.Tensor, *, share: float = OFF_BY[PrecisionClass.STRICT]
+) -> torch.Tensor:
+    """One element off by a share of itself or of the whole tensor's size; an integer off by one."""
     last = output.flatten()[-1]
     if not output.is_floating_point():
         return _with_last(output, not last if str(output.dtype) == "torch.bool" else last - 1)
     size = max(abs(float(last)), float(output.double().square().mean().sqrt()))
-    return _with_last(output, float(last) + OFF_BY * size)
+    return _with_last(output, float(last) + share * size)
 
 
 def _only_first_half(output: torch.Tensor, rest: torch.Tensor) -> torch.Tensor | None:

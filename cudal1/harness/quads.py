@@ -31,6 +31,8 @@ NEW_WEIGHTS = 0.25
 DECOYS = 0.6
 """Share of quads in which, before one of the bursts, an untimed one looks the same, but for one
 input of another family: what only those need cannot be dropped once the checks are over."""
+OTHERS_IN = 16
+"""On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 CHAIN_BURSTS, CHAIN_CALLS = 5, 4
 LAUNCH_US = 30.0
 """Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
@@ -96,10 +98,23 @@ class Quads:
 
     def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
         """A burst of each that no worker can tell from a timed one before it is too late."""
+        self._both(candidate, reference, self._with_another_family(count))
+
+    def _inputs(self, count: int) -> list[Draw]:
+        """Of a timed burst."""
+        if self._mixes_families and self._rng.random() < count / OTHERS_IN:
+            return self._with_another_family(count)
+        return self._examination.fresh(count)
+
+    def _with_another_family(self, count: int) -> list[Draw]:
         draws = self._examination.fresh(count)
         family = self._rng.choice(self._oracle.families[1:] or self._oracle.families)
         draws[self._rng.randrange(count)] = self._oracle.draw(self._rng.getrandbits(62), family)
-        self._both(candidate, reference, draws)
+        return draws
+
+    @property
+    def _mixes_families(self) -> bool:
+        return self._desk.timed_order is Order.KEEP
 
     def _quad(
         self, candidate: Worker, reference: Worker, empty_us: float, number: int
@@ -110,11 +125,12 @@ class Quads:
         """
         count = self._examination.num_calls()
         order = rule.draw_order(self._rng, self._protocol)
-        inputs = [self._examination.fresh(count) for _ in range(len(order) // 2)]
+        inputs = [self._inputs(count) for _ in range(len(order) // 2)]
         next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
         times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
         held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        decoy = self._rng.randrange(len(order)) if self._rng.random() < DECOYS else None
+        has_decoy = not self._mixes_families and self._rng.random() < DECOYS
+        decoy = self._rng.randrange(len(order)) if has_decoy else None
         for position, role in enumerate(order):
             if position == decoy:
                 self._decoy(candidate, reference, count)

@@ -106,20 +106,20 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     """Whether more quads are not worth their time.
 
     Measuring ends when the next level that earns something is out of reach, and what was reached
-    is safe. A true level is given up with probability `alpha` at most. The one exception is a
-    candidate whose first quads are all below `SLOW_AT_ONCE`.
+    is safe. A true level is given up with probability `give_up_alpha` at most. The one exception is
+    a candidate whose first quads are all below `SLOW_AT_ONCE`.
     """
     count = len(ratios)
+    earning = [level for level in protocol.claim_levels if level >= protocol.dead_zone]
     if count >= protocol.max_quads:
         return True
     if count < SLOW_QUADS:
         return False
     if max(ratios) < math.log(SLOW_AT_ONCE):
         return True
-    if count < protocol.min_quads:
-        return False
+    if count < protocol.min_quads:  # nothing can be certified yet, but given up
+        return _is_out_of_reach(ratios, earning[0], protocol) if earning else False
     reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
-    earning = [level for level in protocol.claim_levels if level >= protocol.dead_zone]
     following = next((level for level in earning if level > reached), None)
     if following is not None and not _is_out_of_reach(ratios, following, protocol):
         return False
@@ -128,7 +128,7 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
 
 
 def _is_out_of_reach(ratios: Sequence[float], level: float, protocol: EvalProtocol) -> bool:
-    """Whether `level` is refuted, as strictly as it would be certified, or beyond certifying.
+    """Whether `level` is refuted at `give_up_alpha`, or beyond certifying.
 
     The second when not even winning every quad that is left would do (harness.md 7.4): evidence
     rises with each win.
@@ -136,7 +136,7 @@ def _is_out_of_reach(ratios: Sequence[float], level: float, protocol: EvalProtoc
     count, threshold = len(ratios), math.log(level)
     wins = sum(ratio > threshold for ratio in ratios)
     losses = sum(ratio < threshold for ratio in ratios)
-    if evidence(losses, count) >= 1 / protocol.alpha:
+    if evidence(losses, count) >= 1 / protocol.give_up_alpha:
         return True
     most = evidence(wins + protocol.max_quads - count, protocol.max_quads)
     return most < 1 / protocol.alpha

@@ -14,6 +14,7 @@ from cudal1.harness.correctness import (
     ORDER,
     Comparison,
     ReferenceError,
+    agree,
     compare,
     reference_error,
 )
@@ -346,3 +347,32 @@ def test_an_integer_may_be_any_of_the_answers_at_its_own_place_only(
     assert _met(compare(answer, answer, error)) == _met(compare(other, answer, error)) == set(ORDER)
     for wrong in (answer + 1, answer.roll(1) + 20, other + 1):
         assert not _met(compare(wrong, answer, error))
+
+
+# --- many outputs in one look --------------------------------------------------------------------
+
+
+@given(
+    dtype=st.sampled_from(FLOATS + INTEGERS), precision=CLASSES, seed=st.integers(0, 1000),
+    off=st.sampled_from([0.0, 1e-12, 1e-6, 1e-5, 1e-3, 1e-2, 0.1, math.nan, math.inf]),
+    slack=st.sampled_from([0.0, 1e-6, 1e-2]), gap=st.integers(0, 3),
+)  # fmt: skip
+def test_many_outputs_agree_where_each_would_compare(
+    dtype: torch.dtype, precision: PrecisionClass, seed: int, off: float, slack: float, gap: int
+) -> None:
+    answers = (100 * _random(4, 5 + gap, seed=seed)).to(dtype)[:, :5]  # rows that lie apart
+    outputs = answers.clone()
+    if dtype.is_floating_point or math.isfinite(off):
+        outputs[1, 2] += torch.tensor(1000 * off).to(dtype)
+        outputs[3] = (outputs[3] * (1 + off if math.isfinite(off) else 1)).to(dtype)
+    errors = [ReferenceError(slack * row, slack * row) for row in range(4)]
+    found = agree(outputs, answers, errors, precision)
+    for output, answer, error, good in zip(outputs, answers, errors, found, strict=True):
+        assert good == compare(output, answer, error).meets(precision)
+
+
+def test_an_infinite_answer_is_left_to_a_closer_look() -> None:
+    answers = _random(2, 3)
+    answers[0, 0] = math.inf
+    assert agree(answers, answers, [EXACT, EXACT], STRICT) == [False, True]
+    assert compare(answers[0], answers[0], EXACT).meets(STRICT)

@@ -22,7 +22,8 @@ PROTOCOL = EvalProtocol(
     rule=Rule.CERTIFIED, window_s=None, burst_us=2000.0,
     max_burst_calls=64, ring_bytes=1 << 26, min_quads=14, max_quads=100, alpha=0.01,
     claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0),
-    dead_zone=1.02, num_buckets=7, max_bucket_variance=0.005, confirm_above=3.0,
+    dead_zone=1.02, num_buckets=7, max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,
+    give_up_alpha=0.1,
     confirm_above_record=2.0, confirm_within=0.1, slow_factor=1000.0,
     start_timeout_s=30.0, call_timeout_s=10.0, memory_bytes=1 << 31, seed=7,
 )  # fmt: skip

@@ -157,7 +157,7 @@ def _store(
                 f"{slot.dtype} {tuple(slot.shape)}"
             )
         if value.device != slot.device:
-            raise _WrongOutputError(f"an output on {value.device}, not on {slot.device}")
+            raise _WrongOutputError(f"an output that is not on {slot.device}")
         places[index] = engine.store(value, slot)
         index += 1
 

@@ -14,7 +14,7 @@ class Model(nn.Module):
         return x
 
 
-n = 4096
+n = 2048
 m = 4096
 
 

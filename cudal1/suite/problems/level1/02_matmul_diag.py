@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 n = 4096
-m = 4096
+m = 2048
 
 
 def get_inputs():

@@ -15,7 +15,7 @@ class Model(nn.Module):
         return x
 
 
-batch = 4096
+batch = 2048
 dim = 8192
 
 

@@ -14,7 +14,7 @@ class Model(nn.Module):
 
 
 batch = 64
-dim = 1048576
+dim = 262144
 
 
 def get_inputs():

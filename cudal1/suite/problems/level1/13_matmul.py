@@ -12,9 +12,9 @@ class Model(nn.Module):
         return torch.matmul(a, b)
 
 
-n = 4096
+n = 2048
 k = 4096
-m = 4096
+m = 2048
 
 
 def get_inputs():

@@ -13,7 +13,7 @@ class Model(nn.Module):
         return self.conv(x)
 
 
-batch = 32
+batch = 16
 channels = 64
 size = 128
 

@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 batch = 1024
-dim = 8192
+dim = 4096
 
 
 def get_inputs():

@@ -16,7 +16,7 @@ class Model(nn.Module):
         return x
 
 
-batch = 4096
+batch = 2048
 dim = 4096
 rank = 64
 

@@ -16,8 +16,8 @@ class Model(nn.Module):
         return x
 
 
-batch = 8192
-dim = 8192
+batch = 4096
+dim = 4096
 
 
 def get_inputs():

@@ -14,8 +14,8 @@ class Model(nn.Module):
         return x
 
 
-batch = 4096
-dim = 8192
+batch = 2048
+dim = 4096
 
 
 def get_inputs():

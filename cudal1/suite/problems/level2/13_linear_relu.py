@@ -13,7 +13,7 @@ class Model(nn.Module):
         return torch.relu(self.linear(x))
 
 
-batch = 4096
+batch = 2048
 dim = 4096
 
 

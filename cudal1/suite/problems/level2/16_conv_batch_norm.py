@@ -20,7 +20,7 @@ class Model(nn.Module):
         return x
 
 
-batch = 32
+batch = 16
 channels = 64
 size = 128
 
