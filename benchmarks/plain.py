@@ -1,6 +1,6 @@
 """Plain in-process timing of two modules: what honest people do, and what bursts are compared with.
 
-Run as `python -m benchmarks.plain`, it reads a request from standard input and answers in JSON: a
+Run as `python -m benchmarks.plain`, it reads requests from standard input and answers in JSON: a
 process of its own, so that neither the judge's heap nor its threads play a part. Both modules get
 the same weights and inputs; they alternate in random order; the clock is CUDA events, or the wall
 clock on a CPU; the ratio is the median over rounds; TF32 is off, as in the strict class. Nothing
@@ -18,6 +18,7 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,7 +30,6 @@ MIN_CALLS = 3
 INPUT_BYTES = {"cpu": 64 << 20, "cuda": 512 << 20}
 """Inputs in turn, more than any cache holds where they are large, as in bursts."""
 MAX_INPUTS = 24
-LIMIT_S = 300
 ENVIRONMENT = {
     # as workers have it: a tensor's memory is not mapped anew at each call, and one thread
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
@@ -54,31 +54,52 @@ class Plain:
 
 
 def plain(reference: str, candidate: str, *, device: str, rounds: int = ROUNDS) -> Plain:
-    """Time `ModelNew` of one source against `Model` of the other, in a process of its own.
+    """Time `ModelNew` of one source against `Model` of the other, in a process for that alone.
 
     Both are whole problem files: they bring `get_inputs` and `get_init_inputs`.
     """
     request = {
         "reference": reference, "candidate": candidate, "device": device, "rounds": rounds,
     }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.plain"], input=json.dumps(request), text=True,
-        stdout=subprocess.PIPE, timeout=LIMIT_S, check=True, cwd=Path(__file__).parents[1],
-        env={**os.environ, **ENVIRONMENT},
-    )  # fmt: skip
-    answer = json.loads(done.stdout.splitlines()[-1])
+    timer = _timer()
+    assert timer.stdin is not None
+    assert timer.stdout is not None
+    timer.stdin.write(json.dumps(request) + "\n")
+    timer.stdin.flush()
+    line = timer.stdout.readline()
+    if not line:
+        raise RuntimeError("plain timing failed; its process said why above")
+    answer = json.loads(line)
     return Plain(answer["reference_us"], answer["candidate_us"], tuple(answer["ratios"]))
 
 
+@cache
+def _timer() -> subprocess.Popen[str]:
+    """The process that times; importing torch takes it seconds, so it serves many requests."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.plain"], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1],
+        env={**os.environ, **ENVIRONMENT},
+    )  # fmt: skip
+
+
 def main() -> None:
-    """Serve one request."""
+    """Serve requests, one a line, until there are no more."""
     import torch
 
-    request = json.loads(sys.stdin.read())
-    device: str = request["device"]
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # as workers are
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    for line in sys.stdin:
+        print(json.dumps(_timed(json.loads(line))), flush=True)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # the judge needs it
+
+
+def _timed(request: dict[str, Any]) -> dict[str, object]:
+    import torch
+
+    device: str = request["device"]
     reference, draw = _made(request["reference"], "Model", device)
     candidate, _ = _made(request["candidate"], "ModelNew", device)
     if set(candidate.state_dict()) == set(reference.state_dict()):
@@ -96,10 +117,10 @@ def main() -> None:
             for is_reference in random.sample([True, False], 2):
                 module = reference if is_reference else candidate
                 times[is_reference].append(timed(module, inputs, calls))
-    print(json.dumps({
+    return {
         "reference_us": median(times[True]), "candidate_us": median(times[False]),
         "ratios": [a / b for a, b in zip(times[True], times[False], strict=True)],
-    }))  # fmt: skip
+    }  # fmt: skip
 
 
 def _made(source: str, entry: str, device: str) -> tuple[Any, Callable[[], list[Any]]]:

@@ -1,9 +1,9 @@
 """One trusted interval: publish inputs, wait, hold every output.
 
 Threat: the worker may write anything anywhere in its shared memory at any time. Inputs are secret
-until the clock runs; the clock stops when private copies of all outputs exist; an early "done"
-only copies poison or what was there before, a late write comes too late, and nothing else that the
-worker says enters the time.
+until the clock runs; the clock stops when private copies of all outputs exist, on a GPU when the
+device is the judge's and they are being made; an early "done" only copies poison or what was there
+before, a late write comes too late, and nothing else that the worker says enters the time.
 
 On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
 calls cannot be batched. On a GPU each exchange costs switches of context (0.3 ms) and launches
@@ -23,6 +23,7 @@ from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
 from cudal1.harness.pieces import (
     DevicePiece,
+    Held,
     HostPiece,
     Piece,
     bytes_of,
@@ -45,6 +46,8 @@ LOOKS = 50
 QUIET_US = 1500.0
 """A look at an idle GPU takes tens of microseconds; one shared with a kernel that runs, a slice of
 its time: 2.4 ms on an H100."""
+COPY_SLACK = 1.5
+"""Copies of the outputs of one burst differ by some 5 %."""
 CALM_S = 1.0
 """How long the judge waits for a GPU that is still at work."""
 
@@ -97,6 +100,8 @@ class Desk:
             layout.num_slots * layout.input_bytes, dtype=torch.uint8, device=device
         )
         self._staged_draws: list[Draw] = []
+        self._copy_ns: dict[int, int] = {}
+        """The least that copying so many calls' outputs took after our own workers' bursts."""
 
     @property
     def timed_order(self) -> Order:
@@ -149,8 +154,8 @@ class Desk:
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
         started = time.perf_counter_ns()
-        ending = _through(worker, count, pieces, order, started + int(timeout_s * 1e9))
-        elapsed_us = (time.perf_counter_ns() - started) / 1000
+        ending, held_at = _through(worker, count, pieces, order, started + int(timeout_s * 1e9))
+        elapsed_us = (held_at.over_ns - started + self._late_ns(held_at, count, is_ours)) / 1000
         size = 0 if is_ours else count * layout.input_bytes
         published = memory[layout.input_start :][:size].view(torch.int64)
         return Burst(
@@ -195,6 +200,13 @@ class Desk:
             if time.perf_counter() > deadline:
                 return False
 
+    def _late_ns(self, held_at: Held, count: int, is_ours: bool) -> int:
+        """What copies took longer than they do for our own workers: somebody was still at work."""
+        took_ns = held_at.copied_ns - held_at.over_ns
+        if is_ours and took_ns:
+            self._copy_ns[count] = min(took_ns, self._copy_ns.get(count, took_ns))
+        return max(0, took_ns - round(COPY_SLACK * self._copy_ns.get(count, took_ns)))
+
     def _piece(self, worker: Worker, held: torch.Tensor, first: int, count: int) -> Piece:
         layout = self.layout
         start, size = first * layout.input_bytes, count * layout.input_bytes
@@ -229,17 +241,19 @@ def wait_ready(worker: Worker, timeout_s: float) -> Ending:
 
 def _through(
     worker: Worker, count: int, pieces: Sequence[Piece], order: Order, deadline_ns: int
-) -> Ending:
-    """The interval itself."""
+) -> tuple[Ending, Held]:
+    """The interval itself, and when it was over."""
     worker.go(count, keep=order is Order.KEEP)
+    held_at = Held(0, 0)
     for piece in pieces:
         piece.publish()
         worker.announce(piece.num_calls)
         ending = _wait(worker, worker.num_published, deadline_ns)
         if ending is not Ending.DONE:
-            return ending
-        piece.capture()
-    return Ending.DONE
+            now = time.perf_counter_ns()
+            return ending, Held(now, now)
+        held_at = piece.capture()
+    return Ending.DONE, held_at
 
 
 def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:

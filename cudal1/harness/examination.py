@@ -42,7 +42,7 @@ class Examination:
         self._oracle = oracle
         self._desk = desk
         self._protocol = protocol
-        self._reference_call_us = reference_call_us
+        self.reference_call_us = reference_call_us
         self._cost_us = cost_us
         self.rng = rng
         self._earlier: deque[list[torch.Tensor]] = deque(maxlen=NUM_REMEMBERED)
@@ -86,7 +86,7 @@ class Examination:
         return self._oracle.draw(self.rng.getrandbits(62), self._deck.pop())
 
     def _refuse_if_slow(self) -> None:
-        times = self.progress.call_us / self._reference_call_us
+        times = self.progress.call_us / self.reference_call_us
         if times > self._protocol.slow_factor:
             raise Failure(Status.TIMED_OUT, f"{times:.0f} times slower than the reference")
 
@@ -204,13 +204,13 @@ class Examination:
 
     def _timeout_s(self, num_calls: int) -> float:
         protocol = self._protocol
-        allowed_s = num_calls * self._reference_call_us * 1e-6 * protocol.slow_factor
+        allowed_s = num_calls * self.reference_call_us * 1e-6 * protocol.slow_factor
         limit_s = protocol.call_timeout_s + min(allowed_s, 10 * protocol.call_timeout_s)
         return limit_s if self._has_run else limit_s + protocol.start_timeout_s
 
     def num_calls(self) -> int:
         """Calls in a timed burst: as many as the target time holds, fewer for a slow candidate."""
-        longest_us = max(self._reference_call_us, self.progress.call_us / SLOWER_SHARE)
+        longest_us = max(self.reference_call_us, self.progress.call_us / SLOWER_SHARE)
         wanted = round(self._protocol.burst_us / longest_us)
         return max(1, min(self._desk.layout.num_slots, wanted))
 

@@ -46,6 +46,8 @@ EMPTY_MEMORY = 60
 AGREEING, EMPTY_AGREEMENT = 3, 1.1
 """So many of the smallest must lie this close: else a busy machine has spoilt them all."""
 CPU_LIMIT_S = 300
+MAX_LENT = 16
+"""Measurements of one reference's process on a GPU."""
 MEMORY_MARGIN = 2
 """A candidate that held so many times the reference's share of a GPU's memory is to blame when
 others find none."""
@@ -86,7 +88,8 @@ class ProblemJudge:
         self._empty: Worker | None = None
         self._waiting: Worker | None = None
         zygote.settle()
-        with self._lent_reference() as reference:
+        self._times_lent = 0
+        with self._lent_reference(fresh=True) as reference:
             self.reference_us = self._time_reference(reference)
             self._reference_bytes = self._released_by(reference)
         is_cuda = device.device_class is DeviceClass.CUDA
@@ -154,8 +157,8 @@ class ProblemJudge:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
         with self._lent_candidate(candidate) as worker:
             examination.await_build(worker)
-            if timing:
-                self._have_reference()  # it gets ready while the candidate is checked
+            if timing:  # it gets ready while the candidate is checked
+                self._have_reference(fresh=self._device.device_class is not DeviceClass.CUDA)
             examination.check(worker)
             if not timing:
                 return None
@@ -177,7 +180,7 @@ class ProblemJudge:
         """
         examination = self._examination()
         examination.progress = progress  # its bursts are as long as they were
-        self._have_reference()
+        self._have_reference(fresh=True)
         with self._lent_candidate(candidate) as worker:
             examination.await_build(worker)
             return self._session(worker, examination, session=1)
@@ -200,12 +203,12 @@ class ProblemJudge:
         )  # fmt: skip
 
     def _session(self, worker: Worker, examination: Examination, *, session: int) -> Measurement:
-        """Measure against a reference whose process is as fresh as the candidate's."""
+        """Measure against the reference: on a CPU, and a second time, in as fresh a process."""
+        fresh = session > 0 or self._device.device_class is not DeviceClass.CUDA
         self._zygote.settle()  # who was dismissed before still held the device
-        empty_us = self._time_empty(examination.num_calls())
         quads = Quads(examination, self._desk, self._oracle, self._protocol, session=session)
-        with self._lent_reference() as reference:
-            ratios = quads.measure(worker, reference, empty_us=empty_us)
+        with self._lent_reference(fresh=fresh) as reference, self._zygote.still():
+            ratios = quads.measure(worker, reference, time_empty=self._time_empty)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
             if measured.certified <= 1.0:
@@ -268,20 +271,38 @@ class ProblemJudge:
                 raise Failure(Status.CRASHED, "took the device's memory that others need") from None
 
     @contextmanager
-    def _lent_reference(self) -> Iterator[Worker]:
-        """A worker with the reference, as fresh as the candidate's."""
-        self._have_reference()
+    def _lent_reference(self, *, fresh: bool) -> Iterator[Worker]:
+        """A worker with the reference, which one measurement uses up, or several if not `fresh`.
+
+        On a GPU each process needs a context, a third of a second of the driver's; that others are
+        no faster is what a second measurement finds out.
+        """
+        self._have_reference(fresh=fresh)
         worker, self._waiting = self._waiting, None
         assert worker is not None
-        with self._zygote.lent(self._ready(worker)):
-            yield worker
+        self._times_lent += 1
+        again = False
+        try:
+            yield self._ready(worker)
+            again = not fresh
+        except Failure:
+            again = not fresh
+            raise
+        finally:
+            if again and self._times_lent < MAX_LENT:
+                self._waiting = worker
+            else:
+                self._zygote.dismiss(worker)
 
-    def _have_reference(self) -> None:
+    def _have_reference(self, *, fresh: bool) -> None:
         """Begin a reference's worker, for the next measurement, unless one is waiting."""
-        if self._waiting is not None and not self._waiting.is_alive():
-            self._waiting.close()
+        waiting = self._waiting
+        if waiting is not None and (not waiting.is_alive() or (fresh and waiting.num_published)):
+            self._zygote.dismiss(waiting)
             self._waiting = None
-        self._waiting = self._waiting or self._begin("Model", self.problem.source, None)
+        if self._waiting is None:
+            self._waiting = self._begin("Model", self.problem.source, None)
+            self._times_lent = 0
 
     def _ready(self, worker: Worker) -> Worker:
         """One that runs our own code, built."""

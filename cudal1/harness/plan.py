@@ -10,10 +10,10 @@ from cudal1.protocol import EvalProtocol
 
 LEAST_SLOTS = 16
 """Calls that a GPU's ring must hold, for checks."""
-SPARE_SLOTS = 1.25
-"""Slots for each call that a timed burst is expected to have."""
+SPARE_SLOTS = 2.0
+"""Slots for each call that a timed burst is expected to have: fast candidates get twice as many."""
 TRIED_CALLS = (1, 1, 3, 10)
-ARENA_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 512, 64 << 20
+ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
 
 
@@ -62,4 +62,5 @@ def arena_bytes(oracle: Oracle, num_calls: int) -> int:
     oracle.key(draw)
     peak = torch.cuda.max_memory_allocated() - before
     outputs = sum(spec.num_bytes for spec in oracle.output_specs)
-    return ARENA_MARGIN * (peak + num_calls * (outputs + ARENA_STEP)) + LEAST_ARENA
+    kept = num_calls * round(OUTPUTS_MARGIN * outputs + ARENA_STEP)
+    return ARENA_MARGIN * peak + kept + LEAST_ARENA

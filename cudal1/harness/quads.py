@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from cudal1.harness import guards, rule, statistics
@@ -31,6 +31,7 @@ NEW_WEIGHTS = 0.25
 DECOYS = 0.6
 """Share of quads in which, before one of the bursts, an untimed one looks the same, but for one
 input of another family: what only those need cannot be dropped once the checks are over."""
+FAST = 1.5
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 CHAIN_BURSTS, CHAIN_CALLS = 5, 4
@@ -61,17 +62,24 @@ class Quads:
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
 
-    def measure(self, candidate: Worker, reference: Worker, *, empty_us: float) -> list[float]:
-        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
+    def measure(
+        self, candidate: Worker, reference: Worker, *, time_empty: Callable[[int], float]
+    ) -> list[float]:
+        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough.
+
+        `time_empty` gives what the harness itself costs in a burst of so many calls.
+        """
         self._examination.change_weights(candidate, reference)
         self._warm_up(candidate, reference)
+        count = self._num_calls(candidate, reference, time_empty)
+        empty_us = time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
         while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
             if self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self._both(candidate, reference, self._examination.fresh(1))
-            times = self._quad(candidate, reference, empty_us, len(ratios))
+            times = self._quad(candidate, reference, count, empty_us, len(ratios))
             ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
         return ratios
 
@@ -88,6 +96,25 @@ class Quads:
         for _ in range(WARM_UP_BURSTS):
             count = min(WARM_UP_CALLS, self._desk.layout.num_slots)
             self._both(candidate, reference, self._examination.fresh(count))
+
+    def _num_calls(
+        self, candidate: Worker, reference: Worker, time_empty: Callable[[int], float]
+    ) -> int:
+        """Calls in a timed burst: on a GPU twice as many of a fast candidate.
+
+        What a burst costs beyond its calls is known to some tens of microseconds there.
+        """
+        count = self._examination.num_calls()
+        if self._desk.timed_order is Order.CHAIN:
+            return count
+        draws = self._examination.fresh(count)
+        known = self._run_reference(reference, draws)
+        burst = self._examination.run(candidate, draws)
+        net_us = (burst.elapsed_us - time_empty(count)) / count
+        self._examination.compare(burst, exact=False, reference=known)
+        self._desk.release(known)
+        is_fast = FAST * net_us < self._examination.reference_call_us
+        return min(self._desk.layout.num_slots, 2 * count if is_fast else count)
 
     def _both(self, candidate: Worker, reference: Worker, draws: Sequence[Draw]) -> None:
         """An untimed burst of each, on the same inputs."""
@@ -117,13 +144,12 @@ class Quads:
         return self._desk.timed_order is Order.KEEP
 
     def _quad(
-        self, candidate: Worker, reference: Worker, empty_us: float, number: int
+        self, candidate: Worker, reference: Worker, count: int, empty_us: float, number: int
     ) -> dict[Role, list[float]]:
         """The rule's bursts in a row, both roles on the same inputs, new to the candidate.
 
         Outputs are compared when the last one is held.
         """
-        count = self._examination.num_calls()
         order = rule.draw_order(self._rng, self._protocol)
         inputs = [self._inputs(count) for _ in range(len(order) // 2)]
         next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}

@@ -162,10 +162,19 @@ class _Spare:
 
     def command(self, order: bytes) -> None:
         """Have the warden stop it or let it go on; a warden that does not answer ends with it."""
+        self.ask(order)
+        self.await_answer(order)
+
+    def ask(self, order: bytes) -> None:
+        """The first half of `command`."""
+        with contextlib.suppress(OSError):
+            self._leash.send(order)
+
+    def await_answer(self, order: bytes) -> None:
+        """The second half of `command`."""
         if self._leash.fileno() < 0:
             return
         try:
-            self._leash.send(order)
             answer = self._leash.recv(len(order))
         except OSError:
             answer = b""
@@ -229,6 +238,7 @@ class Zygote:
         self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
         self._leaving: list[Worker] = []
+        self._is_still = False
         self._num_spares = NUM_SPARES[device.device_class]
         self._source = launch(device)
 
@@ -256,8 +266,11 @@ class Zygote:
         try:
             self._top_up(1)
             spare = self._spares.pop(0)
+            if self._is_still:
+                spare.command(THAW)
             _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
-            self._top_up(self._num_spares)
+            if not self._is_still:
+                self._top_up(self._num_spares)
         except OSError as error:
             ring.release()
             raise self._source.broken("cannot be reached") from error
@@ -285,12 +298,34 @@ class Zygote:
 
     @contextlib.contextmanager
     def lent(self, worker: Worker) -> Iterator[Worker]:
-        """Have it dismissed at the end: its death takes a while on a GPU; `settle` waits for it."""
+        """Have it dismissed at the end."""
         try:
             yield worker
         finally:
-            worker.dismiss()
-            self._leaving.append(worker)
+            self.dismiss(worker)
+
+    def dismiss(self, worker: Worker) -> None:
+        """Have it end: its death takes a while on a GPU; `settle` waits for it."""
+        worker.dismiss()
+        self._leaving.append(worker)
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Have those that wait for a job stand still while others are timed.
+
+        They have contexts to make, for which the driver interrupts what a GPU does.
+        """
+        self._is_still = True
+        for spare in self._spares:
+            spare.ask(FREEZE)
+        for spare in self._spares:
+            spare.await_answer(FREEZE)
+        try:
+            yield
+        finally:
+            self._is_still = False
+            for spare in self._spares:
+                spare.command(THAW)
 
     def settle(self) -> None:
         """Wait until all that were dismissed are gone."""

@@ -115,6 +115,7 @@ def _burst(
     count, done = words[Word.NUM_CALLS], words[Word.DONE]
     if words[Word.KEEP]:
         _await_inputs(words, done + count)
+        engine.begin()
         kept = [call(*inputs[slot]) for slot in range(count)]
         for slot in range(count):
             _store(kept[slot], outputs[slot], places, slot, engine)
@@ -123,6 +124,7 @@ def _burst(
         return
     for slot in range(count):
         _await_inputs(words, done + slot + 1)
+        engine.begin()
         result = call(*inputs[slot])
         _store(result, outputs[slot], places, slot, engine)
         engine.finish()
