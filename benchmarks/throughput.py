@@ -1,11 +1,12 @@
 """How many verdicts a second, with a fresh process for each candidate, and what timing costs.
 
-python -m benchmarks.throughput [--device cuda] [--candidates 24]
+python -m benchmarks.throughput [--device cuda] [--each 8] [--problems 6]
 
 Different candidates, all correct: PyTorch-level variants of shipped problems and, on CUDA, Triton
-kernels. Each is judged twice in one open pool: first unmeasured, which builds what is to be built,
-then again against the clock. The timing part of a verdict is what a verdict costs more than the
-same one without timing; the share of it in which a burst ran is printed beside it.
+kernels, so many of each problem, as a policy is asked for several answers. Each is judged untimed
+first, which builds what is to be built, then in full against the clock, preparing the problem
+included. The timing part of a verdict is what it costs more than the same one without timing; the
+share of it in which a burst ran is printed beside it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks.fidelity import CASES
 from cudal1.candidate import Candidate
 from cudal1.harness import Device, Pool
 from cudal1.problem import DeviceClass, Problem
+from cudal1.verdict import Status
 
 TRITON = """import torch
 import torch.nn as nn
@@ -47,14 +49,15 @@ EXPRESSIONS = {
 }
 BLOCKS = (512, 1024, 2048, 4096)
 
-Work = list[tuple[Problem, str]]
-"""Problems with candidate sources, in the order in which they are judged."""
+Work = dict[str, list[str]]
+"""Candidate sources by problem."""
 
 
 def main() -> None:
     """Measure, print a table, leave results/throughput_DEVICE.json."""
     parser = options("throughput", __doc__)
-    parser.add_argument("--candidates", type=int, default=24, help="of each kind")
+    parser.add_argument("--each", type=int, default=8, help="candidates of a problem")
+    parser.add_argument("--problems", type=int, default=6, help="problems of each kind, at most")
     given = parser.parse_args()
     device, protocol = chosen(given)
     problems = shipped(device)
@@ -63,68 +66,82 @@ def main() -> None:
         kinds["Triton"] = _triton
     found: list[dict[str, Any]] = []
     for kind, make in kinds.items():
+        work = dict(list(make(problems, given.each).items())[: given.problems])
         with Pool(device, protocol) as pool:
-            found.append({"kind": kind, **_measured(pool, make(problems, given.candidates))})
+            judged = [_judged(pool, problems[name], work[name]) for name in work]
+        found.append({"kind": kind, **_summary(judged), "problems": judged})
         note(f"{kind}: {found[-1]['per_s']:.2f} verdicts a second")
         save(f"throughput_{given.device}", given.out, device, protocol, kinds=found)
     print_table(
-        ["candidates", "judged", "correct", "a second", "building: a second", "one verdict s",
+        ["candidates", "judged", "correct", "a second", "once prepared", "one verdict s",
          "timing part s", "bursts s"],
         [[
-            row["kind"], str(len(row["judge_s"])), str(row["num_correct"]), f"{row['per_s']:.2f}",
-            f"{row['building_per_s']:.2f}", f"{median(row['judge_s']):.2f}",
-            f"{row['timing_s']:.2f}", f"{median(row['bursts_s']):.3f}",
+            row["kind"], str(row["num_judged"]), str(row["num_correct"]), f"{row['per_s']:.2f}",
+            f"{row['prepared_per_s']:.2f}", f"{row['judge_s']:.2f}", f"{row['timing_s']:.2f}",
+            f"{row['bursts_s']:.3f}",
         ] for row in found],
     )  # fmt: skip
     _print_device(device)
 
 
-def _measured(pool: Pool, work: Work) -> dict[str, Any]:
+def _judged(pool: Pool, problem: Problem, sources: list[str]) -> dict[str, Any]:
     started = time.monotonic()
-    for problem, source in work:
-        judge(pool, problem, source)
-    building_s = time.monotonic() - started
+    pool.reference_us(problem)
+    prepare_s = time.monotonic() - started
+    checks_s = [judge(pool, problem, source, timing=False).judge_s for source in sources]
     started = time.monotonic()
     judgements = [
-        pool.judge(problem, Candidate(problem_id=problem.id, source=source))
-        for problem, source in work
+        pool.judge(problem, Candidate(problem_id=problem.id, source=source)) for source in sources
     ]
-    wall_s = time.monotonic() - started
-    checks_s = [judge(pool, problem, source, timing=False).judge_s for problem, source in work]
-    judge_s = [judgement.verdict.judge_s for judgement in judgements]
     return {
-        "num_correct": sum(judgement.verdict.is_successful for judgement in judgements),
+        "problem": problem.key, "prepare_s": prepare_s, "wall_s": time.monotonic() - started,
+        "first_s": checks_s, "statuses": [j.verdict.status for j in judgements],
         "reasons": sorted({j.verdict.reason for j in judgements if j.verdict.reason}),
-        "wall_s": wall_s, "per_s": len(work) / wall_s, "building_per_s": len(work) / building_s,
-        "judge_s": judge_s, "checks_s": checks_s,
-        "timing_s": median(a - b for a, b in zip(judge_s, checks_s, strict=True)),
+        "judge_s": [j.verdict.judge_s for j in judgements],
+        "checks_s": [judge(pool, problem, source, timing=False).judge_s for source in sources],
         "bursts_s": [sum(s.burst_us for s in j.samples) * 1e-6 for j in judgements],
-        "num_quads": [
-            j.verdict.measurement.num_quads for j in judgements if j.verdict.measurement
+        "measurements": [
+            j.verdict.measurement and j.verdict.measurement.model_dump(mode="json")
+            for j in judgements
         ],
     }  # fmt: skip
 
 
-def _pytorch(problems: dict[str, Problem], count: int) -> Work:
-    """Variants of `benchmarks.fidelity`, and those again under other names."""
-    work = [
-        (problems[case.problem], f"{case.source(problems[case.problem])}# {i // len(CASES)}\n")
-        for i, case in ((i, CASES[i % len(CASES)]) for i in range(count))
-    ]
-    return sorted(work, key=lambda item: item[0].key)
+def _summary(judged: list[dict[str, Any]]) -> dict[str, Any]:
+    def every(key: str) -> list[Any]:
+        return [value for one in judged for value in one[key]]
+
+    wall_s = sum(one["wall_s"] for one in judged)
+    statuses = every("statuses")
+    return {
+        "num_judged": len(statuses), "num_correct": statuses.count(Status.CORRECT),
+        "per_s": len(statuses) / (wall_s + sum(one["prepare_s"] for one in judged)),
+        "prepared_per_s": len(statuses) / wall_s,
+        "judge_s": median(every("judge_s")), "bursts_s": median(every("bursts_s")),
+        "timing_s": median(a - b for a, b in zip(every("judge_s"), every("checks_s"), strict=True)),
+    }  # fmt: skip
 
 
-def _triton(problems: dict[str, Problem], count: int) -> Work:
+def _pytorch(problems: dict[str, Problem], each: int) -> Work:
+    """Variants of `benchmarks.fidelity` and the reference itself, and those under other names."""
+    found: Work = {}
+    for name in dict.fromkeys(case.problem for case in CASES):
+        problem = problems[name]
+        variants = [problem.null_source]
+        variants += [case.source(problem) for case in CASES if case.problem == name and case.old]
+        found[name] = [f"{variants[i % len(variants)]}# {i}\n" for i in range(each)]
+    return found
+
+
+def _triton(problems: dict[str, Problem], each: int) -> Work:
     """A few kernels in several block sizes, and those again under other names."""
-    pairs = [(name, block) for name in EXPRESSIONS for block in BLOCKS]
-    work = [
-        (
-            problems[name],
-            TRITON.format(expression=EXPRESSIONS[name], block=block) + f"# {i // len(pairs)}\n",
-        )
-        for i, (name, block) in ((i, pairs[i % len(pairs)]) for i in range(count))
-    ]
-    return sorted(work, key=lambda item: item[0].key)
+    return {
+        name: [
+            TRITON.format(expression=expression, block=BLOCKS[i % len(BLOCKS)]) + f"# {i}\n"
+            for i in range(each)
+        ]
+        for name, expression in EXPRESSIONS.items()
+    }
 
 
 def _print_device(device: Device) -> None:

@@ -15,18 +15,22 @@ from cudal1.verdict import FlagSource, HackFlag, Status
 
 
 def is_large(claim: Measurement, protocol: EvalProtocol, *, record: float | None) -> bool:
-    """Whether a claim must be made twice: paper 2.4.4, and harness.md 7.4 for those at the floor.
+    """Whether a claim is one for a second device: paper 2.4.4, and harness.md 7.4 at the floor.
 
-    Small gains, too: two processes that run the same code differ by some per cent. `record` is the
-    best certified speedup of the problem so far, where it is known.
+    `record` is the best certified speedup of the problem so far, where it is known.
     """
     limit = protocol.confirm_above
     if record is not None:
         limit = min(limit, protocol.confirm_above_record * max(1.0, record))
-    gains = claim.certified > 1
-    return claim.certified > limit or (
-        gains and (claim.certified < protocol.confirm_below or claim.is_at_roofline)
-    )
+    return claim.certified > limit or (claim.certified > 1 and claim.is_at_roofline)
+
+
+def is_doubtful(claim: Measurement, protocol: EvalProtocol, *, record: float | None) -> bool:
+    """Whether a claim must be made twice: a large one, and a small gain.
+
+    Two processes that run the same code may differ by as much as the latter.
+    """
+    return is_large(claim, protocol, record=record) or 1 < claim.certified < protocol.confirm_below
 
 
 def is_impossible(claim: Measurement) -> bool:

@@ -105,9 +105,8 @@ class ProblemJudge:
         self._empty = self._waiting = None
 
     def judge(
-        self, candidate: Candidate, *, timing: bool, record: float | None = None,
-        second: ProblemJudge | None = None,
-    ) -> Judgement:  # fmt: skip
+        self, candidate: Candidate, *, timing: bool, record: float | None = None
+    ) -> Judgement:
         """The verdict on one candidate; whatever it does ends here as data.
 
         Without `timing` it stops before the last gate: a failure is the full protocol's verdict, a
@@ -117,8 +116,6 @@ class ProblemJudge:
             candidate: what to judge.
             timing: whether to time it.
             record: the best certified speedup of the problem so far, where it is known.
-            second: the same problem's judge on another device of the same kind, which confirms
-                large claims; without one they are confirmed here.
 
         Raises:
             WorkerError: our own machinery failed.
@@ -132,8 +129,8 @@ class ProblemJudge:
             measurement = self._examine(
                 candidate, examination, timing=timing and self._protocol.timing
             )
-            if measurement and claims.is_large(measurement, self._protocol, record=record):
-                measurement = self._confirmed(candidate, measurement, progress, second or self)
+            if measurement and claims.is_doubtful(measurement, self._protocol, record=record):
+                measurement = self._confirmed(candidate, measurement, progress)
         except Failure as failure:
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
@@ -165,15 +162,9 @@ class ProblemJudge:
             return self._session(worker, examination, session=0)
 
     def _confirmed(
-        self, candidate: Candidate, claim: Measurement, progress: Progress, on: ProblemJudge
+        self, candidate: Candidate, claim: Measurement, progress: Progress
     ) -> Measurement:
-        again = on.confirm(candidate, progress)
-        return claims.settled(
-            self._doubted(claim), on._doubted(again), self._protocol, confirmed_on=on._device.id
-        )
-
-    def confirm(self, candidate: Candidate, progress: Progress) -> Measurement:
-        """Measure a claim again, in fresh processes on this judge's device.
+        """Measure a claim again, in fresh processes.
 
         Raises:
             Failure: this time the candidate failed.
@@ -183,7 +174,11 @@ class ProblemJudge:
         self._have_reference(fresh=True)
         with self._lent_candidate(candidate) as worker:
             examination.await_build(worker)
-            return self._session(worker, examination, session=1)
+            again = self._session(worker, examination, session=1)
+        return claims.settled(
+            self._doubted(claim), self._doubted(again), self._protocol,
+            confirmed_on=self._device.id,
+        )  # fmt: skip
 
     def _doubted(self, claim: Measurement) -> Measurement:
         """The claim; if it is below the floor, then below one of ceilings measured once more."""

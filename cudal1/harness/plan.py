@@ -10,8 +10,8 @@ from cudal1.protocol import EvalProtocol
 
 LEAST_SLOTS = 16
 """Calls that a GPU's ring must hold, for checks."""
-SPARE_SLOTS = 2.0
-"""Slots for each call that a timed burst is expected to have: fast candidates get twice as many."""
+SPARE_SLOTS = 3.0
+"""Slots for each call that a timed burst is expected to have; a fast candidate gets more calls."""
 TRIED_CALLS = (1, 1, 3, 10)
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""

@@ -31,7 +31,9 @@ NEW_WEIGHTS = 0.25
 DECOYS = 0.6
 """Share of quads in which, before one of the bursts, an untimed one looks the same, but for one
 input of another family: what only those need cannot be dropped once the checks are over."""
-FAST = 1.5
+FAST = ((4.0, 3), (1.5, 2), (0.0, 1))
+"""From which speedup on how many times as many calls are timed on a GPU: what a burst costs beyond
+its calls is known to some 30 µs there, which is 1 % of 3 ms."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 CHAIN_BURSTS, CHAIN_CALLS = 5, 4
@@ -100,21 +102,19 @@ class Quads:
     def _num_calls(
         self, candidate: Worker, reference: Worker, time_empty: Callable[[int], float]
     ) -> int:
-        """Calls in a timed burst: on a GPU twice as many of a fast candidate.
-
-        What a burst costs beyond its calls is known to some tens of microseconds there.
-        """
+        """Calls in a timed burst: on a GPU more of a fast candidate."""
         count = self._examination.num_calls()
         if self._desk.timed_order is Order.CHAIN:
             return count
         draws = self._examination.fresh(count)
         known = self._run_reference(reference, draws)
         burst = self._examination.run(candidate, draws)
-        net_us = (burst.elapsed_us - time_empty(count)) / count
+        net_us = max(FLOOR_US, (burst.elapsed_us - time_empty(count)) / count)
         self._examination.compare(burst, exact=False, reference=known)
         self._desk.release(known)
-        is_fast = FAST * net_us < self._examination.reference_call_us
-        return min(self._desk.layout.num_slots, 2 * count if is_fast else count)
+        speedup = self._examination.reference_call_us / net_us
+        times = next(many for least, many in FAST if speedup >= least)
+        return min(self._desk.layout.num_slots, times * count)
 
     def _both(self, candidate: Worker, reference: Worker, draws: Sequence[Draw]) -> None:
         """An untimed burst of each, on the same inputs."""

@@ -37,6 +37,17 @@ def test_a_claim_is_large_by_itself_or_against_the_record(
     assert claims.is_large(_claim(certified), quick, record=record) is is_large
 
 
+@pytest.mark.parametrize(
+    ("certified", "is_doubtful"),
+    [(0.9, False), (1.0, False), (1.02, True), (1.1, False), (2.0, False), (4.0, True)],
+)
+def test_small_gains_are_doubtful_as_large_ones_are(
+    quick: EvalProtocol, certified: float, is_doubtful: bool
+) -> None:
+    protocol = quick.model_copy(update={"confirm_above": 3.0, "confirm_below": 1.1})
+    assert claims.is_doubtful(_claim(certified), protocol, record=None) is is_doubtful
+
+
 def test_a_gain_at_the_floor_is_a_large_claim(quick: EvalProtocol) -> None:
     near = _claim(1.5, candidate_us=60.0, floor_us=55.0)
     assert near.is_at_roofline

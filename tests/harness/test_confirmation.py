@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
+import torch
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, claims
 from cudal1.harness.ceilings import Ceilings, Peaks
-from cudal1.harness.judge import ProblemJudge
+from cudal1.harness.judge import MAX_LENT, MEMORY_MARGIN, ProblemJudge
+from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import Work
+from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Baseline, Measurement, Role
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol, Rule
@@ -25,14 +27,13 @@ SHORT = {"correctness_stages": (3,), "max_quads": 9, "burst_us": 500.0}
 
 @pytest.fixture
 def make_judge(pool: Pool, quick: EvalProtocol, named_problem: NamedProblem) -> Iterator[MakeJudge]:
-    """Judges of one problem, on the pool's device or on one that is said to be another."""
+    """Judges of one problem, on the pool's device."""
     made: list[ProblemJudge] = []
 
-    def make(device_id: str | None = None, **changes: object) -> ProblemJudge:
-        device = pool.device.model_copy(update={"id": device_id} if device_id else {})
+    def make(**changes: object) -> ProblemJudge:
         assert pool._zygote is not None
         made.append(ProblemJudge(
-            named_problem("linear"), device=device, zygote=pool._zygote,
+            named_problem("linear"), device=pool.device, zygote=pool._zygote,
             protocol=EvalProtocol.model_validate({**quick.model_dump(), **SHORT, **changes}),
             ceilings=pool._ceilings,
         ))  # fmt: skip
@@ -43,47 +44,61 @@ def make_judge(pool: Pool, quick: EvalProtocol, named_problem: NamedProblem) -> 
         each.close()
 
 
-def _null(judge: ProblemJudge, **options: Any) -> Judgement:
+def _null(judge: ProblemJudge) -> Judgement:
     problem = judge.problem
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
-    return judge.judge(candidate, timing=True, **options)
+    return judge.judge(candidate, timing=True)
+
+
+def _entries_begun(judge: ProblemJudge, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Fills with what each worker that is begun from now on is to run, but for empty ones."""
+    real, begun = judge._begin, list[str]()
+
+    def begin(entry: str, source: str, cpu_s: int | None) -> Worker:
+        begun.extend([entry] if entry else [])
+        return real(entry, source, cpu_s)
+
+    monkeypatch.setattr(judge, "_begin", begin)
+    return begun
 
 
 @pytest.fixture
-def every_claim_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "is_large", lambda *_, **__: True)
+def every_claim_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "is_doubtful", lambda *_, **__: True)
 
 
-@pytest.mark.usefixtures("every_claim_is_large")
-def test_a_large_claim_is_confirmed_on_the_second_device_where_there_is_one(
-    make_judge: MakeJudge,
-) -> None:
-    first, second = make_judge(), make_judge("another")
-    judgement = _null(first, second=second)
-    measurement = judgement.verdict.measurement
-    assert measurement is not None, judgement.verdict.reason
-    assert measurement.confirmed_on == "another" != judgement.verdict.device_id
-    assert {sample.session for sample in judgement.samples} == {0, 1}
-    alone = _null(first).verdict
-    assert alone.measurement is not None
-    assert alone.measurement.confirmed_on == alone.device_id
-
-
-@pytest.mark.usefixtures("every_claim_is_large")
-def test_who_fails_on_the_second_device_has_failed(
+@pytest.mark.usefixtures("every_claim_is_doubtful")
+def test_a_doubtful_claim_is_measured_again_in_fresh_processes(
     make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = make_judge(), make_judge("another")
-    source = first.problem.null_source + "\nraise RuntimeError('not here')\n"
-    died = Candidate(problem_id=first.problem.id, source=source)
-    again = second.confirm
-    monkeypatch.setattr(second, "confirm", lambda _, progress: again(died, progress))
-    verdict = _null(first, second=second).verdict
+    judge = make_judge()
+    begun = _entries_begun(judge, monkeypatch)
+    judgement = _null(judge)
+    measurement = judgement.verdict.measurement
+    assert measurement is not None, judgement.verdict.reason
+    assert measurement.confirmed_on == judgement.verdict.device_id
+    assert {sample.session for sample in judgement.samples} == {0, 1}
+    assert sorted(begun) == ["Model", "Model", "ModelNew", "ModelNew"]
+
+
+@pytest.mark.usefixtures("every_claim_is_doubtful")
+def test_who_fails_the_second_time_has_failed(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = make_judge()
+    died = f"{judge.problem.null_source}\nraise RuntimeError('not here')\n"
+    real, sources = judge._begin, iter([judge.problem.null_source, died])
+
+    def begin(entry: str, source: str, cpu_s: int | None) -> Worker:
+        return real(entry, next(sources) if entry == "ModelNew" else source, cpu_s)
+
+    monkeypatch.setattr(judge, "_begin", begin)
+    verdict = _null(judge).verdict
     assert (verdict.status, verdict.measurement) == (Status.NO_BUILD, None)
     assert "not here" in (verdict.reason or "")
 
 
-@pytest.mark.usefixtures("every_claim_is_large")
+@pytest.mark.usefixtures("every_claim_is_doubtful")
 def test_who_is_faster_than_physics_is_invalid(
     make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,3 +163,50 @@ def test_the_paper_s_rule_times_pairs_until_its_window_is_over(make_judge: MakeJ
     assert places == [(q, p) for q in range(verdict.measurement.num_quads) for p in range(2)]
     for first, second in zip(judgement.samples[::2], judgement.samples[1::2], strict=True):
         assert {first.role, second.role} == {Role.REFERENCE, Role.CANDIDATE}
+
+
+# --- whose processes -----------------------------------------------------------------------------
+
+
+def test_a_reference_s_process_serves_again_unless_a_fresh_one_is_asked_for(
+    make_judge: MakeJudge,
+) -> None:
+    judge = make_judge()
+    with judge._lent_reference(fresh=False) as first:
+        judge._time_reference(first)
+    with judge._lent_reference(fresh=False) as same:
+        assert same is first
+        assert same.is_alive()
+    with judge._lent_reference(fresh=True) as another:
+        assert another is not first
+    judge._zygote.settle()
+    assert not first.is_alive()
+    assert not another.is_alive()
+
+
+def test_a_reference_s_process_is_replaced_now_and_then(make_judge: MakeJudge) -> None:
+    judge, seen = make_judge(), set[int]()
+    for _ in range(2 * MAX_LENT):
+        with judge._lent_reference(fresh=False) as worker:
+            seen.add(id(worker))
+    assert len(seen) == 2
+
+
+def test_who_takes_the_device_s_memory_has_crashed_and_others_are_not_blamed(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = make_judge()
+    candidate = Candidate(problem_id=judge.problem.id, source=judge.problem.null_source)
+    monkeypatch.setattr(judge, "_reference_bytes", 1000)
+
+    def short_of_memory(held: int) -> None:
+        monkeypatch.setattr(judge, "_released_by", lambda _: held)
+        with judge._lent_candidate(candidate):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(Failure, match="took the device's memory") as found:
+        short_of_memory(MEMORY_MARGIN * 1000 + 1)
+    assert found.value.status is Status.CRASHED
+    with pytest.raises(torch.OutOfMemoryError):
+        short_of_memory(MEMORY_MARGIN * 1000)
+    assert _null(judge).verdict.status is Status.CORRECT

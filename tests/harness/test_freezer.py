@@ -6,10 +6,20 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.harness.inside import BURNERS, Start, Told, counts, in_namespaces, until
+from cudal1.harness.sandbox import Zygote
+from tests.harness.inside import (
+    BURNERS,
+    Start,
+    Told,
+    counts,
+    in_namespaces,
+    start_worker,
+    until,
+)  # fmt: skip
 
 STILL_S = 0.1
 
@@ -128,3 +138,30 @@ for n in os.listdir('/proc/self/fd'):
         pass
 """)
     assert said.count("socket:") == 1, said
+
+
+# --- those that wait for a job -------------------------------------------------------------------
+
+
+def test_while_others_are_timed_those_that_wait_stand_still_and_can_still_be_called(
+    zygote: Zygote,
+) -> None:
+    with start_worker(zygote, ""):  # some wait behind it
+        pass
+    waiting = list(zygote._spares)
+    assert waiting
+    with zygote.still():
+        assert all(spare.is_alive() for spare in waiting)
+        with start_worker(zygote, "counts[0] = 7") as worker:
+            until(lambda: counts(worker)[0] == 7)
+        assert zygote._spares == waiting[1:]  # nobody new gets ready beside
+    with start_worker(zygote, "counts[0] = 8") as worker:
+        until(lambda: counts(worker)[0] == 8)
+
+
+def test_who_was_dismissed_is_gone_once_the_zygote_has_settled(zygote: Zygote) -> None:
+    with zygote.lent(start_worker(zygote, "")) as worker:
+        assert worker.is_alive()
+    zygote.settle()
+    assert not worker.is_alive()
+    assert not Path(worker.job.folder).exists()
