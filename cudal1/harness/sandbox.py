@@ -26,6 +26,7 @@ from cudal1.harness.cgroup import Cage
 from cudal1.harness.device import Device
 from cudal1.harness.launch import START_LIMIT_S, launch, received, remove
 from cudal1.harness.layers import MINIMUM, require
+from cudal1.harness.memory import Memory, ask_for_sender, meet
 from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
 from cudal1.problem import DeviceClass
@@ -54,7 +55,9 @@ class Worker:
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
         self.places = self._control[wire.PLACES_OFFSET :].cast("Q")
-        """Where in the ring the worker says its outputs lie, by slot and output; 0: in the slot."""
+        """Where the worker says its outputs lie, by slot and output: on a CPU in its own memory, on
+        a GPU in the ring; 0: nowhere yet, or in the slot."""
+        self.memory = spare.memory
         self._spare = spare
 
     @property
@@ -101,6 +104,11 @@ class Worker:
         with contextlib.suppress(OSError):
             self._spare.channel.send(b"g", socket.MSG_DONTWAIT)
 
+    def forget_places(self, num_calls: int) -> None:
+        """Clear what it said of earlier calls: an early "done" must not point at their outputs."""
+        size = num_calls * len(self.job.layout.outputs) * wire.WORD_BYTES
+        self._control[wire.PLACES_OFFSET : wire.PLACES_OFFSET + size] = bytes(size)
+
     def announce(self, num_calls: int) -> None:
         """Say that so many further inputs lie in the ring."""
         self.num_published += num_calls
@@ -129,7 +137,9 @@ class _Spare:
 
     def __init__(self, zygote: socket.socket) -> None:
         self._cage = Cage.make()
+        self.memory = Memory()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ask_for_sender(self.channel, wanted=True)
         self._leash, their_leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._life, their_life = socket.socketpair()
         self._leash.settimeout(ANSWER_LIMIT_S)
@@ -173,6 +183,7 @@ class _Spare:
         if self._life.fileno() < 0:
             return
         self.channel.close()
+        self.memory.close()
         self._life.shutdown(socket.SHUT_WR)
         select.select([self._life], [], [], 5.0)  # the keeper ends after its worker is dead
         self._life.close()
@@ -200,6 +211,8 @@ class Zygote:
         self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[_Spare] = []
         self._num_spares = NUM_SPARES[device.device_class]
+        # the first worker that is there tells; the fake device's stream stores what it is given
+        self._in_place = None if device.device_class is DeviceClass.CPU else False
         self._source = launch(device)
 
     def start(self, job: Job, ring: Ring) -> Worker:
@@ -211,16 +224,15 @@ class Zygote:
             WorkerError: the machinery failed.
             SandboxError: less than the minimum stands around it.
         """
-        job = replace(job, folder=tempfile.mkdtemp(dir=self._source.folder))
         control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
-        os.write(content, job.encode())
         try:
-            self._top_up(1)
-            spare = self._spares.pop(0)
+            spare = self._next()
+            folder = tempfile.mkdtemp(dir=self._source.folder)
+            job = replace(job, folder=folder, in_place=bool(self._in_place))
+            os.write(content, job.encode())
             _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
             self._top_up(self._num_spares)
-            spare.channel.settimeout(START_LIMIT_S)
             greeting = received(spare.channel)
         except OSError as error:
             raise self._source.broken("cannot be reached") from error
@@ -245,6 +257,19 @@ class Zygote:
         for spare in self._spares:
             spare.close()
         self._source.close()
+
+    def _next(self) -> _Spare:
+        """A worker that is there, has no job yet, and has its outputs read as all others have."""
+        self._top_up(1)
+        spare = self._spares.pop(0)
+        spare.channel.settimeout(START_LIMIT_S)
+        is_readable = meet(spare.channel, spare.memory)
+        if self._in_place is None:
+            self._in_place = is_readable
+        if self._in_place and not is_readable:
+            spare.close()
+            raise self._source.broken("started a worker whose memory cannot be read")
+        return spare
 
     def _top_up(self, count: int) -> None:
         while len(self._spares) < count:
