@@ -102,9 +102,13 @@ class HostEngine:
         self._kept.clear()
 
     def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """Handed over like any output."""
-        zeros = [torch.zeros_like(slot) for slot in slots]
-        return lambda *_: zeros
+        """Handed over like any output, though written only once.
+
+        So the judge's caches may hold them, and they cost less than real ones: too large a cost
+        would flatter. Zeros that nobody ever wrote would all be one page.
+        """
+        ones = [torch.ones_like(slot) for slot in slots]
+        return lambda *_: ones
 
     def finish(self) -> None:
         """Calls on a CPU have ended when they return."""
