@@ -26,6 +26,7 @@ from cudal1.harness.pieces import (
     Held,
     HostPiece,
     Piece,
+    SlotPiece,
     bytes_of,
     dtype_of,
     stage,
@@ -150,6 +151,7 @@ class Desk:
         )
         if not self._is_cuda:  # there every capture that ends overwrites all of it
             held[: count * layout.output_bytes].fill_(poison)
+        worker.forget_places(count)
         step = 1 if order is Order.CHAIN else count
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
@@ -214,10 +216,12 @@ class Desk:
         staged = self._staged[start : start + size]
         if self._is_cuda:
             return DevicePiece(count, inputs, staged, worker, held, layout, first)
+        given = bytes_of(inputs), bytes_of(staged)
+        if worker.job.in_place:
+            return HostPiece(count, *given, worker, bytes_of(held), layout, first)
         start, size = first * layout.output_bytes, count * layout.output_bytes
         outputs = worker.ring.memory[layout.output_start + start :][:size]
-        private = held[start : start + size]
-        return HostPiece(count, *(bytes_of(t) for t in (inputs, staged, outputs, private)))
+        return SlotPiece(count, *given, bytes_of(outputs), bytes_of(held[start : start + size]))
 
     def settle(self) -> None:
         """Wait until the device has done what the judge asked of it."""

@@ -17,8 +17,8 @@ from cudal1.harness import places
 from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device, find_devices
 from cudal1.harness.layers import LAYERS, MINIMUM, missing
-from cudal1.harness.sandbox import Zygote
 from cudal1.harness.wire import Job, Layout
+from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass
 from cudal1.protocol import HARNESS_VERSION
 from cudal1.record import Record

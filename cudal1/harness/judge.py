@@ -14,29 +14,27 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
 from cudal1.harness import claims, plan, rule, statistics
-from cudal1.harness.burst import Desk, Ending, wait_ready
+from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
+from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
-from cudal1.harness.sandbox import Worker, Zygote
+from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import screen
-from cudal1.harness.wire import Job
+from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
 
 REFERENCE_BURSTS = 5
@@ -45,12 +43,6 @@ EMPTY_MEMORY = 60
 """Latest empty bursts of one size, whose smallest time is subtracted."""
 AGREEING, EMPTY_AGREEMENT = 3, 1.1
 """So many of the smallest must lie this close: else a busy machine has spoilt them all."""
-CPU_LIMIT_S = 300
-MAX_LENT = 16
-"""Measurements of one reference's process on a GPU."""
-MEMORY_MARGIN = 2
-"""A candidate that held so many times the reference's share of a GPU's memory is to blame when
-others find none."""
 MAX_SOURCE_BYTES = 1 << 20
 
 
@@ -82,16 +74,16 @@ class ProblemJudge:
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout = plan.layout(self._oracle, protocol)
-        self._arena_bytes = plan.arena_bytes(self._oracle, self._layout.num_slots)
         self._desk = Desk(self._layout, place)
+        self._crew = Crew(
+            problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote,
+            arena_bytes=plan.arena_bytes(self._oracle, self._layout.num_slots),
+        )  # fmt: skip
         self._empty_us: dict[int, deque[float]] = {}
-        self._empty: Worker | None = None
-        self._waiting: Worker | None = None
         zygote.settle()
-        self._times_lent = 0
-        with self._lent_reference(fresh=True) as reference:
+        with self._crew.reference(fresh=True) as reference:
             self.reference_us = self._time_reference(reference)
-            self._reference_bytes = self._released_by(reference)
+            self._crew.weigh(reference)
         is_cuda = device.device_class is DeviceClass.CUDA
         self._cost_us = (
             self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
@@ -99,10 +91,7 @@ class ProblemJudge:
 
     def close(self) -> None:
         """End the workers that it keeps."""
-        for worker in (self._empty, self._waiting):
-            if worker is not None:
-                worker.close()
-        self._empty = self._waiting = None
+        self._crew.close()
 
     def judge(
         self, candidate: Candidate, *, timing: bool, record: float | None = None
@@ -152,10 +141,10 @@ class ProblemJudge:
     ) -> Measurement | None:
         if len(candidate.source) > MAX_SOURCE_BYTES:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
-        with self._lent_candidate(candidate) as worker:
+        with self._crew.candidate(candidate) as worker:
             examination.await_build(worker)
             if timing:  # it gets ready while the candidate is checked
-                self._have_reference(fresh=self._device.device_class is not DeviceClass.CUDA)
+                self._crew.have_reference(fresh=self._device.device_class is not DeviceClass.CUDA)
             examination.check(worker)
             if not timing:
                 return None
@@ -171,8 +160,8 @@ class ProblemJudge:
         """
         examination = self._examination()
         examination.progress = progress  # its bursts are as long as they were
-        self._have_reference(fresh=True)
-        with self._lent_candidate(candidate) as worker:
+        self._crew.have_reference(fresh=True)
+        with self._crew.candidate(candidate) as worker:
             examination.await_build(worker)
             again = self._session(worker, examination, session=1)
         return claims.settled(
@@ -202,13 +191,13 @@ class ProblemJudge:
         fresh = session > 0 or self._device.device_class is not DeviceClass.CUDA
         self._zygote.settle()  # who was dismissed before still held the device
         quads = Quads(examination, self._desk, self._oracle, self._protocol, session=session)
-        with self._lent_reference(fresh=fresh) as reference, self._zygote.still():
+        with self._crew.reference(fresh=fresh) as reference, self._zygote.still():
             ratios = quads.measure(worker, reference, time_empty=self._time_empty)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
             if measured.certified <= 1.0:
                 return measured
-            limit = quads.batching_limit(worker, reference)
+            limit = quads.credible_limit(worker, reference)
         certified = min(measured.certified, statistics.conservative(limit))
         if certified < self._protocol.dead_zone:
             certified = 1.0
@@ -230,96 +219,7 @@ class ProblemJudge:
             candidate_us=typical(Role.CANDIDATE), floor_us=floor_us,
         )  # fmt: skip
 
-    # --- workers ---------------------------------------------------------------------------------
-
-    def _begin(self, entry: str, source: str, cpu_s: int | None) -> Worker:
-        weights = self._oracle.original_weights
-        ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
-        job = Job(
-            source=source, device=self._device.device_class.value, entry=entry,
-            init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
-            layout=self._layout, seed=self._protocol.seed,
-            memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
-            core=self._device.worker_core, folder="",
-            ring_bytes=ring.num_bytes,
-            allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
-        )  # fmt: skip
-        return self._zygote.begin(job, ring)
-
-    @contextmanager
-    def _lent_candidate(self, candidate: Candidate) -> Iterator[Worker]:
-        """A fresh worker with the candidate, and the original weights, whatever others were given.
-
-        Who takes so much memory of a GPU that nothing is left to judge it with has failed.
-        """
-        import torch
-
-        self._oracle.change_weights(None)
-        worker = self._zygote.welcome(self._begin("ModelNew", candidate.source, CPU_LIMIT_S))
-        with self._zygote.lent(worker):
-            try:
-                yield worker
-            except (torch.OutOfMemoryError, WorkerError):
-                if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
-                    raise
-                self._zygote.renew()  # those that were made meanwhile found no memory either
-                raise Failure(Status.CRASHED, "took the device's memory that others need") from None
-
-    @contextmanager
-    def _lent_reference(self, *, fresh: bool) -> Iterator[Worker]:
-        """A worker with the reference, which one measurement uses up, or several if not `fresh`.
-
-        On a GPU each process needs a context, a third of a second of the driver's; that others are
-        no faster is what a second measurement finds out.
-        """
-        self._have_reference(fresh=fresh)
-        worker, self._waiting = self._waiting, None
-        assert worker is not None
-        self._times_lent += 1
-        again = False
-        try:
-            yield self._ready(worker)
-            again = not fresh
-        except Failure:
-            again = not fresh
-            raise
-        finally:
-            if again and self._times_lent < MAX_LENT:
-                self._waiting = worker
-            else:
-                self._zygote.dismiss(worker)
-
-    def _have_reference(self, *, fresh: bool) -> None:
-        """Begin a reference's worker, for the next measurement, unless one is waiting."""
-        waiting = self._waiting
-        if waiting is not None and (not waiting.is_alive() or (fresh and waiting.num_published)):
-            self._zygote.dismiss(waiting)
-            self._waiting = None
-        if self._waiting is None:
-            self._waiting = self._begin("Model", self.problem.source, None)
-            self._times_lent = 0
-
-    def _ready(self, worker: Worker) -> Worker:
-        """One that runs our own code, built."""
-        ending = wait_ready(self._zygote.welcome(worker), self._protocol.start_timeout_s)
-        if ending is not Ending.DONE:
-            said = worker.display_text() or "no word"
-            worker.close()
-            raise WorkerError(
-                f"{self.problem.key}: the reference's worker {ending.value} at its start: {said}; "
-                "run stage `problems` again, or raise protocol.memory_bytes"
-            )
-        return worker
-
-    def _released_by(self, worker: Worker) -> int:
-        """Bytes of the device that a worker held, its ring among them; it has then ended."""
-        if self._device.device_class is not DeviceClass.CUDA:
-            return 0
-        import torch
-
-        before, _ = torch.cuda.mem_get_info()
-        worker.close()
-        return torch.cuda.mem_get_info()[0] - before
+    # --- times ----------------------------------------------------------------------------------
 
     def _time_reference(self, reference: Worker) -> float:
         """A rough time of one call, to plan bursts: smallest of a few.
@@ -344,13 +244,10 @@ class ProblemJudge:
         Too large a cost would leave next to nothing of short calls, and their ratio could be any.
         """
         draw = self._oracle.draw(self._rng.getrandbits(62))
-        if self._empty is not None and not self._empty.is_alive():
-            self._empty.close()
-            self._empty = None
-        self._empty = self._empty or self._ready(self._begin("", "", None))
+        empty = self._crew.empty()
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
         for _ in range(MAX_EMPTY_BURSTS):
-            burst = run_own(self._desk, self._empty, [draw] * num_calls, self._protocol)
+            burst = run_own(self._desk, empty, [draw] * num_calls, self._protocol)
             self._desk.release(burst)
             known.append(burst.elapsed_us)
             smallest = sorted(known)[:AGREEING]

@@ -64,6 +64,10 @@ LAYERS: dict[str, Layer] = {
         "memory and processes of all of a worker's processes together",
         "judge as root, or in a control group that is delegated with memory and pids",
     ),
+    "outputs_in_place": Layer(
+        "being credited, on a CPU, the harness's own store of an output that a candidate saves",
+        "let a parent read its children's memory (sysctl kernel.yama.ptrace_scope=1 or 0)",
+    ),
 }
 
 MINIMUM: tuple[tuple[str, ...], ...] = (

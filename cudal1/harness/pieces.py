@@ -1,7 +1,8 @@
 """Inputs that are published together, and the outputs that are then awaited: one exchange.
 
 Everything is prepared before the clock runs; what is left is copying. Threat: where an output lies
-is the worker's word, so it is taken for a place inside the shared memory or not at all.
+is the worker's word, so it is taken for a place inside the shared memory, or inside the worker's
+own (`memory`), or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cudal1.harness.wire import WORD_BYTES, Layout, TensorSpec
 if TYPE_CHECKING:
     import torch
 
-
+PAGE_BYTES = 4096
 RANDOM = random.SystemRandom()
 LARGE_BYTES = 1 << 20
 """From here on the driver's own copy of one tensor is twice as fast as a kernel for all."""
@@ -50,7 +51,50 @@ class Piece(Protocol):
 
 
 class HostPiece:
-    """Of the CPU: bytes are copied by the judge itself."""
+    """Of the CPU: outputs are read from the worker's own memory, wherever it says they lie."""
+
+    def __init__(
+        self, num_calls: int, inputs: memoryview, staged: memoryview, worker: Worker,
+        held: memoryview, layout: Layout, first: int,
+    ) -> None:  # fmt: skip
+        self.num_calls = num_calls
+        self._inputs, self._staged = inputs, staged
+        count, starts = len(layout.outputs), wire.offsets(layout.outputs)
+        self._places = worker.places[first * count : (first + num_calls) * count]
+        self._memory = worker.memory
+        self._parts: list[tuple[int, int, memoryview]] = []
+        """Which output, where in it, and what to fill."""
+        for number in range(num_calls * count):
+            slot, which = divmod(number, count)
+            start = (first + slot) * layout.output_bytes + starts[which]
+            target = held[start : start + layout.outputs[which].num_bytes]
+            self._parts += [(number, at, part) for at, part in _halves(target)]
+
+    def publish(self) -> None:
+        """Copied and there when it returns."""
+        self._inputs[:] = self._staged
+
+    def capture(self) -> Held:
+        """The copy is in the interval."""
+        places, read = self._places.tolist(), self._memory.read
+        for number, start, part in self._parts:
+            read(part, places[number] + start)
+        now = time.perf_counter_ns()
+        return Held(now, now)
+
+
+def _halves(target: memoryview) -> list[tuple[int, memoryview]]:
+    """From some page on to the end, then from the beginning: only the judge knows where it begins.
+
+    Reading takes time. Who knew what is read last could say "done" and write it meanwhile.
+    """
+    middle = RANDOM.randrange(max(1, -(-len(target) // PAGE_BYTES))) * PAGE_BYTES
+    parts = (middle, target[middle:]), (0, target[:middle])
+    return [(start, part) for start, part in parts if len(part)]
+
+
+class SlotPiece:
+    """Of the CPU where workers store their outputs in slots of the shared memory."""
 
     def __init__(
         self, num_calls: int, inputs: memoryview, staged: memoryview, outputs: memoryview,

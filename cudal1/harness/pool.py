@@ -18,7 +18,7 @@ from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.quiet import undisturbed, unreadable
-from cudal1.harness.sandbox import Zygote
+from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 

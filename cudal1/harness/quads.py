@@ -37,6 +37,9 @@ its calls is known to some 30 µs there, which is 1 % of 3 ms."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 CHAIN_BURSTS, CHAIN_CALLS = 5, 4
+ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
+LOOP_US = 2.0
+"""What our own Python takes around a call, at most, and a candidate that replaces it might save."""
 LAUNCH_US = 30.0
 """Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
 
@@ -179,7 +182,18 @@ class Quads:
             self._desk.release(known)
         return times
 
-    def batching_limit(self, candidate: Worker, reference: Worker) -> float:
+    def credible_limit(self, candidate: Worker, reference: Worker) -> float:
+        """The largest speedup that only the calls themselves can explain.
+
+        Where bursts are chains, a leaner loop around the calls could save at most what ours takes
+        (`LOOP_US`).
+        """
+        if self._desk.timed_order is Order.CHAIN:
+            net_us = {role: max(FLOOR_US, median(self._net_us(role))) for role in ROLES}
+            return net_us[Role.REFERENCE] / (net_us[Role.CANDIDATE] + LOOP_US)
+        return self._batching_limit(candidate, reference)
+
+    def _batching_limit(self, candidate: Worker, reference: Worker) -> float:
         """The largest speedup that chains of calls bear out, where bursts are no chains.
 
         Whoever works on several inputs at once is fast in a burst and slow in a chain. What a chain
@@ -187,10 +201,8 @@ class Quads:
         nothing hides there (`LAUNCH_US`). Calls that are hardly longer than that are believed only
         as far as the chains themselves tell.
         """
-        if self._desk.timed_order is Order.CHAIN:
-            return math.inf
         count = min(CHAIN_CALLS, self._desk.layout.num_slots)
-        chain_us = {Role.REFERENCE: math.inf, Role.CANDIDATE: math.inf}
+        chain_us = dict.fromkeys(ROLES, math.inf)
         for _ in range(CHAIN_BURSTS):
             draws = self._examination.fresh(count)
             known = self._run_reference(reference, draws, Order.CHAIN)

@@ -12,35 +12,28 @@ from __future__ import annotations
 import array
 import contextlib
 import mmap
-import os
 import select
 import socket
-import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Self
 
-from cudal1.errors import SandboxError, WorkerError
+from cudal1.errors import WorkerError
 from cudal1.harness import wire
 from cudal1.harness.cgroup import Cage
-from cudal1.harness.device import Device
-from cudal1.harness.launch import START_LIMIT_S, launch, received, remove
-from cudal1.harness.layers import MINIMUM, require
-from cudal1.harness.rings import Ring, sealed
+from cudal1.harness.launch import START_LIMIT_S, received, remove
+from cudal1.harness.layers import require
+from cudal1.harness.memory import Memory, ask_for_sender
+from cudal1.harness.rings import Ring
 from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
-from cudal1.problem import DeviceClass
-from cudal1.verdict import UNSAFE
 
 ANSWER_LIMIT_S = 20.0
 """For a warden to say that all stand still; it gives up by itself long before."""
-NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
-"""Workers that wait, forked and confined to namespaces, for the next job."""
 
 
 class Worker:
     """The judge's handle on one sandboxed process."""
 
-    def __init__(self, job: Job, spare: _Spare, control: mmap.mmap, ring: Ring) -> None:
+    def __init__(self, job: Job, spare: Spare, control: mmap.mmap, ring: Ring) -> None:
         self.job = job
         self.layers: tuple[str, ...] = ()
         """What stood around it before any candidate code ran; known once it was welcomed."""
@@ -52,7 +45,9 @@ class Worker:
         self._control = memoryview(control)
         self._words = self._control[: wire.TEXT_OFFSET].cast("Q")
         self.places = self._control[wire.PLACES_OFFSET :].cast("Q")
-        """Where in the ring the worker says its outputs lie, by slot and output; 0: in the slot."""
+        """Where the worker says its outputs lie, by slot and output: on a CPU in its own memory, on
+        a GPU in the ring; 0: nowhere yet, or in the slot."""
+        self.memory = spare.memory
         self._spare = spare
 
     @property
@@ -99,6 +94,11 @@ class Worker:
         with contextlib.suppress(OSError):
             self._spare.channel.send(b"g", socket.MSG_DONTWAIT)
 
+    def forget_places(self, num_calls: int) -> None:
+        """Clear what it said of earlier calls: an early "done" must not point at their outputs."""
+        size = num_calls * len(self.job.layout.outputs) * wire.WORD_BYTES
+        self._control[wire.PLACES_OFFSET : wire.PLACES_OFFSET + size] = bytes(size)
+
     def announce(self, num_calls: int) -> None:
         """Say that so many further inputs lie in the ring."""
         self.num_published += num_calls
@@ -143,18 +143,20 @@ class Worker:
         self.close()
 
 
-class _Spare:
+class Spare:
     """A forked worker without a job: our ends of its channel, of its leash and of its life."""
 
     def __init__(self, zygote: socket.socket) -> None:
         self._cage = Cage.make()
+        self.memory = Memory()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ask_for_sender(self.channel, wanted=True)
         self._leash, their_leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._life, their_life = socket.socketpair()
         self._leash.settimeout(ANSWER_LIMIT_S)
         with theirs, their_leash, their_life, self._cage.doors() as doors:
             theirs_all = (theirs.fileno(), their_leash.fileno(), their_life.fileno(), *doors)
-            _send_with(zygote, b"fork", theirs_all)
+            send_with(zygote, b"fork", theirs_all)
 
     def is_alive(self) -> bool:
         """Whether its keeper runs: only the keeper holds the other end."""
@@ -205,6 +207,7 @@ class _Spare:
         """Have the keeper kill it; idempotent."""
         if self._life.fileno() >= 0 and self.channel.fileno() >= 0:
             self.channel.close()
+            self.memory.close()
             self._life.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -218,137 +221,7 @@ class _Spare:
         self._cage.close()
 
 
-class Zygote:
-    """The warmed-up process that forks workers; start one for each judge.
-
-    Args:
-        device: what its workers may use.
-        minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
-        unsafe: start workers even where they do not, and say so among the layers of each.
-
-    Raises:
-        WorkerError: it does not start.
-    """
-
-    def __init__(
-        self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        unsafe: bool = False,
-    ) -> None:  # fmt: skip
-        self._minimum = () if unsafe else minimum
-        self._marks = (UNSAFE,) if unsafe else ()
-        self._spares: list[_Spare] = []
-        self._leaving: list[Worker] = []
-        self._is_still = False
-        self._num_spares = NUM_SPARES[device.device_class]
-        self._source = launch(device)
-
-    def start(self, job: Job, ring: Ring) -> Worker:
-        """Give `job` and `ring` to a fresh worker, whose folder is made here, and welcome it.
-
-        What stands around it is known only once it stands: start one that runs our own code first.
-
-        Raises:
-            WorkerError: the machinery failed.
-            SandboxError: less than the minimum stands around it.
-        """
-        return self.welcome(self.begin(job, ring))
-
-    def begin(self, job: Job, ring: Ring) -> Worker:
-        """The same without waiting for the worker, which is to be welcomed later.
-
-        Raises:
-            WorkerError: the machinery failed.
-        """
-        job = replace(job, folder=tempfile.mkdtemp(dir=self._source.folder))
-        control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
-        content = os.memfd_create("job", os.MFD_CLOEXEC)
-        os.write(content, job.encode())
-        try:
-            self._top_up(1)
-            spare = self._spares.pop(0)
-            if self._is_still:
-                spare.command(THAW)
-            _send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
-            if not self._is_still:
-                self._top_up(self._num_spares)
-        except OSError as error:
-            ring.release()
-            raise self._source.broken("cannot be reached") from error
-        finally:
-            for descriptor in (control_descriptor, ring.descriptor, content):
-                os.close(descriptor)
-        return Worker(job, spare, control, ring)
-
-    def welcome(self, worker: Worker) -> Worker:
-        """Wait until a worker that was begun is confined.
-
-        Raises:
-            WorkerError: the machinery failed.
-            SandboxError: less than the minimum stands around it.
-        """
-        try:
-            came = worker.welcome(self._minimum, self._marks)
-        except (SandboxError, WorkerError):
-            worker.close()
-            raise
-        if not came:
-            worker.close()
-            raise self._source.broken("could not confine a new worker")
-        return worker
-
-    @contextlib.contextmanager
-    def lent(self, worker: Worker) -> Iterator[Worker]:
-        """Have it dismissed at the end."""
-        try:
-            yield worker
-        finally:
-            self.dismiss(worker)
-
-    def dismiss(self, worker: Worker) -> None:
-        """Have it end: its death takes a while on a GPU; `settle` waits for it."""
-        worker.dismiss()
-        self._leaving.append(worker)
-
-    @contextlib.contextmanager
-    def still(self) -> Iterator[None]:
-        """Have those that wait for a job stand still while others are timed.
-
-        They have contexts to make, for which the driver interrupts what a GPU does.
-        """
-        self._is_still = True
-        for spare in self._spares:
-            spare.ask(FREEZE)
-        for spare in self._spares:
-            spare.await_answer(FREEZE)
-        try:
-            yield
-        finally:
-            self._is_still = False
-            for spare in self._spares:
-                spare.command(THAW)
-
-    def settle(self) -> None:
-        """Wait until all that were dismissed are gone."""
-        while self._leaving:
-            self._leaving.pop().close()
-
-    def renew(self) -> None:
-        """Give up the workers that wait for a job: they may not have come about."""
-        for spare in self._spares:
-            spare.close()
-        self._spares.clear()
-
-    def close(self) -> None:
-        """End the zygote; its workers end with their own handles."""
-        self.settle()
-        self.renew()
-        self._source.close()
-
-    def _top_up(self, count: int) -> None:
-        while len(self._spares) < count:
-            self._spares.append(_Spare(self._source.channel))
-
-
-def _send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+def send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
+    """A message that carries descriptors."""
     sent = array.array("i", descriptors)
     channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent.tobytes())])

@@ -2,10 +2,10 @@
 
 Threat: everything here is writable by untrusted code. The judge therefore reads back only four
 things: fixed-width counters, raw tensor bytes in shared memory that it made itself, where in that
-memory an output lies (any number: it is bounded, and wrong bytes are a wrong output), and up to
-`TEXT_BYTES` of text that is shown to people and never decides anything. Bytes written before a
-counter is raised are seen before it is: true of x86-64, and of others only behind the system calls
-in between.
+memory or in the worker's own an output lies (any number: it reaches nothing else, and wrong bytes
+are a wrong output), and up to `TEXT_BYTES` of text that is shown to people and never decides
+anything. Bytes written before a counter is raised are seen before it is: true of x86-64, and of
+others only behind the system calls in between.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ FREEZE, THAW, WATCH = b"f", b"t", b"w"
 """What the judge says to a warden, who echoes the first two when done."""
 LIMITS = struct.Struct("<qq")
 """After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
+TOKEN_BYTES = 16
+HELLO = struct.Struct(f"<Q{TOKEN_BYTES}s")
+"""The first that a worker says, before it has a job: an address, and the bytes that lie there."""
 
 
 class State(IntEnum):
@@ -72,7 +75,7 @@ class State(IntEnum):
 LAYERS: tuple[str, ...] = (
     "fork", "empty_environment", "own_pids", "own_network", "own_ipc", "own_proc", "pid_limit",
     "read_only_files", "private_folder", "rlimits", "no_capabilities", "no_new_privs", "seccomp",
-    "own_devices", "freezer", "landlock", "bubblewrap", "cgroup",
+    "own_devices", "freezer", "landlock", "bubblewrap", "cgroup", "outputs_in_place",
 )  # fmt: skip
 """What can stand around a worker (`layers`), in the order of the bits of its greeting."""
 
@@ -190,6 +193,9 @@ class Job:
     allow_tf32: bool
     """Whether float32 products may be computed in TF32: as the precision class has it, so that
     nobody gains by merely switching it on."""
+    in_place: bool = False
+    """Whether outputs stay in the worker's own memory, where the judge reads them: as whoever
+    starts workers found that it can."""
 
     def encode(self) -> bytes:
         """As text that `decode` reads."""
@@ -201,7 +207,7 @@ class Job:
                     for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
                 ),
                 self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
-                self.folder, self.ring_bytes, self.allow_tf32,
+                self.folder, self.ring_bytes, self.allow_tf32, self.in_place,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -212,12 +218,12 @@ class Job:
 
         (
             source, device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
-            folder, ring_bytes, allow_tf32,
+            folder, ring_bytes, allow_tf32, in_place,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
             source=source, device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
-            ring_bytes=ring_bytes, allow_tf32=allow_tf32,
+            ring_bytes=ring_bytes, allow_tf32=allow_tf32, in_place=in_place,
         )  # fmt: skip

@@ -11,8 +11,9 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, find_device
 from cudal1.harness.layers import MINIMUM
-from cudal1.harness.sandbox import Worker, Zygote
+from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
+from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 from tests.harness.inside import Start, Told, open_zygote, start_worker, until
@@ -34,7 +35,7 @@ QUICK = EvalProtocol(
     num_buckets=7,
     max_bucket_variance=0.04,
     confirm_above=3.0,
-    confirm_below=1.0,
+    confirm_below=1.1,
     give_up_alpha=0.1,
     confirm_above_record=2.0,
     confirm_within=0.25,

@@ -14,8 +14,9 @@ import torch
 
 from cudal1.harness import find_device
 from cudal1.harness.burst import Desk
-from cudal1.harness.sandbox import Worker, Zygote
+from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Job, Layout, TensorSpec
+from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass
 
 ROOT = Path(__file__).parents[2]

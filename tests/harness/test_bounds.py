@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from cudal1.harness.cgroup import Cage, parents
-from cudal1.harness.sandbox import Zygote, _Spare
+from cudal1.harness.sandbox import Spare
 from cudal1.harness.wire import Job
+from cudal1.harness.zygote import Zygote
 from tests.harness.inside import Start, counts, in_namespaces, start_worker, until
 
 HOGS = """
@@ -46,11 +47,11 @@ def test_children_together_hold_no_more_than_their_worker_may_in_a_control_group
 ) -> None:
     needs("cgroup")
 
-    def bound(spare: _Spare, job: Job) -> None:
+    def bound(spare: Spare, job: Job) -> None:
         """Without the warden, who would be first."""
         spare._cage.bound(job.memory_bytes)
 
-    monkeypatch.setattr(_Spare, "bound", bound)
+    monkeypatch.setattr(Spare, "bound", bound)
     worker = start(HOGS)
     until(lambda: counts(worker)[0] > 0 or not worker.is_alive())
     time.sleep(2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.harness.sandbox import Zygote
+from cudal1.harness.zygote import Zygote
 from tests.harness.inside import (
     BURNERS,
     Start,

@@ -19,17 +19,20 @@ from typing import Any, Protocol
 import torch
 
 from cudal1.harness.vmm import DeviceMemory, cuda_driver
+from cudal1.harness.wire import Job
 from cudal1.harness.worker import fake
 
 WARM_SIZE = 64
 ALIGNMENT = 512
 """Of allocations: what CUDA's own give at least."""
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+"""Tensors that are what lies in their memory; other classes may be anything."""
 
 
 class Engine(Protocol):
     """One device, seen from inside a worker."""
 
-    def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
+    def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """The memory shared with the judge, as bytes."""
         ...
 
@@ -42,11 +45,11 @@ class Engine(Protocol):
         ...
 
     def begin(self) -> None:
-        """The inputs are there: turn to them."""
+        """New inputs are there, and the judge holds all that was handed over before."""
         ...
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Hand an output over; returns where in the shared memory it lies, or 0: in its slot."""
+        """Hand an output over; returns where the judge finds it, or 0: in its slot."""
         ...
 
     def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
@@ -61,9 +64,14 @@ class Engine(Protocol):
 class HostEngine:
     """The CPU."""
 
-    def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
+    def __init__(self) -> None:
+        self._in_place = False
+        self._kept: list[torch.Tensor] = []
+
+    def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """A mapping of the judge's anonymous file."""
-        return torch.frombuffer(mmap.mmap(descriptor, num_bytes), dtype=torch.uint8)
+        self._in_place = job.in_place
+        return torch.frombuffer(mmap.mmap(descriptor, job.ring_bytes), dtype=torch.uint8)
 
     def place(self, module: Any) -> Any:
         """As it is."""
@@ -74,17 +82,33 @@ class HostEngine:
         return contextlib.nullcontext()
 
     def begin(self) -> None:
-        """Nothing to turn."""
+        """The memory of earlier outputs may be used again."""
+        self._kept.clear()
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """A copy: whatever is lazy, expanded or strided is paid for here."""
-        slot.copy_(value)
-        return 0
+        """Where it lies, kept until the judge holds it; nobody pays, or saves, a copy.
+
+        What is lazy, expanded or strided is first written out, and paid for here.
+        """
+        if not self._in_place:
+            slot.copy_(value)
+            return 0
+        if type(value) not in PLAIN or value.layout is not torch.strided or not value.is_cpu:
+            slot.copy_(value)
+            value = slot
+        elif value.is_neg() or not value.is_contiguous():
+            value = value.resolve_neg().contiguous()
+        self._kept.append(value)
+        return value.data_ptr()
 
     def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """Stored like any output."""
-        zeros = [torch.zeros_like(slot) for slot in slots]
-        return lambda *_: zeros
+        """Handed over like any output, though written only once.
+
+        So the judge's caches may hold them, and they cost less than real ones: too large a cost
+        would flatter. Zeros that nobody ever wrote would all be one page.
+        """
+        ones = [torch.ones_like(slot) for slot in slots]
+        return lambda *_: ones
 
     def finish(self) -> None:
         """Calls on a CPU have ended when they return."""
@@ -103,11 +127,11 @@ class CudaEngine:
         self._touched = torch.zeros(1, device="cuda")
         self._num_given = 0
 
-    def share(self, descriptor: int, num_bytes: int, start_of_arena: int) -> torch.Tensor:
+    def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """The judge's memory; what lies behind the slots feeds the calls' own allocations."""
-        memory = DeviceMemory.received(descriptor, num_bytes)
-        self._base, self._end = memory.address, memory.address + num_bytes
-        start = memory.address + start_of_arena
+        memory = DeviceMemory.received(descriptor, job.ring_bytes)
+        self._base, self._end = memory.address, memory.address + job.ring_bytes
+        start = memory.address + job.layout.total_bytes
         self._arena = self._next = -(-start // ALIGNMENT) * ALIGNMENT
         return memory.tensor()
 
@@ -185,10 +209,14 @@ _GIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, 
 
 
 class FakeEngine(HostEngine):
-    """The pretended asynchronous device: what is stored passes through its default stream."""
+    """The pretended asynchronous device: what is stored passes through its default stream.
+
+    So outputs go to their slots: that copy is what waits for the work before it.
+    """
 
     def __init__(self) -> None:
         """Have it work while its caller goes on."""
+        super().__init__()
         fake.start()
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:

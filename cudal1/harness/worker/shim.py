@@ -5,7 +5,8 @@ file reports is believed; it exists so that honest candidates are called correct
 a readable reason. Inputs are views of the shared memory: the judge keeps its own originals, and
 sees when one was written to. Outputs are handed over at once, inside the judge's interval, so that
 lazy, expanded or strided outputs gain nothing; in some bursts that happens only after the last
-call, so that a buffer handed out twice shows. What handing over is depends on the device: `engine`.
+call, so that a buffer handed out twice shows. Handing over is saying where an output lies, so that
+there is no copy to be saved: `engine`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from cudal1.harness.worker import confinement
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+DONE, PUBLISHED = int(Word.DONE), int(Word.PUBLISHED)
+"""As plain numbers: what the loop of calls costs, a leaner one would be credited with."""
 SPINS = 200
 """Looks at the counter before each further look yields the core."""
 
@@ -53,7 +56,9 @@ def warm_up() -> None:
 
 
 def serve(channel_fd: int, layers: set[str], device: str) -> None:
-    """Wait for a job, confine this process, greet, then serve bursts until killed."""
+    """Say hello, wait for a job, confine this process, greet, then serve bursts until killed."""
+    here = ctypes.create_string_buffer(os.urandom(wire.TOKEN_BYTES), wire.TOKEN_BYTES)
+    os.write(channel_fd, wire.HELLO.pack(ctypes.addressof(here), here.raw))
     layers |= confinement.own_proc(layers)
     before = open_descriptors()
     engine = make_engine(device)
@@ -61,7 +66,9 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     control_fd, ring_fd, job_fd = _receive_job(channel_fd)
     control = memoryview(mmap.mmap(control_fd, wire.CONTROL_BYTES))
     job = Job.decode(os.pread(job_fd, os.fstat(job_fd).st_size, 0))
-    ring = engine.share(ring_fd, job.ring_bytes, job.layout.total_bytes)
+    ring = engine.share(ring_fd, job)
+    if job.in_place or device == "cuda":
+        layers.add("outputs_in_place")
     _allow_tf32(job.allow_tf32)
     if job.core is not None:
         os.sched_setaffinity(0, {job.core})
@@ -112,44 +119,57 @@ def _burst(
     words: memoryview, places: memoryview, call: Callable[..., Any],
     inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
 ) -> None:  # fmt: skip
-    count, done = words[Word.NUM_CALLS], words[Word.DONE]
+    count, done = words[Word.NUM_CALLS], words[DONE]
     if words[Word.KEEP]:
         _await_inputs(words, done + count)
         engine.begin()
         kept = [call(*inputs[slot]) for slot in range(count)]
         for slot in range(count):
+            _check(kept[slot], outputs[slot])
             _store(kept[slot], outputs[slot], places, slot, engine)
         engine.finish()
-        words[Word.DONE] = done + count
+        words[DONE] = done + count
         return
     for slot in range(count):
         _await_inputs(words, done + slot + 1)
         engine.begin()
         result = call(*inputs[slot])
+        if slot == 0:  # before it is judged by its bytes
+            _check(result, outputs[slot])
         _store(result, outputs[slot], places, slot, engine)
         engine.finish()
-        words[Word.DONE] = done + slot + 1
+        words[DONE] = done + slot + 1
+        _check(result, outputs[slot])  # while the judge reads: in the interval it could be saved
+        del result
 
 
 def _await_inputs(words: memoryview, num_published: int) -> None:
     spins = 0
-    while words[Word.PUBLISHED] < num_published:
+    while words[PUBLISHED] < num_published:
         spins += 1
         if spins > SPINS:
             os.sched_yield()
 
 
 class _WrongOutputError(Exception):
-    """The output cannot be stored where the reference's goes."""
+    """The output is not of the kind that the reference's is."""
 
 
 def _store(
     result: Any, slots: list[torch.Tensor], places: memoryview, number: int, engine: Engine
 ) -> None:
-    results = result if type(result) is list else _listed(result)
+    if len(slots) == 1 and type(result) is torch.Tensor:
+        places[number] = engine.store(result, slots[0])
+        return
+    start = number * len(slots)
+    for index, (value, slot) in enumerate(zip(_listed(result), slots, strict=True), start):
+        places[index] = engine.store(value, slot)
+
+
+def _check(result: Any, slots: list[torch.Tensor]) -> None:
+    results = _listed(result)
     if len(results) != len(slots):
         raise _WrongOutputError(f"{len(results)} outputs where the reference has {len(slots)}")
-    index = number * len(slots)
     for value, slot in zip(results, slots, strict=True):
         if not isinstance(value, torch.Tensor):
             raise _WrongOutputError(f"an output of type {type(value).__name__}, not a tensor")
@@ -160,8 +180,6 @@ def _store(
             )
         if value.device != slot.device:
             raise _WrongOutputError(f"an output that is not on {slot.device}")
-        places[index] = engine.store(value, slot)
-        index += 1
 
 
 def _listed(result: Any) -> list[Any]:

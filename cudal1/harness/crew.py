@@ -1,0 +1,176 @@
+"""The workers of one problem: a candidate's, the reference's, and one that computes nothing.
+
+Threat: a candidate is alone in a process that ran nothing before. The others run our own code; what
+fails in them is our failure, unless a candidate took the device's memory from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
+from cudal1.harness.burst import Desk, Ending, wait_ready
+from cudal1.harness.device import Device
+from cudal1.harness.oracle import Oracle
+from cudal1.harness.progress import Failure
+from cudal1.harness.sandbox import Worker
+from cudal1.harness.wire import Job
+from cudal1.harness.zygote import Zygote
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.verdict import Status
+
+CPU_LIMIT_S = 300
+MAX_LENT = 16
+"""Measurements of one reference's process on a GPU."""
+MEMORY_MARGIN = 2
+"""A candidate that held so many times the reference's share of a GPU's memory is to blame when
+others find none."""
+
+
+class Crew:
+    """Begins workers for one problem, and has them end.
+
+    Args:
+        problem: whose reference is run.
+        oracle: of the problem; gives the weights.
+        desk: makes the memory that is shared.
+        arena_bytes: of that, for the calls of a GPU's worker.
+        device: where.
+        protocol: how.
+        zygote: forks them.
+    """
+
+    def __init__(
+        self, problem: Problem, oracle: Oracle, desk: Desk, *, arena_bytes: int, device: Device,
+        protocol: EvalProtocol, zygote: Zygote,
+    ) -> None:  # fmt: skip
+        self._problem = problem
+        self._oracle = oracle
+        self._desk = desk
+        self._arena_bytes = arena_bytes
+        self._device = device
+        self._protocol = protocol
+        self._zygote = zygote
+        self._empty: Worker | None = None
+        self._reference: Worker | None = None
+        self._times_lent = 0
+        self._reference_bytes = 0
+
+    def close(self) -> None:
+        """End the workers that are kept."""
+        for worker in (self._empty, self._reference):
+            if worker is not None:
+                worker.close()
+        self._empty = self._reference = None
+
+    @contextmanager
+    def candidate(self, candidate: Candidate) -> Iterator[Worker]:
+        """A fresh worker with the candidate, and the original weights, whatever others were given.
+
+        Raises:
+            Failure: it took so much of a GPU's memory that nothing was left to judge it with.
+        """
+        import torch
+
+        self._oracle.change_weights(None)
+        worker = self._zygote.welcome(self._begin("ModelNew", candidate.source, CPU_LIMIT_S))
+        with self._zygote.lent(worker):
+            try:
+                yield worker
+            except (torch.OutOfMemoryError, WorkerError):
+                if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
+                    raise
+                self._zygote.renew()  # those that were made meanwhile found no memory either
+                raise Failure(Status.CRASHED, "took the device's memory that others need") from None
+
+    @contextmanager
+    def reference(self, *, fresh: bool) -> Iterator[Worker]:
+        """A worker with the reference, which one measurement uses up, or several if not `fresh`.
+
+        On a GPU each process needs a context, a third of a second of the driver's; that others are
+        no faster is what a second measurement finds out.
+
+        Raises:
+            WorkerError: it does not start.
+        """
+        self.have_reference(fresh=fresh)
+        worker, self._reference = self._reference, None
+        assert worker is not None
+        self._times_lent += 1
+        again = False
+        try:
+            yield self._ready(worker)
+            again = not fresh
+        except Failure:
+            again = not fresh
+            raise
+        finally:
+            if again and self._times_lent < MAX_LENT:
+                self._reference = worker
+            else:
+                self._zygote.dismiss(worker)
+
+    def have_reference(self, *, fresh: bool) -> None:
+        """Begin a reference's worker, unless one is there: it gets ready meanwhile."""
+        kept = self._reference
+        if kept is not None and (not kept.is_alive() or (fresh and kept.num_published)):
+            self._zygote.dismiss(kept)
+            self._reference = None
+        if self._reference is None:
+            self._reference = self._begin("Model", self._problem.source, None)
+            self._times_lent = 0
+
+    def weigh(self, reference: Worker) -> None:
+        """End a reference's worker, and remember how much of a GPU's memory it took."""
+        self._reference_bytes = self._released_by(reference)
+
+    def empty(self) -> Worker:
+        """The worker that computes nothing.
+
+        Raises:
+            WorkerError: it does not start.
+        """
+        if self._empty is not None and not self._empty.is_alive():
+            self._empty.close()
+            self._empty = None
+        self._empty = self._empty or self._ready(self._begin("", "", None))
+        return self._empty
+
+    def _begin(self, entry: str, source: str, cpu_s: int | None) -> Worker:
+        weights = self._oracle.original_weights
+        ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
+        job = Job(
+            source=source, device=self._device.device_class.value, entry=entry,
+            init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
+            layout=self._desk.layout, seed=self._protocol.seed,
+            memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
+            core=self._device.worker_core, folder="",
+            ring_bytes=ring.num_bytes,
+            allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
+        )  # fmt: skip
+        return self._zygote.begin(job, ring)
+
+    def _ready(self, worker: Worker) -> Worker:
+        """One that runs our own code, built."""
+        ending = wait_ready(self._zygote.welcome(worker), self._protocol.start_timeout_s)
+        if ending is not Ending.DONE:
+            said = worker.display_text() or "no word"
+            worker.close()
+            raise WorkerError(
+                f"{self._problem.key}: the reference's worker {ending.value} at its start: {said}; "
+                "run stage `problems` again, or raise protocol.memory_bytes"
+            )
+        return worker
+
+    def _released_by(self, worker: Worker) -> int:
+        """Bytes of the device that a worker held, its ring among them; it has then ended."""
+        if self._device.device_class is not DeviceClass.CUDA:
+            return 0
+        import torch
+
+        before, _ = torch.cuda.mem_get_info()
+        worker.close()
+        return torch.cuda.mem_get_info()[0] - before

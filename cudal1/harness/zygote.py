@@ -1,0 +1,173 @@
+"""The judge's handle on the process that forks workers, and those that wait for a job.
+
+Threat: what is in a worker before its candidate is what the zygote had: nothing of the judge's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cudal1.errors import SandboxError, WorkerError
+from cudal1.harness import wire
+from cudal1.harness.device import Device
+from cudal1.harness.launch import START_LIMIT_S, launch
+from cudal1.harness.layers import MINIMUM
+from cudal1.harness.memory import meet
+from cudal1.harness.rings import Ring, sealed
+from cudal1.harness.sandbox import Spare, Worker, send_with
+from cudal1.harness.wire import FREEZE, THAW, Job
+from cudal1.problem import DeviceClass
+from cudal1.verdict import UNSAFE
+
+NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
+"""Workers that wait, forked and confined to namespaces, for the next job."""
+
+
+class Zygote:
+    """The warmed-up process that forks workers; start one for each judge.
+
+    Args:
+        device: what its workers may use.
+        minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
+        unsafe: start workers even where they do not, and say so among the layers of each.
+
+    Raises:
+        WorkerError: it does not start.
+    """
+
+    def __init__(
+        self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
+        unsafe: bool = False,
+    ) -> None:  # fmt: skip
+        self._minimum = () if unsafe else minimum
+        self._marks = (UNSAFE,) if unsafe else ()
+        self._spares: list[Spare] = []
+        self._leaving: list[Worker] = []
+        self._is_still = False
+        self._num_spares = NUM_SPARES[device.device_class]
+        # the first worker that is there tells; the fake device's stream stores what it is given
+        self._in_place = None if device.device_class is DeviceClass.CPU else False
+        self._source = launch(device)
+
+    def start(self, job: Job, ring: Ring) -> Worker:
+        """Give `job` and `ring` to a fresh worker, whose folder is made here, and welcome it.
+
+        What stands around it is known only once it stands: start one that runs our own code first.
+
+        Raises:
+            WorkerError: the machinery failed.
+            SandboxError: less than the minimum stands around it.
+        """
+        return self.welcome(self.begin(job, ring))
+
+    def begin(self, job: Job, ring: Ring) -> Worker:
+        """The same without waiting for the worker, which is to be welcomed later.
+
+        Raises:
+            WorkerError: the machinery failed.
+        """
+        control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
+        content = os.memfd_create("job", os.MFD_CLOEXEC)
+        try:
+            spare = self._next()
+            folder = tempfile.mkdtemp(dir=self._source.folder)
+            job = replace(job, folder=folder, in_place=bool(self._in_place))
+            os.write(content, job.encode())
+            send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
+            if not self._is_still:
+                self._top_up(self._num_spares)
+        except OSError as error:
+            ring.release()
+            raise self._source.broken("cannot be reached") from error
+        finally:
+            for descriptor in (control_descriptor, ring.descriptor, content):
+                os.close(descriptor)
+        return Worker(job, spare, control, ring)
+
+    def welcome(self, worker: Worker) -> Worker:
+        """Wait until a worker that was begun is confined.
+
+        Raises:
+            WorkerError: the machinery failed.
+            SandboxError: less than the minimum stands around it.
+        """
+        try:
+            came = worker.welcome(self._minimum, self._marks)
+        except (SandboxError, WorkerError):
+            worker.close()
+            raise
+        if not came:
+            worker.close()
+            raise self._source.broken("could not confine a new worker")
+        return worker
+
+    @contextlib.contextmanager
+    def lent(self, worker: Worker) -> Iterator[Worker]:
+        """Have it dismissed at the end."""
+        try:
+            yield worker
+        finally:
+            self.dismiss(worker)
+
+    def dismiss(self, worker: Worker) -> None:
+        """Have it end: its death takes a while on a GPU; `settle` waits for it."""
+        worker.dismiss()
+        self._leaving.append(worker)
+
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Have those that wait for a job stand still while others are timed.
+
+        They have contexts to make, for which the driver interrupts what a GPU does.
+        """
+        self._is_still = True
+        for spare in self._spares:
+            spare.ask(FREEZE)
+        for spare in self._spares:
+            spare.await_answer(FREEZE)
+        try:
+            yield
+        finally:
+            self._is_still = False
+            for spare in self._spares:
+                spare.command(THAW)
+
+    def settle(self) -> None:
+        """Wait until all that were dismissed are gone."""
+        while self._leaving:
+            self._leaving.pop().close()
+
+    def renew(self) -> None:
+        """Give up the workers that wait for a job: they may not have come about."""
+        for spare in self._spares:
+            spare.close()
+        self._spares.clear()
+
+    def close(self) -> None:
+        """End the zygote; its workers end with their own handles."""
+        self.settle()
+        self.renew()
+        self._source.close()
+
+    def _next(self) -> Spare:
+        """A worker that is there, has no job yet, and has its outputs read as all others have."""
+        self._top_up(1)
+        spare = self._spares.pop(0)
+        if self._is_still:
+            spare.command(THAW)
+        spare.channel.settimeout(START_LIMIT_S)
+        is_readable = meet(spare.channel, spare.memory)
+        if self._in_place is None:
+            self._in_place = is_readable
+        if self._in_place and not is_readable:
+            spare.close()
+            raise self._source.broken("started a worker whose memory cannot be read")
+        return spare
+
+    def _top_up(self, count: int) -> None:
+        while len(self._spares) < count:
+            self._spares.append(Spare(self._source.channel))

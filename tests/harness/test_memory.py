@@ -1,0 +1,163 @@
+"""Outputs are read from a worker's own memory: any number is safe."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
+from cudal1.harness import Pool
+from cudal1.harness.memory import Memory
+from cudal1.harness.sandbox import Worker
+from cudal1.problem import Problem
+from tests.harness.corpus import GROUPS, class_of
+from tests.harness.inside import Start, counts, open_zygote, start_worker, until
+
+PAGE = 4096
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+
+
+@pytest.fixture
+def own() -> Iterator[Memory]:
+    """This process's own."""
+    memory = Memory()
+    memory.open(os.getpid())
+    yield memory
+    memory.close()
+
+
+def read(memory: Memory, place: int, size: int) -> bytes:
+    """What stands in a target full of dots afterwards."""
+    target = bytearray(b"." * size)
+    memory.read(memoryview(target), place)
+    return bytes(target)
+
+
+def pages(count: int) -> int:
+    """Fresh ones, full of `x`."""
+    start = libc.mmap(None, ctypes.c_size_t(count * PAGE), 3, 0x22, -1, ctypes.c_long(0))
+    ctypes.memset(start, ord("x"), count * PAGE)
+    return start
+
+
+def drop(start: int) -> None:
+    assert libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(PAGE)) == 0
+
+
+# --- any number ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "place",
+    [0, 1, -1, -(2**63), 2**47, 2**47 - PAGE, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30],
+)
+def test_what_lies_nowhere_is_not_read(own: Memory, place: int) -> None:
+    assert read(own, place, 8) == b"." * 8
+
+
+def test_what_lies_there_is_read_and_what_ends_before_is_read_to_its_end(own: Memory) -> None:
+    start = pages(2)
+    assert read(own, start, 2 * PAGE) == b"x" * 2 * PAGE
+    drop(start + PAGE)
+    assert read(own, start + PAGE - 3, 8) == b"xxx....."
+    drop(start)
+    assert read(own, start, 8) == b"." * 8
+
+
+def test_more_than_there_can_be_is_not_read(own: Memory) -> None:
+    start = pages(1)
+    assert read(own, start, 64 << 20)[-1:] == b"."
+    drop(start)
+
+
+def test_a_process_that_is_not_there_or_not_ours_to_read_is_not_read() -> None:
+    memory = Memory()
+    memory.open(0)
+    assert read(memory, pages(1), 8) == b"." * 8
+
+
+def test_once_closed_nothing_is_read_though_its_number_is_given_to_another_file() -> None:
+    memory = Memory()
+    memory.open(os.getpid())
+    start, number = pages(1), memory._descriptor
+    memory.close()
+    memory.close()
+    other = os.open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
+    assert other == number
+    assert read(memory, start, 8) == b"." * 8
+    os.close(other)
+
+
+# --- of a real worker ----------------------------------------------------------------------------
+
+HERE = """
+word = ctypes.create_string_buffer(b"here")
+counts[0] = ctypes.addressof(word)
+"""
+
+
+def told(worker: Worker) -> bytes:
+    until(lambda: counts(worker)[0] > 0)
+    return read(worker.memory, counts(worker)[0], 4)
+
+
+@pytest.fixture
+def in_place(needs: Callable[[str], None]) -> None:
+    needs("outputs_in_place")
+
+
+@pytest.mark.usefixtures("in_place")
+def test_the_judge_reads_the_worker_that_the_kernel_names(start: Start) -> None:
+    one, other = start(HERE + "time.sleep(60)"), start(HERE + "word[:4] = b'else'; time.sleep(60)")
+    assert told(one) == b"here"
+    until(lambda: told(other) == b"else")
+    one.close()
+    assert told(one) == b"...."
+
+
+@pytest.mark.usefixtures("in_place")
+def test_one_that_makes_itself_unreadable_is_read_all_the_same(start: Start) -> None:
+    assert told(start("libc.prctl(4, 0, 0, 0, 0)" + HERE + "time.sleep(60)")) == b"here"
+
+
+@pytest.mark.usefixtures("in_place")
+def test_of_one_that_runs_another_program_nothing_is_left_to_read(start: Start) -> None:
+    worker = start(HERE + "time.sleep(0.1); os.execv('/bin/sleep', ['sleep', '60'])")
+    until(lambda: told(worker) == b"....")
+    assert worker.is_alive()
+
+
+# --- where it is refused -------------------------------------------------------------------------
+
+
+def test_where_no_worker_can_be_read_all_store_and_verdicts_lack_the_layer(
+    open_pool: Callable[..., AbstractContextManager[Pool]],
+    named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Memory, "open", lambda self, process: None)
+    problem = named_problem("linear")
+    with open_pool() as pool:
+        candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+        verdict = pool.judge(problem, candidate).verdict
+    assert class_of(verdict) in GROUPS["correct"], verdict.reason
+    assert "outputs_in_place" not in verdict.sandbox
+
+
+def test_who_could_be_read_before_cannot_be_measured_in_another_way(
+    in_place: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zygote = open_zygote()
+    try:
+        with start_worker(zygote, "") as worker:
+            assert worker.job.in_place
+        monkeypatch.setattr(Memory, "open", lambda self, process: None)
+        with pytest.raises(WorkerError, match="cannot be read"):
+            start_worker(zygote, "")
+    finally:
+        zygote.close()
