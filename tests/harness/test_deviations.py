@@ -1,0 +1,68 @@
+"""Norms and largest deviations are what a slow loop says, on each device that is here."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudal1.harness.deviations import LEAST_BOUND, largest, norms
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def _rows(
+    seed: int, dtype: torch.dtype, length: int, gap: int, device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Outputs and slightly different answers, three rows of each, which lie apart."""
+    generator = torch.Generator().manual_seed(seed)
+    outputs = torch.randn(3, length + gap, generator=generator).to(dtype)[:, :length]
+    answers = (outputs.double() * 1.001).to(torch.float64 if seed % 2 else dtype)
+    return outputs.to(device), answers.to(device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@given(
+    dtype=st.sampled_from(FLOATS), length=st.sampled_from([1, 7, 4096, 4097]),
+    gap=st.integers(0, 3), seed=st.integers(0, 100), relative=st.floats(0, 0.1),
+)  # fmt: skip
+def test_each_row_is_measured_by_itself(
+    device: str, dtype: torch.dtype, length: int, gap: int, seed: int, relative: float
+) -> None:
+    outputs, answers = _rows(seed, dtype, length, gap, device)
+    absolute = [1e-3, 0.0, 2.0]
+    sizes, off = norms(outputs, answers)
+    found = largest(
+        outputs, answers,
+        absolute_N=torch.tensor(absolute, dtype=torch.float64, device=device),
+        relative_N=torch.full((3,), relative, dtype=torch.float64, device=device),
+    )  # fmt: skip
+    for row in range(3):
+        x, y = outputs[row].double().tolist(), answers[row].double().tolist()
+        pairs = list(zip(x, y, strict=True))
+        close = {"rel": 2e-3, "abs": 1e-6}
+        assert sizes[row].item() == pytest.approx(math.hypot(*y), **close)
+        assert off[row].item() == pytest.approx(math.hypot(*(a - b for a, b in pairs)), **close)
+        bounds = [max(LEAST_BOUND, absolute[row] + relative * abs(b)) for b in y]
+        worst = max(abs(a - b) / bound for (a, b), bound in zip(pairs, bounds, strict=True))
+        assert found[row].item() == pytest.approx(worst, **close)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("of_answer", [False, True])
+def test_what_is_not_finite_is_within_no_bound_and_spoils_its_own_row_alone(
+    device: str, value: float, of_answer: bool
+) -> None:
+    outputs, answers = _rows(0, torch.float32, 5000, 1, device)
+    (answers if of_answer else outputs)[1, 4500] = value
+    bounds = torch.full((3,), 1.0, dtype=torch.float64, device=device)
+    sizes, off = norms(outputs, answers)
+    found = largest(outputs, answers, absolute_N=bounds, relative_N=bounds)
+    within = [bool(o <= s) and bool(w <= 1) for s, o, w in zip(sizes, off, found, strict=True)]
+    assert [within[0], within[2]] == [True, True]
+    assert not (within[1] and math.isfinite(sizes[1].item()))
