@@ -29,8 +29,10 @@ FLOOR_US = 0.05
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
 DECOYS = 0.6
-"""Share of quads in which, before one of the bursts, an untimed one looks the same, but for one
-input of another family: what only those need cannot be dropped once the checks are over."""
+"""Share of quads in which, before one of the bursts, an untimed one looks the same, but for some
+inputs of other families: what only those need cannot be dropped once the checks are over."""
+OTHERS_IN_DECOY = 8
+"""One input in so many."""
 FAST = ((4.0, 3), (1.5, 2), (0.0, 1))
 """From which speedup on how many times as many calls are timed on a GPU: what a burst costs beyond
 its calls is known to some 30 µs there, which is 1 % of 3 ms."""
@@ -128,18 +130,21 @@ class Quads:
 
     def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
         """A burst of each that no worker can tell from a timed one before it is too late."""
-        self._both(candidate, reference, self._with_another_family(count))
+        number = max(1, count // OTHERS_IN_DECOY)
+        self._both(candidate, reference, self._with_other_families(count, number))
 
     def _inputs(self, count: int) -> list[Draw]:
         """Of a timed burst."""
         if self._mixes_families and self._rng.random() < count / OTHERS_IN:
-            return self._with_another_family(count)
+            return self._with_other_families(count, 1)
         return self._examination.fresh(count)
 
-    def _with_another_family(self, count: int) -> list[Draw]:
+    def _with_other_families(self, count: int, number: int) -> list[Draw]:
+        """Fresh inputs, so many of them of other families."""
         draws = self._examination.fresh(count)
-        family = self._rng.choice(self._oracle.families[1:] or self._oracle.families)
-        draws[self._rng.randrange(count)] = self._oracle.draw(self._rng.getrandbits(62), family)
+        others = self._oracle.families[1:] or self._oracle.families
+        for place in self._rng.sample(range(count), number):
+            draws[place] = self._oracle.draw(self._rng.getrandbits(62), self._rng.choice(others))
         return draws
 
     @property
