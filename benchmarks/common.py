@@ -23,7 +23,8 @@ from cudal1.protocol import EvalProtocol
 from cudal1.suite import loader
 from cudal1.verdict import Verdict
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 VERSIONS = ("torch", "triton", "numpy", "pydantic")
 
 
@@ -74,7 +75,8 @@ def save(name: str, folder: Path, device: Device, protocol: EvalProtocol, **cont
         "benchmark": name, "measured": time.strftime("%Y-%m-%d"), "machine": machine(device),
         "protocol_id": protocol.id, "protocol": protocol.model_dump(mode="json"), **content,
     }  # fmt: skip
-    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    text = json.dumps(found, indent=1).replace(str(ROOT), ".")  # where it lies is nobody's business
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def machine(device: Device) -> dict[str, object]:

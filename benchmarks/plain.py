@@ -54,7 +54,7 @@ class Plain:
 
 
 def plain(reference: str, candidate: str, *, device: str, rounds: int = ROUNDS) -> Plain:
-    """Time `ModelNew` of one source against `Model` of the other, in a process for that alone.
+    """Time `ModelNew` of one source against `Model` of the other, in a process for nothing else.
 
     Both are whole problem files: they bring `get_inputs` and `get_init_inputs`.
     """

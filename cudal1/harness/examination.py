@@ -134,7 +134,7 @@ class Examination:
                 if not comparison.meets(self._protocol.precision):
                     self._fail(burst, slot, comparison)
             self.progress.num_inputs += bool(telling)
-            if slot == 0:
+            if slot == 0 and reference is None:  # else it has been kept
                 self._earlier.append([answer for answer, _ in key])
         self._desk.release(burst)
 

@@ -59,7 +59,12 @@ class Source:
         wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [*wrapper, sys.executable, "-m", "cudal1.harness.worker.zygote"]
+        command = [
+            *wrapper,
+            str(Path(sys.executable).absolute()),
+            "-m",
+            "cudal1.harness.worker.zygote",
+        ]
         command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
         # those that get ready must not disturb the one that is timed: off its core until needed
         with theirs, _elsewhere(device.worker_core):

@@ -188,7 +188,7 @@ class Quads:
         return times
 
     def credible_limit(self, candidate: Worker, reference: Worker) -> float:
-        """The largest speedup that only the calls themselves can explain.
+        """The largest speedup that is believed of the calls themselves.
 
         Where bursts are chains, a leaner loop around the calls could save at most what ours takes
         (`LOOP_US`).

@@ -155,6 +155,7 @@ class Zygote:
 
     def _next(self) -> Spare:
         """A worker that is there, has no job yet, and has its outputs read as all others have."""
+        self._spares = [spare for spare in self._spares if spare.is_alive()]
         self._top_up(1)
         spare = self._spares.pop(0)
         if self._is_still:

@@ -1,8 +1,8 @@
 """What the worker's loop needs of a device: its memory, its waiting, and handing outputs over.
 
 Threat: as in `shim`: all of this runs beside the candidate and may be patched by it. On a GPU the
-judge's clock stops when the judge's own context has copied the outputs, so that work on any stream,
-finished or not, is in the interval.
+judge's clock stops when the judge's own context has the device, so that work on any stream is in
+the interval or missing.
 """
 
 from __future__ import annotations
