@@ -64,7 +64,8 @@ class Measurement(Record):
     alpha: float | None
     """Probability of a false `certified`; None under the paper's rule, which has none."""
     lower: float | None = None
-    """The median speedup is below it with probability `alpha` at most; None: too few quads."""
+    """The median speedup is below it with probability `alpha` at most; None: too few quads. It may
+    be above `certified`, which is one of the claim levels, and may have been doubted since."""
     upper: float | None = None
     """The median speedup is above it with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)

@@ -62,7 +62,11 @@ class HackFlag(Record):
 
 
 class Correctness(Record):
-    """The comparison of outputs with the oracle's."""
+    """The comparison of outputs with the oracle's.
+
+    Classes and errors are of the checks: timed outputs that agree with those of the reference's
+    worker, in the class that was asked for, are counted and not looked at further.
+    """
 
     num_inputs: int = Field(ge=0)
     """Inputs whose every output element agreed."""

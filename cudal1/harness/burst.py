@@ -1,13 +1,15 @@
-"""One trusted interval: publish inputs, wait, hold every output.
+"""One trusted interval: publish inputs, wait for "done", hold every output.
 
-Threat: the worker may write anything anywhere in its shared memory at any time. Inputs are secret
-until the clock runs; the clock stops when private copies of all outputs exist, on a GPU when the
-device is the judge's and they are being made; an early "done" only copies poison or what was there
-before, a late write comes too late, and nothing else that the worker says enters the time.
+Threat: the worker may write anything anywhere in its shared memory at any time. The clock runs from
+when inputs lie in the ring until the worker says "done", on a GPU until the device is the judge's;
+outputs are copied at once. An early "done" only copies poison or what was there before, a late
+write comes too late, and nothing else that the worker says enters the time.
 
 On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
-calls cannot be batched. On a GPU each exchange costs switches of context (0.3 ms) and launches
-could not run ahead, so there all inputs are published at once, and chains are timed beside.
+calls cannot be batched. Who watches an input come can begin before the clock does. On a GPU each
+exchange costs switches of context (0.3 ms) and launches could not run ahead, so there all inputs
+are published at once, while the worker stands still; calls can be batched. So before anything is
+certified, the other order is timed as well (`quads`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ from cudal1.harness import wire
 from cudal1.harness.oracle import Draw
 from cudal1.harness.pieces import (
     DevicePiece,
-    Held,
     HostPiece,
     Piece,
     SlotPiece,
@@ -67,9 +68,10 @@ class Order(Enum):
     """How a burst is run."""
 
     CHAIN = "chain"
-    """Each input is published when the output before it is held."""
+    """Each input is published, to a worker that runs, when the output before it is held."""
     KEEP = "keep"
-    """All inputs at once; the worker keeps all outputs and hands them over after the last call."""
+    """All inputs at once, to a worker that stands still; it keeps all outputs and hands them over
+    after the last call."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class Desk:
             layout.num_slots * layout.input_bytes, dtype=torch.uint8, device=device
         )
         self._staged_draws: list[Draw] = []
-        self._copy_ns: dict[int, int] = {}
+        self._touched = torch.zeros(1, device=device)
+        self._copying_ns: dict[tuple[Order, int], int] = {}
         """The least that copying so many calls' outputs took after our own workers' bursts."""
 
     @property
@@ -127,8 +130,8 @@ class Desk:
     ) -> Burst:  # fmt: skip
         """Have the worker run on `draws`; `release` the burst when its outputs were compared.
 
-        The interval starts before the first input byte is published and ends when the last output
-        byte is private. The inputs of a worker that runs our own code are not looked at again.
+        The worker stands still before and after. The inputs of one that runs our own code are not
+        looked at again.
         """
         import torch
 
@@ -155,9 +158,12 @@ class Desk:
         step = 1 if order is Order.CHAIN else count
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
-        started = time.perf_counter_ns()
-        ending, held_at = _through(worker, count, pieces, order, started + int(timeout_s * 1e9))
-        elapsed_us = (held_at.over_ns - started + self._late_ns(held_at, count, is_ours)) / 1000
+        interval = _Interval(worker, order, timeout_s)
+        worker.freeze()
+        ending = interval.run(count, pieces)
+        worker.freeze()
+        late_ns = self._late_ns(interval.copying_ns, (order, count), is_ours)
+        elapsed_us = (interval.elapsed_ns + late_ns) / 1000
         size = 0 if is_ours else count * layout.input_bytes
         published = memory[layout.input_start :][:size].view(torch.int64)
         return Burst(
@@ -195,19 +201,18 @@ class Desk:
         deadline = time.perf_counter() + CALM_S
         while True:
             started = time.perf_counter_ns()
-            self._staged[:1].fill_(0)
+            self._touched.fill_(0)
             self.settle()
             if time.perf_counter_ns() - started < QUIET_US * 1000:
                 return True
             if time.perf_counter() > deadline:
                 return False
 
-    def _late_ns(self, held_at: Held, count: int, is_ours: bool) -> int:
+    def _late_ns(self, copying_ns: int, kind: tuple[Order, int], is_ours: bool) -> int:
         """What copies took longer than they do for our own workers: somebody was still at work."""
-        took_ns = held_at.copied_ns - held_at.over_ns
-        if is_ours and took_ns:
-            self._copy_ns[count] = min(took_ns, self._copy_ns.get(count, took_ns))
-        return max(0, took_ns - round(COPY_SLACK * self._copy_ns.get(count, took_ns)))
+        if is_ours and copying_ns:
+            self._copying_ns[kind] = min(copying_ns, self._copying_ns.get(kind, copying_ns))
+        return max(0, copying_ns - round(COPY_SLACK * self._copying_ns.get(kind, copying_ns)))
 
     def _piece(self, worker: Worker, held: torch.Tensor, first: int, count: int) -> Piece:
         layout = self.layout
@@ -243,21 +248,39 @@ def wait_ready(worker: Worker, timeout_s: float) -> Ending:
     return Ending.DONE if worker.state == State.READY else Ending.FAILED
 
 
-def _through(
-    worker: Worker, count: int, pieces: Sequence[Piece], order: Order, deadline_ns: int
-) -> tuple[Ending, Held]:
-    """The interval itself, and when it was over."""
-    worker.go(count, keep=order is Order.KEEP)
-    held_at = Held(0, 0)
-    for piece in pieces:
-        piece.publish()
-        worker.announce(piece.num_calls)
-        ending = _wait(worker, worker.num_published, deadline_ns)
-        if ending is not Ending.DONE:
-            now = time.perf_counter_ns()
-            return ending, Held(now, now)
-        held_at = piece.capture()
-    return Ending.DONE, held_at
+class _Interval:
+    """One burst's exchanges, and what of them counts."""
+
+    def __init__(self, worker: Worker, order: Order, timeout_s: float) -> None:
+        self._worker = worker
+        self._order = order
+        self._timeout_ns = int(timeout_s * 1e9)
+        self.elapsed_ns = 0
+        """From when inputs are there to "done", in all exchanges."""
+        self.copying_ns = 0
+        """After it, until the outputs were held."""
+
+    def run(self, count: int, pieces: Sequence[Piece]) -> Ending:
+        """From a worker that stands still until all outputs are held."""
+        worker, is_chain = self._worker, self._order is Order.CHAIN
+        if is_chain:
+            worker.thaw()
+        deadline_ns = time.perf_counter_ns() + self._timeout_ns
+        for piece in pieces:
+            piece.publish()
+            started_ns = time.perf_counter_ns()
+            if piece is pieces[0]:
+                worker.go(count, keep=not is_chain)
+            worker.announce(piece.num_calls)
+            worker.thaw()  # only now, where all is published at once: nobody saw it come
+            ending = _wait(worker, worker.num_published, deadline_ns)
+            over_ns = piece.over()
+            self.elapsed_ns += over_ns - started_ns
+            if ending is not Ending.DONE:
+                return ending
+            piece.capture()
+            self.copying_ns += time.perf_counter_ns() - over_ns
+        return Ending.DONE
 
 
 def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:

@@ -182,9 +182,8 @@ class Examination:
     def run(self, worker: Worker, draws: Sequence[Draw], order: Order | None = None) -> Burst:
         """One burst of the candidate, as timed ones are; leaves with its failure."""
         order = order or self._desk.timed_order
-        worker.thaw()
+        self.expect_quiet()
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
-        worker.freeze()
         self.history.append((order, len(draws)))
         match burst.ending:
             case Ending.DONE:
@@ -201,6 +200,15 @@ class Examination:
                 said = worker.display_text() or "it gave no reason"
                 wrong = worker.state == State.WRONG_OUTPUT
                 raise Failure(Status.INCORRECT if wrong else Status.CRASHED, said)
+
+    def expect_quiet(self) -> None:
+        """Leave if the candidate has a GPU work while it stands still itself."""
+        if not self._desk.is_quiet():
+            evidence = "the device was at work while nobody should have used it"
+            raise Failure(
+                Status.HACKED, "kept the device busy outside its own turn",
+                (guards.flag("outside_turn", evidence),),
+            )  # fmt: skip
 
     def _timeout_s(self, num_calls: int) -> float:
         protocol = self._protocol
@@ -229,11 +237,9 @@ def run_own(
         WorkerError: it failed, so that nothing can be judged.
     """
     limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
-    worker.thaw()
     burst = desk.run(
         worker, draws, order=order or desk.timed_order, timeout_s=limit_s, is_ours=True
     )
-    worker.freeze()
     if burst.ending is not Ending.DONE:
         raise WorkerError(
             f"the reference's worker {burst.ending.value} in a burst: "

@@ -69,7 +69,9 @@ class ProblemJudge:
         self._zygote = zygote
         self._rng = random.SystemRandom()
         place = torch.device(device.torch_name)
-        self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
+        self._oracle = Oracle(
+            problem, weight_seed=protocol.seed, device=place, precision=protocol.precision
+        )
         self._work = self._oracle.work()
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
@@ -219,7 +221,7 @@ class ProblemJudge:
             candidate_us=typical(Role.CANDIDATE), floor_us=floor_us,
         )  # fmt: skip
 
-    # --- times ----------------------------------------------------------------------------------
+    # --- times -----------------------------------------------------------------------------------
 
     def _time_reference(self, reference: Worker) -> float:
         """A rough time of one call, to plan bursts: smallest of a few.

@@ -5,11 +5,17 @@ The descriptor reaches the memory of one process and nothing else, whatever the 
 before any candidate code runs, for the process that the kernel names, and stays with the memory
 which that process had then: one that makes itself unreadable afterwards is still read, one that
 runs another program has left nothing to be read.
+
+Pages that are shared, or a file's, may lie at many addresses: whoever writes one row there has
+written all that are alike. So an output must lie in pages that are nobody else's (`is_private`),
+which have one address each, or in the ring, which the judge reads through its own mapping.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import random
 import socket
 import struct
 
@@ -18,20 +24,25 @@ from cudal1.harness.wire import HELLO
 CREDENTIALS = struct.Struct("3i")
 """What the kernel says of who sent a message: process, user, group."""
 CLOSED = -1
+ENTRY_BYTES = 8
+"""Of `/proc/PID/pagemap`; the last one holds the flags."""
+SHARED, SWAPPED, PRESENT = 0x20, 0x40, 0x80
+"""Of a file or shared; and where the page is, if anywhere (proc_pid_pagemap(5))."""
+NOT_SHARED = bytes(flags for flags in range(256) if not flags & SHARED)
+SOMEWHERE = bytes(flags for flags in range(256) if flags & (SWAPPED | PRESENT))
+TRIED_PAGES = 4
+RANDOM = random.SystemRandom()
 
 
 class Memory:
     """One process's memory. Reading it never fails: what cannot be read is not read."""
 
     def __init__(self) -> None:
-        self._descriptor = CLOSED
+        self._descriptor = self._map = CLOSED
 
     def open(self, process: int) -> None:
         """Open that of a process, if the kernel lets us."""
-        try:
-            self._descriptor = os.open(f"/proc/{process}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._descriptor = CLOSED
+        self._descriptor, self._map = _opened(process, "mem"), _opened(process, "pagemap")
 
     def read(self, target: memoryview, place: int) -> None:
         """Fill `target` with what lies at `place`; what cannot be read stays as it is there."""
@@ -40,11 +51,45 @@ class Memory:
         except (OSError, OverflowError):
             return
 
+    def is_private(self, place: int, num_bytes: int) -> bool:
+        """Whether no page there is shared or of a file; to be asked before they can be replaced.
+
+        Some of those that were never touched are, to see what they become.
+        """
+        first = place // mmap.PAGESIZE
+        flags = self._flags(first, (place + num_bytes - 1) // mmap.PAGESIZE + 1 - first)
+        if not flags or flags.translate(None, NOT_SHARED):
+            return False
+        if not flags.translate(None, SOMEWHERE):
+            return True
+        absent = [page for page, each in enumerate(flags, first) if not each & (SWAPPED | PRESENT)]
+        for page in RANDOM.sample(absent, min(TRIED_PAGES, len(absent))):
+            self.read(memoryview(bytearray(1)), page * mmap.PAGESIZE)
+            if self._flags(page, 1).translate(None, NOT_SHARED):
+                return False
+        return True
+
+    def _flags(self, first: int, count: int) -> bytes:
+        """Of each page; none at all if they are not all told."""
+        try:
+            told = os.pread(self._map, count * ENTRY_BYTES, first * ENTRY_BYTES)
+        except (OSError, OverflowError):
+            return b""
+        return told[ENTRY_BYTES - 1 :: ENTRY_BYTES] if len(told) == count * ENTRY_BYTES else b""
+
     def close(self) -> None:
         """Read nothing from now on; idempotent."""
-        descriptor, self._descriptor = self._descriptor, CLOSED
-        if descriptor != CLOSED:
-            os.close(descriptor)
+        descriptors, self._descriptor, self._map = (self._descriptor, self._map), CLOSED, CLOSED
+        for descriptor in descriptors:
+            if descriptor != CLOSED:
+                os.close(descriptor)
+
+
+def _opened(process: int, name: str) -> int:
+    try:
+        return os.open(f"/proc/{process}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return CLOSED
 
 
 def ask_for_sender(channel: socket.socket, *, wanted: bool) -> None:
@@ -53,7 +98,7 @@ def ask_for_sender(channel: socket.socket, *, wanted: bool) -> None:
 
 
 def meet(channel: socket.socket, memory: Memory) -> bool:
-    """Receive a worker's hello and open its memory; whether it reads as the worker says.
+    """Receive a worker's hello and open its memory; whether that reads as the worker says.
 
     What it says is believed: it has no candidate yet.
 
@@ -69,4 +114,4 @@ def meet(channel: socket.socket, memory: Memory) -> bool:
     found = bytearray(len(expected))
     memory.open(process)
     memory.read(memoryview(found), place)
-    return found == expected
+    return found == expected and memory.is_private(place, len(expected))

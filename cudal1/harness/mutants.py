@@ -94,7 +94,9 @@ class _Trial:
         import torch
 
         place = torch.device(device.torch_name)
-        self._oracle = Oracle(problem, weight_seed=protocol.seed, device=place)
+        self._oracle = Oracle(
+            problem, weight_seed=protocol.seed, device=place, precision=protocol.precision
+        )
         self._problem = problem
         self._protocol = protocol
         self._rng = random.Random(problem.id)

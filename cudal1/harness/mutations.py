@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cudal1.harness.operators import Rounding
+from cudal1.harness.operators import Rounding, to_half
 from cudal1.harness.oracle import REFUSALS, Draw, Oracle, Tensors
 from cudal1.protocol import PrecisionClass
 
@@ -198,7 +198,7 @@ def rounded_to(dtype: torch.dtype) -> Callable[[Oracle, Case], Tensors | None]:
     def rounding(oracle: Oracle, case: Case) -> Tensors | None:
         exact = all(not o.is_floating_point() or bits <= torch.finfo(o.dtype).eps
                     for o in case.outputs)  # fmt: skip
-        return None if exact else run(oracle, case.draw, Rounding(dtype))
+        return None if exact else run(oracle, case.draw, Rounding(to_half(dtype)))
 
     return rounding
 

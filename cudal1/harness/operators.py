@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+TF32_DROPPED_BITS = 13
+
+
+def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """Rounded to the ten bits behind the point that a TF32 operand has; in its own dtype."""
+    words = tensor.float().view(torch.int32)
+    rounded = words + (1 << (TF32_DROPPED_BITS - 1)) & -(1 << TF32_DROPPED_BITS)
+    return torch.where(tensor.isfinite(), rounded.view(torch.float32).to(tensor.dtype), tensor)
+
+
+def to_half(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Through a half type and back."""
+    return lambda tensor: tensor.to(dtype).to(tensor.dtype)
+
 
 class Rounding(TorchDispatchMode):
-    """Operators take and give float32 (or wider) numbers that were through a half type.
+    """Operators take and give float32 (or wider) numbers that were rounded.
 
-    So do kernels in half precision that add up in float32. Real half kernels are not used: CPUs
+    So do kernels in lower precision that add up in float32. Real half kernels are not used: CPUs
     lack some of them, and views and in-place operators need their own tensors.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, rounded: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
-        self._dtype = dtype
+        self._rounded = rounded
 
     def __torch_dispatch__(
         self,
@@ -42,7 +56,7 @@ class Rounding(TorchDispatchMode):
     def _round(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             return value
-        return value.to(self._dtype).to(value.dtype)
+        return self._rounded(value)
 
 
 class Dropping(TorchDispatchMode):

@@ -19,6 +19,7 @@ from cudal1.harness.families import FAMILIES, OWN, change_inputs, changed_weight
 from cudal1.harness.roofline import Work, least_work
 from cudal1.harness.wire import DTYPES, TensorSpec
 from cudal1.problem import Problem
+from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
     import torch
@@ -28,10 +29,14 @@ Key = list[tuple["torch.Tensor", ReferenceError]]
 """Each output of a call as it should be, with how far off the reference is."""
 
 MAX_FAMILY_ERROR = 1e-3
-"""A family of inputs on which the reference itself is farther off than this says nothing."""
+"""A family of inputs on which the reference itself is farther off than this says nothing; in the
+looser classes, `TOO_HARD`."""
 TOO_HARD = 0.02
 """A single draw of another family on which the reference is farther off says nothing either. On the
 problem's own inputs nobody is let off: there it is the most that widens a bound."""
+ROUNDED_SHARE = 0.5
+"""What counts of the error of a reference whose operators round as a class allows: bounds widen to
+four times a reference's error, so an honest candidate may be twice as far off as that one."""
 EXAMINED_SEEDS = (11, 12, 13)
 NUDGE, NUM_NUDGES = 2e-6, 4
 """Relative change of an input: what the strict class allows; how often it is tried."""
@@ -69,16 +74,27 @@ class Oracle:
         SuiteError: the reference cannot be run here (admission should have rejected it).
     """
 
-    def __init__(self, problem: Problem, *, weight_seed: int, device: torch.device) -> None:
+    def __init__(
+        self, problem: Problem, *, weight_seed: int, device: torch.device,
+        precision: PrecisionClass = PrecisionClass.STRICT,
+    ) -> None:  # fmt: skip
         import torch
 
         self.device = device
+        self._rounding = _rounding(precision)
+        self._max_error = MAX_FAMILY_ERROR if self._rounding is None else TOO_HARD
         self.problem = problem
         namespace = types.ModuleType("reference")
         # the reference is the user's own, admitted code; it is trusted here (docs/protocol.md)
         exec(compile(problem.source, f"<{problem.key}>", "exec"), namespace.__dict__)
         self._draw: Callable[[], list[Any]] = namespace.get_inputs
-        init_inputs = list(namespace.get_init_inputs())
+        given: object = namespace.get_init_inputs()
+        if not isinstance(given, list | tuple):
+            raise SuiteError(
+                f"{problem.key}: get_init_inputs() must return a list of the constructor's "
+                f"arguments, in order, not {type(given).__name__}"
+            )
+        init_inputs: list[Any] = list(given)
         self.init_inputs = repr(init_inputs)
         try:
             ast.literal_eval(self.init_inputs)
@@ -167,12 +183,26 @@ class Oracle:
         known, key = self.error(draw.family), Key()
         plains = self._answer(draw, exact=False)
         nudged = [] if all(t.is_floating_point() for t in plains) else self._nudged(draw)
-        for place, (plain, exact) in enumerate(zip(plains, exacts, strict=True)):
-            error = reference_error(plain, exact)
+        errors = self._errors(draw, plains, exacts)
+        for place, (plain, exact, error) in enumerate(zip(plains, exacts, errors, strict=True)):
             if not plain.is_floating_point():
                 error = replace(error, others=(plain, *(answers[place] for answers in nudged)))
             key.append((exact, known.larger(error.at_most(TOO_HARD) if draw.is_own else error)))
         return key
+
+    def _errors(self, draw: Draw, plains: Tensors, exacts: Tensors) -> list[ReferenceError]:
+        """How far the reference is off in each output, and one that rounds as the class allows."""
+        errors = [reference_error(x, y) for x, y in zip(plains, exacts, strict=True)]
+        if self._rounding is None:
+            return errors
+        from cudal1.harness.operators import Rounding
+
+        with Rounding(self._rounding):
+            rounded = self._answer(draw, exact=False)
+        return [
+            error.larger(reference_error(x, y).times(ROUNDED_SHARE))
+            for error, x, y in zip(errors, rounded, exacts, strict=True)
+        ]
 
     def _seed(self, seed: int) -> None:
         import torch
@@ -239,14 +269,14 @@ class Oracle:
         if self.can_change_weights:
             self.change_weights(7)
             changed = self._family_error(OWN, must_tell=True)
-            self.can_change_weights = changed.relative_l2 <= MAX_FAMILY_ERROR
+            self.can_change_weights = changed.relative_l2 <= self._max_error
             self.change_weights(None)
             if self.can_change_weights:
                 self._families[OWN] = self._families[OWN].larger(changed)
         has_floats = any(t.is_floating_point() for t in first.inputs)
         for family in list(FAMILIES)[1:] if has_floats else []:
             error = self._family_error(family, must_tell=True)
-            if error.relative_l2 <= MAX_FAMILY_ERROR:
+            if error.relative_l2 <= self._max_error:
                 self._families[family] = error.larger(self._families[OWN])
 
     def _mutates(self, draw: Draw) -> bool:
@@ -267,12 +297,24 @@ class Oracle:
                 if not must_tell:  # the problem's own
                     raise
                 return ReferenceError(math.inf, math.inf)
-            for output, answer in zip(plain, exact, strict=True):
-                if must_tell and not _is_telling(output):
-                    return ReferenceError(math.inf, math.inf)
-                error = reference_error(output, answer)
+            if must_tell and not all(_is_telling(output) for output in plain):
+                return ReferenceError(math.inf, math.inf)
+            for error in self._errors(draw, plain, exact):
                 largest = largest.larger(error.at_most(TOO_HARD) if family == OWN else error)
         return largest
+
+
+def _rounding(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """What operators may do to their operands and results in a class."""
+    import torch
+
+    from cudal1.harness.operators import to_half, to_tf32
+
+    return {
+        PrecisionClass.STRICT: None,
+        PrecisionClass.TF32: to_tf32,
+        PrecisionClass.HALF: to_half(torch.bfloat16),
+    }[precision]
 
 
 def _is_telling(output: torch.Tensor) -> bool:

@@ -1,8 +1,11 @@
 """Inputs that are published together, and the outputs that are then awaited: one exchange.
 
-Everything is prepared before the clock runs; what is left is copying. Threat: where an output lies
-is the worker's word, so it is taken for a place inside the shared memory, or inside the worker's
-own (`memory`), or not at all.
+Everything is prepared before the clock runs; what is left is copying. The copies of the outputs are
+not in the interval: how long they take depends on what happens to lie in which cache, and on a CPU
+on whether many pages are one. Threat: "done" was said while somebody still writes. So they begin at
+once, in an order that the judge drew, and find what is missing; and what they take too long is
+charged (`Desk`). Where an output lies is the worker's word, so it is taken for a place inside the
+shared memory, or inside the worker's own (`memory`), or not at all.
 """
 
 from __future__ import annotations
@@ -10,12 +13,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cudal1.harness import wire
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import WORD_BYTES, Layout, TensorSpec
+from cudal1.harness.wire import IN_RING, WORD_BYTES, Layout, TensorSpec
 
 if TYPE_CHECKING:
     import torch
@@ -24,16 +26,6 @@ PAGE_BYTES = 4096
 RANDOM = random.SystemRandom()
 LARGE_BYTES = 1 << 20
 """From here on the driver's own copy of one tensor is twice as fast as a kernel for all."""
-
-
-@dataclass(frozen=True)
-class Held:
-    """When a piece's outputs were the judge's."""
-
-    over_ns: int
-    """The clock may stop: nothing can be written any more that would be copied."""
-    copied_ns: int
-    """All of them are in private memory."""
 
 
 class Piece(Protocol):
@@ -45,8 +37,12 @@ class Piece(Protocol):
         """Let the worker see the inputs."""
         ...
 
-    def capture(self) -> Held:
-        """Hold the outputs in private memory."""
+    def over(self) -> int:
+        """When the clock may stop, in ns; asked as soon as the worker says "done"."""
+        ...
+
+    def capture(self) -> None:
+        """Hold the outputs in private memory; comes at once."""
         ...
 
 
@@ -61,32 +57,45 @@ class HostPiece:
         self._inputs, self._staged = inputs, staged
         count, starts = len(layout.outputs), wire.offsets(layout.outputs)
         self._places = worker.places[first * count : (first + num_calls) * count]
-        self._memory = worker.memory
-        self._parts: list[tuple[int, int, memoryview]] = []
-        """Which output, where in it, and what to fill."""
-        for number in range(num_calls * count):
-            slot, which = divmod(number, count)
-            start = (first + slot) * layout.output_bytes + starts[which]
-            target = held[start : start + layout.outputs[which].num_bytes]
-            self._parts += [(number, at, part) for at, part in _halves(target)]
+        self._memory, self._ring = worker.memory, bytes_of(worker.ring.memory)
+        self._targets: list[memoryview] = []
+        for slot in range(first, first + num_calls):
+            for start, spec in zip(starts, layout.outputs, strict=True):
+                start += slot * layout.output_bytes
+                self._targets.append(held[start : start + spec.num_bytes])
+        self._parts = [_halves(target) for target in self._targets]
 
     def publish(self) -> None:
         """Copied and there when it returns."""
         self._inputs[:] = self._staged
 
-    def capture(self) -> Held:
-        """The copy is in the interval."""
-        places, read = self._places.tolist(), self._memory.read
-        for number, start, part in self._parts:
-            read(part, places[number] + start)
-        now = time.perf_counter_ns()
-        return Held(now, now)
+    def over(self) -> int:
+        """Now."""
+        return time.perf_counter_ns()
+
+    def capture(self) -> None:
+        """Read them."""
+        memory = self._memory
+        for place, target, parts in zip(
+            self._places.tolist(), self._targets, self._parts, strict=True
+        ):
+            if place >= IN_RING:
+                self._copy(place - IN_RING, parts)
+            elif memory.is_private(place, len(target)):
+                for start, part in parts:
+                    memory.read(part, place + start)
+
+    def _copy(self, place: int, parts: list[tuple[int, memoryview]]) -> None:
+        """From the ring, as the judge sees it."""
+        for start, part in parts:
+            found = self._ring[place + start :][: len(part)]
+            part[: len(found)] = found
 
 
 def _halves(target: memoryview) -> list[tuple[int, memoryview]]:
     """From some page on to the end, then from the beginning: only the judge knows where it begins.
 
-    Reading takes time. Who knew what is read last could say "done" and write it meanwhile.
+    Reading takes time: who knew what is read last could write it meanwhile.
     """
     middle = RANDOM.randrange(max(1, -(-len(target) // PAGE_BYTES))) * PAGE_BYTES
     parts = (middle, target[middle:]), (0, target[:middle])
@@ -108,21 +117,20 @@ class SlotPiece:
         """Copied and there when it returns."""
         self._inputs[:] = self._staged
 
-    def capture(self) -> Held:
-        """The copy is in the interval."""
+    def over(self) -> int:
+        """Now."""
+        return time.perf_counter_ns()
+
+    def capture(self) -> None:
+        """Copy them."""
         self._private[:] = self._outputs
-        now = time.perf_counter_ns()
-        return Held(now, now)
 
 
 class DevicePiece:
     """Of a GPU: copied by the judge's own context, from wherever the worker says they lie.
 
     The clock stops when the judge's context has the device, which it has once nothing runs in any
-    other; the copies follow at once. How long they take depends on what happens to lie in which
-    cache, up to 5 % of a burst. Threat: "done" was said while a copy engine, which needs no turn,
-    still writes. So the copies come in an order that the judge drew, and find what is missing; and
-    what they take too long is charged (`Desk`).
+    other; what still writes then is a copy engine, which needs no turn.
     """
 
     def __init__(
@@ -152,13 +160,18 @@ class DevicePiece:
         self._inputs.copy_(self._staged)
         torch.cuda.synchronize()
 
-    def capture(self) -> Held:
-        """Copied and there when it returns; in the interval is only the device's turn to us."""
+    def over(self) -> int:
+        """When the device has turned to us."""
         import torch
 
         self._claim.fill_(1)
         torch.cuda.synchronize()
-        over_ns = time.perf_counter_ns()
+        return time.perf_counter_ns()
+
+    def capture(self) -> None:
+        """Copied and there when it returns."""
+        import torch
+
         number = self._number
         places = self._places[number : number + len(self._slots)].tolist()
         sources: list[torch.Tensor] = []
@@ -176,7 +189,6 @@ class DevicePiece:
             # one kernel for all; what PyTorch's own optimisers call, though no stub names it
             torch._foreach_copy_(targets, sources)  # pyright: ignore[reportPrivateImportUsage]
         torch.cuda.synchronize()
-        return Held(over_ns, time.perf_counter_ns())
 
 
 def stage(

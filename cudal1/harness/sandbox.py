@@ -28,6 +28,8 @@ from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
 
 ANSWER_LIMIT_S = 20.0
 """For a warden to say that all stand still; it gives up by itself long before."""
+END_LIMIT_S = 20.0
+"""For a killed worker to end: a driver may wait for what it has on a GPU."""
 
 
 class Worker:
@@ -130,11 +132,12 @@ class Worker:
         self._spare.hang_up()
         self.ring.release()
 
-    def close(self) -> None:
-        """Kill it and all it started; idempotent."""
+    def close(self) -> bool:
+        """Kill it and all it started; whether all have ended. Idempotent."""
         self.dismiss()
-        self._spare.close()
+        ended = self._spare.close()
         remove(self.job.folder)
+        return ended
 
     def __enter__(self) -> Self:
         return self
@@ -210,15 +213,17 @@ class Spare:
             self.memory.close()
             self._life.shutdown(socket.SHUT_WR)
 
-    def close(self) -> None:
-        """Have the keeper kill it, and wait until that is done; idempotent."""
+    def close(self) -> bool:
+        """Have the keeper kill it, and wait until that is done; whether it is. Idempotent."""
         if self._life.fileno() < 0:
-            return
+            return True
         self.hang_up()
-        select.select([self._life], [], [], 5.0)  # the keeper ends after its worker is dead
+        # the keeper ends after its worker is dead
+        ended, _, _ = select.select([self._life], [], [], END_LIMIT_S)
         self._life.close()
         self._leash.close()
         self._cage.close()
+        return bool(ended)
 
 
 def send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:

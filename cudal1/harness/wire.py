@@ -23,6 +23,8 @@ WORD_BYTES = 8
 PLACES_OFFSET = 4096
 MAX_PLACES = (CONTROL_BYTES - PLACES_OFFSET) // WORD_BYTES
 """Outputs of all slots of a ring, at most."""
+IN_RING = 1 << 63
+"""Added to the place of a CPU's output that lies in the ring, counted from its first byte."""
 
 DTYPES: tuple[str, ...] = (
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",

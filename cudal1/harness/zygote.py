@@ -80,8 +80,10 @@ class Zygote:
             send_with(spare.channel, b"job", (control_descriptor, ring.descriptor, content))
             if not self._is_still:
                 self._top_up(self._num_spares)
-        except OSError as error:
+        except (OSError, WorkerError) as error:
             ring.release()
+            if isinstance(error, WorkerError):
+                raise
             raise self._source.broken("cannot be reached") from error
         finally:
             for descriptor in (control_descriptor, ring.descriptor, content):
@@ -137,9 +139,17 @@ class Zygote:
                 spare.command(THAW)
 
     def settle(self) -> None:
-        """Wait until all that were dismissed are gone."""
+        """Wait until all that were dismissed are gone.
+
+        Raises:
+            WorkerError: one is not, so that nobody can be timed.
+        """
         while self._leaving:
-            self._leaving.pop().close()
+            if not self._leaving.pop().close():
+                raise WorkerError(
+                    "a worker that was killed does not end: something holds it in the kernel; "
+                    "look for it with ps, and restart the machine if it stays"
+                )
 
     def renew(self) -> None:
         """Give up the workers that wait for a job: they may not have come about."""
@@ -161,7 +171,11 @@ class Zygote:
         if self._is_still:
             spare.command(THAW)
         spare.channel.settimeout(START_LIMIT_S)
-        is_readable = meet(spare.channel, spare.memory)
+        try:
+            is_readable = meet(spare.channel, spare.memory)
+        except OSError:
+            spare.close()
+            raise
         if self._in_place is None:
             self._in_place = is_readable
         if self._in_place and not is_readable:

@@ -325,6 +325,32 @@ def get_inputs():
 def get_init_inputs():
     return [N]
 """,
+    # equal rows, each as large as a page
+    "repeated": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x).repeat(256, 1)
+
+def get_inputs():
+    return [torch.randn(1, 1024)]
+
+def get_init_inputs():
+    return []
+""",
+    # the time goes into reading a large input
+    "row_sums": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sum(x, dim=1)
+
+def get_inputs():
+    return [torch.randn(2048, 1024)]
+
+def get_init_inputs():
+    return []
+""",
     # far from its own inputs it overflows, in float32 alone
     "exponential": HEADER
     + """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cudal1.harness.operators import Dropping, Rounding
+from cudal1.harness.operators import Dropping, Rounding, to_half, to_tf32
 
 X = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
 
@@ -46,7 +46,7 @@ def test_nothing_is_left_out_unless_asked() -> None:
 
 def test_rounding_is_that_of_a_half_type_and_leaves_the_given_tensors_alone() -> None:
     x, weight = X.clone(), X.clone()
-    with Rounding(torch.float16):
+    with Rounding(to_half(torch.float16)):
         result = x @ weight.t()
     half = X.half().float()
     assert torch.equal(result, (half @ half.t()).half().float())
@@ -55,7 +55,7 @@ def test_rounding_is_that_of_a_half_type_and_leaves_the_given_tensors_alone() ->
 
 
 def test_rounding_follows_views_and_in_place_operators() -> None:
-    with Rounding(torch.bfloat16):
+    with Rounding(to_half(torch.bfloat16)):
         y = torch.zeros(8, 8)
         y[:4] = X[:4]
         y[:4].mul_(0.3)
@@ -63,5 +63,13 @@ def test_rounding_follows_views_and_in_place_operators() -> None:
 
 
 def test_integers_are_not_rounded() -> None:
-    with Rounding(torch.bfloat16):
+    with Rounding(to_half(torch.bfloat16)):
         assert int(torch.tensor(1001) + 1) == 1002
+
+
+def test_tf32_keeps_ten_bits_rounds_to_the_nearest_and_leaves_what_is_not_finite() -> None:
+    step = 2.0**-10
+    given = torch.tensor([1 + step, 1 + 0.4 * step, -1 - 0.6 * step, 0.0, float("inf")])
+    assert to_tf32(given).tolist() == [1 + step, 1.0, -1 - step, 0.0, float("inf")]
+    assert to_tf32(torch.tensor([float("nan")])).isnan().all()
+    assert to_tf32(torch.tensor([1 / 3], dtype=torch.float64)).dtype == torch.float64

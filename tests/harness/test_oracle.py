@@ -9,14 +9,16 @@ import torch
 
 from cudal1.errors import SuiteError
 from cudal1.harness.correctness import compare
+from cudal1.harness.operators import to_half, to_tf32
 from cudal1.harness.oracle import NUDGE, Draw, Oracle
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import PrecisionClass
 
 
 def oracle_of(
-    forward: str, inputs: str = "torch.randn(16, 32)", init: str = "super().__init__()"
-) -> Oracle:
+    forward: str, inputs: str = "torch.randn(16, 32)", init: str = "super().__init__()",
+    precision: PrecisionClass = PrecisionClass.STRICT,
+) -> Oracle:  # fmt: skip
     source = f"""import torch
 import torch.nn as nn
 
@@ -37,7 +39,7 @@ def get_init_inputs():
         suite="toy", level=1, number=1, name="toy", split=Split.TRAIN, revision="r",
         device_class=DeviceClass.CPU, source=source,
     )  # fmt: skip
-    return Oracle(problem, weight_seed=1, device=torch.device("cpu"))
+    return Oracle(problem, weight_seed=1, device=torch.device("cpu"), precision=precision)
 
 
 # --- what a reference refuses --------------------------------------------------------------------
@@ -90,6 +92,48 @@ def test_weights_are_not_changed_to_such_as_a_reference_refuses() -> None:
 def test_a_reference_that_refuses_its_own_inputs_is_refused_in_one_line() -> None:
     with pytest.raises(SuiteError, match=r"toy/L1/01_toy: its reference raises ValueError: no way"):
         oracle_of("raise ValueError('no\\nway')")
+
+
+# --- classes that allow rounding -----------------------------------------------------------------
+
+PRODUCT = "return torch.relu(x @ self.w)"
+SQUARE = "super().__init__(); self.w = nn.Parameter(torch.randn(512, 512) / 22)"
+ROUNDED = {PrecisionClass.TF32: to_tf32, PrecisionClass.HALF: to_half(torch.bfloat16)}
+
+
+def rounded_product(oracle: Oracle, draw: Draw, precision: PrecisionClass) -> torch.Tensor:
+    """What a product with rounded operands gives, which adds up in float32."""
+    rounded = ROUNDED[precision]
+    return torch.relu(rounded(draw.inputs[0]) @ rounded(oracle.weights["w"]))
+
+
+@pytest.mark.parametrize("precision", list(ROUNDED))
+def test_a_product_that_rounds_as_its_class_allows_is_right_on_every_family(
+    precision: PrecisionClass,
+) -> None:
+    oracle = oracle_of(PRODUCT, init=SQUARE, inputs="torch.randn(512, 512)", precision=precision)
+    assert {"one_row_large", "mixed_rows"} <= set(oracle.families)
+    for family in oracle.families:
+        draw = oracle.draw(5, family)
+        (answer, error), = oracle.exact_key(draw)  # fmt: skip
+        found = compare(rounded_product(oracle, draw, precision), answer, error)
+        assert found.meets(precision), (family, found)
+
+
+def test_a_product_in_a_half_type_is_wrong_in_tf32() -> None:
+    tf32 = PrecisionClass.TF32
+    oracle = oracle_of(PRODUCT, init=SQUARE, inputs="torch.randn(512, 512)", precision=tf32)
+    for family in oracle.families:
+        draw = oracle.draw(5, family)
+        (answer, error), = oracle.exact_key(draw)  # fmt: skip
+        found = compare(rounded_product(oracle, draw, PrecisionClass.HALF), answer, error)
+        assert not found.meets(tf32) or family == "integers", family
+
+
+def test_inputs_on_which_no_rounded_answer_is_right_say_nothing_in_that_class() -> None:
+    forward = "return torch.sin(3 * x)"
+    assert "large" in oracle_of(forward).families
+    assert "large" not in oracle_of(forward, precision=PrecisionClass.HALF).families
 
 
 # --- integers ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from cudal1.harness.vmm import DeviceMemory, cuda_driver
-from cudal1.harness.wire import Job
+from cudal1.harness.wire import IN_RING, Job
 from cudal1.harness.worker import fake
 
 WARM_SIZE = 64
@@ -52,10 +52,6 @@ class Engine(Protocol):
         """Hand an output over; returns where the judge finds it, or 0: in its slot."""
         ...
 
-    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """A call that computes nothing: its bursts cost what the harness costs."""
-        ...
-
     def finish(self) -> None:
         """Wait until everything is done."""
         ...
@@ -66,12 +62,15 @@ class HostEngine:
 
     def __init__(self) -> None:
         self._in_place = False
+        self._ring = self._ring_end = 0
         self._kept: list[torch.Tensor] = []
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """A mapping of the judge's anonymous file."""
         self._in_place = job.in_place
-        return torch.frombuffer(mmap.mmap(descriptor, job.ring_bytes), dtype=torch.uint8)
+        ring = torch.frombuffer(mmap.mmap(descriptor, job.ring_bytes), dtype=torch.uint8)
+        self._ring, self._ring_end = ring.data_ptr(), ring.data_ptr() + job.ring_bytes
+        return ring
 
     def place(self, module: Any) -> Any:
         """As it is."""
@@ -99,16 +98,8 @@ class HostEngine:
         elif value.is_neg() or not value.is_contiguous():
             value = value.resolve_neg().contiguous()
         self._kept.append(value)
-        return value.data_ptr()
-
-    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """Handed over like any output, though written only once.
-
-        So the judge's caches may hold them, and they cost less than real ones: too large a cost
-        would flatter. Zeros that nobody ever wrote would all be one page.
-        """
-        ones = [torch.ones_like(slot) for slot in slots]
-        return lambda *_: ones
+        place = value.data_ptr()
+        return place if not self._ring <= place < self._ring_end else place - self._ring + IN_RING
 
     def finish(self) -> None:
         """Calls on a CPU have ended when they return."""
@@ -125,7 +116,6 @@ class CudaEngine:
         self._base = self._arena = self._next = self._end = 0
         self._pool: Any = None
         self._touched = torch.zeros(1, device="cuda")
-        self._num_given = 0
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """The judge's memory; what lies behind the slots feeds the calls' own allocations."""
@@ -167,24 +157,8 @@ class CudaEngine:
         slot.copy_(value)
         return 0
 
-    def constants(self, slots: Sequence[torch.Tensor]) -> Callable[..., list[torch.Tensor]]:
-        """Born in the arena like any output, one for each call of a burst: nothing is copied here.
-
-        The judge must find as much memory to read as after real calls, or a cache would serve it.
-        """
-        zeros: list[list[torch.Tensor]] = []
-
-        def call(*_: object) -> list[torch.Tensor]:
-            if self._num_given == len(zeros):
-                zeros.append([torch.zeros_like(slot) for slot in slots])
-            self._num_given += 1
-            return zeros[self._num_given - 1]
-
-        return call
-
     def finish(self) -> None:
         """Wait for all streams."""
-        self._num_given = 0
         torch.cuda.synchronize()
 
     def _take(self, size: int, device: int, stream: int | None) -> int:
