@@ -39,6 +39,9 @@ OTHERS_IN = 16
 OTHER_BURSTS = {Order.KEEP: (Order.CHAIN, 4, 5), Order.CHAIN: (Order.KEEP, 1, 12)}
 """For an order of timed bursts the other one, calls, and how many such bursts; of one call alone
 where they would be published together."""
+HALF_BURSTS = 4
+ONCE_US = 50.0
+"""How well it is known what a burst on a GPU costs beyond its calls."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
 LOOP_US = 2.0
 """What our own Python takes around a call, at most, and a candidate that replaces it might save."""
@@ -188,17 +191,18 @@ class Quads:
         return times
 
     def credible_limit(self, candidate: Worker, reference: Worker) -> float:
-        """The largest speedup that bursts of the other order bear out.
+        """The largest speedup that bursts of another kind bear out.
 
         Whoever works on several inputs at once is fast where all are published together, and slow
         in a chain; whoever begins while an input is being written is fast in a chain, and slow with
         an input that came while he stood still. So what a call saves must be saved in the other
         order, too, but for the launch of a first kernel, which nothing hides in a chain
-        (`LAUNCH_US`). Calls on a GPU that are hardly longer than that are believed only as far as
-        chains themselves tell. On a CPU a leaner loop around the calls could save at most what ours
+        (`LAUNCH_US`); calls on a GPU that are hardly longer than that are believed only as far as
+        chains themselves tell. On a GPU what is saved once a burst, by whatever was prepared, is no
+        speedup (`ONCE_US`). On a CPU a leaner loop around the calls could save at most what ours
         takes (`LOOP_US`).
         """
-        saved_us = self._saved_otherwise(candidate, reference)
+        saved_us = self._saved_in_other_order(candidate, reference)
         net_us = {role: max(FLOOR_US, median(self._net_us(role))) for role in ROLES}
         plain_us, claimed_us = net_us[Role.REFERENCE], net_us[Role.CANDIDATE]
         if self._desk.timed_order is Order.CHAIN:
@@ -207,26 +211,56 @@ class Quads:
         if plain_us < 2 * LAUNCH_US:
             return (plain_us + LAUNCH_US) / max(FLOOR_US, plain_us - saved_us + LAUNCH_US)
         doubtful_us = max(0.0, plain_us - claimed_us - saved_us - LAUNCH_US)
-        return plain_us / (claimed_us + doubtful_us)
+        return plain_us / (claimed_us + doubtful_us + self._saved_once(candidate, reference))
 
-    def _saved_otherwise(self, candidate: Worker, reference: Worker) -> float:
-        """What a call of the candidate saves in bursts of the other order; of each the fastest."""
+    def _saved_in_other_order(self, candidate: Worker, reference: Worker) -> float:
+        """What each call of the candidate saves in bursts of the other order."""
         order, most, times = OTHER_BURSTS[self._desk.timed_order]
         count = min(most, self._desk.layout.num_slots)
-        call_us = dict.fromkeys(ROLES, math.inf)
+        burst_us = self._fastest(candidate, reference, order, count, times)
+        return (burst_us[Role.REFERENCE] - burst_us[Role.CANDIDATE]) / count
+
+    def _saved_once(self, candidate: Worker, reference: Worker) -> float:
+        """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.
+
+        Where bursts of half the calls take more than half the time, the rest is spent once.
+        """
+        count = self._mine()[-1].num_calls
+        half = count // 2
+        if not half:
+            return 0.0
+        order = self._desk.timed_order
+        halves_us = self._fastest(candidate, reference, order, half, HALF_BURSTS)
+        once_us = {
+            role: (
+                count * halves_us[role]
+                - half * min(s.burst_us for s in self._mine() if s.role is role)
+            ) / (count - half)
+            for role in ROLES
+        }  # fmt: skip
+        saved_us = once_us[Role.REFERENCE] - once_us[Role.CANDIDATE]
+        return max(0.0, saved_us - ONCE_US) / count
+
+    def _fastest(
+        self, candidate: Worker, reference: Worker, order: Order, count: int, times: int
+    ) -> dict[Role, float]:
+        """The smallest time of some untimed bursts of each."""
+        burst_us = dict.fromkeys(ROLES, math.inf)
         for _ in range(times):
             draws = self._examination.fresh(count)
             known = self._run_reference(reference, draws, order)
             burst = self._examination.run(candidate, draws, order)
             for role, each in ((Role.REFERENCE, known), (Role.CANDIDATE, burst)):
-                call_us[role] = min(call_us[role], each.elapsed_us / count)
+                burst_us[role] = min(burst_us[role], each.elapsed_us)
             self._examination.compare(burst, exact=False, reference=known)
             self._desk.release(known)
-        return call_us[Role.REFERENCE] - call_us[Role.CANDIDATE]
+        return burst_us
+
+    def _mine(self) -> list[TimingSample]:
+        return [s for s in self._samples if s.session == self._session]
 
     def _net_us(self, role: Role) -> list[float]:
-        mine = [s for s in self._samples if s.session == self._session]
-        return [s.net_us for s in mine if s.role is role]
+        return [s.net_us for s in self._mine() if s.role is role]
 
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
