@@ -100,7 +100,7 @@ EXPLOITS, HONEST = cases("exploits"), cases("honest")
 CUDA_SIZES: dict[str, dict[str, int]] = {
     "silu": {"N": 4096},
     "softmax": {"N": 4096},
-    "linear": {"N": 2048},
+    "linear": {"N": 6144},
     "wasteful": {"N": 2048},
 }
 """Sizes for the files of `exploits_cuda` and `honest_cuda`, where launches must not be all."""

@@ -1,9 +1,9 @@
-"""TF32 where the class allows it.
+"""TF32 where the class allows it, to the reference as well.
 
 twin: A39
 problem: linear
 precision: tf32
-expect: gain
+expect: correct
 """
 import torch
 import torch.nn as nn
