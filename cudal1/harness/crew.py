@@ -15,6 +15,7 @@ from cudal1.harness.burst import Desk, Ending, wait_ready
 from cudal1.harness.device import Device
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure
+from cudal1.harness.rings import Ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Job
 from cudal1.harness.zygote import Zygote
@@ -56,15 +57,17 @@ class Crew:
         self._zygote = zygote
         self._empty: Worker | None = None
         self._reference: Worker | None = None
+        self._next: Worker | None = None
+        """Confined, for the next candidate: on a GPU that takes a fifth of a verdict."""
         self._times_lent = 0
         self._reference_bytes = 0
 
     def close(self) -> None:
         """End the workers that are kept."""
-        for worker in (self._empty, self._reference):
+        for worker in (self._empty, self._reference, self._next):
             if worker is not None:
                 worker.close()
-        self._empty = self._reference = None
+        self._empty = self._reference = self._next = None
 
     @contextmanager
     def candidate(self, candidate: Candidate) -> Iterator[Worker]:
@@ -76,14 +79,25 @@ class Crew:
         import torch
 
         self._oracle.change_weights(None)
-        worker = self._zygote.welcome(self._begin("ModelNew", candidate.source, CPU_LIMIT_S))
+        worker, self._next = self._next, None
+        if worker is not None and not worker.is_alive():
+            self._zygote.dismiss(worker)
+            worker = None
+        worker = self._zygote.welcome(worker or self._begin_candidate())
         with self._zygote.lent(worker):
+            worker.load(candidate.source)
             try:
+                if self._device.device_class is DeviceClass.CUDA:
+                    self._next = self._begin_candidate()
                 yield worker
             except (torch.OutOfMemoryError, WorkerError):
                 if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
                     raise
-                self._zygote.renew()  # those that were made meanwhile found no memory either
+                # those that were made meanwhile found no memory either
+                self._zygote.renew()
+                if self._next is not None:
+                    self._zygote.dismiss(self._next)
+                    self._next = None
                 raise Failure(Status.CRASHED, "took the device's memory that others need") from None
 
     @contextmanager
@@ -120,7 +134,7 @@ class Crew:
             self._zygote.dismiss(kept)
             self._reference = None
         if self._reference is None:
-            self._reference = self._begin("Model", self._problem.source, None)
+            self._reference = self._begin("Model", None, self._problem.source)
             self._times_lent = 0
 
     def weigh(self, reference: Worker) -> None:
@@ -136,14 +150,33 @@ class Crew:
         if self._empty is not None and not self._empty.is_alive():
             self._empty.close()
             self._empty = None
-        self._empty = self._empty or self._ready(self._begin("", "", None))
+        self._empty = self._empty or self._ready(self._begin("", None, ""))
         return self._empty
 
-    def _begin(self, entry: str, source: str, cpu_s: int | None) -> Worker:
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Have all that wait stand still while others are timed."""
+        with self._zygote.still():
+            if self._next is not None:
+                self._next.freeze()
+            try:
+                yield
+            finally:
+                if self._next is not None:
+                    self._next.thaw()
+
+    def _begin_candidate(self) -> Worker:
+        return self._begin("ModelNew", CPU_LIMIT_S)
+
+    def _begin(self, entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
-        ring = self._desk.make_ring(list(weights.values()), arena_bytes=self._arena_bytes)
+        try:
+            ring = self._ring()
+        except WorkerError:
+            self._zygote.settle()  # who was dismissed before still held the device's memory
+            ring = self._ring()
         job = Job(
-            source=source, device=self._device.device_class.value, entry=entry,
+            device=self._device.device_class.value, entry=entry,
             init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
             layout=self._desk.layout, seed=self._protocol.seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
@@ -151,7 +184,11 @@ class Crew:
             ring_bytes=ring.num_bytes,
             allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip
-        return self._zygote.begin(job, ring)
+        return self._zygote.begin(job, ring, source)
+
+    def _ring(self) -> Ring:
+        weights = list(self._oracle.original_weights.values())
+        return self._desk.make_ring(weights, arena_bytes=self._arena_bytes)
 
     def _ready(self, worker: Worker) -> Worker:
         """One that runs our own code, built."""

@@ -90,11 +90,11 @@ def _layers_on(device: Device) -> tuple[str, ...]:
     try:
         ring = Desk(layout, torch.device(device.torch_name)).make_ring([], arena_bytes=0)
         job = Job(
-            source="", entry="", init_inputs="[]", weight_names=(), layout=layout, seed=0,
+            entry="", init_inputs="[]", weight_names=(), layout=layout, seed=0,
             memory_bytes=MEMORY_BYTES, cpu_s=None, core=device.worker_core, folder="",
             device=device.device_class.value, ring_bytes=ring.num_bytes, allow_tf32=False,
         )  # fmt: skip
-        with zygote.start(job, ring) as worker:
+        with zygote.start(job, ring, "") as worker:
             return worker.layers
     finally:
         zygote.close()

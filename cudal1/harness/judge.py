@@ -193,7 +193,7 @@ class ProblemJudge:
         fresh = session > 0 or self._device.device_class is not DeviceClass.CUDA
         self._zygote.settle()  # who was dismissed before still held the device
         quads = Quads(examination, self._desk, self._oracle, self._protocol, session=session)
-        with self._crew.reference(fresh=fresh) as reference, self._zygote.still():
+        with self._crew.reference(fresh=fresh) as reference, self._crew.still():
             ratios = quads.measure(worker, reference, time_empty=self._time_empty)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import contextlib
 import mmap
+import os
 import select
 import socket
 from collections.abc import Sequence
@@ -126,6 +127,17 @@ class Worker:
             self._spare.bound(self.job)
             require(self.layers, minimum)
         return True
+
+    def load(self, source: str) -> None:
+        """Give it what it is to run, which it reads once it is confined."""
+        content = os.memfd_create("source", os.MFD_CLOEXEC)
+        try:
+            os.write(content, source.encode("utf-8", "surrogatepass"))
+            # a worker that is not there any more is found out by waiting for it
+            with contextlib.suppress(OSError):
+                send_with(self._spare.channel, b"source", (content,))
+        finally:
+            os.close(content)
 
     def dismiss(self) -> None:
         """Have it killed, and all it started, without waiting for that; idempotent."""

@@ -169,14 +169,12 @@ def _round_up(num_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class Job:
-    """What the judge tells a worker before it starts; judge to worker only."""
+    """What the judge tells a worker before it has a source; judge to worker only."""
 
-    source: str
-    """Python source that defines `entry`."""
     device: str
     """A device class: `cpu`, `cuda` or `fake`."""
     entry: str
-    """`Model`, `ModelNew`, or empty for a worker that computes nothing."""
+    """What the source defines: `Model`, `ModelNew`; empty for a worker that computes nothing."""
     init_inputs: str
     """Literal of the constructor's arguments."""
     weight_names: tuple[str, ...]
@@ -203,7 +201,7 @@ class Job:
         """As text that `decode` reads."""
         return repr(
             (
-                self.source, self.device, self.entry, self.init_inputs, self.weight_names,
+                self.device, self.entry, self.init_inputs, self.weight_names,
                 tuple(
                     tuple((s.dtype, s.shape) for s in group)
                     for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
@@ -219,12 +217,12 @@ class Job:
         import ast
 
         (
-            source, device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
+            device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
             folder, ring_bytes, allow_tf32, in_place,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
-            source=source, device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
+            device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32, in_place=in_place,

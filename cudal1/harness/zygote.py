@@ -53,8 +53,8 @@ class Zygote:
         self._in_place = None if device.device_class is DeviceClass.CPU else False
         self._source = launch(device)
 
-    def start(self, job: Job, ring: Ring) -> Worker:
-        """Give `job` and `ring` to a fresh worker, whose folder is made here, and welcome it.
+    def start(self, job: Job, ring: Ring, source: str) -> Worker:
+        """Give `job`, `ring` and `source` to a fresh worker, and welcome it.
 
         What stands around it is known only once it stands: start one that runs our own code first.
 
@@ -62,10 +62,12 @@ class Zygote:
             WorkerError: the machinery failed.
             SandboxError: less than the minimum stands around it.
         """
-        return self.welcome(self.begin(job, ring))
+        return self.welcome(self.begin(job, ring, source))
 
-    def begin(self, job: Job, ring: Ring) -> Worker:
+    def begin(self, job: Job, ring: Ring, source: str | None = None) -> Worker:
         """The same without waiting for the worker, which is to be welcomed later.
+
+        Its folder is made here. Without a source it waits for one once it is confined.
 
         Raises:
             WorkerError: the machinery failed.
@@ -88,7 +90,10 @@ class Zygote:
         finally:
             for descriptor in (control_descriptor, ring.descriptor, content):
                 os.close(descriptor)
-        return Worker(job, spare, control, ring)
+        worker = Worker(job, spare, control, ring)
+        if source is not None:
+            worker.load(source)
+        return worker
 
     def welcome(self, worker: Worker) -> Worker:
         """Wait until a worker that was begun is confined.

@@ -60,13 +60,13 @@ def open_zygote() -> Zygote:
 def start_worker(zygote: Zygote, body: str) -> Worker:
     """One that runs this when it imports its candidate."""
     job = Job(
-        source=TOP + textwrap.dedent(body), entry="ModelNew", init_inputs="[]", weight_names=(),
+        entry="ModelNew", init_inputs="[]", weight_names=(),
         layout=LAYOUT, seed=0, memory_bytes=MEMORY_BYTES, cpu_s=60,
         core=find_device(DeviceClass.CPU).worker_core, folder="", device="cpu",
         ring_bytes=LAYOUT.total_bytes, allow_tf32=False,
     )  # fmt: skip
     ring = Desk(LAYOUT, torch.device("cpu")).make_ring([], arena_bytes=0)
-    return zygote.start(job, ring)
+    return zygote.start(job, ring, TOP + textwrap.dedent(body))
 
 
 def counts(worker: Worker) -> list[int]:

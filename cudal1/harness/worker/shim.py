@@ -59,16 +59,16 @@ def warm_up() -> None:
 
 
 def serve(channel_fd: int, layers: set[str], device: str) -> None:
-    """Say hello, wait for a job, confine this process, greet, then serve bursts until killed."""
+    """Say hello, wait for a job, confine this process, greet, wait for a source, serve bursts."""
     here = ctypes.create_string_buffer(os.urandom(wire.TOKEN_BYTES), wire.TOKEN_BYTES)
     os.write(channel_fd, wire.HELLO.pack(ctypes.addressof(here), here.raw))
     layers |= confinement.own_proc(layers)
     before = open_descriptors()
     engine = make_engine(device)
     needed = open_descriptors() - before  # a driver's; nothing else was opened here
-    control_fd, ring_fd, job_fd = _receive_job(channel_fd)
+    control_fd, ring_fd, job_fd = _received(channel_fd, 3)
     control = memoryview(mmap.mmap(control_fd, wire.CONTROL_BYTES))
-    job = Job.decode(os.pread(job_fd, os.fstat(job_fd).st_size, 0))
+    job = Job.decode(_content(job_fd))
     ring = engine.share(ring_fd, job)
     if job.in_place or device == "cuda":
         layers.add("outputs_in_place")
@@ -83,7 +83,8 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
     layers |= confinement.renounce(job.folder, layers, device)
     os.write(channel, wire.bits_of(layers))
-    _work(job, control, ring, channel, engine)
+    (source_fd,) = _received(channel, 1)
+    _work(job, _content(source_fd), control, ring, channel, engine)
     os._exit(1)
 
 
@@ -92,14 +93,16 @@ def _allow_tf32(allowed: bool) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def _work(job: Job, control: memoryview, ring: torch.Tensor, channel: int, engine: Engine) -> None:
+def _work(
+    job: Job, source: bytes, control: memoryview, ring: torch.Tensor, channel: int, engine: Engine
+) -> None:
     words = control[: wire.TEXT_OFFSET].cast("Q")
     places = control[wire.PLACES_OFFSET :].cast("Q")
     stage = State.BUILD_FAILED
     # A broad except: a candidate may raise anything at all, and whatever it is, it is the
     # candidate's failure and a line for people.
     try:
-        call, load_weights = _build(job, ring, engine)
+        call, load_weights = _build(job, source, ring, engine)
         inputs = [_views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
         outputs = [
             _views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)
@@ -195,7 +198,7 @@ def _listed(result: Any) -> list[Any]:
 
 
 def _build(
-    job: Job, ring: torch.Tensor, engine: Engine
+    job: Job, source: bytes, ring: torch.Tensor, engine: Engine
 ) -> tuple[Callable[..., Any], Callable[[], None]]:
     """The module to call, and what loads the ring's weights into it.
 
@@ -206,7 +209,7 @@ def _build(
         values = _constants(_views(ring, job.layout, 0, "outputs"), job.layout.num_slots)
         return lambda *_: next(values), lambda: None
     path = Path(job.folder) / SOURCE_NAME
-    path.write_bytes(job.source.encode("utf-8", "surrogatepass"))
+    path.write_bytes(source)
     spec = importlib.util.spec_from_file_location("candidate", path)
     assert spec is not None
     assert spec.loader is not None
@@ -266,17 +269,24 @@ def _view(ring: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
     return ring[start : start + spec.num_bytes].view(dtype).view(spec.shape)
 
 
-def _receive_job(channel_fd: int) -> tuple[int, int, int]:
+def _received(channel_fd: int, count: int) -> list[int]:
+    """So many descriptors that the judge sends."""
     channel = socket.socket(fileno=os.dup(channel_fd))
-    message, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(3 * 4))
+    message, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(count * 4))
     if not message:
         os._exit(0)  # the judge went away, or needs no more workers
     descriptors = array.array("i")
     for _, _, payload in ancillary:
         descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
     channel.close()
-    control, ring, job = descriptors
-    return control, ring, job
+    return list(descriptors)
+
+
+def _content(descriptor: int) -> bytes:
+    """All of a file, which is then closed."""
+    content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    os.close(descriptor)
+    return content
 
 
 def _described(error: BaseException) -> str:

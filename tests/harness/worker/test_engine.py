@@ -17,7 +17,7 @@ from cudal1.harness.worker.engine import HostEngine
 SHAPE = (16, 16)
 LAYOUT = Layout((), (), (TensorSpec("float32", SHAPE),), 1)
 JOB = Job(
-    source="", device="cpu", entry="", init_inputs="[]", weight_names=(), layout=LAYOUT, seed=0,
+    device="cpu", entry="", init_inputs="[]", weight_names=(), layout=LAYOUT, seed=0,
     memory_bytes=0, cpu_s=None, core=None, folder="", ring_bytes=LAYOUT.total_bytes,
     allow_tf32=False, in_place=True,
 )  # fmt: skip
