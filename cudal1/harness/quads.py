@@ -7,7 +7,6 @@ the order is drawn from the judge's generator.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -39,8 +38,8 @@ OTHERS_IN = 16
 OTHER_BURSTS = {Order.KEEP: (Order.CHAIN, 4, 5), Order.CHAIN: (Order.KEEP, 1, 12)}
 """For an order of timed bursts the other one, calls, and how many such bursts; of one call alone
 where they would be published together."""
-HALF_BURSTS = 4
-ONCE_US = 50.0
+HALF_BURSTS = 6
+ONCE_US = 60.0
 """How well it is known what a burst on a GPU costs beyond its calls."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
 LOOP_US = 2.0
@@ -214,11 +213,11 @@ class Quads:
         return plain_us / (claimed_us + doubtful_us + self._saved_once(candidate, reference))
 
     def _saved_in_other_order(self, candidate: Worker, reference: Worker) -> float:
-        """What each call of the candidate saves in bursts of the other order."""
+        """What each call of the candidate saves in bursts of the other order; of each the fastest."""
         order, most, times = OTHER_BURSTS[self._desk.timed_order]
         count = min(most, self._desk.layout.num_slots)
-        burst_us = self._fastest(candidate, reference, order, count, times)
-        return (burst_us[Role.REFERENCE] - burst_us[Role.CANDIDATE]) / count
+        burst_us = self._bursts(candidate, reference, order, count, times)
+        return (min(burst_us[Role.REFERENCE]) - min(burst_us[Role.CANDIDATE])) / count
 
     def _saved_once(self, candidate: Worker, reference: Worker) -> float:
         """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.
@@ -230,28 +229,28 @@ class Quads:
         if not half:
             return 0.0
         order = self._desk.timed_order
-        halves_us = self._fastest(candidate, reference, order, half, HALF_BURSTS)
+        halves_us = self._bursts(candidate, reference, order, half, HALF_BURSTS)
         once_us = {
             role: (
-                count * halves_us[role]
-                - half * min(s.burst_us for s in self._mine() if s.role is role)
+                count * median(halves_us[role])
+                - half * median(s.burst_us for s in self._mine() if s.role is role)
             ) / (count - half)
             for role in ROLES
         }  # fmt: skip
         saved_us = once_us[Role.REFERENCE] - once_us[Role.CANDIDATE]
         return max(0.0, saved_us - ONCE_US) / count
 
-    def _fastest(
+    def _bursts(
         self, candidate: Worker, reference: Worker, order: Order, count: int, times: int
-    ) -> dict[Role, float]:
-        """The smallest time of some untimed bursts of each."""
-        burst_us = dict.fromkeys(ROLES, math.inf)
+    ) -> dict[Role, list[float]]:
+        """What some bursts beside the timed ones take of each."""
+        burst_us: dict[Role, list[float]] = {role: [] for role in ROLES}
         for _ in range(times):
             draws = self._examination.fresh(count)
             known = self._run_reference(reference, draws, order)
             burst = self._examination.run(candidate, draws, order)
             for role, each in ((Role.REFERENCE, known), (Role.CANDIDATE, burst)):
-                burst_us[role] = min(burst_us[role], each.elapsed_us)
+                burst_us[role].append(each.elapsed_us)
             self._examination.compare(burst, exact=False, reference=known)
             self._desk.release(known)
         return burst_us
