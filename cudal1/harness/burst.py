@@ -267,10 +267,11 @@ class _Interval:
         worker = self._worker
         if not self._unseen:
             worker.thaw()
+            worker.go(count, keep=order is Order.KEEP)  # so that it is awake when inputs come
         deadline_ns = time.perf_counter_ns() + self._timeout_ns
         for piece in pieces:
             started_ns = piece.publish()
-            if piece is pieces[0]:
+            if self._unseen:
                 worker.go(count, keep=order is Order.KEEP)
             worker.announce(piece.num_calls)
             worker.thaw()

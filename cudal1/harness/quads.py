@@ -213,7 +213,7 @@ class Quads:
         return plain_us / (claimed_us + doubtful_us + self._saved_once(candidate, reference))
 
     def _saved_in_other_order(self, candidate: Worker, reference: Worker) -> float:
-        """What each call of the candidate saves in bursts of the other order; of each the fastest."""
+        """What each call of the candidate saves in bursts of the other order; of the fastest."""
         order, most, times = OTHER_BURSTS[self._desk.timed_order]
         count = min(most, self._desk.layout.num_slots)
         burst_us = self._bursts(candidate, reference, order, count, times)

@@ -115,7 +115,8 @@ def _work(
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
                     load_weights()
-                _burst(words, places, call, inputs, outputs, engine)
+                burst = _burst if job.entry else _empty_burst
+                burst(words, places, call, inputs, outputs, engine)
     except _WrongOutputError as error:
         _report(control, words, State.WRONG_OUTPUT, str(error))
     except BaseException as error:  # noqa: BLE001
@@ -148,6 +149,25 @@ def _burst(
         words[DONE] = done + slot + 1
         _check(result, outputs[slot])  # while the judge reads: in the interval it could be saved
         del result
+
+
+def _empty_burst(
+    words: memoryview, places: memoryview, call: Callable[..., Any],
+    inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
+) -> None:  # fmt: skip
+    """What a burst takes without its calls.
+
+    Where all are made at once on a GPU, what our Python does around each is hidden by what it
+    computes, and would be subtracted in vain: so nothing is done for each.
+    """
+    if not words[Word.KEEP]:
+        _burst(words, places, call, inputs, outputs, engine)
+        return
+    done = words[DONE] + words[Word.NUM_CALLS]
+    _await_inputs(words, done)
+    engine.begin()
+    engine.finish()
+    words[DONE] = done
 
 
 def _await_inputs(words: memoryview, num_published: int) -> None:
