@@ -38,7 +38,7 @@ OTHERS_IN = 16
 OTHER_BURSTS = {Order.KEEP: (Order.CHAIN, 4, 5), Order.CHAIN: (Order.KEEP, 1, 12)}
 """For an order of timed bursts the other one, calls, and how many such bursts; of one call alone
 where they would be published together."""
-HALF_BURSTS = 6
+ONCE_PAIRS = 6
 ONCE_US = 60.0
 """How well it is known what a burst on a GPU costs beyond its calls."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
@@ -228,16 +228,16 @@ class Quads:
         half = count // 2
         if not half:
             return 0.0
-        order = self._desk.timed_order
-        halves_us = self._bursts(candidate, reference, order, half, HALF_BURSTS)
-        once_us = {
-            role: (
-                count * median(halves_us[role])
-                - half * median(s.burst_us for s in self._mine() if s.role is role)
-            ) / (count - half)
-            for role in ROLES
-        }  # fmt: skip
-        saved_us = once_us[Role.REFERENCE] - once_us[Role.CANDIDATE]
+        once_us: dict[Role, list[float]] = {role: [] for role in ROLES}
+        for _ in range(ONCE_PAIRS):  # in turn, for a GPU's clock may drift
+            short_us, long_us = (
+                self._bursts(candidate, reference, self._desk.timed_order, calls, 1)
+                for calls in (half, count)
+            )
+            for role, known in once_us.items():
+                spent_us = count * short_us[role][0] - half * long_us[role][0]
+                known.append(spent_us / (count - half))
+        saved_us = median(once_us[Role.REFERENCE]) - median(once_us[Role.CANDIDATE])
         return max(0.0, saved_us - ONCE_US) / count
 
     def _bursts(
