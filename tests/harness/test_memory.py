@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
@@ -92,6 +93,57 @@ def test_once_closed_nothing_is_read_though_its_number_is_given_to_another_file(
     assert other == number
     assert read(memory, start, 8) == b"." * 8
     os.close(other)
+
+
+# --- pages that have one address ------------------------------------------------------------------
+
+SHARED, PRIVATE, ANONYMOUS = 0x01, 0x02, 0x20
+
+
+def mapped(flags: int, file: int = -1) -> int:
+    return libc.mmap(None, ctypes.c_size_t(2 * PAGE), 3, flags, file, ctypes.c_long(0))
+
+
+@pytest.fixture
+def file() -> Iterator[int]:
+    with tempfile.TemporaryFile() as opened:
+        opened.write(b"x" * 2 * PAGE)
+        opened.flush()
+        yield opened.fileno()
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_pages_of_its_own_are_private_touched_or_not(own: Memory, touched: bool) -> None:
+    start = mapped(PRIVATE | ANONYMOUS)
+    if touched:
+        ctypes.memset(start + PAGE, 1, 1)
+    assert own.is_private(start + 8, 2 * PAGE - 8)
+
+
+@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize("flags", [SHARED, PRIVATE])
+def test_pages_of_a_file_are_not(own: Memory, file: int, flags: int, touched: bool) -> None:
+    start = mapped(flags, file)
+    if touched:
+        ctypes.string_at(start + PAGE, 1)
+    assert not own.is_private(start + 8, 2 * PAGE - 8)
+
+
+def test_a_page_of_a_file_that_was_written_to_privately_is(own: Memory, file: int) -> None:
+    start = mapped(PRIVATE, file)
+    ctypes.memset(start, 1, 2 * PAGE)
+    assert own.is_private(start, 2 * PAGE)
+
+
+def test_shared_pages_are_not_though_no_file_has_them(own: Memory) -> None:
+    start = mapped(SHARED | ANONYMOUS)
+    ctypes.memset(start, 1, PAGE)
+    assert not own.is_private(start, PAGE)
+
+
+@pytest.mark.parametrize("place", [2**63 - PAGE, 2**63, 2**64 - PAGE])
+def test_what_lies_nowhere_has_no_pages(own: Memory, place: int) -> None:
+    assert not own.is_private(place, 8)
 
 
 # --- of a real worker ----------------------------------------------------------------------------
