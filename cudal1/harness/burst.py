@@ -1,15 +1,7 @@
-"""One trusted interval: publish inputs, wait for "done", hold every output.
+"""Bursts: what goes into one, what the judge holds after it, and the memory for both.
 
-Threat: the worker may write anything anywhere in its shared memory at any time. The clock runs from
-when inputs lie in the ring until the worker says "done", on a GPU until the device is the judge's;
-outputs are copied at once. An early "done" only copies poison or what was there before, a late
-write comes too late, and nothing else that the worker says enters the time.
-
-On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
-calls cannot be batched. Who watches an input come can begin before the clock does. On a GPU each
-exchange costs switches of context (0.3 ms) and launches could not run ahead, so there all inputs
-are published at once, while the worker stands still; calls can be batched. So before anything is
-certified, the other order is timed as well (`quads`).
+Threat: outputs are held where no worker writes, and inputs are looked at again, for the worker may
+write to those that it was given.
 """
 
 from __future__ import annotations
@@ -18,10 +10,10 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from cudal1.harness import wire
+from cudal1.harness.interval import Ending, Interval, Order
 from cudal1.harness.oracle import Draw
 from cudal1.harness.pieces import (
     DevicePiece,
@@ -35,16 +27,11 @@ from cudal1.harness.pieces import (
 )  # fmt: skip
 from cudal1.harness.rings import Ring, device_ring, host_ring
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import Layout, State
+from cudal1.harness.wire import Layout
 
 if TYPE_CHECKING:
     import torch
 
-SPIN_S = 0.02
-"""How long the judge polls without sleeping; longer calls can bear a coarser look."""
-NAP_S = 0.0002
-LOOKS = 50
-"""Looks at the counter between two looks at the clock."""
 QUIET_US = 1500.0
 """A look at an idle GPU takes tens of microseconds; one shared with a kernel that runs, a slice of
 its time: 2.4 ms on an H100."""
@@ -52,26 +39,6 @@ COPY_SLACK = {"cuda": 1.1, "cpu": 1.5}
 """Copies of the outputs of one burst differ by some 2 % on a GPU, by some 20 % on a CPU."""
 CALM_S = 1.0
 """How long the judge waits for a GPU that is still at work."""
-
-
-class Ending(Enum):
-    """How a burst ended."""
-
-    DONE = "done"
-    DIED = "died"
-    TIMED_OUT = "timed out"
-    FAILED = "failed"
-    """The worker says that the candidate raised; its text says what."""
-
-
-class Order(Enum):
-    """How a burst is run."""
-
-    CHAIN = "chain"
-    """Each input is published, to a worker that runs, when the output before it is held."""
-    KEEP = "keep"
-    """All inputs at once, to a worker that stands still; it keeps all outputs and hands them over
-    after the last call."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +55,8 @@ class Burst:
     """Private copy of the output slots, as bytes; whole only when `ending` is DONE."""
     inputs_changed: bool
     """Whether the published inputs read otherwise afterwards."""
+    is_refused: bool
+    """Whether an output was not taken because it may stand at several addresses."""
 
 
 class Desk:
@@ -105,7 +74,7 @@ class Desk:
         self._staged_draws: list[Draw] = []
         self._touched = torch.zeros(1, device=device)
         self._copying_ns: dict[tuple[Order, int], int] = {}
-        """The least that copying so many calls' outputs took after our own workers' bursts."""
+        """The least that copying so many calls' outputs took after the reference's bursts."""
 
     @property
     def timed_order(self) -> Order:
@@ -155,21 +124,23 @@ class Desk:
         if not self._is_cuda:  # there every capture that ends overwrites all of it
             held[: count * layout.output_bytes].fill_(poison)
         worker.forget_places(count)
-        step = 1 if order is Order.CHAIN else count
+        step = count if order is Order.KEEP else 1
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
-        unseen = order is Order.KEEP and not self._is_cuda
-        interval = _Interval(worker, unseen=unseen, timeout_s=timeout_s)
+        interval = Interval(worker, order, timeout_s)
         worker.freeze()
-        ending = interval.run(count, pieces, order)
+        ending = interval.run(count, pieces)
         worker.freeze()
-        late_ns = self._late_ns(interval.copying_ns, (order, count), is_ours)
+        late_ns = 0
+        if worker.job.entry:  # reading what nobody computed may take longer
+            late_ns = self._late_ns(interval.copying_ns, (order, count), is_ours)
         elapsed_us = (interval.elapsed_ns + late_ns) / 1000
         size = 0 if is_ours else count * layout.input_bytes
         published = memory[layout.input_start :][:size].view(torch.int64)
         return Burst(
             ending, order, tuple(draws), elapsed_us, poison, held,
             inputs_changed=not published.equal(self._staged[:size].view(torch.int64)),
+            is_refused=any(piece.is_refused for piece in pieces),
         )  # fmt: skip
 
     def release(self, burst: Burst) -> None:
@@ -210,7 +181,7 @@ class Desk:
                 return False
 
     def _late_ns(self, copying_ns: int, kind: tuple[Order, int], is_ours: bool) -> int:
-        """What copies took longer than they do for our own workers: somebody was still at work."""
+        """What copies took longer than they do for the reference: somebody was still at work."""
         if is_ours and copying_ns:
             self._copying_ns[kind] = min(copying_ns, self._copying_ns.get(kind, copying_ns))
         usual_ns = self._copying_ns.get(kind, copying_ns)
@@ -236,72 +207,3 @@ class Desk:
             import torch
 
             torch.cuda.synchronize()
-
-
-def wait_ready(worker: Worker, timeout_s: float) -> Ending:
-    """Wait until the worker has built its module."""
-    deadline = time.monotonic() + timeout_s
-    while worker.state == State.STARTING:
-        if not worker.is_alive():
-            return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
-        if time.monotonic() > deadline:
-            return Ending.TIMED_OUT
-        time.sleep(NAP_S)
-    return Ending.DONE if worker.state == State.READY else Ending.FAILED
-
-
-class _Interval:
-    """One burst's exchanges, and what of them counts."""
-
-    def __init__(self, worker: Worker, *, unseen: bool, timeout_s: float) -> None:
-        self._worker = worker
-        self._unseen = unseen
-        self._timeout_ns = int(timeout_s * 1e9)
-        self.elapsed_ns = 0
-        """From when inputs are there to "done", in all exchanges."""
-        self.copying_ns = 0
-        """After it, until the outputs were held."""
-
-    def run(self, count: int, pieces: Sequence[Piece], order: Order) -> Ending:
-        """From a worker that stands still until all outputs are held."""
-        worker = self._worker
-        if not self._unseen:
-            worker.thaw()
-            worker.go(count, keep=order is Order.KEEP)  # so that it is awake when inputs come
-        deadline_ns = time.perf_counter_ns() + self._timeout_ns
-        for piece in pieces:
-            started_ns = piece.publish()
-            if self._unseen:
-                worker.go(count, keep=order is Order.KEEP)
-            worker.announce(piece.num_calls)
-            worker.thaw()
-            ending = _wait(worker, worker.num_published, deadline_ns)
-            over_ns = piece.over()
-            self.elapsed_ns += over_ns - started_ns
-            if ending is not Ending.DONE:
-                return ending
-            piece.capture()
-            self.copying_ns += time.perf_counter_ns() - over_ns
-        return Ending.DONE
-
-
-def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
-    for _ in range(LOOKS):
-        if worker.num_done >= target:
-            return Ending.DONE
-    spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
-    while True:
-        for _ in range(LOOKS):
-            if worker.num_done >= target:
-                return Ending.DONE
-        if worker.state != State.READY:
-            return Ending.FAILED
-        now = time.perf_counter_ns()
-        if now > deadline_ns:
-            return Ending.TIMED_OUT
-        if now > spin_until:
-            if not worker.is_alive():
-                return Ending.FAILED if worker.state != State.READY else Ending.DIED
-            time.sleep(NAP_S)
-        else:
-            os.sched_yield()

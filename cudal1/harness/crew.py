@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
-from cudal1.harness.burst import Desk, Ending, wait_ready
+from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device
+from cudal1.harness.interval import Ending, wait_ready
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure
 from cudal1.harness.rings import Ring

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
 from cudal1.harness import guards
-from cudal1.harness.burst import Burst, Desk, Ending, Order, stage, wait_ready
+from cudal1.harness.burst import Burst, Desk
 from cudal1.harness.correctness import Comparison, agree, compare
+from cudal1.harness.interval import Ending, Order, wait_ready
 from cudal1.harness.oracle import Draw, Key, Oracle, tells
+from cudal1.harness.pieces import stage
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 SLOWER_SHARE = 4
 """A burst of the candidate may last so many times the target before calls are taken out."""
 NUM_REMEMBERED = 4
+ORDERS = (Order.CHAIN, Order.KEEP)
+"""In which inputs are checked."""
 
 
 class Examination:
@@ -69,11 +73,11 @@ class Examination:
         for number, target in enumerate(self._protocol.correctness_stages, start=1):
             if number > 1:
                 self.change_weights(worker)
-            orders = self.rng.sample(list(Order), len(Order))
+            orders = self.rng.sample(ORDERS, len(ORDERS))
             while (missing := target - progress.num_inputs) > 0:
                 # each order once in a stage, where the slots allow; a kept burst needs two calls
                 count = min(slots, max(min(2, missing), missing // max(1, len(orders))))
-                order = orders.pop() if orders else self.rng.choice(list(Order))
+                order = orders.pop() if orders else self.rng.choice(ORDERS)
                 draws = [self._draw_for_check(i) for i in range(count)]
                 self.compare(self.run(worker, draws, order), exact=True)
             progress.stage = number
@@ -112,6 +116,13 @@ class Examination:
             raise Failure(
                 Status.INCORRECT, "changed its inputs in place, which the reference does not",
                 (guards.flag("changed_input", evidence),),
+            )  # fmt: skip
+        if burst.is_refused:
+            evidence = "an output lies in pages that are shared or of a file"
+            raise Failure(
+                Status.INCORRECT,
+                "an output lies in shared memory or in a file, where it may stand at several "
+                "addresses: return a tensor of its own", (guards.flag("shared_pages", evidence),),
             )  # fmt: skip
         self.progress.compared = True
         settled = set[int]() if reference is None else self._settled(burst, reference)

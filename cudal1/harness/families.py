@@ -29,6 +29,8 @@ SPREAD = 3.0
 """Decades up and down that magnitudes are spread over inside a tensor."""
 AMPLIFIED, AMPLIFIED_SHARE = 8.0, 0.25
 """How much larger, and what share, of the tensors of a state dict."""
+NUDGE = 2e-6
+"""Relative change of an input that the strict class allows."""
 
 
 def change_inputs(tensors: list[torch.Tensor], family: str) -> list[torch.Tensor]:
@@ -38,6 +40,17 @@ def change_inputs(tensors: list[torch.Tensor], family: str) -> list[torch.Tensor
         (change(tensor) if tensor.is_floating_point() else tensor).contiguous()
         for tensor in tensors
     ]
+
+
+def nudge(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Off by what an honest candidate's rounding amounts to; floats come back as float64."""
+    import torch
+
+    return [
+        t.double() * torch.empty_like(t, dtype=torch.float64).uniform_(1 - NUDGE, 1 + NUDGE)
+        if t.is_floating_point() else t
+        for t in tensors
+    ]  # fmt: skip
 
 
 def changed_weight(tensor: torch.Tensor) -> torch.Tensor:

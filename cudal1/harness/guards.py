@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cudal1.harness.burst import Burst, Desk, Order
+from cudal1.harness.burst import Burst, Desk
 from cudal1.harness.correctness import ReferenceError, compare
+from cudal1.harness.interval import Order
 from cudal1.protocol import PrecisionClass
 from cudal1.verdict import FlagSource, HackFlag
 

@@ -7,8 +7,9 @@ which that process had then: one that makes itself unreadable afterwards is stil
 runs another program has left nothing to be read.
 
 Pages that are shared, or a file's, may lie at many addresses: whoever writes one row there has
-written all that are alike. So an output must lie in pages that are nobody else's (`is_private`),
-which have one address each, or in the ring, which the judge reads through its own mapping.
+written all that are alike. So an output must lie in pages that are nobody else's, which have one
+address each (`Memory.shared` names the others), or in the ring, which the judge reads through its
+own mapping. Zeros may lie anywhere: nobody writes those of fresh memory, which are one page, too.
 """
 
 from __future__ import annotations
@@ -51,23 +52,33 @@ class Memory:
         except (OSError, OverflowError):
             return
 
-    def is_private(self, place: int, num_bytes: int) -> bool:
-        """Whether no page there is shared or of a file; to be asked before they can be replaced.
+    def shared(self, place: int, num_bytes: int) -> list[slice]:
+        """Which bytes there lie in pages that are shared or of a file; to be asked at once.
 
-        Some of those that were never touched are, to see what they become.
+        All of them where the kernel does not tell. Of pages that were never touched some are, to
+        see what they become.
         """
         first = place // mmap.PAGESIZE
         flags = self._flags(first, (place + num_bytes - 1) // mmap.PAGESIZE + 1 - first)
-        if not flags or flags.translate(None, NOT_SHARED):
-            return False
-        if not flags.translate(None, SOMEWHERE):
-            return True
-        absent = [page for page, each in enumerate(flags, first) if not each & (SWAPPED | PRESENT)]
-        for page in RANDOM.sample(absent, min(TRIED_PAGES, len(absent))):
-            self.read(memoryview(bytearray(1)), page * mmap.PAGESIZE)
-            if self._flags(page, 1).translate(None, NOT_SHARED):
-                return False
-        return True
+        if not flags:
+            return [slice(0, num_bytes)]
+        found: list[int] = []
+        if flags.translate(None, NOT_SHARED):
+            found = [page for page, each in enumerate(flags) if each & SHARED]
+        if flags.translate(None, SOMEWHERE):
+            absent = [page for page, each in enumerate(flags) if not each & (SWAPPED | PRESENT)]
+            tried = RANDOM.sample(absent, min(TRIED_PAGES, len(absent)))
+            if any(self._becomes_shared(first + page) for page in tried):
+                found += absent
+        start = first * mmap.PAGESIZE - place
+        return [
+            slice(max(0, start + page * mmap.PAGESIZE), start + (page + 1) * mmap.PAGESIZE)
+            for page in found
+        ]
+
+    def _becomes_shared(self, page: int) -> bool:
+        self.read(memoryview(bytearray(1)), page * mmap.PAGESIZE)
+        return bool(self._flags(page, 1).translate(None, NOT_SHARED))
 
     def _flags(self, first: int, count: int) -> bytes:
         """Of each page; none at all if they are not all told."""
@@ -114,4 +125,4 @@ def meet(channel: socket.socket, memory: Memory) -> bool:
     found = bytearray(len(expected))
     memory.open(process)
     memory.read(memoryview(found), place)
-    return found == expected and memory.is_private(place, len(expected))
+    return found == expected and not memory.shared(place, len(expected))

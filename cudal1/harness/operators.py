@@ -9,6 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from cudal1.protocol import PrecisionClass
+
 TF32_DROPPED_BITS = 13
 
 
@@ -22,6 +24,15 @@ def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
 def to_half(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
     """Through a half type and back."""
     return lambda tensor: tensor.to(dtype).to(tensor.dtype)
+
+
+def rounding(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """What operators may do to their operands and results in a class."""
+    return {
+        PrecisionClass.STRICT: None,
+        PrecisionClass.TF32: to_tf32,
+        PrecisionClass.HALF: to_half(torch.bfloat16),
+    }[precision]
 
 
 class Rounding(TorchDispatchMode):

@@ -5,17 +5,15 @@ Runs the *reference*, which admission has tried in a process of its own, and nev
 
 from __future__ import annotations
 
-import ast
 import math
 import random
-import types
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
 from cudal1.harness.correctness import ReferenceError, reference_error
-from cudal1.harness.families import FAMILIES, OWN, change_inputs, changed_weight
+from cudal1.harness.families import FAMILIES, OWN, change_inputs, changed_weight, nudge
+from cudal1.harness.reference import load_reference
 from cudal1.harness.roofline import Work, least_work
 from cudal1.harness.wire import DTYPES, TensorSpec
 from cudal1.problem import Problem
@@ -38,8 +36,7 @@ ROUNDED_SHARE = 0.5
 """What counts of the error of a reference whose operators round as a class allows: bounds widen to
 four times a reference's error, so an honest candidate may be twice as far off as that one."""
 EXAMINED_SEEDS = (11, 12, 13)
-NUDGE, NUM_NUDGES = 2e-6, 4
-"""Relative change of an input: what the strict class allows; how often it is tried."""
+NUM_NUDGES = 4
 REFUSALS = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
     ValueError,
@@ -80,34 +77,19 @@ class Oracle:
     ) -> None:  # fmt: skip
         import torch
 
+        from cudal1.harness.operators import rounding
+
         self.device = device
-        self._rounding = _rounding(precision)
+        self._rounding = rounding(precision)
         self._max_error = MAX_FAMILY_ERROR if self._rounding is None else TOO_HARD
         self.problem = problem
-        namespace = types.ModuleType("reference")
-        # the reference is the user's own, admitted code; it is trusted here (docs/protocol.md)
-        exec(compile(problem.source, f"<{problem.key}>", "exec"), namespace.__dict__)
-        self._draw: Callable[[], list[Any]] = namespace.get_inputs
-        given: object = namespace.get_init_inputs()
-        if not isinstance(given, list | tuple):
-            raise SuiteError(
-                f"{problem.key}: get_init_inputs() must return a list of the constructor's "
-                f"arguments, in order, not {type(given).__name__}"
-            )
-        init_inputs: list[Any] = list(given)
-        self.init_inputs = repr(init_inputs)
-        try:
-            ast.literal_eval(self.init_inputs)
-        except (ValueError, SyntaxError) as error:
-            raise SuiteError(
-                f"{problem.key}: get_init_inputs() must return literals, "
-                f"not {self.init_inputs[:80]}"
-            ) from error
+        reference = load_reference(problem)
+        self._draw, self.init_inputs = reference.draw, repr(reference.init_inputs)
         # made on the CPU and moved, as anyone would, and as the workers do
         torch.default_generator.manual_seed(weight_seed)
-        self._model: torch.nn.Module = namespace.Model(*init_inputs).to(device)
+        self._model: torch.nn.Module = reference.make().to(device)
         torch.default_generator.manual_seed(weight_seed)
-        self._exact: torch.nn.Module | None = namespace.Model(*init_inputs).double().to(device)
+        self._exact: torch.nn.Module | None = reference.make().double().to(device)
         self.original_weights = {
             name: tensor.detach().clone().contiguous()
             for name, tensor in self._model.state_dict().items()
@@ -223,19 +205,13 @@ class Oracle:
         An integer is decided by numbers that may lie as near to each other as to a rounding error:
         two largest values, a half to be rounded. What such a nudge decides otherwise, others may.
         """
-        import torch
-
         if not any(t.is_floating_point() for t in draw.inputs):
             return []
         answers: list[Tensors] = []
         for _ in range(NUM_NUDGES):
-            inputs = [
-                t.double() * torch.empty_like(t, dtype=torch.float64).uniform_(1 - NUDGE, 1 + NUDGE)
-                if t.is_floating_point() else t
-                for t in draw.inputs
-            ]  # fmt: skip
             try:
-                answers.append(self._answer(Draw(inputs, draw.family), exact=True))
+                nudged = Draw(nudge(draw.inputs), draw.family)
+                answers.append(self._answer(nudged, exact=True))
             except REFUSALS:
                 continue
         return answers
@@ -302,19 +278,6 @@ class Oracle:
             for error in self._errors(draw, plain, exact):
                 largest = largest.larger(error.at_most(TOO_HARD) if family == OWN else error)
         return largest
-
-
-def _rounding(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """What operators may do to their operands and results in a class."""
-    import torch
-
-    from cudal1.harness.operators import to_half, to_tf32
-
-    return {
-        PrecisionClass.STRICT: None,
-        PrecisionClass.TF32: to_tf32,
-        PrecisionClass.HALF: to_half(torch.bfloat16),
-    }[precision]
 
 
 def _is_telling(output: torch.Tensor) -> bool:

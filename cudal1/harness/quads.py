@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from cudal1.harness import rule, statistics
-from cudal1.harness.burst import Burst, Desk, Order
+from cudal1.harness.burst import Burst, Desk
 from cudal1.harness.examination import Examination, run_own
+from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Draw, Oracle
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Role, TimingSample
@@ -35,9 +36,11 @@ FAST = ((4.0, 3), (1.5, 2), (0.0, 1))
 its calls is known to some 30 µs there, which is 1 % of 3 ms."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
-OTHER_BURSTS = {Order.KEEP: (Order.CHAIN, 4, 5), Order.CHAIN: (Order.KEEP, 1, 12)}
-"""For an order of timed bursts the other one, calls, and how many such bursts; of one call alone
-where they would be published together."""
+OTHER_BURSTS = {Order.KEEP: (Order.CHAIN, 4, 5), Order.CHAIN: (Order.ALONE, 1, 30)}
+"""For an order of timed bursts the other one, calls, and how many such bursts."""
+COLD_US = 15.0
+"""What a leaner loop might save of a single call after standing still; real gains are larger there
+than in a chain."""
 ONCE_PAIRS = 6
 ONCE_US = 60.0
 """How well it is known what a burst on a GPU costs beyond its calls."""
@@ -205,7 +208,7 @@ class Quads:
         net_us = {role: max(FLOOR_US, median(self._net_us(role))) for role in ROLES}
         plain_us, claimed_us = net_us[Role.REFERENCE], net_us[Role.CANDIDATE]
         if self._desk.timed_order is Order.CHAIN:
-            doubtful_us = max(0.0, plain_us - claimed_us - saved_us)
+            doubtful_us = max(0.0, plain_us - claimed_us - saved_us + COLD_US)
             return plain_us / (claimed_us + doubtful_us + LOOP_US)
         if plain_us < 2 * LAUNCH_US:
             return (plain_us + LAUNCH_US) / max(FLOOR_US, plain_us - saved_us + LAUNCH_US)
@@ -213,11 +216,11 @@ class Quads:
         return plain_us / (claimed_us + doubtful_us + self._saved_once(candidate, reference))
 
     def _saved_in_other_order(self, candidate: Worker, reference: Worker) -> float:
-        """What each call of the candidate saves in bursts of the other order; of the fastest."""
+        """What each call of the candidate saves in bursts of the other order."""
         order, most, times = OTHER_BURSTS[self._desk.timed_order]
         count = min(most, self._desk.layout.num_slots)
         burst_us = self._bursts(candidate, reference, order, count, times)
-        return (min(burst_us[Role.REFERENCE]) - min(burst_us[Role.CANDIDATE])) / count
+        return (median(burst_us[Role.REFERENCE]) - median(burst_us[Role.CANDIDATE])) / count
 
     def _saved_once(self, candidate: Worker, reference: Worker) -> float:
         """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.

@@ -338,7 +338,49 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # the time goes into reading a large input
+    # the same, not much longer than what the harness itself takes
+    "short_row_sums": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sum(x, dim=1)
+
+def get_inputs():
+    return [torch.randn(256, 1024)]
+
+def get_init_inputs():
+    return []
+""",
+    # a large output of zeros, but for one number a row
+    "one_hot": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        value, place = x.max(dim=1, keepdim=True)
+        return torch.zeros(x.shape[0], 8192).scatter_(1, place, value)
+
+def get_inputs():
+    return [torch.randn(256, 256)]
+
+def get_init_inputs():
+    return []
+""",
+    # a large output that is cheap, and a small one that is not
+    "two_outputs": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        h = x[:24]
+        b = torch.tanh(torch.sin(h) * torch.cos(h)) * torch.sigmoid(h) + torch.erf(h)
+        return x + 1.0, b
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+""",
+    # the time goes into reading the input
     "row_sums": HEADER
     + """
 class Model(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -55,9 +56,9 @@ def _entries_begun(judge: ProblemJudge, monkeypatch: pytest.MonkeyPatch) -> list
     """Fills with what each worker that is begun from now on is to run, but for empty ones."""
     real, begun = judge._crew._begin, list[str]()
 
-    def begin(entry: str, source: str, cpu_s: int | None) -> Worker:
+    def begin(entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
         begun.extend([entry] if entry else [])
-        return real(entry, source, cpu_s)
+        return real(entry, cpu_s, source)
 
     monkeypatch.setattr(judge._crew, "_begin", begin)
     return begun
@@ -88,12 +89,12 @@ def test_who_fails_the_second_time_has_failed(
 ) -> None:
     judge = make_judge()
     died = f"{judge.problem.null_source}\nraise RuntimeError('not here')\n"
-    real, sources = judge._crew._begin, iter([judge.problem.null_source, died])
+    real, sources = judge._crew.candidate, iter([judge.problem.null_source, died])
 
-    def begin(entry: str, source: str, cpu_s: int | None) -> Worker:
-        return real(entry, next(sources) if entry == "ModelNew" else source, cpu_s)
+    def candidate(given: Candidate) -> AbstractContextManager[Worker]:
+        return real(given.model_copy(update={"source": next(sources)}))
 
-    monkeypatch.setattr(judge._crew, "_begin", begin)
+    monkeypatch.setattr(judge._crew, "candidate", candidate)
     verdict = _null(judge).verdict
     assert (verdict.status, verdict.measurement) == (Status.NO_BUILD, None)
     assert "not here" in (verdict.reason or "")

@@ -113,37 +113,39 @@ def file() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("touched", [False, True])
-def test_pages_of_its_own_are_private_touched_or_not(own: Memory, touched: bool) -> None:
+def test_pages_of_its_own_are_not_shared_touched_or_not(own: Memory, touched: bool) -> None:
     start = mapped(PRIVATE | ANONYMOUS)
     if touched:
         ctypes.memset(start + PAGE, 1, 1)
-    assert own.is_private(start + 8, 2 * PAGE - 8)
+    assert own.shared(start + 8, 2 * PAGE - 8) == []
 
 
 @pytest.mark.parametrize("touched", [False, True])
 @pytest.mark.parametrize("flags", [SHARED, PRIVATE])
-def test_pages_of_a_file_are_not(own: Memory, file: int, flags: int, touched: bool) -> None:
+def test_pages_of_a_file_are(own: Memory, file: int, flags: int, touched: bool) -> None:
     start = mapped(flags, file)
     if touched:
-        ctypes.string_at(start + PAGE, 1)
-    assert not own.is_private(start + 8, 2 * PAGE - 8)
+        ctypes.string_at(start, 2 * PAGE)
+    both = [slice(0, PAGE - 8), slice(PAGE - 8, 2 * PAGE - 8)]
+    assert own.shared(start + 8, 2 * PAGE - 8) == both
 
 
-def test_a_page_of_a_file_that_was_written_to_privately_is(own: Memory, file: int) -> None:
+def test_a_page_of_a_file_that_was_written_to_privately_is_not(own: Memory, file: int) -> None:
     start = mapped(PRIVATE, file)
-    ctypes.memset(start, 1, 2 * PAGE)
-    assert own.is_private(start, 2 * PAGE)
+    ctypes.string_at(start, 2 * PAGE)
+    ctypes.memset(start, 1, PAGE)
+    assert own.shared(start, 2 * PAGE) == [slice(PAGE, 2 * PAGE)]
 
 
-def test_shared_pages_are_not_though_no_file_has_them(own: Memory) -> None:
+def test_shared_pages_are_though_no_file_has_them(own: Memory) -> None:
     start = mapped(SHARED | ANONYMOUS)
     ctypes.memset(start, 1, PAGE)
-    assert not own.is_private(start, PAGE)
+    assert own.shared(start, PAGE) == [slice(0, PAGE)]
 
 
 @pytest.mark.parametrize("place", [2**63 - PAGE, 2**63, 2**64 - PAGE])
-def test_what_lies_nowhere_has_no_pages(own: Memory, place: int) -> None:
-    assert not own.is_private(place, 8)
+def test_what_lies_nowhere_is_not_the_workers_own(own: Memory, place: int) -> None:
+    assert own.shared(place, 8) == [slice(0, 8)]
 
 
 # --- of a real worker ----------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import torch
 
 from cudal1.errors import SuiteError
 from cudal1.harness.correctness import compare
+from cudal1.harness.families import NUDGE
 from cudal1.harness.operators import to_half, to_tf32
-from cudal1.harness.oracle import NUDGE, Draw, Oracle
+from cudal1.harness.oracle import Draw, Oracle
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import PrecisionClass
 

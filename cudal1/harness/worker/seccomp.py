@@ -3,7 +3,8 @@
 Sockets are refused too, though a worker has a network of its own: a socket in the file system, such
 as a container service's, is reached through the name of a file. Memory that no process has mapped,
 in anonymous files, segments or queues, is refused: nobody would count it. So is whatever makes the
-kernel send a chosen signal at a later time, for such a SIGCONT wakes who was stopped.
+kernel send a chosen signal at a later time, for such a SIGCONT wakes who was stopped; and timers
+by descriptor, for thousands may watch one that expires while others are timed on that core.
 
 Refused calls fail with EPERM; `clone3` with ENOSYS, so that libraries fall back to `clone`, whose
 flags a filter can read. A list of what is refused, not of what is allowed: torch and compilers
@@ -57,7 +58,7 @@ _X86_64 = {
     "sched_setaffinity": 203, "sched_setscheduler": 144, "sched_setattr": 314,
     "sched_setparam": 142, "setpriority": 141, "ioprio_set": 251,
     "timer_create": 222, "mq_open": 240, "mq_notify": 244, "msgget": 68, "shmget": 29,
-    "memfd_create": 319,
+    "memfd_create": 319, "timerfd_create": 283,
 }  # fmt: skip
 _AARCH64 = {
     "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "bpf": 280,
@@ -69,7 +70,7 @@ _AARCH64 = {
     "sched_setaffinity": 122, "sched_setscheduler": 119, "sched_setattr": 274,
     "sched_setparam": 118, "setpriority": 140, "ioprio_set": 30,
     "timer_create": 107, "mq_open": 180, "mq_notify": 184, "msgget": 186, "shmget": 194,
-    "memfd_create": 279,
+    "memfd_create": 279, "timerfd_create": 85,
 }  # fmt: skip
 _MACHINES = {
     "x86_64": _Machine(0xC000003E, _X86_64, 56, 157, 72, 302, (109, 112)),

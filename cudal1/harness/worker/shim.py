@@ -1,4 +1,4 @@
-"""What runs around a candidate inside its own process: loading, and the loop of bursts.
+"""What runs around a candidate inside its own process: how it begins, and the loop of bursts.
 
 Threat: once the candidate's module is imported, every line here may be patched by it. Nothing this
 file reports is believed; it exists so that honest candidates are called correctly and failures get
@@ -12,31 +12,27 @@ there is no copy to be saved: `engine`.
 from __future__ import annotations
 
 import array
-import ast
 import ctypes
-import importlib.util
-import itertools
 import mmap
 import os
 import socket
-import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from cudal1.harness import wire
-from cudal1.harness.wire import Job, Layout, State, TensorSpec, Word
+from cudal1.harness.wire import Job, State, Word
 from cudal1.harness.worker import confinement
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
+from cudal1.harness.worker.loading import SOURCE_NAME, load, views
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, PUBLISHED = int(Word.DONE), int(Word.PUBLISHED)
 """As plain numbers: what the loop of calls costs, a leaner one would be credited with."""
-SOURCE_NAME = "candidate.py"
 SPINS = 200
 """Looks at the counter before each further look yields the core."""
 
@@ -102,11 +98,9 @@ def _work(
     # A broad except: a candidate may raise anything at all, and whatever it is, it is the
     # candidate's failure and a line for people.
     try:
-        call, load_weights = _build(job, source, ring, engine)
-        inputs = [_views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
-        outputs = [
-            _views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)
-        ]
+        call, load_weights = load(job, source, ring, engine)
+        inputs = [views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
+        outputs = [views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)]
         words[Word.STATE] = State.READY
         stage = State.CALL_FAILED
         weights = 0
@@ -142,7 +136,7 @@ def _burst(
         _await_inputs(words, done + slot + 1)
         engine.begin()
         result = call(*inputs[slot])
-        if slot == 0:  # before it is judged by its bytes
+        if not done:  # before any is judged by its bytes
             _check(result, outputs[slot])
         _store(result, outputs[slot], places, slot, engine)
         engine.finish()
@@ -207,86 +201,12 @@ def _check(result: Any, slots: list[torch.Tensor]) -> None:
             )
         if value.device != slot.device:
             raise _WrongOutputError(f"an output that is not on {slot.device}")
-        if value.is_cpu and value.is_shared():
-            raise _WrongOutputError("an output in shared memory, which lies at several addresses")
         if value.layout is not torch.strided:
             raise _WrongOutputError(f"an output of layout {value.layout}, not a dense tensor")
 
 
 def _listed(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple | list) else [result]
-
-
-def _build(
-    job: Job, source: bytes, ring: torch.Tensor, engine: Engine
-) -> tuple[Callable[..., Any], Callable[[], None]]:
-    """The module to call, and what loads the ring's weights into it.
-
-    A module whose parameters have other names or shapes keeps what it drew under the public seed,
-    and its outputs decide.
-    """
-    if not job.entry:
-        values = _constants(_views(ring, job.layout, 0, "outputs"), job.layout.num_slots)
-        return lambda *_: next(values), lambda: None
-    path = Path(job.folder) / SOURCE_NAME
-    path.write_bytes(source)
-    spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    namespace = importlib.util.module_from_spec(spec)
-    sys.modules["candidate"] = namespace
-    spec.loader.exec_module(namespace)
-    make = getattr(namespace, job.entry, None)
-    if make is None:
-        raise AttributeError(f"the source defines no {job.entry}")
-    torch.manual_seed(job.seed)
-    module = engine.place(make(*ast.literal_eval(job.init_inputs)))
-    starts = wire.offsets(job.layout.weights)
-    given = {
-        name: _view(ring, start, spec)
-        for name, start, spec in zip(job.weight_names, starts, job.layout.weights, strict=True)
-    }
-
-    def load_weights() -> None:
-        if _kinds(module.state_dict()) == _kinds(given):
-            module.load_state_dict(given)
-
-    load_weights()
-    return module, load_weights
-
-
-def _constants(slots: Sequence[torch.Tensor], count: int) -> Iterator[list[torch.Tensor]]:
-    """Outputs that nobody computes: what their bursts take is what the harness takes.
-
-    One for each call of a burst, born like any output and written long ago: reading them must take
-    as long as reading real ones.
-    """
-    made: list[list[torch.Tensor]] = []
-    while len(made) < count:
-        made.append([torch.ones_like(slot) for slot in slots])
-        yield made[-1]
-    yield from itertools.cycle(made)
-
-
-def _kinds(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-
-
-def _views(ring: torch.Tensor, layout: Layout, slot: int, which: str) -> list[torch.Tensor]:
-    specs, start, size = (
-        (layout.inputs, layout.input_start, layout.input_bytes)
-        if which == "inputs"
-        else (layout.outputs, layout.output_start, layout.output_bytes)
-    )
-    return [
-        _view(ring, start + slot * size + offset, spec)
-        for offset, spec in zip(wire.offsets(specs), specs, strict=True)
-    ]
-
-
-def _view(ring: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
-    dtype: torch.dtype = getattr(torch, spec.dtype)
-    return ring[start : start + spec.num_bytes].view(dtype).view(spec.shape)
 
 
 def _received(channel_fd: int, count: int) -> list[int]:

@@ -1,0 +1,120 @@
+"""One trusted interval: publish inputs, wait for "done", hold every output.
+
+Threat: the worker may write anything anywhere in its shared memory at any time. The clock runs from
+when inputs lie in the ring until the worker says "done", on a GPU until the device is the judge's;
+outputs are copied at once. An early "done" only copies poison or what was there before, a late
+write comes too late, and nothing else that the worker says enters the time.
+
+On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
+calls cannot be batched. Who watches an input come can begin before the clock does. On a GPU each
+exchange costs switches of context (0.3 ms) and launches could not run ahead, so there all inputs
+are published at once, and calls can be batched. So before anything is certified, another order is
+timed as well (`quads`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from enum import Enum
+
+from cudal1.harness.pieces import Piece
+from cudal1.harness.sandbox import Worker
+from cudal1.harness.wire import State
+
+SPIN_S = 0.02
+"""How long the judge polls without sleeping; longer calls can bear a coarser look."""
+NAP_S = 0.0002
+LOOKS = 50
+"""Looks at the counter between two looks at the clock."""
+
+
+class Ending(Enum):
+    """How a burst ended."""
+
+    DONE = "done"
+    DIED = "died"
+    TIMED_OUT = "timed out"
+    FAILED = "failed"
+    """The worker says that the candidate raised; its text says what."""
+
+
+class Order(Enum):
+    """How a burst is run."""
+
+    CHAIN = "chain"
+    """Each input is published, to a worker that runs, when the output before it is held."""
+    KEEP = "keep"
+    """All inputs at once; the worker keeps all outputs and hands them over after the last call."""
+    ALONE = "alone"
+    """A chain of one call, whose input is published to a worker that stands still."""
+
+
+def wait_ready(worker: Worker, timeout_s: float) -> Ending:
+    """Wait until the worker has built its module."""
+    deadline = time.monotonic() + timeout_s
+    while worker.state == State.STARTING:
+        if not worker.is_alive():
+            return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
+        if time.monotonic() > deadline:
+            return Ending.TIMED_OUT
+        time.sleep(NAP_S)
+    return Ending.DONE if worker.state == State.READY else Ending.FAILED
+
+
+class Interval:
+    """One burst's exchanges, and what of them counts."""
+
+    def __init__(self, worker: Worker, order: Order, timeout_s: float) -> None:
+        self._worker = worker
+        self._order = order
+        self._timeout_ns = int(timeout_s * 1e9)
+        self.elapsed_ns = 0
+        """From when inputs are there to "done", in all exchanges."""
+        self.copying_ns = 0
+        """After it, until the outputs were held."""
+
+    def run(self, count: int, pieces: Sequence[Piece]) -> Ending:
+        """From a worker that stands still until all outputs are held."""
+        worker, is_seen = self._worker, self._order is not Order.ALONE
+        if is_seen:
+            worker.thaw()
+            worker.go(count, keep=self._order is Order.KEEP)  # so that it is awake when inputs come
+        deadline_ns = time.perf_counter_ns() + self._timeout_ns
+        for piece in pieces:
+            started_ns = piece.publish()
+            if not is_seen:
+                worker.go(count, keep=False)
+            worker.announce(piece.num_calls)
+            worker.thaw()
+            ending = _wait(worker, worker.num_published, deadline_ns)
+            over_ns = piece.over()
+            self.elapsed_ns += over_ns - started_ns
+            if ending is not Ending.DONE:
+                return ending
+            piece.capture()
+            self.copying_ns += time.perf_counter_ns() - over_ns
+        return Ending.DONE
+
+
+def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
+    for _ in range(LOOKS):
+        if worker.num_done >= target:
+            return Ending.DONE
+    spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
+    while True:
+        for _ in range(LOOKS):
+            if worker.num_done >= target:
+                return Ending.DONE
+        if worker.state != State.READY:
+            return Ending.FAILED
+        now = time.perf_counter_ns()
+        if now > deadline_ns:
+            return Ending.TIMED_OUT
+        if now > spin_until:
+            if not worker.is_alive():
+                return Ending.FAILED if worker.state != State.READY else Ending.DIED
+            time.sleep(NAP_S)
+        else:
+            os.sched_yield()

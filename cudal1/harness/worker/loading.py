@@ -1,0 +1,89 @@
+"""A candidate's module from its source, and the tensors of the shared memory.
+
+Threat: as in `shim`, where all of this is called.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cudal1.harness import wire
+from cudal1.harness.wire import Job, Layout, TensorSpec
+from cudal1.harness.worker.engine import Engine
+
+SOURCE_NAME = "candidate.py"
+
+
+def load(
+    job: Job, source: bytes, ring: torch.Tensor, engine: Engine
+) -> tuple[Callable[..., Any], Callable[[], None]]:
+    """The module to call, and what loads the ring's weights into it.
+
+    A module whose parameters have other names or shapes keeps what it drew under the public seed,
+    and its outputs decide.
+    """
+    if not job.entry:
+        slots = views(ring, job.layout, 0, "outputs")
+        # on a GPU its bursts have no calls (`shim`)
+        count = 1 if job.device == "cuda" else job.layout.num_slots
+        values = itertools.cycle([[torch.ones_like(slot) for slot in slots] for _ in range(count)])
+        return lambda *_: next(values), lambda: None
+    path = Path(job.folder) / SOURCE_NAME
+    path.write_bytes(source)
+    spec = importlib.util.spec_from_file_location("candidate", path)
+    assert spec is not None
+    assert spec.loader is not None
+    namespace = importlib.util.module_from_spec(spec)
+    sys.modules["candidate"] = namespace
+    spec.loader.exec_module(namespace)
+    make = getattr(namespace, job.entry, None)
+    if make is None:
+        raise AttributeError(f"the source defines no {job.entry}")
+    torch.manual_seed(job.seed)
+    module = make(*ast.literal_eval(job.init_inputs))
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"{job.entry} must be a torch.nn.Module, not {type(module).__name__}")
+    module = engine.place(module)
+    starts = wire.offsets(job.layout.weights)
+    given = {
+        name: view(ring, start, spec)
+        for name, start, spec in zip(job.weight_names, starts, job.layout.weights, strict=True)
+    }
+
+    def load_weights() -> None:
+        if _kinds(module.state_dict()) == _kinds(given):
+            module.load_state_dict(given)
+
+    load_weights()
+    return module, load_weights
+
+
+def _kinds(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def views(ring: torch.Tensor, layout: Layout, slot: int, which: str) -> list[torch.Tensor]:
+    """All "inputs" or "outputs" of a slot."""
+    specs, start, size = (
+        (layout.inputs, layout.input_start, layout.input_bytes)
+        if which == "inputs"
+        else (layout.outputs, layout.output_start, layout.output_bytes)
+    )
+    return [
+        view(ring, start + slot * size + offset, spec)
+        for offset, spec in zip(wire.offsets(specs), specs, strict=True)
+    ]
+
+
+def view(ring: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
+    """The tensor that begins there, over the same bytes."""
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    return ring[start : start + spec.num_bytes].view(dtype).view(spec.shape)
