@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cudal1.harness import wire
 from cudal1.harness.interval import Ending, Interval, Order
 from cudal1.harness.oracle import Draw
+from cudal1.harness.outside import PATIENCE_NS, Outside
 from cudal1.harness.pieces import (
     DevicePiece,
     HostPiece,
@@ -31,14 +32,6 @@ from cudal1.harness.wire import Layout
 
 if TYPE_CHECKING:
     import torch
-
-QUIET_US = 1500.0
-"""A look at an idle GPU takes tens of microseconds; one shared with a kernel that runs, a slice of
-its time: 2.4 ms on an H100."""
-COPY_SLACK = {"cuda": 1.1, "cpu": 1.5}
-"""Copies of the outputs of one burst differ by some 2 % on a GPU, by some 20 % on a CPU."""
-CALM_S = 1.0
-"""How long the judge waits for a GPU that is still at work."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +50,8 @@ class Burst:
     """Whether the published inputs read otherwise afterwards."""
     is_refused: bool
     """Whether an output was not taken because it may stand at several addresses."""
+    is_restless: bool
+    """Whether a GPU was still at work long after all that should have used it stood still."""
 
 
 class Desk:
@@ -72,9 +67,7 @@ class Desk:
             layout.num_slots * layout.input_bytes, dtype=torch.uint8, device=device
         )
         self._staged_draws: list[Draw] = []
-        self._touched = torch.zeros(1, device=device)
-        self._copying_ns: dict[tuple[Order, int], int] = {}
-        """The least that copying so many calls' outputs took after the reference's bursts."""
+        self._outside = Outside(device)
 
     @property
     def timed_order(self) -> Order:
@@ -129,18 +122,25 @@ class Desk:
         self.settle()
         interval = Interval(worker, order, timeout_s)
         worker.freeze()
+        calming_ns = 0 if is_ours else self._outside.calm_ns()
+        began_ns = time.perf_counter_ns()
         ending = interval.run(count, pieces)
         worker.freeze()
-        late_ns = 0
-        if worker.job.entry:  # reading what nobody computed may take longer
-            late_ns = self._late_ns(interval.copying_ns, (order, count), is_ours)
-        elapsed_us = (interval.elapsed_ns + late_ns) / 1000
+        unusual_ns = 0
+        if not is_ours:
+            calming_ns += self._outside.calm_ns()
+            rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
+            unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
+        elif worker.job.entry:  # reading what nobody computed may take longer
+            self._outside.usual(worker, interval, count)
+        elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns) / 1000
         size = 0 if is_ours else count * layout.input_bytes
         published = memory[layout.input_start :][:size].view(torch.int64)
         return Burst(
             ending, order, tuple(draws), elapsed_us, poison, held,
             inputs_changed=not published.equal(self._staged[:size].view(torch.int64)),
             is_refused=any(piece.is_refused for piece in pieces),
+            is_restless=calming_ns > PATIENCE_NS,
         )  # fmt: skip
 
     def release(self, burst: Burst) -> None:
@@ -166,27 +166,6 @@ class Desk:
             for start, spec in zip(wire.offsets(layout.outputs), layout.outputs, strict=True)
         ]
 
-    def is_quiet(self) -> bool:
-        """Whether nobody computes on the device; waits a while for what is still at work."""
-        if not self._is_cuda:
-            return True
-        deadline = time.perf_counter() + CALM_S
-        while True:
-            started = time.perf_counter_ns()
-            self._touched.fill_(0)
-            self.settle()
-            if time.perf_counter_ns() - started < QUIET_US * 1000:
-                return True
-            if time.perf_counter() > deadline:
-                return False
-
-    def _late_ns(self, copying_ns: int, kind: tuple[Order, int], is_ours: bool) -> int:
-        """What copies took longer than they do for the reference: somebody was still at work."""
-        if is_ours and copying_ns:
-            self._copying_ns[kind] = min(copying_ns, self._copying_ns.get(kind, copying_ns))
-        usual_ns = self._copying_ns.get(kind, copying_ns)
-        return max(0, copying_ns - round(COPY_SLACK[self._device.type] * usual_ns))
-
     def _piece(self, worker: Worker, held: torch.Tensor, first: int, count: int) -> Piece:
         layout = self.layout
         start, size = first * layout.input_bytes, count * layout.input_bytes
@@ -203,7 +182,4 @@ class Desk:
 
     def settle(self) -> None:
         """Wait until the device has done what the judge asked of it."""
-        if self._is_cuda:
-            import torch
-
-            torch.cuda.synchronize()
+        self._outside.settle()

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 SLOWER_SHARE = 4
 """A burst of the candidate may last so many times the target before calls are taken out."""
 NUM_REMEMBERED = 4
-ORDERS = (Order.CHAIN, Order.KEEP)
-"""In which inputs are checked."""
 
 
 class Examination:
@@ -73,11 +71,11 @@ class Examination:
         for number, target in enumerate(self._protocol.correctness_stages, start=1):
             if number > 1:
                 self.change_weights(worker)
-            orders = self.rng.sample(ORDERS, len(ORDERS))
+            orders = self.rng.sample(list(Order), len(Order))
             while (missing := target - progress.num_inputs) > 0:
                 # each order once in a stage, where the slots allow; a kept burst needs two calls
                 count = min(slots, max(min(2, missing), missing // max(1, len(orders))))
-                order = orders.pop() if orders else self.rng.choice(ORDERS)
+                order = orders.pop() if orders else self.rng.choice(list(Order))
                 draws = [self._draw_for_check(i) for i in range(count)]
                 self.compare(self.run(worker, draws, order), exact=True)
             progress.stage = number
@@ -193,11 +191,16 @@ class Examination:
     def run(self, worker: Worker, draws: Sequence[Draw], order: Order | None = None) -> Burst:
         """One burst of the candidate, as timed ones are; leaves with its failure."""
         order = order or self._desk.timed_order
-        self.expect_quiet()
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
         self.history.append((order, len(draws)))
         match burst.ending:
             case Ending.DONE:
+                if burst.is_restless:
+                    evidence = "the device was at work while nobody should have used it"
+                    raise Failure(
+                        Status.HACKED, "kept the device busy outside its own turn",
+                        (guards.flag("outside_turn", evidence),),
+                    )  # fmt: skip
                 if self._has_run:  # the first burst may compile
                     took_us = max(0.0, burst.elapsed_us - self._cost_us) / len(draws)
                     self.progress.call_us = min(self.progress.call_us, took_us)
@@ -211,15 +214,6 @@ class Examination:
                 said = worker.display_text() or "it gave no reason"
                 wrong = worker.state == State.WRONG_OUTPUT
                 raise Failure(Status.INCORRECT if wrong else Status.CRASHED, said)
-
-    def expect_quiet(self) -> None:
-        """Leave if the candidate has a GPU work while it stands still itself."""
-        if not self._desk.is_quiet():
-            evidence = "the device was at work while nobody should have used it"
-            raise Failure(
-                Status.HACKED, "kept the device busy outside its own turn",
-                (guards.flag("outside_turn", evidence),),
-            )  # fmt: skip
 
     def _timeout_s(self, num_calls: int) -> float:
         protocol = self._protocol

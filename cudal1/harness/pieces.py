@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cudal1.harness import wire
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     import torch
 
 PAGE_BYTES = 4096
-GLANCES = 6
-"""Looks at an output of a CPU right after "done": over the hundreds of calls of a verdict they find
-whoever leaves more than a thousandth for later."""
 RANDOM = random.SystemRandom()
 TURN_US, MAX_TURNS = 80.0, 20
 """A kernel of ours that has to wait for the device to turn to us takes longer (150 us); who is
@@ -41,8 +38,8 @@ class Piece(Protocol):
     is_refused: bool
     """Whether an output was not taken because it may stand at several addresses."""
 
-    def publish(self) -> int:
-        """Let the worker see the inputs; from when the clock runs, in ns."""
+    def publish(self, wake: Callable[[], None]) -> int:
+        """Let a worker that `wake` gets ready see the inputs; from when the clock runs, in ns."""
         ...
 
     def over(self) -> int:
@@ -74,11 +71,11 @@ class HostPiece:
         self.is_refused = False
         self._parts = [_halves(target) for target in self._targets]
         self._order = RANDOM.sample(range(len(self._targets)), len(self._targets))
-        self._glances = [self._glance(which) for which in RANDOM.choices(self._order, k=GLANCES)]
 
-    def publish(self) -> int:
-        """The copy is not in the interval."""
+    def publish(self, wake: Callable[[], None]) -> int:
+        """Copied while it sleeps."""
         self._inputs[:] = self._staged
+        wake()
         return time.perf_counter_ns()
 
     def over(self) -> int:
@@ -88,8 +85,6 @@ class HostPiece:
     def capture(self) -> None:
         """Read them."""
         places = self._places.tolist()
-        for which, start, seen, _ in self._glances:
-            self._take(seen, places[which] + start)
         for which in self._order:
             place, target = places[which], self._targets[which]
             shared = [] if place >= IN_RING else self._memory.shared(place, len(target))
@@ -99,8 +94,6 @@ class HostPiece:
             if any(bytes(target[part]).strip(b"\0") for part in shared):
                 target[:] = untouched
                 self.is_refused = True
-        for _, _, seen, part in self._glances:
-            part[:] = seen
 
     def _take(self, target: memoryview, place: int) -> None:
         if place < IN_RING:
@@ -108,17 +101,6 @@ class HostPiece:
         else:  # as the judge sees it
             found = self._ring[place - IN_RING :][: len(target)]
             target[: len(found)] = found
-
-    def _glance(self, which: int) -> tuple[int, int, memoryview, memoryview]:
-        """A few bytes of an output, to be looked at before all is read.
-
-        What was not there then is not there afterwards either: so little time passes until then
-        that nothing can be written meanwhile.
-        """
-        target = self._targets[which]
-        start = RANDOM.randrange(max(1, len(target) // WORD_BYTES)) * WORD_BYTES
-        part = target[start : start + WORD_BYTES]
-        return which, start, memoryview(bytearray(part)), part
 
 
 def _halves(target: memoryview) -> list[tuple[int, memoryview]]:
@@ -143,9 +125,10 @@ class SlotPiece:
         self._inputs, self._staged = inputs, staged
         self._outputs, self._private = outputs, private
 
-    def publish(self) -> int:
-        """The copy is not in the interval."""
+    def publish(self, wake: Callable[[], None]) -> int:
+        """Copied while it sleeps."""
         self._inputs[:] = self._staged
+        wake()
         return time.perf_counter_ns()
 
     def over(self) -> int:
@@ -185,10 +168,11 @@ class DevicePiece:
         self._order = RANDOM.sample(range(len(self._targets)), len(self._targets))
         self._claim = inputs.new_zeros(1)
 
-    def publish(self) -> int:
+    def publish(self, wake: Callable[[], None]) -> int:
         """Copied and there when it returns; whoever takes the device meanwhile pays for it."""
         import torch
 
+        wake()
         started_ns = time.perf_counter_ns()
         self._inputs.copy_(self._staged)
         torch.cuda.synchronize()

@@ -36,16 +36,13 @@ FAST = ((4.0, 3), (1.5, 2), (0.0, 1))
 its calls is known to some 30 µs there, which is 1 % of 3 ms."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
-OTHER_BURSTS = {Order.KEEP: (Order.CHAIN, 4, 5), Order.CHAIN: (Order.ALONE, 1, 30)}
-"""For an order of timed bursts the other one, calls, and how many such bursts."""
-COLD_US = 15.0
-"""What a leaner loop might save of a single call after standing still; real gains are larger there
-than in a chain."""
+CHAIN_CALLS, NUM_CHAINS = 4, 5
+"""Of the other order, on a GPU."""
 ONCE_PAIRS = 6
 ONCE_US = 60.0
 """How well it is known what a burst on a GPU costs beyond its calls."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
-LOOP_US = 2.0
+LOOP_US = 3.0
 """What our own Python takes around a call, at most, and a candidate that replaces it might save."""
 LAUNCH_US = 30.0
 """Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
@@ -73,6 +70,9 @@ class Quads:
         self._session = session
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
+        self._others: list[str] = []
+        self._have_all_come = False
+        """Whether inputs of each family were among those of bursts that look like timed ones."""
 
     def measure(
         self, candidate: Worker, reference: Worker, *, time_empty: Callable[[int], float]
@@ -147,9 +147,12 @@ class Quads:
     def _with_other_families(self, count: int, number: int) -> list[Draw]:
         """Fresh inputs, so many of them of other families."""
         draws = self._examination.fresh(count)
-        others = self._oracle.families[1:] or self._oracle.families
         for place in self._rng.sample(range(count), number):
-            draws[place] = self._oracle.draw(self._rng.getrandbits(62), self._rng.choice(others))
+            if not self._others:
+                others = self._oracle.families[1:] or self._oracle.families
+                self._others = self._rng.sample(others, len(others))
+            draws[place] = self._oracle.draw(self._rng.getrandbits(62), self._others.pop())
+            self._have_all_come |= not self._others
         return draws
 
     @property
@@ -193,33 +196,33 @@ class Quads:
         return times
 
     def credible_limit(self, candidate: Worker, reference: Worker) -> float:
-        """The largest speedup that bursts of another kind bear out.
+        """The largest speedup that is to be believed.
 
-        Whoever works on several inputs at once is fast where all are published together, and slow
-        in a chain; whoever begins while an input is being written is fast in a chain, and slow with
-        an input that came while he stood still. So what a call saves must be saved in the other
-        order, too, but for the launch of a first kernel, which nothing hides in a chain
-        (`LAUNCH_US`); calls on a GPU that are hardly longer than that are believed only as far as
-        chains themselves tell. On a GPU what is saved once a burst, by whatever was prepared, is no
-        speedup (`ONCE_US`). On a CPU a leaner loop around the calls could save at most what ours
-        takes (`LOOP_US`).
+        On a CPU, whose calls are a chain and whose work outside of the interval is counted, a
+        leaner loop around the calls could save at most what ours takes (`LOOP_US`); decoys go on
+        until each family has been among their inputs. On a GPU
+        whoever works on several inputs at once is fast where all are published together, and slow
+        in a chain. So what a call saves must be saved in a chain, too, but for the launch of a
+        first kernel, which nothing hides there (`LAUNCH_US`); calls that are hardly longer than
+        that are believed only as far as chains themselves tell. What is saved once a burst, by
+        whatever was prepared, is no speedup (`ONCE_US`).
         """
-        saved_us = self._saved_in_other_order(candidate, reference)
         net_us = {role: max(FLOOR_US, median(self._net_us(role))) for role in ROLES}
         plain_us, claimed_us = net_us[Role.REFERENCE], net_us[Role.CANDIDATE]
         if self._desk.timed_order is Order.CHAIN:
-            doubtful_us = max(0.0, plain_us - claimed_us - saved_us + COLD_US)
-            return plain_us / (claimed_us + doubtful_us + LOOP_US)
+            while not self._have_all_come:
+                self._decoy(candidate, reference, self._mine()[-1].num_calls)
+            return plain_us / (claimed_us + LOOP_US)
+        saved_us = self._saved_in_chains(candidate, reference)
         if plain_us < 2 * LAUNCH_US:
             return (plain_us + LAUNCH_US) / max(FLOOR_US, plain_us - saved_us + LAUNCH_US)
         doubtful_us = max(0.0, plain_us - claimed_us - saved_us - LAUNCH_US)
         return plain_us / (claimed_us + doubtful_us + self._saved_once(candidate, reference))
 
-    def _saved_in_other_order(self, candidate: Worker, reference: Worker) -> float:
+    def _saved_in_chains(self, candidate: Worker, reference: Worker) -> float:
         """What each call of the candidate saves in bursts of the other order."""
-        order, most, times = OTHER_BURSTS[self._desk.timed_order]
-        count = min(most, self._desk.layout.num_slots)
-        burst_us = self._bursts(candidate, reference, order, count, times)
+        count = min(CHAIN_CALLS, self._desk.layout.num_slots)
+        burst_us = self._bursts(candidate, reference, Order.CHAIN, count, NUM_CHAINS)
         return (median(burst_us[Role.REFERENCE]) - median(burst_us[Role.CANDIDATE])) / count
 
     def _saved_once(self, candidate: Worker, reference: Worker) -> float:
@@ -267,5 +270,4 @@ class Quads:
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
     ) -> Burst:
-        self._examination.expect_quiet()
         return run_own(self._desk, worker, draws, self._protocol, order)

@@ -25,7 +25,7 @@ from cudal1.harness.launch import START_LIMIT_S, received, remove
 from cudal1.harness.layers import require
 from cudal1.harness.memory import Memory, ask_for_sender
 from cudal1.harness.rings import Ring
-from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, Job, Word
+from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, WORKED, Job, Word
 
 ANSWER_LIMIT_S = 20.0
 """For a warden to say that all stand still; it gives up by itself long before."""
@@ -41,6 +41,10 @@ class Worker:
         self.layers: tuple[str, ...] = ()
         """What stood around it before any candidate code ran; known once it was welcomed."""
         self.ring = ring
+        self.worked_ns = 0
+        """What it and all that it started computed between the last two stops."""
+        self.has_changed = False
+        """Whether any of them began or ended meanwhile."""
         self.num_published = 0
         """Calls that were ever asked of it; the judge's own count."""
         self._num_weights = 0
@@ -57,6 +61,11 @@ class Worker:
     def num_done(self) -> int:
         """Calls that the worker claims to have finished."""
         return self._words[Word.DONE]
+
+    @property
+    def num_awake(self) -> int:
+        """Calls that the worker claims to be ready for."""
+        return self._words[Word.AWAKE]
 
     @property
     def state(self) -> int:
@@ -81,7 +90,9 @@ class Worker:
         """
         if not self._is_frozen:
             self._is_frozen = True
-            self._spare.command(FREEZE)
+            answer = self._spare.command(FREEZE)
+            if answer:
+                _, self.worked_ns, self.has_changed = WORKED.unpack(answer)
 
     def thaw(self) -> None:
         """Let it go on; one that did not stand still all the time is killed."""
@@ -90,7 +101,7 @@ class Worker:
             self._spare.command(THAW)
 
     def go(self, num_calls: int, *, keep: bool) -> None:
-        """Wake it for a burst; its calls begin as their inputs are announced."""
+        """Wake it for what comes next in a burst of so many calls; it is then to be announced."""
         self._words[Word.NUM_CALLS] = num_calls
         self._words[Word.KEEP] = int(keep)
         # a worker that does not listen, or no more, is found out by waiting for it
@@ -177,26 +188,31 @@ class Spare:
         """Whether its keeper runs: only the keeper holds the other end."""
         return self._life.fileno() >= 0 and not select.select([self._life], [], [], 0)[0]
 
-    def command(self, order: bytes) -> None:
-        """Have the warden stop it or let it go on; a warden that does not answer ends with it."""
+    def command(self, order: bytes) -> bytes:
+        """Have the warden stop it or let it go on, and return what the warden answers.
+
+        A warden that does not answer ends with it.
+        """
         self.ask(order)
-        self.await_answer(order)
+        return self.await_answer(order)
 
     def ask(self, order: bytes) -> None:
         """The first half of `command`."""
         with contextlib.suppress(OSError):
             self._leash.send(order)
 
-    def await_answer(self, order: bytes) -> None:
+    def await_answer(self, order: bytes) -> bytes:
         """The second half of `command`."""
         if self._leash.fileno() < 0:
-            return
+            return b""
         try:
-            answer = self._leash.recv(len(order))
+            answer = self._leash.recv(WORKED.size)
         except OSError:
             answer = b""
-        if answer != order:
+        if not answer.startswith(order):
             self.close()
+            return b""
+        return answer
 
     def bound(self, job: Job) -> None:
         """Say how much memory all that it starts may take, and on which core the warden is not.

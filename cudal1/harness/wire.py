@@ -44,6 +44,8 @@ class Word(IntEnum):
     """Worker: a `State`."""
     TEXT_LENGTH = 2
     """Worker: bytes of display text."""
+    AWAKE = 3
+    """Worker: calls whose inputs it was ready for since it started."""
     NUM_CALLS = 8
     """Judge: calls in the burst that `go` starts."""
     PUBLISHED = 9
@@ -55,7 +57,10 @@ class Word(IntEnum):
 
 
 FREEZE, THAW, WATCH = b"f", b"t", b"w"
-"""What the judge says to a warden, who echoes the first two when done."""
+"""What the judge says to a warden, who repeats the first two when done."""
+WORKED = struct.Struct("<cq?")
+"""A warden's answer to FREEZE, which it repeats: nanoseconds of processors' time that all together
+took since the last one, and whether any of them began or ended meanwhile."""
 LIMITS = struct.Struct("<qq")
 """After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
 TOKEN_BYTES = 16

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from cudal1.harness.zygote import Zygote
 from tests.harness.inside import (
@@ -90,6 +91,67 @@ def test_a_worker_that_was_frozen_is_gone_once_it_is_closed(start: Start) -> Non
     last = counts(worker)
     time.sleep(STILL_S)
     assert counts(worker) == last
+
+
+# --- what they compute between two stops ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["is_busy_itself", "has_a_busy_thread", "has_a_busy_child"])
+def test_what_a_worker_and_all_it_started_compute_is_counted(how: str, start: Start) -> None:
+    worker = start(BURNERS[how])
+    until(lambda: counts(worker)[0] > 0)
+    worker.freeze()
+    before = counts(worker)[0]
+    assert worker.worked_ns > 0
+    worker.thaw()
+    until(lambda: counts(worker)[0] > before)
+    spun = counts(worker)[0]
+    time.sleep(STILL_S)
+    worker.freeze()
+    # on a busy core it gets less than all of the time: none at all would be the defect
+    assert counts(worker)[0] > spun
+    assert worker.worked_ns > STILL_S * 1e9 / 10
+    assert not worker.has_changed
+
+
+def test_sleep_is_not_counted(start: Start) -> None:
+    worker = start("counts[0] = 1\ntime.sleep(60)")
+    until(lambda: counts(worker)[0] > 0)
+    time.sleep(STILL_S)
+    for _ in range(2):
+        worker.freeze()
+        worker.thaw()
+        time.sleep(STILL_S)
+    worker.freeze()
+    assert worker.worked_ns < STILL_S * 1e9 / 10
+
+
+@pytest.mark.parametrize(
+    "who", ["os.fork() or os._exit(0)", "threading.Thread(target=int).start()"]
+)
+def test_it_is_told_when_somebody_came_or_went(
+    who: str, start: Start, needs: Callable[[str], None]
+) -> None:
+    needs("own_pids")
+    worker = start(f"""
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        counts[0] = 1
+        while counts[1] == 0:
+            time.sleep(0.001)
+        {who}
+        counts[2] = 1
+        time.sleep(60)
+    """)
+    until(lambda: counts(worker)[0] == 1)
+    worker.freeze()
+    worker.thaw()
+    worker.freeze()
+    assert not worker.has_changed
+    worker.thaw()
+    worker.ring.memory[:512].view(torch.int64)[1] = 1
+    until(lambda: counts(worker)[2] == 1)
+    worker.freeze()
+    assert worker.has_changed
 
 
 # --- the warden ----------------------------------------------------------------------------------

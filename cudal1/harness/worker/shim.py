@@ -31,7 +31,7 @@ from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
 from cudal1.harness.worker.loading import SOURCE_NAME, load, views
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-DONE, PUBLISHED = int(Word.DONE), int(Word.PUBLISHED)
+DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
 """As plain numbers: what the loop of calls costs, a leaner one would be credited with."""
 SPINS = 200
 """Looks at the counter before each further look yields the core."""
@@ -110,7 +110,7 @@ def _work(
                     weights = words[Word.WEIGHTS]
                     load_weights()
                 burst = _burst if job.entry else _empty_burst
-                burst(words, places, call, inputs, outputs, engine)
+                burst(words, places, call, inputs, outputs, engine, channel)
     except _WrongOutputError as error:
         _report(control, words, State.WRONG_OUTPUT, str(error))
     except BaseException as error:  # noqa: BLE001
@@ -120,11 +120,13 @@ def _work(
 def _burst(
     words: memoryview, places: memoryview, call: Callable[..., Any],
     inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
+    channel: int,
 ) -> None:  # fmt: skip
     count, done = words[Word.NUM_CALLS], words[DONE]
     if words[Word.KEEP]:
-        _await_inputs(words, done + count)
         engine.begin()
+        words[AWAKE] = done + count
+        _await_inputs(words, done + count)
         kept = [call(*inputs[slot]) for slot in range(count)]
         for slot in range(count):
             _check(kept[slot], outputs[slot])
@@ -133,21 +135,24 @@ def _burst(
         words[DONE] = done + count
         return
     for slot in range(count):
-        _await_inputs(words, done + slot + 1)
+        if slot:
+            os.read(channel, 1)  # asleep while the judge reads and writes: what computes is counted
         engine.begin()
+        words[AWAKE] = done + slot + 1
+        _await_inputs(words, done + slot + 1)
         result = call(*inputs[slot])
         if not done:  # before any is judged by its bytes
             _check(result, outputs[slot])
         _store(result, outputs[slot], places, slot, engine)
         engine.finish()
         words[DONE] = done + slot + 1
-        _check(result, outputs[slot])  # while the judge reads: in the interval it could be saved
         del result
 
 
 def _empty_burst(
     words: memoryview, places: memoryview, call: Callable[..., Any],
     inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
+    channel: int,
 ) -> None:  # fmt: skip
     """What a burst takes without its calls.
 
@@ -155,11 +160,11 @@ def _empty_burst(
     computes, and would be subtracted in vain: so nothing is done for each.
     """
     if not words[Word.KEEP]:
-        _burst(words, places, call, inputs, outputs, engine)
+        _burst(words, places, call, inputs, outputs, engine, channel)
         return
-    done = words[DONE] + words[Word.NUM_CALLS]
-    _await_inputs(words, done)
     engine.begin()
+    words[AWAKE] = done = words[DONE] + words[Word.NUM_CALLS]
+    _await_inputs(words, done)
     engine.finish()
     words[DONE] = done
 

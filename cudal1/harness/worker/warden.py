@@ -6,7 +6,8 @@ given up its capabilities, is not readable, and as process 1 cannot be signalled
 is one signal to everybody (the kernel delivers it to processes that are just being forked, too) and
 is acknowledged only once every thread has been seen stopped, twice, since what is still exiting may
 wake others. Who cannot be stopped, wakes by itself, or takes more memory than it was given, ends:
-when the warden ends, so does the namespace.
+when the warden ends, so does the namespace. How long they computed between two stops is told, too:
+the kernel counts it.
 
 Without a namespace of its own the keeper does this, by the worker's process group, which the
 system-call filter then lets nobody leave.
@@ -21,7 +22,7 @@ import signal
 import time
 from pathlib import Path
 
-from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH
+from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, WORKED
 
 STOPPED = frozenset("TZXx")
 STOP_LIMIT_S = 5.0
@@ -32,6 +33,7 @@ NAP_S = 0.0001
 WATCH_MS = 50
 STATE, GROUP, NUM_THREADS, RESIDENT = 0, 2, 17, 21
 """Fields of /proc/PID/stat behind the name."""
+CPUCLOCK_SCHED = 2
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -43,6 +45,8 @@ class Warden:
         self._in_namespace = in_namespace
         self._is_frozen = False
         self._limit_bytes: int | None = None
+        self._clocks: dict[str, int] = {}
+        self._last_born = ""
 
     def guard(self, *leashes: int) -> None:
         """Obey what is said on the first leash until any is let go of, or the worker has to end."""
@@ -64,15 +68,16 @@ class Warden:
         said = os.read(leash, 1 + LIMITS.size)
         if said == FREEZE:
             done = self._freeze() and not self._is_too_big()
+            answer = WORKED.pack(FREEZE, *self._worked()) if done else b""
         elif said == THAW:
-            done = self._thaw()
+            done, answer = self._thaw(), THAW
         elif said[:1] == WATCH:
             self._watch(*LIMITS.unpack(said[1:]))
             return True
         else:
             return False
         if done:
-            os.write(leash, said)
+            os.write(leash, answer)
         return done
 
     # --- stopping --------------------------------------------------------------------------------
@@ -143,6 +148,17 @@ class Warden:
                 found.append((process, fields))
         return found
 
+    # --- counting --------------------------------------------------------------------------------
+
+    def _worked(self) -> tuple[int, bool]:
+        """What all computed since this was last asked, and whether somebody came or went."""
+        before, born = self._clocks, self._last_born
+        self._clocks = {process: _clock_ns(process) for process, _ in self._processes()}
+        if self._in_namespace:
+            self._last_born = Path("/proc/loadavg").read_text().split()[-1]
+        worked_ns = sum(now - before.get(process, 0) for process, now in self._clocks.items())
+        return worked_ns, before.keys() != self._clocks.keys() or born != self._last_born
+
     # --- memory ----------------------------------------------------------------------------------
 
     def _watch(self, extra_bytes: int, core: int) -> None:
@@ -171,6 +187,18 @@ def _stat(path: str) -> list[str]:
     finally:
         os.close(descriptor)
     return content[content.rindex(b")") + 2 :].decode("ascii").split()
+
+
+def _clock_ns(process: str) -> int:
+    """What all threads of a process computed, those that ended among them.
+
+    Exact for those that stand still; of one that runs, what it did before its last tick.
+    """
+    try:
+        # the number of its clock, as clock_getcpuclockid(3) makes it
+        return time.clock_gettime_ns((~int(process) << 3) | CPUCLOCK_SCHED)
+    except OSError:  # it has gone
+        return 0
 
 
 def _proportional(process: str, fields: list[str]) -> int:
