@@ -28,8 +28,8 @@ class Reference:
     draw: Callable[[], list[Any]]
 
     def make(self) -> torch.nn.Module:
-        """A new module, with the weights that it draws."""
-        return self.module(*self.init_inputs)
+        """A new module, with the weights that it draws; they want no gradients."""
+        return self.module(*self.init_inputs).requires_grad_(False)
 
 
 def load_reference(problem: Problem) -> Reference:

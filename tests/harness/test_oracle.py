@@ -46,6 +46,15 @@ def get_init_inputs():
 # --- what a reference refuses --------------------------------------------------------------------
 
 
+def test_a_parameter_may_be_an_output() -> None:
+    oracle = oracle_of(
+        "return x + 1.0, self.weight", inputs="torch.randn(16)",
+        init="super().__init__(); self.weight = nn.Parameter(torch.randn(16))",
+    )  # fmt: skip
+    _, (answer, _) = oracle.exact_key(oracle.draw(1))
+    assert answer.float().equal(oracle.weights["weight"])
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
