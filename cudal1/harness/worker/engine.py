@@ -44,8 +44,12 @@ class Engine(Protocol):
         """What surrounds the calls."""
         ...
 
+    def release(self) -> None:
+        """The judge holds all that was handed over before."""
+        ...
+
     def begin(self) -> None:
-        """New inputs are there, and the judge holds all that was handed over before."""
+        """New inputs are there."""
         ...
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
@@ -80,9 +84,12 @@ class HostEngine:
         """Nothing."""
         return contextlib.nullcontext()
 
-    def begin(self) -> None:
+    def release(self) -> None:
         """The memory of earlier outputs may be used again."""
         self._kept.clear()
+
+    def begin(self) -> None:
+        """Nothing."""
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
         """Where it lies, kept until the judge holds it; nobody pays, or saves, a copy.
@@ -141,6 +148,9 @@ class CudaEngine:
         self._pool = (torch.cuda.MemPool(allocator), allocator, take, give)
         with torch.cuda.use_mem_pool(self._pool[0]):
             yield
+
+    def release(self) -> None:
+        """Nothing: the arena's memory is used again as its tensors end."""
 
     def begin(self) -> None:
         """Have the device turn to this process, which takes it 0.15 ms, while the host goes on.

@@ -124,9 +124,10 @@ def _burst(
 ) -> None:  # fmt: skip
     count, done = words[Word.NUM_CALLS], words[DONE]
     if words[Word.KEEP]:
-        engine.begin()
+        engine.release()
         words[AWAKE] = done + count
         _await_inputs(words, done + count)
+        engine.begin()
         kept = [call(*inputs[slot]) for slot in range(count)]
         for slot in range(count):
             _check(kept[slot], outputs[slot])
@@ -137,9 +138,10 @@ def _burst(
     for slot in range(count):
         if slot:
             os.read(channel, 1)  # asleep while the judge reads and writes: what computes is counted
-        engine.begin()
+        engine.release()
         words[AWAKE] = done + slot + 1
         _await_inputs(words, done + slot + 1)
+        engine.begin()
         result = call(*inputs[slot])
         if not done:  # before any is judged by its bytes
             _check(result, outputs[slot])
@@ -162,9 +164,9 @@ def _empty_burst(
     if not words[Word.KEEP]:
         _burst(words, places, call, inputs, outputs, engine, channel)
         return
-    engine.begin()
     words[AWAKE] = done = words[DONE] + words[Word.NUM_CALLS]
     _await_inputs(words, done)
+    engine.begin()
     engine.finish()
     words[DONE] = done
 

@@ -97,7 +97,7 @@ def test_an_output_lives_until_the_judge_holds_it() -> None:
     engine.store(value, slot)
     del value
     assert not torch.UntypedStorage._expired(alive[0])  # pyright: ignore
-    engine.begin()
+    engine.release()
     assert torch.UntypedStorage._expired(alive[0])  # pyright: ignore
 
 
