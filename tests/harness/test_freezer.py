@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from cudal1.harness.worker.warden import Warden
 from cudal1.harness.zygote import Zygote
 from tests.harness.inside import (
     BURNERS,
@@ -152,6 +155,25 @@ def test_it_is_told_when_somebody_came_or_went(
     until(lambda: counts(worker)[2] == 1)
     worker.freeze()
     assert worker.has_changed
+
+
+def test_without_a_namespace_a_process_group_is_counted() -> None:
+    busy = "import os\nos.fork()\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", busy], start_new_session=True) as leader:
+        warden = Warden(leader.pid, in_namespace=False)
+        try:
+            until(lambda: len(warden._processes()) == 2)
+            assert warden._freeze()
+            warden._worked()
+            assert warden._worked() == (0, False)
+            assert warden._thaw()
+            time.sleep(STILL_S)
+            assert warden._freeze()
+            worked_ns, has_changed = warden._worked()
+            assert worked_ns > STILL_S * 1e9 / 10
+            assert not has_changed
+        finally:
+            os.killpg(leader.pid, signal.SIGKILL)
 
 
 # --- the warden ----------------------------------------------------------------------------------
