@@ -143,6 +143,10 @@ class Desk:
             is_restless=calming_ns > PATIENCE_NS,
         )  # fmt: skip
 
+    def usual_us(self, order: Order, count: int) -> float:
+        """What the reference does outside of the interval for each of so many calls."""
+        return self._outside.usual_us(order, count)
+
     def release(self, burst: Burst) -> None:
         """Take the burst's memory back."""
         self._free.append(burst.outputs)

@@ -1,9 +1,10 @@
 """One trusted interval: publish inputs, wait for "done", hold every output.
 
 Threat: the worker may write anything anywhere in its shared memory at any time. The clock runs from
-when inputs lie in the ring until the worker says "done", on a GPU until the device is the judge's;
-outputs are copied at once. An early "done" only copies poison or what was there before, a late
-write comes too late, and nothing else that the worker says enters the time.
+when inputs are announced (on a GPU: from before they are copied) until the worker says "done" (on a
+GPU: until the device is the judge's); outputs are copied at once. An early "done" only copies
+poison or what was there before, a late write comes too late, and nothing else that the worker says
+enters the time.
 
 On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
 calls cannot be batched. Who watches an input come can begin before the clock does. On a GPU each
@@ -28,7 +29,9 @@ SPIN_S = 0.02
 NAP_S = 0.0002
 LOOKS = 50
 """Looks at the counter between two looks at the clock."""
-WAKE_LIMIT_NS = 2_000_000
+WAKE_LIMIT_NS = 300_000
+"""How long the judge waits for a worker to wake, which takes some 10 to 50 us. It is not in the
+interval, and the input lies there already: what the worker computes is counted (`outside`)."""
 
 
 class Ending(Enum):
@@ -70,7 +73,7 @@ class Interval:
         self.order = order
         self._timeout_ns = int(timeout_s * 1e9)
         self.elapsed_ns = 0
-        """From when inputs are there to "done", in all exchanges."""
+        """From when inputs are announced to "done", in all exchanges."""
         self.copying_ns = 0
         """After it, until the outputs were held."""
 
@@ -92,7 +95,7 @@ class Interval:
         return Ending.DONE
 
     def _wake(self, count: int) -> None:
-        """Return once the worker is ready for the next input; who never says so is not waited for.
+        """Return once the worker is ready for the next input, or takes too long for that.
 
         How long it takes to wake is the machine's affair, and no part of any call.
         """

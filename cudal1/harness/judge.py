@@ -22,6 +22,7 @@ from cudal1.candidate import Candidate
 from cudal1.harness import claims, plan, rule, statistics
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
+from cudal1.harness.credible import Credible
 from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination, run_own
@@ -199,7 +200,7 @@ class ProblemJudge:
             measured = self._measurement(ratios, samples)
             if measured.certified <= 1.0:
                 return measured
-            limit = quads.credible_limit(worker, reference)
+            limit = Credible(quads, examination, self._desk, worker, reference).limit()
         certified = min(measured.certified, statistics.conservative(limit))
         if certified < self._protocol.dead_zone:
             certified = 1.0

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import random
 import socket
 import struct
 
@@ -27,12 +26,9 @@ CREDENTIALS = struct.Struct("3i")
 CLOSED = -1
 ENTRY_BYTES = 8
 """Of `/proc/PID/pagemap`; the last one holds the flags."""
-SHARED, SWAPPED, PRESENT = 0x20, 0x40, 0x80
-"""Of a file or shared; and where the page is, if anywhere (proc_pid_pagemap(5))."""
+SHARED = 0x20
+"""Of a file or shared (proc_pid_pagemap(5))."""
 NOT_SHARED = bytes(flags for flags in range(256) if not flags & SHARED)
-SOMEWHERE = bytes(flags for flags in range(256) if flags & (SWAPPED | PRESENT))
-TRIED_PAGES = 4
-RANDOM = random.SystemRandom()
 
 
 class Memory:
@@ -53,32 +49,22 @@ class Memory:
             return
 
     def shared(self, place: int, num_bytes: int) -> list[slice]:
-        """Which bytes there lie in pages that are shared or of a file; to be asked at once.
+        """Which bytes there lie in pages that are shared or of a file.
 
-        All of them where the kernel does not tell. Of pages that were never touched some are, to
-        see what they become.
+        All of them where the kernel does not tell. Pages that were never touched are not told apart
+        before they are read.
         """
         first = place // mmap.PAGESIZE
         flags = self._flags(first, (place + num_bytes - 1) // mmap.PAGESIZE + 1 - first)
         if not flags:
             return [slice(0, num_bytes)]
-        found: list[int] = []
-        if flags.translate(None, NOT_SHARED):
-            found = [page for page, each in enumerate(flags) if each & SHARED]
-        if flags.translate(None, SOMEWHERE):
-            absent = [page for page, each in enumerate(flags) if not each & (SWAPPED | PRESENT)]
-            tried = RANDOM.sample(absent, min(TRIED_PAGES, len(absent)))
-            if any(self._becomes_shared(first + page) for page in tried):
-                found += absent
+        if not flags.translate(None, NOT_SHARED):
+            return []
         start = first * mmap.PAGESIZE - place
         return [
             slice(max(0, start + page * mmap.PAGESIZE), start + (page + 1) * mmap.PAGESIZE)
-            for page in found
-        ]
-
-    def _becomes_shared(self, page: int) -> bool:
-        self.read(memoryview(bytearray(1)), page * mmap.PAGESIZE)
-        return bool(self._flags(page, 1).translate(None, NOT_SHARED))
+            for page, each in enumerate(flags) if each & SHARED
+        ]  # fmt: skip
 
     def _flags(self, first: int, count: int) -> bytes:
         """Of each page; none at all if they are not all told."""

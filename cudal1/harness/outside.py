@@ -77,6 +77,10 @@ class Outside:
         known_ns = self._usual_ns.setdefault(kind, deque(maxlen=NUM_REMEMBERED))
         known_ns.append(self._outside_ns(worker, interval))
 
+    def usual_us(self, order: Order, count: int) -> float:
+        """What the reference does there for each call; 0 where none was run."""
+        return max(0.0, median(self._usual_ns.get((order, count), [0])) / count / 1000)
+
     def unusual_ns(self, worker: Worker, interval: Interval, count: int, rest_ns: int) -> int:
         """What a candidate did there beyond it, of `rest_ns` that were not in the interval."""
         outside_ns = self._outside_ns(worker, interval)

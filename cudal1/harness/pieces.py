@@ -87,13 +87,18 @@ class HostPiece:
         places = self._places.tolist()
         for which in self._order:
             place, target = places[which], self._targets[which]
-            shared = [] if place >= IN_RING else self._memory.shared(place, len(target))
-            untouched = bytes(target) if shared else b""
+            poison = bytes(target[:1])
+            shared = self._shared(place, target)
             for start, part in self._parts[which]:
                 self._take(part, place + start)
+            shared += self._shared(place, target)  # some may have come there meanwhile
             if any(bytes(target[part]).strip(b"\0") for part in shared):
-                target[:] = untouched
+                target[:] = poison * len(target)
                 self.is_refused = True
+
+    def _shared(self, place: int, target: memoryview) -> list[slice]:
+        """Comes right before reading: whatever takes time in between is time to replace pages."""
+        return [] if place >= IN_RING else self._memory.shared(place, len(target))
 
     def _take(self, target: memoryview, place: int) -> None:
         if place < IN_RING:

@@ -36,16 +36,7 @@ FAST = ((4.0, 3), (1.5, 2), (0.0, 1))
 its calls is known to some 30 µs there, which is 1 % of 3 ms."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
-CHAIN_CALLS, NUM_CHAINS = 4, 5
-"""Of the other order, on a GPU."""
-ONCE_PAIRS = 6
-ONCE_US = 60.0
-"""How well it is known what a burst on a GPU costs beyond its calls."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
-LOOP_US = 3.0
-"""What our own Python takes around a call, at most, and a candidate that replaces it might save."""
-LAUNCH_US = 30.0
-"""Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
 
 
 class Quads:
@@ -90,7 +81,7 @@ class Quads:
         while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
             if self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
-                self._both(candidate, reference, self._examination.fresh(1))
+                self.both(candidate, reference, self._examination.fresh(count))
             times = self._quad(candidate, reference, count, empty_us, len(ratios))
             ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
         return ratios
@@ -107,7 +98,7 @@ class Quads:
             )
         for _ in range(WARM_UP_BURSTS):
             count = min(WARM_UP_CALLS, self._desk.layout.num_slots)
-            self._both(candidate, reference, self._examination.fresh(count))
+            self.both(candidate, reference, self._examination.fresh(count))
 
     def _num_calls(
         self, candidate: Worker, reference: Worker, time_empty: Callable[[int], float]
@@ -126,17 +117,22 @@ class Quads:
         times = next(many for least, many in FAST if speedup >= least)
         return min(self._desk.layout.num_slots, times * count)
 
-    def _both(self, candidate: Worker, reference: Worker, draws: Sequence[Draw]) -> None:
+    def both(self, candidate: Worker, reference: Worker, draws: Sequence[Draw]) -> None:
         """An untimed burst of each, on the same inputs."""
         known = self._run_reference(reference, draws)
         burst = self._examination.run(candidate, draws)
         self._examination.compare(burst, exact=False, reference=known)
         self._desk.release(known)
 
+    def show_all_families(self, candidate: Worker, reference: Worker) -> None:
+        """Run decoys until inputs of each family have been among them."""
+        while not self._have_all_come:
+            self._decoy(candidate, reference, self.num_calls)
+
     def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
         """A burst of each that no worker can tell from a timed one before it is too late."""
         number = max(1, count // OTHERS_IN_DECOY)
-        self._both(candidate, reference, self._with_other_families(count, number))
+        self.both(candidate, reference, self._with_other_families(count, number))
 
     def _inputs(self, count: int) -> list[Draw]:
         """Of a timed burst."""
@@ -195,58 +191,7 @@ class Quads:
             self._desk.release(known)
         return times
 
-    def credible_limit(self, candidate: Worker, reference: Worker) -> float:
-        """The largest speedup that is to be believed.
-
-        On a CPU, whose calls are a chain and whose work outside of the interval is counted, a
-        leaner loop around the calls could save at most what ours takes (`LOOP_US`); decoys go on
-        until each family has been among their inputs. On a GPU
-        whoever works on several inputs at once is fast where all are published together, and slow
-        in a chain. So what a call saves must be saved in a chain, too, but for the launch of a
-        first kernel, which nothing hides there (`LAUNCH_US`); calls that are hardly longer than
-        that are believed only as far as chains themselves tell. What is saved once a burst, by
-        whatever was prepared, is no speedup (`ONCE_US`).
-        """
-        net_us = {role: max(FLOOR_US, median(self._net_us(role))) for role in ROLES}
-        plain_us, claimed_us = net_us[Role.REFERENCE], net_us[Role.CANDIDATE]
-        if self._desk.timed_order is Order.CHAIN:
-            while not self._have_all_come:
-                self._decoy(candidate, reference, self._mine()[-1].num_calls)
-            return plain_us / (claimed_us + LOOP_US)
-        saved_us = self._saved_in_chains(candidate, reference)
-        if plain_us < 2 * LAUNCH_US:
-            return (plain_us + LAUNCH_US) / max(FLOOR_US, plain_us - saved_us + LAUNCH_US)
-        doubtful_us = max(0.0, plain_us - claimed_us - saved_us - LAUNCH_US)
-        return plain_us / (claimed_us + doubtful_us + self._saved_once(candidate, reference))
-
-    def _saved_in_chains(self, candidate: Worker, reference: Worker) -> float:
-        """What each call of the candidate saves in bursts of the other order."""
-        count = min(CHAIN_CALLS, self._desk.layout.num_slots)
-        burst_us = self._bursts(candidate, reference, Order.CHAIN, count, NUM_CHAINS)
-        return (median(burst_us[Role.REFERENCE]) - median(burst_us[Role.CANDIDATE])) / count
-
-    def _saved_once(self, candidate: Worker, reference: Worker) -> float:
-        """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.
-
-        Where bursts of half the calls take more than half the time, the rest is spent once.
-        """
-        count = self._mine()[-1].num_calls
-        half = count // 2
-        if not half:
-            return 0.0
-        once_us: dict[Role, list[float]] = {role: [] for role in ROLES}
-        for _ in range(ONCE_PAIRS):  # in turn, for a GPU's clock may drift
-            short_us, long_us = (
-                self._bursts(candidate, reference, self._desk.timed_order, calls, 1)
-                for calls in (half, count)
-            )
-            for role, known in once_us.items():
-                spent_us = count * short_us[role][0] - half * long_us[role][0]
-                known.append(spent_us / (count - half))
-        saved_us = median(once_us[Role.REFERENCE]) - median(once_us[Role.CANDIDATE])
-        return max(0.0, saved_us - ONCE_US) / count
-
-    def _bursts(
+    def bursts(
         self, candidate: Worker, reference: Worker, order: Order, count: int, times: int
     ) -> dict[Role, list[float]]:
         """What some bursts beside the timed ones take of each."""
@@ -264,8 +209,14 @@ class Quads:
     def _mine(self) -> list[TimingSample]:
         return [s for s in self._samples if s.session == self._session]
 
-    def _net_us(self, role: Role) -> list[float]:
-        return [s.net_us for s in self._mine() if s.role is role]
+    @property
+    def num_calls(self) -> int:
+        """Of the last timed burst."""
+        return self._mine()[-1].num_calls
+
+    def net_us(self, role: Role) -> float:
+        """What a call of a timed burst took, in the median."""
+        return max(FLOOR_US, median(s.net_us for s in self._mine() if s.role is role))
 
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None

@@ -43,6 +43,8 @@ class Worker:
         self.ring = ring
         self.worked_ns = 0
         """What it and all that it started computed between the last two stops."""
+        self.held_bytes = 0
+        """What they have in memory."""
         self.has_changed = False
         """Whether any of them began or ended meanwhile."""
         self.num_published = 0
@@ -90,9 +92,8 @@ class Worker:
         """
         if not self._is_frozen:
             self._is_frozen = True
-            answer = self._spare.command(FREEZE)
-            if answer:
-                _, self.worked_ns, self.has_changed = WORKED.unpack(answer)
+            answer = self._spare.command(FREEZE) or WORKED.pack(FREEZE, 0, 0, True)
+            _, self.worked_ns, self.held_bytes, self.has_changed = WORKED.unpack(answer)
 
     def thaw(self) -> None:
         """Let it go on; one that did not stand still all the time is killed."""

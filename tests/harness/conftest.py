@@ -66,6 +66,21 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # the same where what the harness costs is little beside it
+    "large_silu": HEADER
+    + """
+N = 384
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+
+def get_inputs():
+    return [torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
     "softmax": HEADER
     + """
 N = 128
@@ -376,6 +391,57 @@ class Model(nn.Module):
 
 def get_inputs():
     return [torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+""",
+    "repeated_rows": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x - x[:, :1]).repeat(8, 1)
+
+def get_inputs():
+    return [torch.randn(64, 4096)]
+
+def get_init_inputs():
+    return []
+""",
+    "long_chain": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        y = x
+        for _ in range(4):
+            y = torch.tanh(torch.sin(y) + x)
+        return y
+
+def get_inputs():
+    return [torch.randn(64, 128)]
+
+def get_init_inputs():
+    return []
+""",
+    "short_tanh": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.tanh(x * torch.sigmoid(x))
+
+def get_inputs():
+    return [torch.randn(16, 1024)]
+
+def get_init_inputs():
+    return []
+""",
+    "many_outputs": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return (x * torch.sigmoid(x)).unbind(0)
+
+def get_inputs():
+    return [torch.randn(16, 2048)]
 
 def get_init_inputs():
     return []

@@ -120,12 +120,16 @@ def test_pages_of_its_own_are_not_shared_touched_or_not(own: Memory, touched: bo
     assert own.shared(start + 8, 2 * PAGE - 8) == []
 
 
-@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize("by_whom", ["itself", "its judge"])
 @pytest.mark.parametrize("flags", [SHARED, PRIVATE])
-def test_pages_of_a_file_are(own: Memory, file: int, flags: int, touched: bool) -> None:
+def test_pages_of_a_file_are_once_they_were_read(
+    own: Memory, file: int, flags: int, by_whom: str
+) -> None:
     start = mapped(flags, file)
-    if touched:
+    if by_whom == "itself":
         ctypes.string_at(start, 2 * PAGE)
+    else:
+        own.read(memoryview(bytearray(2 * PAGE)), start)
     both = [slice(0, PAGE - 8), slice(PAGE - 8, 2 * PAGE - 8)]
     assert own.shared(start + 8, 2 * PAGE - 8) == both
 

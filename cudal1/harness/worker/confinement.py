@@ -28,6 +28,9 @@ MAX_FILE_BYTES = 256 << 20
 MAX_FOLDER_BYTES = 512 << 20
 MAX_OPEN_FILES = 256
 MAX_PROCESSES = 512
+PID_MAX = 4096
+"""Of a worker's namespace. How many processes there may be is for `MAX_PROCESSES` to say; who is
+born and dies unseen is told by numbers that must not come round within a burst (`warden`)."""
 OWN_PID_MAX = (6, 14)
 """Before this kernel, `pid_max` was one for the whole machine and must be left alone."""
 
@@ -68,7 +71,7 @@ def confine_files(folder: str, layers: set[str], device: str) -> set[str]:
         return gained
     with contextlib.suppress(OSError):
         if _kernel() >= OWN_PID_MAX:
-            Path("/proc/sys/kernel/pid_max").write_text(str(MAX_PROCESSES))
+            Path("/proc/sys/kernel/pid_max").write_text(str(PID_MAX))
             gained.add("pid_limit")
     if _own_devices(places.devices(device)):
         gained.add("own_devices")

@@ -150,14 +150,23 @@ class Warden:
 
     # --- counting --------------------------------------------------------------------------------
 
-    def _worked(self) -> tuple[int, bool]:
-        """What all computed since this was last asked, and whether somebody came or went."""
+    def _worked(self) -> tuple[int, int, bool]:
+        """What all computed since this was last asked, what they hold, and if any came or went.
+
+        Who came and went in between shows by the last number that was given out. Threat: numbers
+        begin anew after `confinement.PID_MAX`; so many births take longer than a worker is let
+        alone. Without a namespace whoever is born on the machine counts as the worker's.
+        """
         before, born = self._clocks, self._last_born
-        self._clocks = {process: _clock_ns(process) for process, _ in self._processes()}
-        if self._in_namespace:
-            self._last_born = Path("/proc/loadavg").read_text().split()[-1]
-        worked_ns = sum(now - before.get(process, 0) for process, now in self._clocks.items())
-        return worked_ns, before.keys() != self._clocks.keys() or born != self._last_born
+        processes = self._processes()
+        self._clocks = {process: _clock_ns(process) for process, _ in processes}
+        self._last_born = Path("/proc/loadavg").read_text().split()[-1]
+        worked_ns = sum(
+            max(0, now - before.get(process, 0)) for process, now in self._clocks.items()
+        )
+        held_bytes = sum(int(fields[RESIDENT]) * PAGE_BYTES for _, fields in processes)
+        has_changed = before.keys() != self._clocks.keys() or born != self._last_born
+        return worked_ns, held_bytes, has_changed
 
     # --- memory ----------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Words that patterns look for, in a comment; a try that only cleans up.
 
 twin: A48
-problem: silu
-expect: correct
+problem: large_silu
+expect: gain
 """
 import torch
 import torch.nn as nn

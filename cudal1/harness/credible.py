@@ -1,0 +1,131 @@
+"""How far a claim is believed: what a candidate may have saved other than by being faster.
+
+On a CPU calls are a chain, and work outside of the interval is counted. What is left: our own
+Python, which a leaner loop may leave out, and outputs that were prepared before anybody was timed,
+until they are used up.
+
+On a GPU whoever works on several inputs at once is fast where all are published together, and slow
+in a chain. So what a call saves must be saved in a chain, too, but for the launch of a first
+kernel, which nothing hides there; calls that are hardly longer than that are believed only as far
+as chains themselves tell. What is saved once a burst, by whatever was prepared, is no speedup.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from cudal1.harness.burst import Desk
+from cudal1.harness.examination import Examination
+from cudal1.harness.interval import Order
+from cudal1.harness.outside import WORK_SLACK_NS
+from cudal1.harness.quads import FLOOR_US, ROLES, Quads
+from cudal1.harness.sandbox import Worker
+from cudal1.measurement import Role
+
+LOOP_US, OUTPUT_US, GAP_US = 3.0, 1.5, 10.0
+"""What of our own Python a candidate on a CPU might save, at most: around a call, for each further
+output, and outside of the interval."""
+HOARD_BYTES, NUM_AFTER_HOARD, UNLUCKY = 1 << 16, 9, 1
+"""Outputs from this size on are worth preparing. How many pairs of bursts show what a call saves
+when none is left, and how many of them may show less than is believed."""
+CHAIN_CALLS, NUM_CHAINS = 4, 5
+"""Of the other order, on a GPU."""
+LAUNCH_US = 30.0
+"""Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
+ONCE_PAIRS = 6
+ONCE_US = 60.0
+"""How well it is known what a burst on a GPU costs beyond its calls."""
+
+
+class Credible:
+    """The largest speedup that is to be believed of one measurement.
+
+    Args:
+        quads: the measurement.
+        examination: of the candidate.
+        desk: where bursts are run.
+        candidate: its worker.
+        reference: the other.
+    """
+
+    def __init__(
+        self, quads: Quads, examination: Examination, desk: Desk, candidate: Worker,
+        reference: Worker,
+    ) -> None:  # fmt: skip
+        self._quads = quads
+        self._examination = examination
+        self._desk = desk
+        self._candidate = candidate
+        self._reference = reference
+        self._plain_us = quads.net_us(Role.REFERENCE)
+        self._claimed_us = quads.net_us(Role.CANDIDATE)
+
+    def limit(self) -> float:
+        """The largest speedup; runs bursts to find out."""
+        if self._desk.timed_order is Order.CHAIN:
+            self._quads.show_all_families(self._candidate, self._reference)
+            rest_us = self._claimed_us + self._prepared_us() + self._trimmed_us()
+            return self._plain_us / rest_us
+        saved_us = self._saved_in_chains()
+        if self._plain_us < 2 * LAUNCH_US:
+            least_us = max(FLOOR_US, self._plain_us - saved_us + LAUNCH_US)
+            return (self._plain_us + LAUNCH_US) / least_us
+        doubtful_us = max(0.0, self._plain_us - self._claimed_us - saved_us - LAUNCH_US)
+        return self._plain_us / (self._claimed_us + doubtful_us + self._saved_once())
+
+    # --- on a CPU --------------------------------------------------------------------------------
+
+    def _trimmed_us(self) -> float:
+        """What of a call's time and of the gap after it may be our own, and left out."""
+        num_outputs = len(self._desk.layout.outputs)
+        usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
+        gap_us = WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
+        return LOOP_US + OUTPUT_US * (num_outputs - 1) + gap_us
+
+    def _prepared_us(self) -> float:
+        """What a call of the candidate no longer saves once no prepared output can be left.
+
+        That many calls come first as the memory that it has beyond the reference's holds outputs.
+        """
+        size, count = self._desk.layout.output_bytes, self._quads.num_calls
+        more_bytes = self._candidate.held_bytes - self._reference.held_bytes
+        if size < HOARD_BYTES or more_bytes < size:
+            return 0.0
+        for _ in range(0, more_bytes // size, count):
+            draws = self._examination.fresh(count)
+            self._quads.both(self._candidate, self._reference, draws)
+        burst_us = self._bursts(Order.CHAIN, count, NUM_AFTER_HOARD)
+        pairs = zip(burst_us[Role.REFERENCE], burst_us[Role.CANDIDATE], strict=True)
+        saved_us = sorted((plain_us - now_us) / count for plain_us, now_us in pairs)[UNLUCKY]
+        return max(0.0, self._plain_us - self._claimed_us - saved_us)
+
+    # --- on a GPU --------------------------------------------------------------------------------
+
+    def _saved_in_chains(self) -> float:
+        """What each call of the candidate saves in bursts of the other order."""
+        count = min(CHAIN_CALLS, self._desk.layout.num_slots)
+        burst_us = self._bursts(Order.CHAIN, count, NUM_CHAINS)
+        return (median(burst_us[Role.REFERENCE]) - median(burst_us[Role.CANDIDATE])) / count
+
+    def _saved_once(self) -> float:
+        """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.
+
+        Where bursts of half the calls take more than half the time, the rest is spent once.
+        """
+        count = self._quads.num_calls
+        half = count // 2
+        if not half:
+            return 0.0
+        once_us: dict[Role, list[float]] = {role: [] for role in ROLES}
+        for _ in range(ONCE_PAIRS):  # in turn, for a GPU's clock may drift
+            short_us, long_us = (
+                self._bursts(self._desk.timed_order, calls, 1) for calls in (half, count)
+            )
+            for role, known in once_us.items():
+                spent_us = count * short_us[role][0] - half * long_us[role][0]
+                known.append(spent_us / (count - half))
+        saved_us = median(once_us[Role.REFERENCE]) - median(once_us[Role.CANDIDATE])
+        return max(0.0, saved_us - ONCE_US) / count
+
+    def _bursts(self, order: Order, count: int, times: int) -> dict[Role, list[float]]:
+        return self._quads.bursts(self._candidate, self._reference, order, count, times)
