@@ -1,0 +1,130 @@
+"""A claim is believed as far as it cannot come from anything but faster calls."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudal1.harness.credible import (
+    GAP_US,
+    HOARD_BYTES,
+    LAUNCH_US,
+    LOOP_US,
+    NUM_AFTER_HOARD,
+    ONCE_US,
+    OUTPUT_US,
+    Credible,
+)  # fmt: skip
+from cudal1.harness.interval import Order
+from cudal1.harness.outside import WORK_SLACK_NS
+from cudal1.harness.quads import ROLES
+from cudal1.measurement import Role
+
+PLAIN_US, CLAIMED_US, COUNT = 400.0, 200.0, 8
+SLACK_US = WORK_SLACK_NS / 1000
+
+
+class Played:
+    """Stands in for a measurement: bursts take what the test says."""
+
+    def __init__(
+        self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
+        output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
+        usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
+    ) -> None:  # fmt: skip
+        self.num_calls = COUNT
+        self.called = 0
+        self.has_shown_all = False
+        self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
+        self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
+        self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
+        layout = SimpleNamespace(
+            outputs=(None,) * num_outputs, output_bytes=output_bytes, num_slots=2 * COUNT
+        )
+        self._desk: Any = SimpleNamespace(
+            layout=layout, timed_order=timed, usual_us=lambda *_: usual_us
+        )
+        self._workers: list[Any] = [
+            SimpleNamespace(held_bytes=(1 << 30) + each) for each in (more_bytes, 0)
+        ]
+
+    def limit(self) -> float:
+        quads: Any = self
+        examination: Any = SimpleNamespace(fresh=lambda count: [None] * count)
+        return Credible(quads, examination, self._desk, *self._workers).limit()
+
+    def net_us(self, role: Role) -> float:
+        return self._us[role]
+
+    def show_all_families(self, *_: Any) -> None:
+        self.has_shown_all = True
+
+    def both(self, _candidate: Any, _reference: Any, draws: list[None]) -> None:
+        self.called += len(draws)
+
+    def bursts(
+        self, _candidate: Any, _reference: Any, order: Order, count: int, times: int
+    ) -> dict[Role, list[float]]:
+        assert times in (NUM_AFTER_HOARD, 5, 1)
+        return {role: [count * self._now_us[role] + self._once_us[role]] * times for role in ROLES}
+
+
+# --- on a CPU ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("usual_us", "counted_us"), [(0, 0), (5, 5), (GAP_US, GAP_US), (40, GAP_US)]
+)
+def test_all_of_our_own_python_is_added_to_the_candidate_s_time(
+    usual_us: float, counted_us: float
+) -> None:
+    played = Played(Order.CHAIN, usual_us=usual_us)
+    added_us = LOOP_US + SLACK_US + counted_us
+    assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + added_us))
+    assert played.has_shown_all
+
+
+def test_each_further_output_adds_to_it() -> None:
+    added_us = LOOP_US + SLACK_US + 5.0 + 15 * OUTPUT_US
+    played = Played(Order.CHAIN, num_outputs=16)
+    assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + added_us))
+
+
+@pytest.mark.parametrize("num_held", [1, 100, 1000])
+def test_who_could_hold_prepared_outputs_is_called_as_many_times_more(num_held: int) -> None:
+    played = Played(Order.CHAIN, more_bytes=num_held * HOARD_BYTES)
+    believed = played.limit()
+    assert num_held <= played.called < num_held + COUNT
+    assert believed == Played(Order.CHAIN).limit()  # what it saves it still saves
+
+
+def test_what_is_not_saved_any_more_afterwards_is_not_believed() -> None:
+    played = Played(Order.CHAIN, more_bytes=100 * HOARD_BYTES, now_us=PLAIN_US)
+    assert played.limit() < 1
+
+
+@pytest.mark.parametrize("more_bytes", [-1 << 20, 0, 1 << 20])
+def test_small_outputs_are_not_worth_preparing(more_bytes: int) -> None:
+    played = Played(Order.CHAIN, more_bytes=more_bytes, output_bytes=HOARD_BYTES - 8)
+    played.limit()
+    assert played.called == 0
+
+
+# --- on a GPU ------------------------------------------------------------------------------------
+
+
+def test_what_chains_bear_out_is_believed() -> None:
+    assert Played(Order.KEEP).limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+
+
+def test_who_is_fast_only_where_inputs_come_together_saves_a_launch_at_most() -> None:
+    played = Played(Order.KEEP, now_us=PLAIN_US)
+    assert played.limit() == pytest.approx(PLAIN_US / (PLAIN_US - LAUNCH_US))
+
+
+def test_what_is_saved_once_a_burst_is_no_speedup() -> None:
+    believed = Played(Order.KEEP, once_us=1000.0).limit()
+    each_us = (1000.0 - ONCE_US) / COUNT
+    assert believed == pytest.approx(PLAIN_US / (CLAIMED_US + each_us))
