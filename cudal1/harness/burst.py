@@ -114,7 +114,7 @@ class Desk:
         memory[layout.output_start : layout.output_start + count * layout.output_bytes].fill_(
             poison
         )
-        if not self._is_cuda:  # there every capture that ends overwrites all of it
+        if not self._is_cuda:  # on a GPU every capture that ends overwrites all of it
             held[: count * layout.output_bytes].fill_(poison)
         worker.forget_places(count)
         step = count if order is Order.KEEP else 1
@@ -132,7 +132,7 @@ class Desk:
             rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
             unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
         elif worker.job.entry:  # reading what nobody computed may take longer
-            self._outside.usual(worker, interval, count)
+            self._outside.remember(worker, interval, count)
         elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns) / 1000
         size = 0 if is_ours else count * layout.input_bytes
         published = memory[layout.input_start :][:size].view(torch.int64)
@@ -186,4 +186,7 @@ class Desk:
 
     def settle(self) -> None:
         """Wait until the device has done what the judge asked of it."""
-        self._outside.settle()
+        if self._is_cuda:
+            import torch
+
+            torch.cuda.synchronize()

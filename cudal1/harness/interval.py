@@ -7,10 +7,10 @@ poison or what was there before, a late write comes too late, and nothing else t
 enters the time.
 
 On the CPU a timed burst is a chain: input i+1 is published only when output i is held, so that
-calls cannot be batched. Who watches an input come can begin before the clock does. On a GPU each
-exchange costs switches of context (0.3 ms) and launches could not run ahead, so there all inputs
-are published at once, and calls can be batched. So before anything is certified, another order is
-timed as well (`quads`).
+calls cannot be batched. Who looks at an input before it is announced works outside of the interval
+(`outside`). On a GPU each exchange costs switches of context (0.3 ms) and launches could not run
+ahead, so there all inputs are published at once, and calls can be batched. So before anything is
+certified, chains are timed as well (`credible`).
 """
 
 from __future__ import annotations

@@ -54,25 +54,20 @@ class Outside:
         """
         if not self._is_cuda:
             return 0
+        import torch
+
         began_ns = time.perf_counter_ns()
         while True:
             started_ns = time.perf_counter_ns()
             self._touched.fill_(0)
-            self.settle()
+            torch.cuda.synchronize()
             ended_ns = time.perf_counter_ns()
             waited_ns = ended_ns - began_ns
             if ended_ns - started_ns < CALM_NS or waited_ns > PATIENCE_NS:
                 return waited_ns if waited_ns > QUIET_NS else 0
 
-    def settle(self) -> None:
-        """Wait until the device has done what the judge asked of it."""
-        if self._is_cuda:
-            import torch
-
-            torch.cuda.synchronize()
-
-    def usual(self, worker: Worker, interval: Interval, count: int) -> None:
-        """Remember what the reference does there."""
+    def remember(self, worker: Worker, interval: Interval, count: int) -> None:
+        """What the reference did there."""
         kind = interval.order, count
         known_ns = self._usual_ns.setdefault(kind, deque(maxlen=NUM_REMEMBERED))
         known_ns.append(self._outside_ns(worker, interval))

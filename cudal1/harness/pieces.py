@@ -3,9 +3,9 @@
 Everything is prepared before the clock runs; what is left is copying. The copies of the outputs are
 not in the interval: how long they take depends on what happens to lie in which cache, and on a CPU
 on whether many pages are one. Threat: "done" was said while somebody still writes. So they begin at
-once, in an order that the judge drew, and find what is missing; and what they take too long is
-charged (`Desk`). Where an output lies is the worker's word, so it is taken for a place inside the
-shared memory, or inside the worker's own (`memory`), or not at all.
+once, in an order that the judge drew, and find what is missing; and what they take too long on a
+GPU is charged (`outside`). Where an output lies is the worker's word, so it is taken for a place
+inside the shared memory, or inside the worker's own (`memory`), or not at all.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class HostPiece:
                 self.is_refused = True
 
     def _shared(self, place: int, target: memoryview) -> list[slice]:
-        """Comes right before reading: whatever takes time in between is time to replace pages."""
+        """Looked up next to reading: whatever takes time in between is time to replace pages."""
         return [] if place >= IN_RING else self._memory.shared(place, len(target))
 
     def _take(self, target: memoryview, place: int) -> None:

@@ -107,22 +107,22 @@ class Quads:
         count = self._examination.num_calls()
         if self._desk.timed_order is Order.CHAIN:
             return count
-        draws = self._examination.fresh(count)
-        known = self._run_reference(reference, draws)
-        burst = self._examination.run(candidate, draws)
-        net_us = max(FLOOR_US, (burst.elapsed_us - time_empty(count)) / count)
-        self._examination.compare(burst, exact=False, reference=known)
-        self._desk.release(known)
+        burst_us = self.both(candidate, reference, self._examination.fresh(count))[Role.CANDIDATE]
+        net_us = max(FLOOR_US, (burst_us - time_empty(count)) / count)
         speedup = self._examination.reference_call_us / net_us
         times = next(many for least, many in FAST if speedup >= least)
         return min(self._desk.layout.num_slots, times * count)
 
-    def both(self, candidate: Worker, reference: Worker, draws: Sequence[Draw]) -> None:
-        """An untimed burst of each, on the same inputs."""
-        known = self._run_reference(reference, draws)
-        burst = self._examination.run(candidate, draws)
+    def both(
+        self, candidate: Worker, reference: Worker, draws: Sequence[Draw],
+        order: Order | None = None,
+    ) -> dict[Role, float]:  # fmt: skip
+        """What a burst of each takes on the same inputs, beside the timed ones."""
+        known = self._run_reference(reference, draws, order)
+        burst = self._examination.run(candidate, draws, order)
         self._examination.compare(burst, exact=False, reference=known)
         self._desk.release(known)
+        return {Role.REFERENCE: known.elapsed_us, Role.CANDIDATE: burst.elapsed_us}
 
     def show_all_families(self, candidate: Worker, reference: Worker) -> None:
         """Run decoys until inputs of each family have been among them."""
@@ -197,13 +197,9 @@ class Quads:
         """What some bursts beside the timed ones take of each."""
         burst_us: dict[Role, list[float]] = {role: [] for role in ROLES}
         for _ in range(times):
-            draws = self._examination.fresh(count)
-            known = self._run_reference(reference, draws, order)
-            burst = self._examination.run(candidate, draws, order)
-            for role, each in ((Role.REFERENCE, known), (Role.CANDIDATE, burst)):
-                burst_us[role].append(each.elapsed_us)
-            self._examination.compare(burst, exact=False, reference=known)
-            self._desk.release(known)
+            took_us = self.both(candidate, reference, self._examination.fresh(count), order)
+            for role, each_us in took_us.items():
+                burst_us[role].append(each_us)
         return burst_us
 
     def _mine(self) -> list[TimingSample]:

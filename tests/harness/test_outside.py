@@ -30,7 +30,7 @@ def host() -> Outside:
     """Of a CPU, and of a reference that does something there itself."""
     outside = Outside(torch.device("cpu"))
     for others_ns in (-5_000, 0, 900_000):  # one of them was disturbed
-        outside.usual(*ran(USUAL_NS + others_ns), CALLS)
+        outside.remember(*ran(USUAL_NS + others_ns), CALLS)
     return outside
 
 
@@ -50,7 +50,7 @@ def test_who_computes_more_pays_for_it(host: Outside, more_ns: int) -> None:
 
 def test_who_sleeps_less_than_the_reference_is_not_charged_for_that() -> None:
     outside = Outside(torch.device("cpu"))
-    outside.usual(*ran(-INTERVAL_NS // 2), CALLS)
+    outside.remember(*ran(-INTERVAL_NS // 2), CALLS)
     assert outside.unusual_ns(*ran(-1_000), CALLS, REST_NS) == 0
 
 
@@ -69,7 +69,7 @@ def test_on_a_gpu_it_is_the_copies_that_take_longer(monkeypatch: pytest.MonkeyPa
     outside = Outside(torch.device("cpu"))
     monkeypatch.setattr(outside, "_is_cuda", True)
     for others_ns in (0, 30_000):
-        outside.usual(*ran(USUAL_NS + others_ns), CALLS)
+        outside.remember(*ran(USUAL_NS + others_ns), CALLS)
     allowed_ns = round(COPY_SLACK * USUAL_NS)
     assert outside.unusual_ns(*ran(allowed_ns, has_changed=True), CALLS, REST_NS) == 0
     assert outside.unusual_ns(*ran(allowed_ns + 5_000), CALLS, REST_NS) == 5_000
