@@ -74,8 +74,10 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     layers |= confinement.confine_files(job.folder, layers, device)
     os.chdir(job.folder)
     os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
-    # each fresh process would compile programs for six seconds to try what the processor has
+    # each fresh process would compile programs for six seconds to try what the processor has, and
+    # headers for five, to save that in compilations that most never come to
     os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
     tempfile.tempdir = job.folder  # it looks at TMPDIR once, and an import may have asked it
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
