@@ -4,7 +4,7 @@ python -m benchmarks.stop_rule [--runs 3000] [--seed 7]
 
 Simulated bursts drift, remember the one before (AR(1)) and are interrupted now and then. Those
 settings are assumptions, so the comparison of rules is the message (harness.md 5): ours as shipped,
-ours with the finer levels of a quiet device, and the paper's, whose window is cut to `PAPER_PAIRS`.
+ours with the finer claims of a quiet device, and the paper's, whose window is cut to `PAPER_PAIRS`.
 """
 
 from __future__ import annotations
@@ -125,8 +125,7 @@ def main() -> None:
 def rules(shipped: EvalProtocol) -> dict[str, EvalProtocol]:
     """The protocols to compare, by name."""
     fine = {
-        "claim_levels": tuple(sorted({1.01, *shipped.claim_levels})), "dead_zone": 1.01,
-        "max_quads": 60, "max_bucket_variance": 0.005,
+        "certify_within": 0.05, "dead_zone": 1.01, "max_quads": 60, "max_bucket_variance": 0.005,
     }  # fmt: skip
     paper = {"rule": Rule.PAPER, "window_s": 1200.0, "max_bucket_variance": 0.005}
     return {

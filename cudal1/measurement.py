@@ -58,14 +58,14 @@ class Measurement(Record):
     speedup: float = Field(gt=0)
     """Estimate: reference time over candidate time; median of the bucket medians (paper eq. 3)."""
     certified: float = Field(ge=0)
-    """Largest claim level that the stop rule certified at `alpha`; 1.0 when none above it was, and
+    """Largest speedup that the stop rule certified at `alpha`; 1.0 when none above it was, and
     the conservative reading of a slower candidate (its estimate, rounded up) when it is slower.
     Without an `alpha` nothing is certified: it is the reading of the paper's rule."""
     alpha: float | None
     """Probability of a false `certified`; None under the paper's rule, which has none."""
     lower: float | None = None
     """The median speedup is below it with probability `alpha` at most; None: too few quads. It may
-    be above `certified`, which is one of the claim levels, and may have been doubted since."""
+    be above `certified`, which is rounded down and may have been doubted since."""
     upper: float | None = None
     """The median speedup is above it with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)

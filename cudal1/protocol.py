@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "6"
+HARNESS_VERSION = "7"
 """Part of every fingerprint: raised when a change in code changes what a verdict means."""
 
 
@@ -29,7 +29,7 @@ class Rule(StrEnum):
     """Who says when timing ends and what it earned."""
 
     CERTIFIED = "certified"
-    """Quads until no further claim level can be certified at `alpha`; that level is earned."""
+    """Quads until hardly more can be certified at `alpha` than was; that is earned."""
     PAPER = "paper"
     """Pairs for `window_s`; the median of the bucket means is earned (paper 2.4.4). It is an
     estimate: no probability of error stands behind it."""
@@ -46,7 +46,7 @@ class EvalProtocol(Record):
     """False: only correctness is decided (`checks_only`)."""
     rule: Rule
     """How timing ends and is read. `paper` knows neither `min_quads`, `max_quads`, `alpha`,
-    `claim_levels` nor `dead_zone`."""
+    `certify_within`, `max_claim` nor `dead_zone`."""
     window_s: float | None = Field(gt=0)
     """Wall time of one measurement under `paper` (paper 2.4.4: 1,200 to 1,800); else None."""
     burst_us: float = Field(gt=0)
@@ -61,9 +61,11 @@ class EvalProtocol(Record):
     alpha: float = Field(gt=0, lt=0.5)
     """Probability of a false certificate, per candidate."""
     give_up_alpha: float = Field(gt=0, lt=0.5)
-    """Probability of giving up on a level that is true: costs a gain, never a false one."""
-    claim_levels: tuple[float, ...] = Field(min_length=1)
-    """Speedups that can be certified, rising from 1.0; the reward is one of these."""
+    """Probability of giving up on a speedup that is true: costs a gain, never a false one."""
+    certify_within: float = Field(gt=0)
+    """Timing goes on while so much more than what is certified, as a share of it, may be true."""
+    max_claim: float = Field(gt=1)
+    """No speedup above this is certified: a single one would carry every mean."""
     dead_zone: float = Field(ge=1)
     """A certified speedup below this earns what 1.00 earns."""
     num_buckets: int = Field(ge=1)
@@ -97,12 +99,11 @@ class EvalProtocol(Record):
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
-        for name in ("correctness_stages", "claim_levels"):
-            values = getattr(self, name)
-            if list(values) != sorted(set(values)):
-                raise ValueError(f"{name} must rise: {values}")
-        if self.claim_levels[0] != 1.0:
-            raise ValueError(f"claim_levels must start at 1.0, not {self.claim_levels[0]}")
+        stages = self.correctness_stages
+        if list(stages) != sorted(set(stages)):
+            raise ValueError(f"correctness_stages must rise: {stages}")
+        if self.max_claim < self.dead_zone:
+            raise ValueError(f"max_claim {self.max_claim} is below dead_zone {self.dead_zone}")
         if self.max_quads < self.min_quads:
             raise ValueError(f"max_quads {self.max_quads} is below min_quads {self.min_quads}")
         if (self.window_s is None) != (self.rule is Rule.CERTIFIED):

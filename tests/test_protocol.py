@@ -15,7 +15,7 @@ FIELDS: dict[str, Any] = {
     "correctness_stages": (3, 16), "precision": PrecisionClass.STRICT, "timing": True,
     "rule": Rule.CERTIFIED, "window_s": None, "burst_us": 3000.0,
     "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
-    "max_quads": 24, "alpha": 0.01, "claim_levels": (1.0, 1.5, 2.0), "dead_zone": 1.02,
+    "max_quads": 24, "alpha": 0.01, "certify_within": 0.1, "max_claim": 50.0, "dead_zone": 1.02,
     "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_below": 1.0,
     "give_up_alpha": 0.1,
     "confirm_above_record": 2.0, "confirm_within": 0.1,
@@ -27,7 +27,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "precision": {"precision": PrecisionClass.TF32}, "alpha": {"alpha": 0.02},
     "give_up_alpha": {"give_up_alpha": 0.2},
     "rule": {"rule": Rule.PAPER, "window_s": 1.0}, "window_s": {"window_s": 3.0},
-    "claim_levels": {"claim_levels": (1.0, 1.4, 2.0)}, "confirm_within": {"confirm_within": 0.2},
+    "confirm_within": {"confirm_within": 0.2},
 }  # fmt: skip
 
 
@@ -67,8 +67,7 @@ def test_checks_alone_are_another_protocol() -> None:
     [
         ({"correctness_stages": (16, 3)}, "correctness_stages must rise"),
         ({"correctness_stages": (3, 3)}, "correctness_stages must rise"),
-        ({"claim_levels": (1.0, 2.0, 1.5)}, "claim_levels must rise"),
-        ({"claim_levels": (1.02, 2.0)}, "claim_levels must start at 1.0"),
+        ({"max_claim": 1.01}, "max_claim 1.01 is below dead_zone 1.02"),
         ({"min_quads": 30}, "max_quads 24 is below min_quads 30"),
         ({"rule": Rule.PAPER}, "rule paper with window_s None"),
         ({"window_s": 5.0}, "rule certified with window_s 5.0"),

@@ -11,21 +11,21 @@ import torch
 import triton
 import triton.language as tl
 
-from cudal1.harness.deviations import LEAST_BOUND
+from cudal1.harness.deviations import LEAST_BOUND, Distances
 
 BLOCK = 4096
 
 
-def norms(x_NK: torch.Tensor, y_NK: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `deviations.norms`."""
+def distances(x_NK: torch.Tensor, y_NK: torch.Tensor) -> Distances:
+    """As `deviations.distances`."""
     count, length = x_NK.shape
     blocks = triton.cdiv(length, BLOCK)
-    sums_2NB = torch.empty(2, count, blocks, dtype=torch.float64, device=x_NK.device)
-    _sums[(blocks, count)](
-        x_NK, y_NK, sums_2NB, x_NK.stride(0), y_NK.stride(0), length, BLOCK=BLOCK, num_warps=8
+    found_3NB = torch.empty(3, count, blocks, dtype=torch.float64, device=x_NK.device)
+    _distances[(blocks, count)](
+        x_NK, y_NK, found_3NB, x_NK.stride(0), y_NK.stride(0), length, BLOCK=BLOCK, num_warps=8
     )
-    norms_2N = sums_2NB.sum(dim=2).sqrt_()
-    return norms_2N[0], norms_2N[1]
+    size_N, off_N = found_3NB[:2].sum(dim=2).sqrt_()
+    return Distances(size_N, off_N, found_3NB[2].amax(dim=1))
 
 
 def largest(
@@ -50,7 +50,7 @@ def _exact(value):
 
 
 @triton.jit
-def _sums(x_ptr, y_ptr, sums_ptr, x_stride, y_stride, length, BLOCK: tl.constexpr):
+def _distances(x_ptr, y_ptr, found_ptr, x_stride, y_stride, length, BLOCK: tl.constexpr):
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     blocks, rows = tl.num_programs(0), tl.num_programs(1)
     place = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -58,8 +58,11 @@ def _sums(x_ptr, y_ptr, sums_ptr, x_stride, y_stride, length, BLOCK: tl.constexp
     x = _exact(tl.load(x_ptr + row * x_stride + place, mask=inside, other=0.0))
     y = _exact(tl.load(y_ptr + row * y_stride + place, mask=inside, other=0.0))
     off = x - y
-    tl.store(sums_ptr + row * blocks + block, tl.sum(y * y, axis=0))
-    tl.store(sums_ptr + (rows + row) * blocks + block, tl.sum(off * off, axis=0))
+    # `tl.max` may pass over a NaN
+    farthest = tl.max(tl.where(off == off, tl.abs(off), float("inf")), axis=0)
+    tl.store(found_ptr + row * blocks + block, tl.sum(y * y, axis=0))
+    tl.store(found_ptr + (rows + row) * blocks + block, tl.sum(off * off, axis=0))
+    tl.store(found_ptr + (2 * rows + row) * blocks + block, farthest)
 
 
 @triton.jit

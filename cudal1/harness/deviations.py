@@ -1,15 +1,15 @@
-"""How far outputs are from answers: norms, and the largest deviation against a bound, row by row.
+"""How far outputs are from answers: in all, at most, and at most against a bound, row by row.
 
-On a GPU each is one pass over the data in float64, by a Triton kernel: as PyTorch operators they
-are a dozen passes, and every output of every timed burst is compared. All fails closed: a NaN makes
-a norm NaN and a largest deviation infinite or NaN, which no bound admits.
+On a GPU each function is one pass over the data in float64, by a Triton kernel: as PyTorch
+operators they are a dozen passes, and every output of every timed burst is compared. All fails
+closed: a NaN makes a norm NaN and a largest deviation infinite or NaN, which no bound admits.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import torch
@@ -18,16 +18,29 @@ LEAST_BOUND = 1e-37
 """Where answer and bound are 0, so must the deviation be."""
 
 
-def norms(x_NK: torch.Tensor, y_NK: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Euclidean norms of the rows of y and of x - y, in float64; rows may be apart."""
+class Distances(NamedTuple):
+    """Of N outputs from N answers, in float64."""
+
+    size_N: torch.Tensor
+    """Euclidean norm of each answer."""
+    off_N: torch.Tensor
+    """Euclidean norm of each difference."""
+    farthest_N: torch.Tensor
+    """Largest element of each difference."""
+
+
+def distances(x_NK: torch.Tensor, y_NK: torch.Tensor) -> Distances:
+    """How far rows of x are from those of y; they may lie apart, and have an element at least."""
     import torch
 
     kernels = _kernels(x_NK.device.type)
     if kernels is not None:
-        return kernels.norms(x_NK, y_NK)
+        return kernels.distances(x_NK, y_NK)
     work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
     x, y = x_NK.to(work), y_NK.to(work)
-    return y.norm(dim=1).double(), (x - y).norm(dim=1).double()
+    off = x - y
+    sizes = y.norm(dim=1).double(), off.norm(dim=1).double()
+    return Distances(*sizes, off.abs_().amax(dim=1).double())  # a NaN makes the largest NaN
 
 
 def largest(

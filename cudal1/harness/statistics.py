@@ -45,23 +45,39 @@ def evidence(num_wins: int, num_quads: int) -> float:
     return upper / ((n + 1) * math.comb(n, w))
 
 
-def certified_level(ratios: Sequence[float], levels: Sequence[float], *, alpha: float) -> float:
-    """The largest level whose evidence ever passed 1/alpha, or 0 when none did.
+@lru_cache(maxsize=10_000)
+def wins_needed(num_quads: int, *, alpha: float) -> int | None:
+    """The fewest wins of so many quads that certify; None when all of them do not."""
+    if evidence(num_quads, num_quads) < 1 / alpha:
+        return None
+    low, high = 0, num_quads
+    while low < high:  # evidence rises with the wins
+        middle = (low + high) // 2
+        if evidence(middle, num_quads) >= 1 / alpha:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
-    Levels are nested claims, so each is tested at alpha and the chance of any false one is alpha.
+
+def lower_bound(ratios: Sequence[float], *, alpha: float) -> float:
+    """The largest speedup whose evidence ever passed 1/alpha, or 0 when none did.
+
+    "Faster than L" are nested claims: whoever passes for one has passed for all below. So each is
+    tested at alpha, every number is tested, and the chance of any false one is alpha.
     """
-    certified = 0.0
-    for level in levels:
-        wins, threshold, passed = 0, math.log(level), False
-        for count, ratio in enumerate(ratios, start=1):
-            wins += ratio > threshold
-            if evidence(wins, count) >= 1 / alpha:
-                passed = True
-                break
-        if not passed:
-            return certified
-        certified = level
-    return certified
+    lows = _ever_won(ratios, alpha=alpha)
+    return math.exp(max(lows)) if lows else 0.0
+
+
+def _ever_won(ratios: Sequence[float], *, alpha: float) -> list[float]:
+    """After each quad, where enough have come, below which threshold enough were won."""
+    found: list[float] = []
+    for count in range(1, len(ratios) + 1):
+        needed = wins_needed(count, alpha=alpha)
+        if needed is not None:
+            found.append(sorted(ratios[:count])[count - needed])
+    return found
 
 
 def bucket_medians(ratios: Sequence[float], *, num_buckets: int) -> tuple[float, ...]:
@@ -105,12 +121,12 @@ def is_stable(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
 def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     """Whether more quads are not worth their time.
 
-    Measuring ends when the next level that earns something is out of reach, and what was reached
-    is safe. A true level is given up with probability `give_up_alpha` at most. The one exception is
-    a candidate whose first quads are all below `SLOW_AT_ONCE`.
+    Measuring ends when `certify_within` more than what was reached is out of reach (at first, what
+    earns anything), and what was reached is safe. What is true is given up with probability
+    `give_up_alpha` at most. The one exception is a candidate whose first quads are all below
+    `SLOW_AT_ONCE`.
     """
     count = len(ratios)
-    earning = [level for level in protocol.claim_levels if level >= protocol.dead_zone]
     if count >= protocol.max_quads:
         return True
     if count < SLOW_QUADS:
@@ -118,17 +134,19 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     if max(ratios) < math.log(SLOW_AT_ONCE):
         return True
     if count < protocol.min_quads:  # nothing can be certified yet, but given up
-        return _is_out_of_reach(ratios, earning[0], protocol) if earning else False
-    reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
-    following = next((level for level in earning if level > reached), None)
-    if following is not None and not _is_out_of_reach(ratios, following, protocol):
+        return _is_out_of_reach(ratios, protocol.dead_zone, protocol)
+    reached = min(lower_bound(ratios, alpha=protocol.alpha), protocol.max_claim)
+    if reached < protocol.dead_zone:
+        return _is_out_of_reach(ratios, protocol.dead_zone, protocol)
+    following = reached * (1 + protocol.certify_within)
+    if reached < protocol.max_claim and not _is_out_of_reach(ratios, following, protocol):
         return False
     # what was reached is lost while unstable: it is worth the quads that may still steady it
-    return reached < protocol.dead_zone or reading(ratios, protocol) >= reached
+    return reading(ratios, protocol) >= conservative(reached)
 
 
 def _is_out_of_reach(ratios: Sequence[float], level: float, protocol: EvalProtocol) -> bool:
-    """Whether `level` is refuted at `give_up_alpha`, or beyond certifying.
+    """Whether the speedup `level` is refuted at `give_up_alpha`, or beyond certifying.
 
     The second when not even winning every quad that is left would do (harness.md 7.4): evidence
     rises with each win.
@@ -169,43 +187,20 @@ def reading(ratios: Sequence[float], protocol: EvalProtocol) -> float:
         return max(0.01, conservative(centre)) if stable or is_slower(ratios) else 1.0
     if not stable:
         return 1.0
-    reached = certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
-    level = min(reached, conservative(centre))
-    return level if level >= protocol.dead_zone else 1.0
+    reached = min(lower_bound(ratios, alpha=protocol.alpha), centre, protocol.max_claim)
+    return conservative(reached) if reached >= protocol.dead_zone else 1.0
 
 
 def interval(ratios: Sequence[float], *, alpha: float) -> tuple[float | None, float | None]:
     """Bounds on the median speedup, each wrong with probability `alpha` at most; None is no bound.
 
-    The test of a level, turned around: the lower bound is the supremum of the levels that it would
-    ever have certified, were every number a level; the upper bound is the same with losses for
-    wins. Both hold at every moment, so it does not matter when measuring stopped, and together
-    with probability 1 - 2 alpha. A ratio that drifts may refute every value; then the bounds have
-    crossed, and are given in their order.
+    The upper one is `lower_bound` with losses for wins. Both hold at every moment, so it does not
+    matter when measuring stopped, and together with probability 1 - 2 alpha. A ratio that drifts
+    may refute every value; then the bounds have crossed, and are given in their order.
     """
-    lows, highs = list[float](), list[float]()
-    for count in range(1, len(ratios) + 1):
-        needed = wins_needed(count, alpha=alpha)
-        if needed is not None:
-            ordered = sorted(ratios[:count])
-            lows.append(ordered[count - needed])
-            highs.append(ordered[needed - 1])
+    lows = _ever_won(ratios, alpha=alpha)
     if not lows:
         return None, None
+    highs = [-low for low in _ever_won([-ratio for ratio in ratios], alpha=alpha)]
     lower, upper = sorted((max(lows), min(highs)))
     return math.exp(lower), math.exp(upper)
-
-
-@lru_cache(maxsize=10_000)
-def wins_needed(num_quads: int, *, alpha: float) -> int | None:
-    """The fewest wins of so many quads that certify; None when all of them do not."""
-    if evidence(num_quads, num_quads) < 1 / alpha:
-        return None
-    low, high = 0, num_quads
-    while low < high:  # evidence rises with the wins
-        middle = (low + high) // 2
-        if evidence(middle, num_quads) >= 1 / alpha:
-            high = middle
-        else:
-            low = middle + 1
-    return low

@@ -82,7 +82,7 @@ def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
     fake_pool: Pool, named_problem: Callable[[str], Problem]
 ) -> None:
     fine = fake_pool.protocol.model_copy(
-        update={"claim_levels": (1.0, 1.01, 1.05), "dead_zone": 1.01, "max_quads": 40}
+        update={"certify_within": 0.05, "dead_zone": 1.01, "max_quads": 40}
     )
     problem = named_problem("fake_wait")
     twin = next(case for case in HONEST if case.name == "two_per_cent")

@@ -371,6 +371,15 @@ def test_many_outputs_agree_where_each_would_compare(
         assert good == compare(output, answer, error).meets(precision)
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_a_bound_without_limit_admits_no_output_that_is_not_finite(value: float) -> None:
+    answers, unlimited = _random(2, 3), ReferenceError(math.inf, math.inf)
+    outputs = answers.clone()
+    outputs[0, 0] = value
+    assert agree(outputs, answers, [unlimited] * 2, STRICT) == [False, True]
+    assert not compare(outputs[0], answers[0], unlimited).meets(STRICT)
+
+
 def test_an_infinite_answer_is_left_to_a_closer_look() -> None:
     answers = _random(2, 3)
     answers[0, 0] = math.inf

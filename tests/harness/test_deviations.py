@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudal1.harness.deviations import LEAST_BOUND, largest, norms
+from cudal1.harness.deviations import LEAST_BOUND, distances, largest
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -35,7 +35,7 @@ def test_each_row_is_measured_by_itself(
 ) -> None:
     outputs, answers = _rows(seed, dtype, length, gap, device)
     absolute = [1e-3, 0.0, 2.0]
-    sizes, off = norms(outputs, answers)
+    sizes, off, farthest = distances(outputs, answers)
     found = largest(
         outputs, answers,
         absolute_N=torch.tensor(absolute, dtype=torch.float64, device=device),
@@ -47,6 +47,7 @@ def test_each_row_is_measured_by_itself(
         close = {"rel": 2e-3, "abs": 1e-6}
         assert sizes[row].item() == pytest.approx(math.hypot(*y), **close)
         assert off[row].item() == pytest.approx(math.hypot(*(a - b for a, b in pairs)), **close)
+        assert farthest[row].item() == pytest.approx(max(abs(a - b) for a, b in pairs), **close)
         bounds = [max(LEAST_BOUND, absolute[row] + relative * abs(b)) for b in y]
         worst = max(abs(a - b) / bound for (a, b), bound in zip(pairs, bounds, strict=True))
         assert found[row].item() == pytest.approx(worst, **close)
@@ -61,8 +62,9 @@ def test_what_is_not_finite_is_within_no_bound_and_spoils_its_own_row_alone(
     outputs, answers = _rows(0, torch.float32, 5000, 1, device)
     (answers if of_answer else outputs)[1, 4500] = value
     bounds = torch.full((3,), 1.0, dtype=torch.float64, device=device)
-    sizes, off = norms(outputs, answers)
+    sizes, off, farthest = distances(outputs, answers)
     found = largest(outputs, answers, absolute_N=bounds, relative_N=bounds)
     within = [bool(o <= s) and bool(w <= 1) for s, o, w in zip(sizes, off, found, strict=True)]
+    assert [math.isfinite(far) for far in farthest.tolist()] == [True, False, True]
     assert [within[0], within[2]] == [True, True]
     assert not (within[1] and math.isfinite(sizes[1].item()))

@@ -17,7 +17,7 @@ from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 PROTOCOL = EvalProtocol(
     correctness_stages=(3,), precision=PrecisionClass.STRICT, timing=True, rule=Rule.PAPER,
     window_s=1200, burst_us=3000, max_burst_calls=24, ring_bytes=1 << 20, min_quads=9,
-    max_quads=24, alpha=0.01, claim_levels=(1.0, 2.0), dead_zone=1.02, num_buckets=7,
+    max_quads=24, alpha=0.01, certify_within=0.1, max_claim=2.0, dead_zone=1.02, num_buckets=7,
     max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,
     give_up_alpha=0.1, confirm_above_record=2.0, confirm_within=0.1,
     slow_factor=1000, start_timeout_s=20, call_timeout_s=2, memory_bytes=1 << 30, seed=7,

@@ -18,20 +18,20 @@ PROTOCOL = EvalProtocol(
     correctness_stages=(3, 16), precision=PrecisionClass.STRICT, timing=True,
     rule=Rule.CERTIFIED, window_s=None, burst_us=3000,
     max_burst_calls=24, ring_bytes=1 << 20, min_quads=9, max_quads=24, alpha=0.01,
-    claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0), dead_zone=1.02,
+    certify_within=0.1, max_claim=10.0, dead_zone=1.02,
     num_buckets=7, max_bucket_variance=0.04, confirm_above=3.0, confirm_below=1.0,
     give_up_alpha=0.1,
     confirm_above_record=2.0, confirm_within=0.25,
     slow_factor=1000, start_timeout_s=20, call_timeout_s=2, memory_bytes=1 << 30, seed=7,
 )  # fmt: skip
-"""The shipped rule, with fewer levels."""
+"""The shipped rule, with a smaller largest claim."""
 
 GPU_PROTOCOL = PROTOCOL.model_copy(update={
-    "max_quads": 60, "dead_zone": 1.01, "max_bucket_variance": 0.005,
-    "claim_levels": (1.0, 1.01, *PROTOCOL.claim_levels[1:]),
+    "max_quads": 60, "dead_zone": 1.01, "max_bucket_variance": 0.005, "certify_within": 0.05,
 })  # fmt: skip
-"""A quieter device: finer levels, more patience."""
+"""A quieter device: finer claims, more patience."""
 
+LEVELS = (0.5, 1.0, 1.01, 1.1, 1.5, 3.0, 10.0)
 LOG_RATIOS = st.floats(-3, 3)
 SERIES = st.lists(LOG_RATIOS, min_size=1, max_size=PROTOCOL.max_quads)
 NEAR_SERIES = st.tuples(
@@ -111,11 +111,11 @@ def test_the_wins_needed_are_the_fewest_that_certify(num_quads: int, alpha: floa
 def test_a_level_that_was_always_won_at_most_half_of_the_time_is_not_certified(
     ratios: list[float],
 ) -> None:
-    certified = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.3)
-    for level in PROTOCOL.claim_levels:
+    certified = statistics.lower_bound(ratios, alpha=0.3)
+    for level in LEVELS:
         wins = [ratio > math.log(level) for ratio in ratios]
         if all(2 * sum(wins[:n]) <= n for n in range(1, len(wins) + 1)):
-            assert certified < level
+            assert certified <= level * (1 + 1e-12)
 
 
 @given(SERIES, st.floats(0.5, 2))
@@ -124,9 +124,7 @@ def test_faster_quads_and_nothing_else_never_certify_less(
 ) -> None:
     slower, faster = sorted((1.0, factor))
     before, after = (
-        statistics.certified_level(
-            [r + math.log(f) for r in ratios], PROTOCOL.claim_levels, alpha=0.01
-        )
+        statistics.lower_bound([r + math.log(f) for r in ratios], alpha=0.01)
         for f in (slower, faster)
     )
     assert before <= after
@@ -136,12 +134,12 @@ def test_faster_quads_and_nothing_else_never_certify_less(
 def test_what_evidence_the_whole_series_gives_does_not_depend_on_its_order(
     ratios: list[float], order: list[int]
 ) -> None:
-    # at the last quad; `certified_level` itself may have been passed earlier in one order
+    # at the last quad; a level may have been passed earlier in one order
     shuffled = [ratios[i] for i in order if i < len(ratios)]
-    for level in PROTOCOL.claim_levels:
+    for level in LEVELS:
         wins, again = (sum(r > math.log(level) for r in series) for series in (ratios, shuffled))
         if statistics.evidence(wins, len(ratios)) >= 100:
-            assert statistics.certified_level(shuffled, (1.0, level), alpha=0.01) == level
+            assert statistics.lower_bound(shuffled, alpha=0.01) >= level * (1 - 1e-12)
         assert wins == again
 
 
@@ -162,28 +160,26 @@ def test_peeking_after_every_quad_stays_within_alpha(alpha: float) -> None:
 
 @given(st.lists(LOG_RATIOS, min_size=1, max_size=8))
 def test_eight_quads_never_certify_at_one_per_cent(ratios: list[float]) -> None:
-    assert statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.01) == 0
+    assert statistics.lower_bound(ratios, alpha=0.01) == 0
     assert statistics.reading(ratios, PROTOCOL) <= 1
 
 
-def test_nine_wins_of_nine_certify_at_one_per_cent() -> None:
-    ratios = [math.log(1.6)] * 9
-    assert statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.01) == 1.5
+def test_nine_quads_certify_the_smallest_of_them_at_one_per_cent() -> None:
+    ratios = [math.log(1.6)] * 8 + [math.log(1.5)]
+    assert statistics.lower_bound(ratios, alpha=0.01) == pytest.approx(1.5)
 
 
 @given(SERIES, st.lists(LOG_RATIOS, max_size=10))
 def test_further_quads_never_take_back_a_certificate(
     ratios: list[float], further: list[float]
 ) -> None:
-    before = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=0.01)
-    after = statistics.certified_level(ratios + further, PROTOCOL.claim_levels, alpha=0.01)
-    assert after >= before
+    before = statistics.lower_bound(ratios, alpha=0.01)
+    assert statistics.lower_bound(ratios + further, alpha=0.01) >= before
 
 
 @given(SERIES)
 def test_a_smaller_alpha_never_certifies_more(ratios: list[float]) -> None:
-    levels = PROTOCOL.claim_levels
-    strict, lax = (statistics.certified_level(ratios, levels, alpha=a) for a in (0.001, 0.05))
+    strict, lax = (statistics.lower_bound(ratios, alpha=a) for a in (0.001, 0.05))
     assert strict <= lax
 
 
@@ -220,7 +216,7 @@ def test_a_program_against_itself_is_hardly_ever_certified(
     for _ in range(num_runs):
         ratios = _run(_noisy_quads(rng, sigma=sigma, spikes=spikes), protocol)
         gains += statistics.reading(ratios, protocol) > 1
-        faster += statistics.certified_level(ratios, (1.0,), alpha=protocol.alpha) == 1
+        faster += statistics.lower_bound(ratios, alpha=protocol.alpha) > 1
     assert gains <= faster <= protocol.alpha * num_runs
 
 
@@ -266,15 +262,16 @@ def test_five_quads_without_a_gain_are_enough_to_give_up() -> None:
 
 
 def _next_earning(ratios: list[float], protocol: EvalProtocol) -> float | None:
-    reached = statistics.certified_level(ratios, protocol.claim_levels, alpha=protocol.alpha)
-    return next(
-        (v for v in protocol.claim_levels if v > max(reached, protocol.dead_zone - 1e-9)), None
-    )
+    reached = statistics.lower_bound(ratios, alpha=protocol.alpha)
+    if reached >= protocol.max_claim:
+        return None
+    more = reached * (1 + protocol.certify_within)
+    return more if reached >= protocol.dead_zone else protocol.dead_zone
 
 
 @pytest.mark.parametrize("protocol", [PROTOCOL, GPU_PROTOCOL])
 @given(st.one_of(SERIES, NEAR_SERIES), st.lists(st.floats(-3, 3), max_size=60))
-def test_after_a_stop_the_next_level_was_refuted_or_could_not_be_certified_whatever_came(
+def test_after_a_stop_hardly_more_could_be_certified_whatever_came_or_it_was_refuted(
     protocol: EvalProtocol, ratios: list[float], further: list[float]
 ) -> None:
     level = _next_earning(ratios, protocol)
@@ -282,15 +279,15 @@ def test_after_a_stop_the_next_level_was_refuted_or_could_not_be_certified_whate
     if is_slow or level is None or not statistics.is_done(ratios, protocol):
         return
     losses = sum(ratio < math.log(level) for ratio in ratios)
-    if statistics.evidence(losses, len(ratios)) < 1 / protocol.alpha:
+    if statistics.evidence(losses, len(ratios)) < 1 / protocol.give_up_alpha:
         room = protocol.max_quads - len(ratios)
         for end in (further[:room], [3.0] * room):
             whole = ratios + end
-            assert statistics.certified_level(whole, (1.0, level), alpha=protocol.alpha) < level
+            assert statistics.lower_bound(whole, alpha=protocol.alpha) <= level * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("protocol", [PROTOCOL, GPU_PROTOCOL])
-def test_stopping_early_hardly_ever_costs_a_level_that_is_true(protocol: EvalProtocol) -> None:
+def test_stopping_early_hardly_ever_costs_a_gain_that_is_true(protocol: EvalProtocol) -> None:
     rng, num_runs = random.Random(8), 400
     lost = 0
     for _ in range(num_runs):
@@ -298,19 +295,44 @@ def test_stopping_early_hardly_ever_costs_a_level_that_is_true(protocol: EvalPro
         ratios = _run(lambda quads=quads: quads() + math.log(1.25), protocol)
         whole = ratios + [quads() + math.log(1.25) for _ in range(protocol.max_quads - len(ratios))]
         stopped, patient = (
-            statistics.certified_level(r, (1.0, 1.1, 1.2), alpha=protocol.alpha)
-            for r in (ratios, whole)
+            statistics.lower_bound(r, alpha=protocol.alpha) for r in (ratios, whole)
         )
-        lost += stopped < patient
+        lost += patient >= protocol.dead_zone and stopped < protocol.dead_zone
     assert lost <= protocol.alpha * num_runs
+
+
+@pytest.mark.parametrize("protocol", [PROTOCOL, GPU_PROTOCOL])
+@pytest.mark.parametrize("speedup", [1.08, 1.5, 4.0])
+def test_what_is_certified_is_seldom_much_less_than_what_patience_would_certify(
+    speedup: float, protocol: EvalProtocol
+) -> None:
+    rng, num_runs, far = random.Random(9), 200, 0
+    for _ in range(num_runs):
+        quads = _noisy_quads(rng, sigma=0.005, spikes=0.01)
+        ratios = _run(lambda quads=quads: quads() + math.log(speedup), protocol)
+        whole = ratios + [
+            quads() + math.log(speedup) for _ in range(protocol.max_quads - len(ratios))
+        ]
+        stopped, patient = (
+            statistics.lower_bound(r, alpha=protocol.alpha) for r in (ratios, whole)
+        )
+        far += patient > stopped * (1 + protocol.certify_within)
+    assert far <= protocol.give_up_alpha * num_runs
+
+
+def test_whoever_is_faster_by_far_is_measured_no_longer_than_it_takes_to_certify() -> None:
+    ratios = _run(lambda: math.log(4.9))
+    assert len(ratios) == PROTOCOL.min_quads
+    assert statistics.reading(ratios, PROTOCOL) == 4.9
 
 
 @given(st.lists(LOG_RATIOS, min_size=PROTOCOL.min_quads, max_size=PROTOCOL.max_quads))
 def test_measuring_never_ends_while_what_was_certified_is_not_earned(ratios: list[float]) -> None:
-    reached = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=PROTOCOL.alpha)
+    reached = min(statistics.lower_bound(ratios, alpha=PROTOCOL.alpha), PROTOCOL.max_claim)
     if len(ratios) < PROTOCOL.max_quads and reached >= PROTOCOL.dead_zone:
         earned = statistics.reading(ratios, PROTOCOL)
-        assert earned >= reached or not statistics.is_done(ratios, PROTOCOL)
+        rounded = statistics.conservative(reached)
+        assert earned == rounded or not statistics.is_done(ratios, PROTOCOL)
 
 
 # --- the interval --------------------------------------------------------------------------------
@@ -336,15 +358,14 @@ def test_the_bounds_are_those_of_a_slow_search_over_every_threshold(
 
 
 @given(st.one_of(SERIES, NEAR_SERIES))
-def test_what_is_certified_lies_below_the_lower_bound_or_the_bounds_have_crossed(
+def test_what_is_certified_is_the_lower_bound_or_the_bounds_have_crossed(
     ratios: list[float],
 ) -> None:
-    level = statistics.certified_level(ratios, PROTOCOL.claim_levels, alpha=PROTOCOL.alpha)
+    level = statistics.lower_bound(ratios, alpha=PROTOCOL.alpha)
     lower, upper = statistics.interval(ratios, alpha=PROTOCOL.alpha)
+    assert (lower is None) == (level == 0)
     if level:
-        assert lower is not None
-        assert upper is not None
-        assert level <= upper
+        assert level in (lower, upper)
 
 
 @given(SERIES)
@@ -454,8 +475,8 @@ def test_a_gain_is_stable_certified_and_no_larger_than_the_estimate(ratios: list
     if earned > 1:
         assert statistics.is_stable(ratios, PROTOCOL)
         assert earned <= statistics.estimate(ratios, num_buckets=7)
-        levels = PROTOCOL.claim_levels
-        assert earned <= statistics.certified_level(ratios, levels, alpha=PROTOCOL.alpha)
+        assert earned <= statistics.lower_bound(ratios, alpha=PROTOCOL.alpha) + 1e-9
+        assert PROTOCOL.dead_zone <= earned <= PROTOCOL.max_claim
 
 
 @given(st.lists(LOG_RATIOS, min_size=7, max_size=7), st.integers(1, 3))

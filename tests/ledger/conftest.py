@@ -21,7 +21,7 @@ class Facts:
         correctness_stages=(1, 2), precision=PrecisionClass.STRICT, timing=True,
         rule=Rule.CERTIFIED, window_s=None, burst_us=100,
         max_burst_calls=8, ring_bytes=1024, min_quads=7, max_quads=20, alpha=0.01,
-        claim_levels=(1.0, 1.1), dead_zone=1.01, num_buckets=7, max_bucket_variance=0.005,
+        certify_within=0.1, max_claim=9.0, dead_zone=1.01, num_buckets=7, max_bucket_variance=0.005,
         confirm_above=3.0, confirm_below=1.0,
         give_up_alpha=0.1, confirm_above_record=2, confirm_within=0.1,
         slow_factor=1000, start_timeout_s=1, call_timeout_s=1, memory_bytes=1024, seed=0,

@@ -21,7 +21,7 @@ PROTOCOL = EvalProtocol(
     correctness_stages=(1, 5), precision=PrecisionClass.STRICT, timing=True,
     rule=Rule.CERTIFIED, window_s=None, burst_us=2000.0,
     max_burst_calls=64, ring_bytes=1 << 26, min_quads=14, max_quads=100, alpha=0.01,
-    claim_levels=(1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0),
+    certify_within=0.1, max_claim=100.0,
     dead_zone=1.02, num_buckets=7, max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,
     give_up_alpha=0.1,
     confirm_above_record=2.0, confirm_within=0.1, slow_factor=1000.0,
@@ -176,7 +176,7 @@ def _answer_problem(rng: random.Random, rows: Rows, item: dict[str, Any]) -> Non
                 "candidate_id": candidate, "problem_id": item["problem_id"], "source": source,
             })  # fmt: skip
             estimate = math.exp(rng.gauss(math.log(potential) - 0.1, 0.12))
-            level = max((v for v in PROTOCOL.claim_levels if v < estimate), default=estimate)
+            level = round(estimate if estimate < 1 else max(1.0, 0.95 * estimate), 2)
             rows["verdicts"].append(verdict(
                 item["problem_id"], candidate, level, status=status,
                 bucket_variance=math.exp(rng.gauss(-8.5, 1.3)) if status == "correct" else None,
