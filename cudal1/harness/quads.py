@@ -79,7 +79,7 @@ class Quads:
         ratios: list[float] = []
         started = time.monotonic()
         while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
-            if self._rng.random() < NEW_WEIGHTS:
+            if self._oracle.can_change_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
             times = self._quad(candidate, reference, count, empty_us, len(ratios))

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from cudal1.harness.credible import (
+    ENOUGH_PAIRS,
     GAP_US,
     HOARD_BYTES,
     LAUNCH_US,
     LOOP_US,
     NUM_AFTER_HOARD,
+    ONCE_PAIRS,
     ONCE_US,
     OUTPUT_US,
     Credible,
@@ -36,6 +38,7 @@ class Played:
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
+        self.num_looks = 0
         self.has_shown_all = False
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
@@ -68,6 +71,7 @@ class Played:
         self, _candidate: Any, _reference: Any, order: Order, count: int, times: int
     ) -> dict[Role, list[float]]:
         assert times in (NUM_AFTER_HOARD, 5, 1)
+        self.num_looks += 1
         return {role: [count * self._now_us[role] + self._once_us[role]] * times for role in ROLES}
 
 
@@ -128,3 +132,12 @@ def test_what_is_saved_once_a_burst_is_no_speedup() -> None:
     believed = Played(Order.KEEP, once_us=1000.0).limit()
     each_us = (1000.0 - ONCE_US) / COUNT
     assert believed == pytest.approx(PLAIN_US / (CLAIMED_US + each_us))
+
+
+@pytest.mark.parametrize(("once_us", "pairs"), [(ONCE_US - 1, ENOUGH_PAIRS), (500.0, ONCE_PAIRS)])
+def test_who_saves_hardly_anything_once_is_not_looked_at_for_long(
+    once_us: float, pairs: int
+) -> None:
+    played = Played(Order.KEEP, once_us=once_us)
+    played.limit()
+    assert played.num_looks == 1 + 2 * pairs  # the chains, and two lengths of bursts in a pair
