@@ -31,9 +31,9 @@ DECOYS = 0.6
 inputs of other families: what only those need cannot be dropped once the checks are over."""
 OTHERS_IN_DECOY = 8
 """One input in so many."""
-FAST = ((4.0, 3), (1.5, 2), (0.0, 1))
-"""From which speedup on how many times as many calls are timed on a GPU: what a burst costs beyond
-its calls is known to some 30 µs there, which is 1 % of 3 ms."""
+LEAST_BURST_US = 2700.0
+"""A candidate's burst on a GPU lasts as long, if the slots suffice: what a burst costs beyond its
+calls is known to some 30 µs there, which is 1 % of it."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
@@ -109,9 +109,8 @@ class Quads:
             return count
         burst_us = self.both(candidate, reference, self._examination.fresh(count))[Role.CANDIDATE]
         net_us = max(FLOOR_US, (burst_us - time_empty(count)) / count)
-        speedup = self._examination.reference_call_us / net_us
-        times = next(many for least, many in FAST if speedup >= least)
-        return min(self._desk.layout.num_slots, times * count)
+        wanted = min(LEAST_BURST_US / net_us, self._desk.layout.num_slots)
+        return max(count, round(wanted))
 
     def both(
         self, candidate: Worker, reference: Worker, draws: Sequence[Draw],
