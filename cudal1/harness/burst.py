@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cudal1.harness import wire
 from cudal1.harness.interval import Ending, Interval, Order
+from cudal1.harness.memory import touch_ns
 from cudal1.harness.oracle import Draw
 from cudal1.harness.outside import PATIENCE_NS, Outside
 from cudal1.harness.pieces import (
@@ -133,7 +134,9 @@ class Desk:
             unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
         elif worker.job.entry:  # reading what nobody computed may take longer
             self._outside.remember(worker, interval, count)
-        elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns) / 1000
+        # whoever reads an output pays for pages that nobody has touched
+        touching_ns = sum(piece.num_untouched for piece in pieces) * touch_ns()
+        elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns + touching_ns) / 1000
         size = 0 if is_ours else count * layout.input_bytes
         published = memory[layout.input_start :][:size].view(torch.int64)
         return Burst(

@@ -129,6 +129,17 @@ def _one_row_large(tensor: torch.Tensor) -> torch.Tensor:
     return changed
 
 
+def _one_element_large(tensor: torch.Tensor) -> torch.Tensor:
+    """As harmless wherever it is probed, row by row."""
+    import torch
+
+    if tensor.numel() == 0:
+        return tensor
+    changed = tensor.clone()
+    changed.view(-1)[int(torch.randint(tensor.numel(), ()))] *= -100.0
+    return changed
+
+
 def _mixed_rows(tensor: torch.Tensor) -> torch.Tensor:
     """Every row of the batch of another kind."""
     import torch
@@ -157,4 +168,5 @@ FAMILIES: dict[str, Change] = {
     "rows_alike": _rows_alike,
     "mixed_rows": _mixed_rows,
     "one_row_large": _one_row_large,
+    "one_element_large": _one_element_large,
 }

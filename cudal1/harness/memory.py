@@ -8,16 +8,22 @@ runs another program has left nothing to be read.
 
 Pages that are shared, or a file's, may lie at many addresses: whoever writes one row there has
 written all that are alike. So an output must lie in pages that are nobody else's, which have one
-address each (`Memory.shared` names the others), or in the ring, which the judge reads through its
+address each (`Memory.look` names the others), or in the ring, which the judge reads through its
 own mapping. Zeros may lie anywhere: nobody writes those of fresh memory, which are one page, too.
+Pages that are not there may be a file's, so they may hold zeros only; and whoever reads them first
+has the kernel make them, which is charged.
 """
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import socket
 import struct
+import time
+from functools import cache
+from typing import NamedTuple
 
 from cudal1.harness.wire import HELLO
 
@@ -26,9 +32,19 @@ CREDENTIALS = struct.Struct("3i")
 CLOSED = -1
 ENTRY_BYTES = 8
 """Of `/proc/PID/pagemap`; the last one holds the flags."""
-SHARED = 0x20
-"""Of a file or shared (proc_pid_pagemap(5))."""
-NOT_SHARED = bytes(flags for flags in range(256) if not flags & SHARED)
+SHARED, THERE = 0x20, 0xC0
+"""Of a file or shared; in memory or swapped out (proc_pid_pagemap(5))."""
+OWN = bytes(flags for flags in range(256) if flags & THERE and not flags & SHARED)
+TRIED_BYTES = 4 << 20
+
+
+class Look(NamedTuple):
+    """What the kernel says of the pages of an output."""
+
+    doubtful: list[slice]
+    """Which bytes lie in pages that are shared, of a file, or not there: they may be alike."""
+    num_untouched: int = 0
+    """Pages that are not there yet."""
 
 
 class Memory:
@@ -48,23 +64,20 @@ class Memory:
         except (OSError, OverflowError):
             return
 
-    def shared(self, place: int, num_bytes: int) -> list[slice]:
-        """Which bytes there lie in pages that are shared or of a file.
-
-        All of them where the kernel does not tell. Pages that were never touched are not told apart
-        before they are read.
-        """
+    def look(self, place: int, num_bytes: int) -> Look:
+        """What the kernel says of the pages there; where it does not say, all is doubtful."""
         first = place // mmap.PAGESIZE
         flags = self._flags(first, (place + num_bytes - 1) // mmap.PAGESIZE + 1 - first)
         if not flags:
-            return [slice(0, num_bytes)]
-        if not flags.translate(None, NOT_SHARED):
-            return []
+            return Look([slice(0, num_bytes)])
+        if not flags.translate(None, OWN):
+            return Look([])
         start = first * mmap.PAGESIZE - place
-        return [
+        doubtful = [
             slice(max(0, start + page * mmap.PAGESIZE), start + (page + 1) * mmap.PAGESIZE)
-            for page, each in enumerate(flags) if each & SHARED
+            for page, each in enumerate(flags) if each & SHARED or not each & THERE
         ]  # fmt: skip
+        return Look(doubtful, sum(not each & THERE for each in flags))
 
     def _flags(self, first: int, count: int) -> bytes:
         """Of each page; none at all if they are not all told."""
@@ -111,4 +124,19 @@ def meet(channel: socket.socket, memory: Memory) -> bool:
     found = bytearray(len(expected))
     memory.open(process)
     memory.read(memoryview(found), place)
-    return found == expected and not memory.shared(place, len(expected))
+    return found == expected and not memory.look(place, len(expected)).doubtful
+
+
+@cache
+def touch_ns() -> float:
+    """What reading a page for the first time takes beyond reading it again: the best of a few."""
+    taken_ns: list[float] = []
+    for _ in range(5):
+        with mmap.mmap(-1, TRIED_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
+            times_ns = [time.perf_counter_ns()]
+            for _ in range(2):
+                fresh.find(b"1")
+                times_ns.append(time.perf_counter_ns())
+        first_ns, again_ns = (after - before for before, after in itertools.pairwise(times_ns))
+        taken_ns.append(max(0, first_ns - again_ns) * mmap.PAGESIZE / TRIED_BYTES)
+    return min(taken_ns)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from cudal1.harness import wire
+from cudal1.harness.memory import Look
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import IN_RING, WORD_BYTES, Layout, TensorSpec
 
@@ -37,6 +38,8 @@ class Piece(Protocol):
     num_calls: int
     is_refused: bool
     """Whether an output was not taken because it may stand at several addresses."""
+    num_untouched: int
+    """Pages of outputs on a CPU that only the judge's reading made."""
 
     def publish(self, wake: Callable[[], None]) -> int:
         """Let a worker that `wake` gets ready see the inputs; from when the clock runs, in ns."""
@@ -69,6 +72,7 @@ class HostPiece:
                 start += slot * layout.output_bytes
                 self._targets.append(held[start : start + spec.num_bytes])
         self.is_refused = False
+        self.num_untouched = 0
         self._parts = [_halves(target) for target in self._targets]
         self._order = RANDOM.sample(range(len(self._targets)), len(self._targets))
 
@@ -88,17 +92,20 @@ class HostPiece:
         for which in self._order:
             place, target = places[which], self._targets[which]
             poison = bytes(target[:1])
-            shared = self._shared(place, target)
+            before = self._look(place, target)
             for start, part in self._parts[which]:
                 self._take(part, place + start)
-            shared += self._shared(place, target)  # some may have come there meanwhile
-            if any(bytes(target[part]).strip(b"\0") for part in shared):
+            after = self._look(place, target)  # others may have come there meanwhile
+            self.num_untouched += before.num_untouched
+            harmless = b"\0" + poison  # what cannot be read is missing, and found out as that
+            doubtful = before.doubtful + after.doubtful
+            if any(bytes(target[part]).translate(None, harmless) for part in doubtful):
                 target[:] = poison * len(target)
                 self.is_refused = True
 
-    def _shared(self, place: int, target: memoryview) -> list[slice]:
-        """Looked up next to reading: whatever takes time in between is time to replace pages."""
-        return [] if place >= IN_RING else self._memory.shared(place, len(target))
+    def _look(self, place: int, target: memoryview) -> Look:
+        """Taken next to reading: whatever takes time in between is time to replace pages."""
+        return Look([]) if place >= IN_RING else self._memory.look(place, len(target))
 
     def _take(self, target: memoryview, place: int) -> None:
         if place < IN_RING:
@@ -127,6 +134,7 @@ class SlotPiece:
     ) -> None:  # fmt: skip
         self.num_calls = num_calls
         self.is_refused = False
+        self.num_untouched = 0
         self._inputs, self._staged = inputs, staged
         self._outputs, self._private = outputs, private
 
@@ -158,6 +166,7 @@ class DevicePiece:
     ) -> None:  # fmt: skip
         self.num_calls = num_calls
         self.is_refused = False
+        self.num_untouched = 0
         self._inputs, self._staged = inputs, staged
         self._places, self._memory = worker.places, worker.ring.memory
         self._number = first * len(layout.outputs)

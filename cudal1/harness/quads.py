@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import fmean, median
 
 from cudal1.harness import rule, statistics
 from cudal1.harness.burst import Burst, Desk
@@ -27,8 +27,11 @@ FLOOR_US = 0.05
 NEW_WEIGHTS = 0.25
 """Share of quads before which the weights change, untimed."""
 DECOYS = 0.6
-"""Share of quads in which, before one of the bursts, an untimed one looks the same, but for some
-inputs of other families: what only those need cannot be dropped once the checks are over."""
+"""Share of quads in which, somewhere, an untimed burst of each looks the same, but for some inputs
+of other families: what only those need cannot be dropped once the checks are over."""
+REPLANNED = 2
+"""Bursts become so many times as long when the candidate turns out as much faster than it seemed:
+who is slow at first would be seen on few inputs."""
 OTHERS_IN_DECOY = 8
 """One input in so many."""
 LEAST_BURST_US = 2700.0
@@ -62,8 +65,12 @@ class Quads:
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
         self._others: list[str] = []
-        self._have_all_come = False
-        """Whether inputs of each family were among those of bursts that look like timed ones."""
+        self._missing = set(oracle.families[1:])
+        """Families of which no input was among those of bursts that look like timed ones."""
+        self._next_decoy: list[Draw] = []
+        """Drawn long before: drawing takes time, which a worker sees."""
+        self._spent_us: list[tuple[int, float, float]] = []
+        """By bursts of both: their calls, what the reference's took, and the candidate's."""
 
     def measure(
         self, candidate: Worker, reference: Worker, *, time_empty: Callable[[int], float]
@@ -78,13 +85,25 @@ class Quads:
         empty_us = time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
-        while not rule.is_done(ratios, time.monotonic() - started, self._protocol):
+        while not self._is_done(ratios, time.monotonic() - started):
+            if not self._mixes_families:
+                wanted = self._examination.num_calls()
+                if wanted >= REPLANNED * count:
+                    count, empty_us, self._next_decoy = wanted, time_empty(wanted), []
             if self._oracle.can_change_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
             times = self._quad(candidate, reference, count, empty_us, len(ratios))
             ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
         return ratios
+
+    def _is_done(self, ratios: list[float], elapsed_s: float) -> bool:
+        """Whether the rule has enough and, where it gives anything, all families have come."""
+        if not rule.is_done(ratios, elapsed_s, self._protocol):
+            return False
+        if self._mixes_families or not self._missing:
+            return True
+        return rule.read(ratios, self._protocol).certified <= 1.0
 
     def _warm_up(self, candidate: Worker, reference: Worker) -> None:
         """Give the reference's process the history of the candidate's: heaps remember theirs.
@@ -119,19 +138,16 @@ class Quads:
         """What a burst of each takes on the same inputs, beside the timed ones."""
         known = self._run_reference(reference, draws, order)
         burst = self._examination.run(candidate, draws, order)
-        self._examination.compare(burst, exact=False, reference=known)
-        self._desk.release(known)
+        self._settle(known, burst)
         return {Role.REFERENCE: known.elapsed_us, Role.CANDIDATE: burst.elapsed_us}
 
-    def show_all_families(self, candidate: Worker, reference: Worker) -> None:
-        """Run decoys until inputs of each family have been among them."""
-        while not self._have_all_come:
-            self._decoy(candidate, reference, self.num_calls)
-
-    def _decoy(self, candidate: Worker, reference: Worker, count: int) -> None:
-        """A burst of each that no worker can tell from a timed one before it is too late."""
-        number = max(1, count // OTHERS_IN_DECOY)
-        self.both(candidate, reference, self._with_other_families(count, number))
+    def _settle(self, known: Burst, burst: Burst) -> None:
+        """Compare what came out of a burst of each."""
+        if burst.order is self._desk.timed_order:
+            self._spent_us.append((len(burst.draws), known.elapsed_us, burst.elapsed_us))
+        self._missing -= {draw.family for draw in burst.draws}
+        self._examination.compare(burst, exact=False, reference=known)
+        self._desk.release(known)
 
     def _inputs(self, count: int) -> list[Draw]:
         """Of a timed burst."""
@@ -147,7 +163,6 @@ class Quads:
                 others = self._oracle.families[1:] or self._oracle.families
                 self._others = self._rng.sample(others, len(others))
             draws[place] = self._oracle.draw(self._rng.getrandbits(62), self._others.pop())
-            self._have_all_come |= not self._others
         return draws
 
     @property
@@ -159,23 +174,34 @@ class Quads:
     ) -> dict[Role, list[float]]:
         """The rule's bursts in a row, both roles on the same inputs, new to the candidate.
 
-        Outputs are compared when the last one is held.
+        A decoy's two stand anywhere among them, one no nearer to the other than to any: the time
+        since a worker's last burst tells it nothing. All outputs are compared when the last one is
+        held.
         """
         order = rule.draw_order(self._rng, self._protocol)
         inputs = [self._inputs(count) for _ in range(len(order) // 2)]
-        next_inputs = {Role.REFERENCE: iter(inputs), Role.CANDIDATE: iter(inputs)}
-        times: dict[Role, list[float]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        held: dict[Role, list[Burst]] = {Role.REFERENCE: [], Role.CANDIDATE: []}
-        has_decoy = not self._mixes_families and self._rng.random() < DECOYS
-        decoy = self._rng.randrange(len(order)) if has_decoy else None
-        for position, role in enumerate(order):
-            if position == decoy:
-                self._decoy(candidate, reference, count)
-            draws = next(next_inputs[role])
+        plays: list[tuple[Role, int | None]] = [(r, at) for at, r in enumerate(order)]
+        if not self._mixes_families:
+            others = max(1, count // OTHERS_IN_DECOY)
+            self._next_decoy = self._next_decoy or self._with_other_families(count, others)
+            if self._rng.random() < DECOYS:
+                decoy, self._next_decoy = self._next_decoy, []
+                for role in ROLES:
+                    plays.insert(self._rng.randrange(len(plays) + 1), (role, None))
+                inputs.append(decoy)
+        next_inputs = {role: iter(inputs) for role in ROLES}
+        times: dict[Role, list[float]] = {role: [] for role in ROLES}
+        held: dict[Role, list[Burst]] = {role: [] for role in ROLES}
+        decoys: dict[Role, Burst] = {}
+        for role, position in plays:
+            draws = inputs[-1] if position is None else next(next_inputs[role])
             if role is Role.REFERENCE:
                 burst = self._run_reference(reference, draws)
             else:
                 burst = self._examination.run(candidate, draws)
+            if position is None:
+                decoys[role] = burst
+                continue
             held[role].append(burst)
             net_us = (burst.elapsed_us - empty_us) / count
             times[role].append(max(FLOOR_US, net_us))
@@ -185,9 +211,10 @@ class Quads:
                     num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
                 )
             )  # fmt: skip
+        for role, burst in decoys.items():
+            held[role].append(burst)
         for known, burst in zip(held[Role.REFERENCE], held[Role.CANDIDATE], strict=True):
-            self._examination.compare(burst, exact=False, reference=known)
-            self._desk.release(known)
+            self._settle(known, burst)
         return times
 
     def bursts(
@@ -200,6 +227,21 @@ class Quads:
             for role, each_us in took_us.items():
                 burst_us[role].append(each_us)
         return burst_us
+
+    def uneven_us(self, since: int) -> float:
+        """By how much more a call's mean exceeds its median for the candidate.
+
+        In bursts from number `since` on, timed or not, that are as long as timed ones.
+        """
+        spent_us = [each for each in self._spent_us[since:] if each[0] == self.num_calls]
+        _, reference_us, candidate_us = zip(*spent_us, strict=True)
+        more_us = fmean(candidate_us) - median(candidate_us)
+        return (more_us - max(0.0, fmean(reference_us) - median(reference_us))) / self.num_calls
+
+    @property
+    def num_pairs(self) -> int:
+        """Bursts of both so far."""
+        return len(self._spent_us)
 
     def _mine(self) -> list[TimingSample]:
         return [s for s in self._samples if s.session == self._session]

@@ -60,8 +60,8 @@ FREEZE, THAW, WATCH = b"f", b"t", b"w"
 """What the judge says to a warden, who repeats the first two when done."""
 WORKED = struct.Struct("<cqq?")
 """A warden's answer to FREEZE, which it repeats: nanoseconds of processors' time that all together
-took since the last one, bytes that they have in memory, and whether any of them began or ended
-meanwhile."""
+took since the last one, bytes that they have in memory and no file has, and whether any of them
+began or ended meanwhile."""
 LIMITS = struct.Struct("<qq")
 """After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
 TOKEN_BYTES = 16

@@ -367,6 +367,31 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    "slowly_drawn": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        far = torch.sqrt(x * x + 1.0) * torch.atan(x) + torch.tanh(x)
+        return torch.where(x.abs() > 8.0, far, x * 2.0).sum(dim=1)
+
+def get_inputs():
+    return [torch.linalg.qr(torch.randn(512, 512))[0][:256, :256].contiguous()]
+
+def get_init_inputs():
+    return []
+""",
+    "often_repeated": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x - x[:, :1]).repeat(28, 1)
+
+def get_inputs():
+    return [torch.randn(64, 4096)]
+
+def get_init_inputs():
+    return []
+""",
     # a large output of zeros, but for one number a row
     "one_hot": HEADER
     + """

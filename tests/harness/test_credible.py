@@ -12,8 +12,8 @@ from cudal1.harness.credible import (
     GAP_US,
     HOARD_BYTES,
     LAUNCH_US,
+    LEAST_AFTER_HOARD,
     LOOP_US,
-    NUM_AFTER_HOARD,
     ONCE_PAIRS,
     ONCE_US,
     OUTPUT_US,
@@ -35,11 +35,12 @@ class Played:
         self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
+        uneven_us: tuple[float, float] = (0.0, 0.0),
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
         self.num_looks = 0
-        self.has_shown_all = False
+        self._uneven_us = uneven_us
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
         self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
@@ -61,17 +62,18 @@ class Played:
     def net_us(self, role: Role) -> float:
         return self._us[role]
 
-    def show_all_families(self, *_: Any) -> None:
-        self.has_shown_all = True
+    @property
+    def num_pairs(self) -> int:
+        return 1 + self.called // COUNT
 
-    def both(self, _candidate: Any, _reference: Any, draws: list[None]) -> None:
-        self.called += len(draws)
+    def uneven_us(self, since: int) -> float:
+        return self._uneven_us[min(since, 1)]
 
     def bursts(
         self, _candidate: Any, _reference: Any, order: Order, count: int, times: int
     ) -> dict[Role, list[float]]:
-        assert times in (NUM_AFTER_HOARD, 5, 1)
         self.num_looks += 1
+        self.called += count * times
         return {role: [count * self._now_us[role] + self._once_us[role]] * times for role in ROLES}
 
 
@@ -87,7 +89,6 @@ def test_all_of_our_own_python_is_added_to_the_candidate_s_time(
     played = Played(Order.CHAIN, usual_us=usual_us)
     added_us = LOOP_US + SLACK_US + counted_us
     assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + added_us))
-    assert played.has_shown_all
 
 
 def test_each_further_output_adds_to_it() -> None:
@@ -97,11 +98,32 @@ def test_each_further_output_adds_to_it() -> None:
 
 
 @pytest.mark.parametrize("num_held", [1, 100, 1000])
-def test_who_could_hold_prepared_outputs_is_called_as_many_times_more(num_held: int) -> None:
+def test_who_could_hold_prepared_outputs_is_called_until_it_must_have_prepared_more(
+    num_held: int,
+) -> None:
     played = Played(Order.CHAIN, more_bytes=num_held * HOARD_BYTES)
     believed = played.limit()
-    assert num_held <= played.called < num_held + COUNT
+    assert played.called >= max(2 * num_held + COUNT, num_held + LEAST_AFTER_HOARD * COUNT)
     assert believed == Played(Order.CHAIN).limit()  # what it saves it still saves
+
+
+def test_who_might_hold_more_than_can_be_used_up_in_time_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter(range(0, 1000, 2))
+    monkeypatch.setattr("cudal1.harness.credible.time.monotonic", lambda: next(clock))
+    assert Played(Order.CHAIN, more_bytes=1000 * HOARD_BYTES).limit() < 1
+
+
+@pytest.mark.parametrize(("first_us", "second_us", "added_us"), [
+    (0.05 * CLAIMED_US, 500.0, 0.0), (500.0, 0.0, 0.0), (500.0, 110.0, 100.0),
+])  # fmt: skip
+def test_work_of_many_calls_that_is_done_in_one_is_added_unless_it_does_not_come_again(
+    first_us: float, second_us: float, added_us: float
+) -> None:
+    played = Played(Order.CHAIN, uneven_us=(first_us, second_us))
+    rest_us = CLAIMED_US + LOOP_US + SLACK_US + 5.0 + added_us
+    assert played.limit() == pytest.approx(PLAIN_US / rest_us)
 
 
 def test_what_is_not_saved_any_more_afterwards_is_not_believed() -> None:
@@ -141,3 +163,8 @@ def test_who_saves_hardly_anything_once_is_not_looked_at_for_long(
     played = Played(Order.KEEP, once_us=once_us)
     played.limit()
     assert played.num_looks == 1 + 2 * pairs  # the chains, and two lengths of bursts in a pair
+
+
+def test_there_too_work_of_many_calls_that_is_done_in_one_is_added() -> None:
+    believed = Played(Order.KEEP, uneven_us=(500.0, 110.0)).limit()
+    assert believed == pytest.approx(PLAIN_US / (CLAIMED_US + 100.0))

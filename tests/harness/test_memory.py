@@ -13,7 +13,7 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import Pool
-from cudal1.harness.memory import Memory
+from cudal1.harness.memory import Look, Memory, touch_ns
 from cudal1.harness.sandbox import Worker
 from cudal1.problem import Problem
 from tests.harness.corpus import GROUPS, class_of
@@ -112,12 +112,24 @@ def file() -> Iterator[int]:
         yield opened.fileno()
 
 
-@pytest.mark.parametrize("touched", [False, True])
-def test_pages_of_its_own_are_not_shared_touched_or_not(own: Memory, touched: bool) -> None:
+def test_pages_of_its_own_are_not_doubtful_once_they_were_touched(own: Memory) -> None:
     start = mapped(PRIVATE | ANONYMOUS)
-    if touched:
-        ctypes.memset(start + PAGE, 1, 1)
-    assert own.shared(start + 8, 2 * PAGE - 8) == []
+    ctypes.memset(start, 1, 2 * PAGE)
+    assert own.look(start + 8, 2 * PAGE - 8) == Look([])
+
+
+@pytest.mark.parametrize("flags", [SHARED, PRIVATE])
+def test_pages_that_are_not_there_are_doubtful_and_counted(
+    own: Memory, file: int, flags: int
+) -> None:
+    places = mapped(flags, file), mapped(PRIVATE | ANONYMOUS)
+    for start in places:
+        found = own.look(start, 2 * PAGE)
+        assert found == Look([slice(0, PAGE), slice(PAGE, 2 * PAGE)], num_untouched=2)
+
+
+def test_reading_a_page_for_the_first_time_takes_longer() -> None:
+    assert 10 < touch_ns() < 100_000
 
 
 @pytest.mark.parametrize("by_whom", ["itself", "its judge"])
@@ -131,25 +143,25 @@ def test_pages_of_a_file_are_once_they_were_read(
     else:
         own.read(memoryview(bytearray(2 * PAGE)), start)
     both = [slice(0, PAGE - 8), slice(PAGE - 8, 2 * PAGE - 8)]
-    assert own.shared(start + 8, 2 * PAGE - 8) == both
+    assert own.look(start + 8, 2 * PAGE - 8).doubtful == both
 
 
 def test_a_page_of_a_file_that_was_written_to_privately_is_not(own: Memory, file: int) -> None:
     start = mapped(PRIVATE, file)
     ctypes.string_at(start, 2 * PAGE)
     ctypes.memset(start, 1, PAGE)
-    assert own.shared(start, 2 * PAGE) == [slice(PAGE, 2 * PAGE)]
+    assert own.look(start, 2 * PAGE).doubtful == [slice(PAGE, 2 * PAGE)]
 
 
 def test_shared_pages_are_though_no_file_has_them(own: Memory) -> None:
     start = mapped(SHARED | ANONYMOUS)
     ctypes.memset(start, 1, PAGE)
-    assert own.shared(start, PAGE) == [slice(0, PAGE)]
+    assert own.look(start, PAGE).doubtful == [slice(0, PAGE)]
 
 
 @pytest.mark.parametrize("place", [2**63 - PAGE, 2**63, 2**64 - PAGE])
 def test_what_lies_nowhere_is_not_the_workers_own(own: Memory, place: int) -> None:
-    assert own.shared(place, 8) == [slice(0, 8)]
+    assert own.look(place, 8).doubtful == [slice(0, 8)]
 
 
 # --- of a real worker ----------------------------------------------------------------------------

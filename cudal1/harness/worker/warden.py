@@ -164,7 +164,7 @@ class Warden:
         worked_ns = sum(
             max(0, now - before.get(process, 0)) for process, now in self._clocks.items()
         )
-        held_bytes = sum(int(fields[RESIDENT]) * PAGE_BYTES for _, fields in processes)
+        held_bytes = sum(_anonymous(process) for process, _ in processes)
         has_changed = before.keys() != self._clocks.keys() or born != self._last_born
         return worked_ns, held_bytes, has_changed
 
@@ -208,6 +208,16 @@ def _clock_ns(process: str) -> int:
         return time.clock_gettime_ns((~int(process) << 3) | CPUCLOCK_SCHED)
     except OSError:  # it has gone
         return 0
+
+
+def _anonymous(process: str) -> int:
+    """Bytes in memory that are no file's: dropping a library's pages must hide nothing."""
+    try:
+        with open(f"/proc/{process}/statm", "rb") as told:
+            _, resident, of_files, *_ = told.read().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(resident) - int(of_files)) * PAGE_BYTES
 
 
 def _proportional(process: str, fields: list[str]) -> int:

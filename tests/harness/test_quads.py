@@ -1,0 +1,145 @@
+"""What a worker can tell of a burst before it is over, and what is remembered of all of them."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudal1.harness import quads as module
+from cudal1.harness.interval import Order
+from cudal1.harness.quads import Quads
+from cudal1.measurement import Role
+from cudal1.protocol import EvalProtocol
+
+COUNT, NUM_QUADS = 8, 200
+FAMILIES = ["own", "large", "small", "ties"]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A burst, or a draw of inputs, as the judge's clock saw it."""
+
+    role: Role | None
+    is_decoy: bool = False
+
+
+class Stage:
+    """Stands in for the desk and the workers: everything takes no time."""
+
+    def __init__(self, protocol: EvalProtocol, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.events: list[Played] = []
+        self.us = {Role.REFERENCE: 100.0, Role.CANDIDATE: 100.0}
+        rng = random.Random(3)
+        desk: Any = SimpleNamespace(timed_order=Order.CHAIN, release=lambda _: None)
+        examination: Any = SimpleNamespace(
+            rng=rng, progress=SimpleNamespace(samples=[]), fresh=self._fresh, compare=self._compare,
+            run=lambda _worker, draws, _order=None: self._burst(Role.CANDIDATE, draws),
+        )  # fmt: skip
+        oracle: Any = SimpleNamespace(families=FAMILIES, draw=self._draw, can_change_weights=False)
+        monkeypatch.setattr(
+            module, "run_own", lambda _desk, _worker, draws, *_: self._burst(Role.REFERENCE, draws)
+        )
+        self.quads = Quads(examination, desk, oracle, protocol, session=0)
+
+    def quad(self) -> list[Played]:
+        """What one more quad consists of."""
+        del self.events[:]
+        worker: Any = None
+        self.quads._quad(worker, worker, COUNT, 0.0, 0)
+        return list(self.events)
+
+    def _draw(self, _seed: int, family: str = "own") -> Any:
+        self.events.append(Played(None))
+        return SimpleNamespace(family=family)
+
+    def _fresh(self, count: int) -> list[Any]:
+        return [self._draw(0) for _ in range(count)]
+
+    def _burst(self, role: Role, draws: list[Any]) -> Any:
+        self.events.append(Played(role, any(draw.family != "own" for draw in draws)))
+        us = self.us[role] * len(draws)
+        return SimpleNamespace(order=Order.CHAIN, draws=draws, elapsed_us=us)
+
+    def _compare(self, burst: Any, *, exact: bool, reference: Any) -> None:
+        assert burst.draws is reference.draws
+
+
+@pytest.fixture
+def stage(quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(quick, monkeypatch)
+
+
+def _before(played: list[Played]) -> list[tuple[int, bool]]:
+    """Of each burst of the candidate but the first: the reference's since the last, and if it
+    is a decoy."""
+    found: list[tuple[int, bool]] = []
+    waited, is_first = 0, True
+    for each in played:
+        if each.role is Role.REFERENCE:
+            waited += 1
+        elif each.role is Role.CANDIDATE:
+            if not is_first:
+                found.append((waited, each.is_decoy))
+            waited, is_first = 0, False
+    return found
+
+
+def test_nothing_is_drawn_between_the_bursts_of_a_quad(stage: Stage) -> None:
+    for _ in range(NUM_QUADS):
+        drawn = [each.role is None for each in stage.quad()]
+        assert drawn == sorted(drawn, reverse=True)
+
+
+def test_whether_inputs_were_drawn_for_a_decoy_does_not_tell_whether_it_comes_now(
+    stage: Stage,
+) -> None:
+    seen: set[tuple[int, bool]] = set()
+    for _ in range(NUM_QUADS):
+        played = stage.quad()
+        seen.add((sum(each.role is None for each in played), any(e.is_decoy for e in played)))
+    assert len(seen) == 4
+
+
+def test_a_decoy_may_follow_as_soon_or_as_late_as_any_timed_burst(stage: Stage) -> None:
+    waits: dict[bool, set[int]] = {True: set(), False: set()}
+    for _ in range(NUM_QUADS):
+        for waited, is_decoy in _before(stage.quad()):
+            waits[is_decoy].add(waited)
+    assert waits[False] <= waits[True]
+
+
+def test_both_get_the_same_bursts(stage: Stage) -> None:
+    for _ in range(NUM_QUADS):
+        played = [each for each in stage.quad() if each.role]
+        mine, theirs = (
+            [each.is_decoy for each in played if each.role is role] for role in module.ROLES
+        )
+        assert sorted(mine) == sorted(theirs)
+        assert len(mine) == 2 + any(mine)
+
+
+def test_a_gain_is_measured_until_inputs_of_every_family_have_come(stage: Stage) -> None:
+    gain, none = [math.log(2.0)] * 12, [0.0] * 12
+    assert not stage.quads._is_done(gain, 0.0)
+    assert stage.quads._is_done(none, 0.0)
+    for _ in range(20):
+        stage.quad()
+    assert stage.quads._is_done(gain, 0.0)
+
+
+def test_the_mean_of_all_bursts_is_held_against_their_median(stage: Stage) -> None:
+    for number in range(20):
+        stage.us[Role.CANDIDATE] = 1000.0 if number == 7 else 100.0
+        stage.us[Role.REFERENCE] = 120.0 if number == 3 else 100.0
+        stage.quad()
+    since = stage.quads.num_pairs
+    assert stage.quads.uneven_us(0) > 20.0
+    stage.us = dict.fromkeys(module.ROLES, 100.0)
+    for _ in range(5):
+        stage.quad()
+    assert stage.quads.uneven_us(since) == pytest.approx(0.0)
