@@ -180,29 +180,28 @@ class Quads:
         """
         order = rule.draw_order(self._rng, self._protocol)
         inputs = [self._inputs(count) for _ in range(len(order) // 2)]
-        plays: list[tuple[Role, int | None]] = [(r, at) for at, r in enumerate(order)]
+        num_timed = len(inputs)
+        turns = {role: iter(range(num_timed)) for role in ROLES}
+        plays = [(role, next(turns[role])) for role in order]  # whose burst, on which inputs
         if not self._mixes_families:
             others = max(1, count // OTHERS_IN_DECOY)
             self._next_decoy = self._next_decoy or self._with_other_families(count, others)
             if self._rng.random() < DECOYS:
                 decoy, self._next_decoy = self._next_decoy, []
                 for role in ROLES:
-                    plays.insert(self._rng.randrange(len(plays) + 1), (role, None))
+                    plays.insert(self._rng.randrange(len(plays) + 1), (role, num_timed))
                 inputs.append(decoy)
-        next_inputs = {role: iter(inputs) for role in ROLES}
         times: dict[Role, list[float]] = {role: [] for role in ROLES}
-        held: dict[Role, list[Burst]] = {role: [] for role in ROLES}
-        decoys: dict[Role, Burst] = {}
-        for role, position in plays:
-            draws = inputs[-1] if position is None else next(next_inputs[role])
+        held: dict[tuple[Role, int], Burst] = {}
+        for role, which in plays:
             if role is Role.REFERENCE:
-                burst = self._run_reference(reference, draws)
+                burst = self._run_reference(reference, inputs[which])
             else:
-                burst = self._examination.run(candidate, draws)
-            if position is None:
-                decoys[role] = burst
+                burst = self._examination.run(candidate, inputs[which])
+            held[role, which] = burst
+            if which == num_timed:
                 continue
-            held[role].append(burst)
+            position = sum(len(each) for each in times.values())
             net_us = (burst.elapsed_us - empty_us) / count
             times[role].append(max(FLOOR_US, net_us))
             self._samples.append(
@@ -211,10 +210,8 @@ class Quads:
                     num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
                 )
             )  # fmt: skip
-        for role, burst in decoys.items():
-            held[role].append(burst)
-        for known, burst in zip(held[Role.REFERENCE], held[Role.CANDIDATE], strict=True):
-            self._settle(known, burst)
+        for which in range(len(inputs)):
+            self._settle(held[Role.REFERENCE, which], held[Role.CANDIDATE, which])
         return times
 
     def bursts(
