@@ -32,8 +32,8 @@ of other families: what only those need cannot be dropped once the checks are ov
 REPLANNED = 2
 """Bursts become so many times as long when the candidate turns out as much faster than it seemed:
 who is slow at first would be seen on few inputs."""
-OTHERS_IN_DECOY = 8
-"""One input in so many."""
+OTHERS_IN_DECOY, ENOUGH_DECOYS = 8, 4
+"""One input in so many, and as many more as bring every family within so many decoys."""
 LEAST_BURST_US = 2700.0
 """A candidate's burst on a GPU lasts as long, if the slots suffice: what a burst costs beyond its
 calls is known to some 30 µs there, which is 1 % of it."""
@@ -184,7 +184,8 @@ class Quads:
         turns = {role: iter(range(num_timed)) for role in ROLES}
         plays = [(role, next(turns[role])) for role in order]  # whose burst, on which inputs
         if not self._mixes_families:
-            others = max(1, count // OTHERS_IN_DECOY)
+            wanted = -(-(len(self._oracle.families) - 1) // ENOUGH_DECOYS)
+            others = min(count, max(1, count // OTHERS_IN_DECOY, wanted))
             self._next_decoy = self._next_decoy or self._with_other_families(count, others)
             if self._rng.random() < DECOYS:
                 decoy, self._next_decoy = self._next_decoy, []
