@@ -130,13 +130,15 @@ def _one_row_large(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _one_element_large(tensor: torch.Tensor) -> torch.Tensor:
-    """As harmless wherever it is probed, row by row."""
+    """As harmless wherever it is probed, row by row; large whichever element it is."""
     import torch
 
     if tensor.numel() == 0:
         return tensor
     changed = tensor.clone()
-    changed.view(-1)[int(torch.randint(tensor.numel(), ()))] *= -100.0
+    size = 100.0 * tensor.abs().mean()
+    element = changed.view(-1)[int(torch.randint(tensor.numel(), ()))]
+    element.copy_(torch.where(element > 0, -size, size))
     return changed
 
 

@@ -8,6 +8,7 @@ the order is drawn from the judge's generator.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
@@ -32,8 +33,9 @@ of other families: what only those need cannot be dropped once the checks are ov
 REPLANNED = 2
 """Bursts become so many times as long when the candidate turns out as much faster than it seemed:
 who is slow at first would be seen on few inputs."""
-OTHERS_IN_DECOY, ENOUGH_DECOYS = 8, 4
-"""One input in so many, and as many more as bring every family within so many decoys."""
+OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
+"""One input in so many, and as many more as bring so many of every family within so many decoys: a
+single one may happen to be harmless for who is wrong on its kind."""
 LEAST_BURST_US = 2700.0
 """A candidate's burst on a GPU lasts as long, if the slots suffice: what a burst costs beyond its
 calls is known to some 30 µs there, which is 1 % of it."""
@@ -65,8 +67,9 @@ class Quads:
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
         self._others: list[str] = []
-        self._missing = set(oracle.families[1:])
-        """Families of which no input was among those of bursts that look like timed ones."""
+        self._missing = Counter(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
+        """How many inputs of which families were not yet among those of bursts that look like timed
+        ones."""
         self._next_decoy: list[Draw] = []
         """Drawn long before: drawing takes time, which a worker sees."""
         self._spent_us: list[tuple[int, float, float]] = []
@@ -98,7 +101,7 @@ class Quads:
         return ratios
 
     def _is_done(self, ratios: list[float], elapsed_s: float) -> bool:
-        """Whether the rule has enough and, where it gives anything, all families have come."""
+        """Whether the rule has enough and, where it gives anything, so have all families."""
         if not rule.is_done(ratios, elapsed_s, self._protocol):
             return False
         if self._mixes_families or not self._missing:
@@ -145,7 +148,7 @@ class Quads:
         """Compare what came out of a burst of each."""
         if burst.order is self._desk.timed_order:
             self._spent_us.append((len(burst.draws), known.elapsed_us, burst.elapsed_us))
-        self._missing -= {draw.family for draw in burst.draws}
+        self._missing -= Counter(draw.family for draw in burst.draws)
         self._examination.compare(burst, exact=False, reference=known)
         self._desk.release(known)
 
@@ -184,7 +187,8 @@ class Quads:
         turns = {role: iter(range(num_timed)) for role in ROLES}
         plays = [(role, next(turns[role])) for role in order]  # whose burst, on which inputs
         if not self._mixes_families:
-            wanted = -(-(len(self._oracle.families) - 1) // ENOUGH_DECOYS)
+            num_inputs = ENOUGH_INPUTS * (len(self._oracle.families) - 1)
+            wanted = -(-num_inputs // ENOUGH_DECOYS)
             others = min(count, max(1, count // OTHERS_IN_DECOY, wanted))
             self._next_decoy = self._next_decoy or self._with_other_families(count, others)
             if self._rng.random() < DECOYS:

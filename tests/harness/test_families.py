@@ -64,6 +64,13 @@ def test_alternating_signs_alternate_whatever_the_generator_draws() -> None:
     assert torch.equal(changed.sign(), torch.tensor([1.0, -1.0] * 3).expand(4, 6))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_one_large_element_is_far_from_all_others_whatever_it_was(seed: int) -> None:
+    torch.manual_seed(seed)
+    changed = change_inputs([torch.randn(4, 16)], "one_element_large")[0].abs().flatten().sort()[0]
+    assert changed[-1] > 10 * changed[-2]
+
+
 def test_some_weights_are_amplified_and_most_are_not() -> None:
     torch.manual_seed(0)
     sizes = [float(changed_weight(torch.randn(64, 64)).std()) for _ in range(200)]
