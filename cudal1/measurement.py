@@ -37,7 +37,7 @@ class TimingSample(Record):
     """One burst inside one trusted interval."""
 
     session: int = Field(ge=0)
-    """0 for the first measurement, 1 for its confirmation in fresh processes."""
+    """0 for the first measurement, 1 and 2 for its confirmations in fresh processes."""
     quad: int = Field(ge=0)
     """Which ABBA or BAAB quad, in time order."""
     position: int = Field(ge=0, le=3)

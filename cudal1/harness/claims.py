@@ -26,11 +26,16 @@ def is_large(claim: Measurement, protocol: EvalProtocol, *, record: float | None
 
 
 def is_doubtful(claim: Measurement, protocol: EvalProtocol, *, record: float | None) -> bool:
-    """Whether a claim must be made twice: a large one, and a small gain.
+    """Whether a claim must be made twice: a large one, and a small gain."""
+    return is_large(claim, protocol, record=record) or is_small(claim, protocol)
 
-    Two processes that run the same code may differ by as much as the latter.
+
+def is_small(claim: Measurement, protocol: EvalProtocol) -> bool:
+    """Whether two processes that run the same code may differ by as much as the gain.
+
+    Their luck may make one or take one away, so such a claim may be confirmed at a second attempt.
     """
-    return is_large(claim, protocol, record=record) or 1 < claim.certified < protocol.confirm_below
+    return 1 < claim.certified < protocol.confirm_below
 
 
 def is_impossible(claim: Measurement) -> bool:

@@ -41,8 +41,8 @@ LAUNCH_US = 30.0
 """Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
 ONCE_PAIRS, ENOUGH_PAIRS = 6, 3
 ONCE_US = 60.0
-"""How well it is known what a burst on a GPU costs beyond its calls; who saves no more in each of
-the first few pairs of bursts is not looked at any longer."""
+"""How well it is known what a burst on a GPU costs beyond its calls; who saves no more in the first
+few pairs of bursts is not looked at any longer."""
 
 
 class Credible:
@@ -75,11 +75,14 @@ class Credible:
             if rest_us < self._plain_us:  # else nothing is earned anyway
                 rest_us += self._uneven_us() + self._prepared_us()
             return self._plain_us / rest_us
+        saving_us = self._plain_us - self._claimed_us
         saved_us = self._saved_in_chains()
+        if saved_us < saving_us - LAUNCH_US:  # a busy moment, perhaps
+            saved_us = max(saved_us, self._saved_in_chains())
         if self._plain_us < 2 * LAUNCH_US:
             least_us = max(FLOOR_US, self._plain_us - saved_us + LAUNCH_US)
             return (self._plain_us + LAUNCH_US) / least_us
-        doubtful_us = max(0.0, self._plain_us - self._claimed_us - saved_us - LAUNCH_US)
+        doubtful_us = max(0.0, saving_us - saved_us - LAUNCH_US)
         doubtful_us += self._uneven_us() + self._saved_once()
         return self._plain_us / (self._claimed_us + doubtful_us)
 
@@ -145,25 +148,29 @@ class Credible:
     def _saved_once(self) -> float:
         """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.
 
-        Where bursts of half the calls take more than half the time, the rest is spent once.
+        Bursts of half the calls tell what is spent once, which should be what a burst without calls
+        spends. The reference's own are longer, and a GPU's clock drifts: they would tell less.
         """
-        count = self._quads.num_calls
+        count, order = self._quads.num_calls, self._desk.timed_order
         half = count // 2
         if not half:
             return 0.0
-        saved_us: list[float] = []
-        for _ in range(ONCE_PAIRS):
-            short_us, long_us = (  # in turn, for a GPU's clock may drift
-                self._bursts(self._desk.timed_order, calls, 1) for calls in (half, count)
-            )
-            plain_us, now_us = (
-                (count * short_us[role][0] - half * long_us[role][0]) / (count - half)
-                for role in (Role.REFERENCE, Role.CANDIDATE)
-            )
-            saved_us.append(plain_us - now_us)
-            if len(saved_us) == ENOUGH_PAIRS and max(saved_us) <= ONCE_US:
-                break
-        return max(0.0, median(saved_us) - ONCE_US) / count
+        long_us = self._quads.burst_us(Role.CANDIDATE)
+        time_empty = self._quads.time_empty
+        usual_us = _at_zero(half, time_empty(half), count, time_empty(count))
+        short_us: list[float] = []
+        while True:
+            short_us += self._bursts(order, half, 1)[Role.CANDIDATE]
+            saved_us = usual_us - _at_zero(half, median(short_us), count, long_us)
+            if len(short_us) >= ENOUGH_PAIRS and saved_us <= ONCE_US:
+                return 0.0
+            if len(short_us) == ONCE_PAIRS:
+                return (saved_us - ONCE_US) / count
 
     def _bursts(self, order: Order, count: int, times: int) -> dict[Role, list[float]]:
         return self._quads.bursts(self._candidate, self._reference, order, count, times)
+
+
+def _at_zero(few: int, few_us: float, many: int, many_us: float) -> float:
+    """What a burst of no calls would take, on the line through two others."""
+    return (many * few_us - few * many_us) / (many - few)

@@ -67,7 +67,7 @@ class Crew:
         """End the workers that are kept."""
         for worker in (self._empty, self._reference, self._next):
             if worker is not None:
-                worker.close()
+                self._zygote.dismiss(worker)
         self._empty = self._reference = self._next = None
 
     @contextmanager

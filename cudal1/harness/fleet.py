@@ -29,7 +29,7 @@ from cudal1.protocol import EvalProtocol
 
 AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
-SESSIONS = 2
+SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
 _stack = ExitStack()

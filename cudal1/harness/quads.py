@@ -53,12 +53,14 @@ class Quads:
         oracle: of the problem.
         protocol: how.
         session: 0 for the first measurement, 1 for its confirmation.
+        time_empty: what the harness itself costs in a burst of so many calls.
     """
 
     def __init__(
         self, examination: Examination, desk: Desk, oracle: Oracle, protocol: EvalProtocol, *,
-        session: int,
+        session: int, time_empty: Callable[[int], float],
     ) -> None:  # fmt: skip
+        self.time_empty = time_empty
         self._examination = examination
         self._desk = desk
         self._oracle = oracle
@@ -75,24 +77,19 @@ class Quads:
         self._spent_us: list[tuple[int, float, float]] = []
         """By bursts of both: their calls, what the reference's took, and the candidate's."""
 
-    def measure(
-        self, candidate: Worker, reference: Worker, *, time_empty: Callable[[int], float]
-    ) -> list[float]:
-        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough.
-
-        `time_empty` gives what the harness itself costs in a burst of so many calls.
-        """
+    def measure(self, candidate: Worker, reference: Worker) -> list[float]:
+        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
         self._examination.change_weights(candidate, reference)
         self._warm_up(candidate, reference)
-        count = self._num_calls(candidate, reference, time_empty)
-        empty_us = time_empty(count)
+        count = self._num_calls(candidate, reference)
+        empty_us = self.time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
         while not self._is_done(ratios, time.monotonic() - started):
             if not self._mixes_families:
                 wanted = self._examination.num_calls()
                 if wanted >= REPLANNED * count:
-                    count, empty_us, self._next_decoy = wanted, time_empty(wanted), []
+                    count, empty_us, self._next_decoy = wanted, self.time_empty(wanted), []
             if self._oracle.can_change_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
@@ -122,15 +119,13 @@ class Quads:
             count = min(WARM_UP_CALLS, self._desk.layout.num_slots)
             self.both(candidate, reference, self._examination.fresh(count))
 
-    def _num_calls(
-        self, candidate: Worker, reference: Worker, time_empty: Callable[[int], float]
-    ) -> int:
+    def _num_calls(self, candidate: Worker, reference: Worker) -> int:
         """Calls in a timed burst: on a GPU more of a fast candidate."""
         count = self._examination.num_calls()
         if self._desk.timed_order is Order.CHAIN:
             return count
         burst_us = self.both(candidate, reference, self._examination.fresh(count))[Role.CANDIDATE]
-        net_us = max(FLOOR_US, (burst_us - time_empty(count)) / count)
+        net_us = max(FLOOR_US, (burst_us - self.time_empty(count)) / count)
         wanted = min(LEAST_BURST_US / net_us, self._desk.layout.num_slots)
         return max(count, round(wanted))
 
@@ -256,6 +251,11 @@ class Quads:
     def net_us(self, role: Role) -> float:
         """What a call of a timed burst took, in the median."""
         return max(FLOOR_US, median(s.net_us for s in self._mine() if s.role is role))
+
+    def burst_us(self, role: Role) -> float:
+        """What a timed burst of `num_calls` took, in the median."""
+        count = self.num_calls
+        return median(s.burst_us for s in self._mine() if s.role is role and s.num_calls == count)
 
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None

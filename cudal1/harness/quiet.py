@@ -7,6 +7,7 @@ numbers are borrowed for one verdict at a time and given back as they were.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -46,6 +47,18 @@ def undisturbed(device: Device) -> Iterator[None]:
         if gpu_generator is not None:
             torch.cuda.set_rng_state(gpu_generator, device.index)
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile: in a process that trains that takes longer than a burst."""
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()
 
 
 @contextmanager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cudal1.candidate import Candidate
 from cudal1.harness import claims
-from cudal1.harness.progress import Failure
+from cudal1.harness.judge import ProblemJudge
+from cudal1.harness.progress import Failure, Progress
 from cudal1.measurement import Baseline, Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
@@ -98,3 +101,27 @@ def test_a_measurement_that_earns_nothing_refutes_nothing() -> None:
     assert claims.is_impossible(_claim(candidate_us=-3.0, floor_us=10.0))
     assert not claims.is_impossible(_claim(1.0, candidate_us=-3.0, floor_us=10.0, is_stable=False))
     assert not claims.is_impossible(_claim(candidate_us=0.1, floor_us=None))
+
+
+@pytest.mark.parametrize(
+    ("claimed", "again", "certified"),
+    [
+        (1.03, [1.02], 1.02),
+        (1.03, [1.0, 1.02], 1.02),
+        (1.03, [1.0, 1.0], 1.0),
+        (4.0, [1.0], 1.0),  # a large one must not need luck
+    ],
+)
+def test_a_small_gain_may_be_confirmed_at_a_second_attempt(
+    quick: EvalProtocol, claimed: float, again: list[float], certified: float
+) -> None:
+    changes = {"confirm_above": 3.0, "confirm_below": 1.1, "confirm_within": 0.1}
+    told = iter(again)
+    judge: Any = SimpleNamespace(
+        _protocol=quick.model_copy(update=changes), _device=SimpleNamespace(id="d"),
+        _doubted=lambda claim: claim,
+        _again=lambda *_, **__: _claim(next(told), speedup=claimed),
+    )  # fmt: skip
+    claim, anyone = _claim(claimed), Candidate(problem_id="p", source="")
+    assert ProblemJudge._confirmed(judge, anyone, claim, Progress()).certified == certified
+    assert next(told, None) is None  # measured no longer, and no less often

@@ -25,6 +25,7 @@ from cudal1.harness.quads import ROLES
 from cudal1.measurement import Role
 
 PLAIN_US, CLAIMED_US, COUNT = 400.0, 200.0, 8
+EMPTY_US = 300.0
 SLACK_US = WORK_SLACK_NS / 1000
 
 
@@ -35,12 +36,13 @@ class Played:
         self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
-        uneven_us: tuple[float, float] = (0.0, 0.0),
+        uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
         self.num_looks = 0
         self._uneven_us = uneven_us
+        self._busy_looks = busy_looks
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
         self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
@@ -62,6 +64,12 @@ class Played:
     def net_us(self, role: Role) -> float:
         return self._us[role]
 
+    def burst_us(self, role: Role) -> float:
+        return COUNT * self._us[role] + self._once_us[role] + self.time_empty(COUNT)
+
+    def time_empty(self, count: int) -> float:
+        return EMPTY_US + 50.0 * count
+
     @property
     def num_pairs(self) -> int:
         return 1 + self.called // COUNT
@@ -74,7 +82,13 @@ class Played:
     ) -> dict[Role, list[float]]:
         self.num_looks += 1
         self.called += count * times
-        return {role: [count * self._now_us[role] + self._once_us[role]] * times for role in ROLES}
+        now_us = self._now_us
+        if self.num_looks <= self._busy_looks:
+            now_us = {**now_us, Role.CANDIDATE: PLAIN_US}
+        return {
+            role: [count * now_us[role] + self._once_us[role] + self.time_empty(count)] * times
+            for role in ROLES
+        }
 
 
 # --- on a CPU ------------------------------------------------------------------------------------
@@ -150,6 +164,12 @@ def test_who_is_fast_only_where_inputs_come_together_saves_a_launch_at_most() ->
     assert played.limit() == pytest.approx(PLAIN_US / (PLAIN_US - LAUNCH_US))
 
 
+def test_chains_in_a_busy_moment_are_run_once_more() -> None:
+    played = Played(Order.KEEP, busy_looks=1)
+    assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+    assert Played(Order.KEEP, busy_looks=2).limit() < PLAIN_US / CLAIMED_US
+
+
 def test_what_is_saved_once_a_burst_is_no_speedup() -> None:
     believed = Played(Order.KEEP, once_us=1000.0).limit()
     each_us = (1000.0 - ONCE_US) / COUNT
@@ -162,7 +182,7 @@ def test_who_saves_hardly_anything_once_is_not_looked_at_for_long(
 ) -> None:
     played = Played(Order.KEEP, once_us=once_us)
     played.limit()
-    assert played.num_looks == 1 + 2 * pairs  # the chains, and two lengths of bursts in a pair
+    assert played.num_looks == 1 + pairs  # the chains, and shorter bursts
 
 
 def test_there_too_work_of_many_calls_that_is_done_in_one_is_added() -> None:

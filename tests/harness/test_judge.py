@@ -32,7 +32,7 @@ SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
     "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
     "PYTHONDONTWRITEBYTECODE", "PWD", "TMPDIR", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
-    "TORCHINDUCTOR_VEC_ISA_OK", "TORCH_EXTENSIONS_DIR",
+    "TORCHINDUCTOR_VEC_ISA_OK", "TORCH_EXTENSIONS_DIR", "TRITON_HOME",
 }  # fmt: skip
 """Names that a worker may have: public ones, with values of our own."""
 CALL = "x * torch.sigmoid(x)"

@@ -46,7 +46,7 @@ class Stage:
         monkeypatch.setattr(
             module, "run_own", lambda _desk, _worker, draws, *_: self._burst(Role.REFERENCE, draws)
         )
-        self.quads = Quads(examination, desk, oracle, protocol, session=0)
+        self.quads = Quads(examination, desk, oracle, protocol, session=0, time_empty=lambda _: 0.0)
 
     def quad(self) -> list[Played]:
         """What one more quad consists of."""

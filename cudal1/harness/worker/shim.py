@@ -73,7 +73,8 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
         os.sched_setaffinity(0, {job.core})
     layers |= confinement.confine_files(job.folder, layers, device)
     os.chdir(job.folder)
-    os.environ.update(HOME=job.folder, TMPDIR=job.folder, TORCH_EXTENSIONS_DIR=job.folder)
+    places = ("HOME", "TMPDIR", "TORCH_EXTENSIONS_DIR", "TRITON_HOME")
+    os.environ.update(dict.fromkeys(places, job.folder))
     # each fresh process would compile programs for six seconds to try what the processor has, and
     # headers for five, to save that in compilations that most never come to
     os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"

@@ -17,6 +17,8 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import gc
+import importlib.util
 import os
 import select
 import signal
@@ -157,9 +159,15 @@ def main() -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    shim.warm_up()
-    channel.send(wire.bits_of(_of_namespaces()))
     device, *layers = sys.argv[1:]
+    shim.warm_up()
+    if device == "cuda" and importlib.util.find_spec("triton") is not None:
+        from cudal1.harness.worker import compilers
+
+        compilers.warm_up()
+    gc.collect()
+    gc.freeze()  # no worker ever looks for garbage among what all of them share
+    channel.send(wire.bits_of(_of_namespaces()))
     serve(channel, {"fork", "empty_environment", *layers}, device)
 
 
