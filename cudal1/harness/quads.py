@@ -8,7 +8,7 @@ the order is drawn from the judge's generator.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
@@ -30,9 +30,9 @@ NEW_WEIGHTS = 0.25
 DECOYS = 0.6
 """Share of quads in which, somewhere, an untimed burst of each looks the same, but for some inputs
 of other families: what only those need cannot be dropped once the checks are over."""
-REPLANNED = 2
-"""Bursts become so many times as long when the candidate turns out as much faster than it seemed:
-who is slow at first would be seen on few inputs."""
+REPLANNED, LONGER = 2, 3
+"""Bursts become longer when the candidate turns out so many times as fast as it seemed: who is slow
+at first would be seen on few inputs. And so many times as long where nothing is decided."""
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """One input in so many, and as many more as bring so many of every family within so many decoys: a
 single one may happen to be harmless for who is wrong on its kind."""
@@ -86,10 +86,9 @@ class Quads:
         ratios: list[float] = []
         started = time.monotonic()
         while not self._is_done(ratios, time.monotonic() - started):
-            if not self._mixes_families:
-                wanted = self._examination.num_calls()
-                if wanted >= REPLANNED * count:
-                    count, empty_us, self._next_decoy = wanted, self.time_empty(wanted), []
+            wanted = self._replanned(count, ratios)
+            if wanted != count:
+                count, empty_us, self._next_decoy = wanted, self.time_empty(wanted), []
             if self._oracle.can_change_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
@@ -128,6 +127,18 @@ class Quads:
         net_us = max(FLOOR_US, (burst_us - self.time_empty(count)) / count)
         wanted = min(LEAST_BURST_US / net_us, self._desk.layout.num_slots)
         return max(count, round(wanted))
+
+    def _replanned(self, count: int, ratios: Sequence[float]) -> int:
+        """Calls in the next timed bursts.
+
+        More once the candidate turns out faster than it seemed, and on a GPU where nothing is
+        decided when something might be: what disturbs a burst is the same for longer ones.
+        """
+        if self._mixes_families:
+            longer = min(LONGER * count, self._desk.layout.num_slots)
+            return longer if rule.is_undecided(ratios, self._protocol) else count
+        wanted = self._examination.num_calls()
+        return wanted if wanted >= REPLANNED * count else count
 
     def both(
         self, candidate: Worker, reference: Worker, draws: Sequence[Draw],
@@ -228,12 +239,18 @@ class Quads:
     def uneven_us(self, since: int) -> float:
         """By how much more a call's mean exceeds its median for the candidate.
 
-        In bursts from number `since` on, timed or not, that are as long as timed ones.
+        In bursts from number `since` on, timed or not, each held against those that are as long.
         """
-        spent_us = [each for each in self._spent_us[since:] if each[0] == self.num_calls]
-        _, reference_us, candidate_us = zip(*spent_us, strict=True)
-        more_us = fmean(candidate_us) - median(candidate_us)
-        return (more_us - max(0.0, fmean(reference_us) - median(reference_us))) / self.num_calls
+        alike: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for count, *both_us in self._spent_us[since:]:
+            alike[count].append((both_us[0] / count, both_us[1] / count))
+        total_us = 0.0
+        for spent_us in alike.values():
+            reference_us, candidate_us = zip(*spent_us, strict=True)
+            more_us = fmean(candidate_us) - median(candidate_us)
+            more_us -= max(0.0, fmean(reference_us) - median(reference_us))
+            total_us += more_us * len(spent_us)
+        return total_us / max(1, len(self._spent_us) - since)
 
     @property
     def num_pairs(self) -> int:

@@ -42,6 +42,11 @@ def is_done(ratios: Sequence[float], elapsed_s: float, protocol: EvalProtocol) -
     return bool(ratios) and statistics.is_done(ratios, protocol)
 
 
+def is_undecided(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
+    """Whether as many log-ratios as might have certified something have just come, in vain."""
+    return protocol.rule is Rule.CERTIFIED and len(ratios) == protocol.min_quads
+
+
 def read(ratios: Sequence[float], protocol: EvalProtocol) -> Reading:
     """What the log-ratios say, by the protocol's rule."""
     if protocol.rule is Rule.PAPER:

@@ -405,6 +405,26 @@ def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: Named
     assert {flag.source for flag in verdict.flags} == {FlagSource.SCREEN}
 
 
+SLEEPS = "time.sleep(0.1)"
+
+
+@pytest.mark.parametrize(
+    ("when", "status"),
+    [("self.calls < 6", Status.CORRECT), ("True", Status.TIMED_OUT)],
+    ids=["at first", "always"],
+)
+def test_only_who_is_slow_in_every_burst_is_too_slow(
+    when: str, status: Status, pool: Pool, named_problem: NamedProblem,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    problem_judge = pool._prepare(named_problem("silu"))
+    monkeypatch.setattr(problem_judge, "reference_us", 90.0)  # of which a call takes a thousand
+    source = _source(f"if {when}:\n    {SLEEPS}\nreturn {CALL}")
+    verdict = _judge(pool, named_problem("silu"), source, timing=False).verdict
+    assert verdict.status is status, verdict.reason
+    assert status is Status.CORRECT or "times slower than the reference" in verdict.reason
+
+
 def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
     judge: Callable[[str, str], Judgement], skip_if_busy: Callable[[str], None]
 ) -> None:
