@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SLOWER_SHARE = 4
 """A burst of the candidate may last so many times the target before calls are taken out."""
 SLOW_LOOKS = 3
-"""Further bursts before a candidate is called too slow: what ended before it may still hold the device."""
+"""Further bursts before a candidate is called too slow: one that has ended may hold the device."""
 NUM_REMEMBERED = 4
 
 
@@ -92,7 +92,9 @@ class Examination:
     def _refuse_if_slow(self, worker: Worker) -> None:
         """Leave if every burst took too long; who had few of them may have met a busy moment."""
         looks = 0
-        while (times := self.progress.call_us / self.reference_call_us) > self._protocol.slow_factor:
+        while (
+            times := self.progress.call_us / self.reference_call_us
+        ) > self._protocol.slow_factor:
             if looks == SLOW_LOOKS:
                 said = f"{times:.0f} times slower than the reference"
                 raise Failure(Status.TIMED_OUT, said)

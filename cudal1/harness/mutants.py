@@ -160,6 +160,8 @@ class _Trial:
             "first_answer": mutations.first_answer,
             "first_weights": mutations.first_weights,
             "other_weights": mutations.other_weights,
+            "no_small_rows": mutations.no_small_parts(0),
+            "no_small_columns": mutations.no_small_parts(-1),
         }
         for place in range(len(look.draw.inputs)):
             calls[f"ignores_input[{place}]"] = mutations.ignores_input(place)

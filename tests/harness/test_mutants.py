@@ -128,6 +128,17 @@ def test_an_input_without_effect_is_found(table: Table) -> None:
     assert "ignores_input[0]" not in survivors(loose)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [("(64, 1)", "no_small_rows"), ("(1, 64)", "no_small_columns")],
+    ids=["rows", "columns"],
+)
+def test_parts_that_are_tiny_beside_others_are_found(table: Table, sizes: str, found: str) -> None:
+    inputs = f"torch.randn(64, 64), torch.randn{sizes}"
+    assert survivors(table("return torch.tanh(x) * torch.exp(8.0 * y)", inputs)) == {found}
+    assert table("return torch.tanh(x) * torch.exp(y)", inputs).rejection is None
+
+
 def test_weights_that_hardly_matter_are_found(table: Table) -> None:
     loose = table("return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR)
     assert survivors(loose) >= {"other_weights", "first_weights"}
