@@ -2,11 +2,12 @@
 
 python -m benchmarks.throughput [--device cuda] [--each 8] [--problems 6]
 
-Different candidates, all correct: PyTorch-level variants of shipped problems and, on CUDA, Triton
-kernels, so many of each problem, as a policy is asked for several answers. Each is judged untimed
-first, which builds what is to be built, then in full against the clock, preparing the problem
-included. The timing part of a verdict is what it costs more than the same one without timing; the
-share of it in which a burst ran is printed beside it.
+Different candidates, so many of each problem, as a policy is asked for several answers:
+PyTorch-level variants of shipped problems and, on CUDA, Triton kernels, all correct; and both as a
+policy writes them, of whose twelve answers four fail. Each is judged untimed first, which builds
+what is to be built, then in full against the clock, preparing the problem included. The timing part
+of a verdict is what it costs more than the same one without timing; the share of it in which a
+burst ran is printed beside it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,15 @@ EXPRESSIONS = {
     "level1/14_relu": "tl.maximum(x, 0.0)",
 }
 BLOCKS = (512, 1024, 2048, 4096)
+FAILING = {
+    2: "\n\nright = ModelNew.forward\nModelNew.forward = lambda self, *x: 1.01 * right(self, *x)\n",
+    5: "\n\nModelNew.forward = lambda self, *x: self.no_such_thing(*x)\n",
+    7: "\n\nright = ModelNew.forward\nModelNew.forward = lambda self, *x: right(self, *x) + 0.1\n",
+    10: "\n\n)\n",
+}
+"""By its place among `OF_ANSWERS`, what is wrong with an answer: of 1,540 that the policies of a
+shipped run gave 17 % were incorrect, 14 % crashed and 6 % were no Python."""
+OF_ANSWERS = 12
 
 Work = dict[str, list[str]]
 """Candidate sources by problem."""
@@ -64,6 +74,7 @@ def main() -> None:
     kinds: dict[str, Callable[[dict[str, Problem], int], Work]] = {"PyTorch": _pytorch}
     if device.device_class is DeviceClass.CUDA:
         kinds["Triton"] = _triton
+    kinds["mixed"] = _mixed
     found: list[dict[str, Any]] = []
     for kind, make in kinds.items():
         work = dict(list(make(problems, given.each).items())[: given.problems])
@@ -142,6 +153,19 @@ def _triton(problems: dict[str, Problem], each: int) -> Work:
         ]
         for name, expression in EXPRESSIONS.items()
     }
+
+
+def _mixed(problems: dict[str, Problem], each: int) -> Work:
+    """Both kinds, two of each in turn, some of them broken."""
+    on_gpu = any(problem.device_class is DeviceClass.CUDA for problem in problems.values())
+    triton = _triton(problems, each) if on_gpu else {}
+    found: Work = {}
+    for place, (name, sources) in enumerate(_pytorch(problems, each).items()):
+        found[name] = []
+        for i, pair in enumerate(zip(sources, triton.get(name, sources), strict=True)):
+            broken = FAILING.get((place * each + i) % OF_ANSWERS, "")
+            found[name].append(pair[i // 2 % 2] + broken)
+    return found
 
 
 def _print_device(device: Device) -> None:

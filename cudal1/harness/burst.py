@@ -29,7 +29,7 @@ from cudal1.harness.pieces import (
     tensor_at,
 )  # fmt: skip
 from cudal1.harness.quiet import no_collection
-from cudal1.harness.rings import Ring, device_ring, host_ring
+from cudal1.harness.rings import DeviceRings, Ring, host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Layout
 
@@ -64,10 +64,12 @@ class Burst:
 class Desk:
     """The judge's private memory for bursts of one layout, reused from burst to burst."""
 
-    def __init__(self, layout: Layout, device: torch.device) -> None:
+    def __init__(self, layout: Layout, device: torch.device, *, arena_bytes: int = 0) -> None:
         import torch
 
         self.layout = layout
+        self._ring_bytes = layout.total_bytes + arena_bytes
+        self._rings = DeviceRings(self._ring_bytes)
         self._device = device
         self._free: list[torch.Tensor] = []
         self._staged = torch.empty(
@@ -85,10 +87,13 @@ class Desk:
     def _is_cuda(self) -> bool:
         return self._device.type == "cuda"
 
-    def make_ring(self, weights: Sequence[torch.Tensor], *, arena_bytes: int) -> Ring:
+    def close(self) -> None:
+        """Give back the device's memory as its workers end."""
+        self._rings.close()
+
+    def make_ring(self, weights: Sequence[torch.Tensor]) -> Ring:
         """Memory to share with a worker, which begins with its weights."""
-        num_bytes = self.layout.total_bytes + arena_bytes
-        ring = device_ring(num_bytes) if self._is_cuda else host_ring(num_bytes)
+        ring = self._rings.lend() if self._is_cuda else host_ring(self._ring_bytes)
         stage(ring.memory, 0, weights, self.layout.weights)
         self.settle()
         return ring

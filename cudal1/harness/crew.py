@@ -39,20 +39,18 @@ class Crew:
         problem: whose reference is run.
         oracle: of the problem; gives the weights.
         desk: makes the memory that is shared.
-        arena_bytes: of that, for the calls of a GPU's worker.
         device: where.
         protocol: how.
         zygote: forks them.
     """
 
     def __init__(
-        self, problem: Problem, oracle: Oracle, desk: Desk, *, arena_bytes: int, device: Device,
+        self, problem: Problem, oracle: Oracle, desk: Desk, *, device: Device,
         protocol: EvalProtocol, zygote: Zygote,
     ) -> None:  # fmt: skip
         self._problem = problem
         self._oracle = oracle
         self._desk = desk
-        self._arena_bytes = arena_bytes
         self._device = device
         self._protocol = protocol
         self._zygote = zygote
@@ -189,7 +187,7 @@ class Crew:
 
     def _ring(self) -> Ring:
         weights = list(self._oracle.original_weights.values())
-        return self._desk.make_ring(weights, arena_bytes=self._arena_bytes)
+        return self._desk.make_ring(weights)
 
     def _ready(self, worker: Worker) -> Worker:
         """One that runs our own code, built."""
@@ -204,7 +202,7 @@ class Crew:
         return worker
 
     def _released_by(self, worker: Worker) -> int:
-        """Bytes of the device that a worker held, its ring among them; it has then ended."""
+        """Bytes of the device that a worker held beside its ring; it has then ended."""
         if self._device.device_class is not DeviceClass.CUDA:
             return 0
         import torch

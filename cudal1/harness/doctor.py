@@ -88,7 +88,7 @@ def _layers_on(device: Device) -> tuple[str, ...]:
     layout = Layout((), (), (), 1)
     zygote = Zygote(device, minimum=())
     try:
-        ring = Desk(layout, torch.device(device.torch_name)).make_ring([], arena_bytes=0)
+        ring = Desk(layout, torch.device(device.torch_name)).make_ring([])
         job = Job(
             entry="", init_inputs="[]", weight_names=(), layout=layout, seed=0,
             memory_bytes=MEMORY_BYTES, cpu_s=None, core=device.worker_core, folder="",

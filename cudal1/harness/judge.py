@@ -77,13 +77,13 @@ class ProblemJudge:
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout = plan.layout(self._oracle, protocol)
-        self._desk = Desk(self._layout, place)
+        zygote.settle()  # the workers of the problem before still hold memory
+        arena_bytes = plan.arena_bytes(self._oracle, self._layout.num_slots)
+        self._desk = Desk(self._layout, place, arena_bytes=arena_bytes)
         self._crew = Crew(
-            problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote,
-            arena_bytes=plan.arena_bytes(self._oracle, self._layout.num_slots),
-        )  # fmt: skip
+            problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote
+        )
         self._empty_us: dict[int, deque[float]] = {}
-        zygote.settle()
         with self._crew.reference(fresh=True) as reference:
             self.reference_us = self._time_reference(reference)
             self._crew.weigh(reference)
@@ -95,6 +95,7 @@ class ProblemJudge:
     def close(self) -> None:
         """End the workers that it keeps."""
         self._crew.close()
+        self._desk.close()
 
     def judge(
         self, candidate: Candidate, *, timing: bool, record: float | None = None

@@ -41,6 +41,7 @@ class Worker:
         self.layers: tuple[str, ...] = ()
         """What stood around it before any candidate code ran; known once it was welcomed."""
         self.ring = ring
+        self._has_ring = True
         self.worked_ns = 0
         """What it and all that it started computed between the last two stops."""
         self.held_bytes = 0
@@ -154,13 +155,15 @@ class Worker:
     def dismiss(self) -> None:
         """Have it killed, and all it started, without waiting for that; idempotent."""
         self._spare.hang_up()
-        self.ring.release()
 
     def close(self) -> bool:
         """Kill it and all it started; whether all have ended. Idempotent."""
         self.dismiss()
         ended = self._spare.close()
         remove(self.job.folder)
+        if ended and self._has_ring:
+            self._has_ring = False
+            self.ring.release()
         return ended
 
     def __enter__(self) -> Self:

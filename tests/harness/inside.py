@@ -65,7 +65,7 @@ def start_worker(zygote: Zygote, body: str) -> Worker:
         core=find_device(DeviceClass.CPU).worker_core, folder="", device="cpu",
         ring_bytes=LAYOUT.total_bytes, allow_tf32=False,
     )  # fmt: skip
-    ring = Desk(LAYOUT, torch.device("cpu")).make_ring([], arena_bytes=0)
+    ring = Desk(LAYOUT, torch.device("cpu")).make_ring([])
     return zygote.start(job, ring, TOP + textwrap.dedent(body))
 
 
