@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.ending import BAD, GOOD, fail, say
+from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
     DeviceOption,
     ParamsOption,
@@ -17,20 +17,38 @@ from cudal1.cli.settings import (
     WaitOption,
     choose,
 )
-from cudal1.errors import CudaL1Error, SuiteError
+from cudal1.cli.suites import SuiteOption
+from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 
 if TYPE_CHECKING:
-    from rich.status import Status as Spinner
-
     from cudal1.verdict import Verdict
 
 
 def judge(
     problem: Annotated[
-        Path,
+        Path | None,
         typer.Argument(metavar="PROBLEM", help="A file with Model, get_inputs, get_init_inputs"),
-    ],
-    candidate: Annotated[Path, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew")],
+    ] = None,
+    candidate: Annotated[
+        Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew")
+    ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            "--candidates",
+            metavar="FILE",
+            help="Instead: many, as JSON lines of level, problem_id, source",
+        ),
+    ] = None,
+    suite: SuiteOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where their verdicts go, and are looked for first. Default: beside them",
+        ),
+    ] = None,
     params: ParamsOption = None,
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
@@ -43,37 +61,71 @@ def judge(
         bool, typer.Option("--json", help="The whole verdict, for machines")
     ] = False,
 ) -> None:
-    """Judge one candidate: is it correct, and by how much is it certified faster?
+    """Judge a candidate, or a file of them: correct, and by how much certified faster?
 
-    Needs no params.yaml and writes nothing. The problem file is run as trusted code, the candidate
-    in a sandbox. Exit code: 0 correct, 1 not correct, 2 could not judge.
+    Needs no params.yaml; of a single candidate nothing is written. Problems are run as trusted
+    code, candidates in a sandbox. Exit code: 0 correct, 1 not correct, 2 could not judge; of a
+    file: 0 each row has a verdict, 1 some have none, 2 could not judge, 130 interrupted.
 
     Example: cudal1 judge model.py faster.py
+
+    Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
     """
-    from rich.console import Console
-
-    from cudal1.cli.show import show_verdict
-
-    waiting = Console(stderr=True)
     try:
         settings = choose(params, device, protocol, precision)
-        with waiting.status("trying the reference") as spinner:
-            verdict = _judge(
-                problem, candidate, settings, timing=not checks_only, wait_s=wait, spinner=spinner
-            )
+        if candidates is not None and problem is not None:
+            raise ConfigError("give two files, or --candidates with a --suite, not both")
+        if candidates is not None:
+            out = out or candidates.with_suffix(".verdicts.jsonl")
+            raise typer.Exit(
+                _judge_file(
+                    candidates, suite, out, settings,
+                    timing=not checks_only, wait_s=wait, as_json=as_json,
+                )
+            )  # fmt: skip
+        if suite is not None or out is not None:
+            raise ConfigError("--suite and --out go with --candidates")
+        if problem is None or candidate is None:
+            raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
+        verdict = _judge(problem, candidate, settings, timing=not checks_only, wait_s=wait)
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
         typer.echo(verdict.model_dump_json(indent=2))
     else:
+        from cudal1.cli.show import show_verdict
+
         show_verdict(verdict, settings)
     raise typer.Exit(GOOD if verdict.is_successful else BAD)
 
 
+def _judge_file(
+    file: Path, suite: str | None, out: Path, settings: Settings, *, timing: bool, wait_s: float,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Judge many; returns the exit code."""
+    from cudal1.cli.judge_many import judge_many
+    from cudal1.cli.show_batch import as_text, show_batch
+
+    batch = judge_many(file, suite, out, settings, timing=timing, wait_s=wait_s)
+    for complaint in batch.complaints:
+        say(complaint)
+    if as_json:
+        typer.echo(as_text(batch, settings, out))
+    else:
+        show_batch(batch, settings, out)
+    if batch.is_interrupted:
+        return INTERRUPTED
+    if batch.stopped:
+        fail(f"{batch.stopped}; run it again to go on")
+    return BAD if batch.num_without else GOOD
+
+
 def _judge(
-    problem: Path, candidate: Path, settings: Settings, *, timing: bool, wait_s: float,
-    spinner: Spinner,
-) -> Verdict:  # fmt: skip
+    problem: Path, candidate: Path, settings: Settings, *, timing: bool, wait_s: float
+) -> Verdict:
+    from rich.console import Console
+
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_candidate, read_problem, refuse_swapped
     from cudal1.harness import Pool, find_device
@@ -84,13 +136,14 @@ def _judge(
     item = read_problem(problem, settings.device_class)
     source = read_candidate(candidate)
     found = find_device(settings.device_class)
-    admission = admit(item, max_reference_ms=settings.max_reference_ms)
-    if not admission.admitted:
-        raise SuiteError(f"{problem}: cannot be judged: {admission.reason}")
-    table = kill_table(item, settings.protocol, found)
-    if table.rejection:
-        say(f"note: a correct verdict says little here: {table.rejection}")
-    spinner.update("judging")
-    with Pool(found, settings.protocol, wait_s=wait_s) as pool:
-        asked = Candidate(problem_id=item.id, source=source)
-        return pool.judge(item, asked, timing=timing).verdict
+    with Console(stderr=True).status("trying the reference") as spinner:
+        admission = admit(item, max_reference_ms=settings.max_reference_ms)
+        if not admission.admitted:
+            raise SuiteError(f"{problem}: cannot be judged: {admission.reason}")
+        table = kill_table(item, settings.protocol, found)
+        if table.rejection:
+            say(f"note: a correct verdict says little here: {table.rejection}")
+        spinner.update("judging")
+        with Pool(found, settings.protocol, wait_s=wait_s) as pool:
+            asked = Candidate(problem_id=item.id, source=source)
+            return pool.judge(item, asked, timing=timing).verdict

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from cudal1.cli.bar import bar
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail
 from cudal1.cli.settings import (
     DeviceOption,
@@ -20,12 +19,10 @@ from cudal1.cli.settings import (
     WaitOption,
     choose,
 )
+from cudal1.cli.suites import SuiteOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.problem import DeviceClass, Problem
 from cudal1.verdict import Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass
@@ -46,12 +43,7 @@ def null_test(
             metavar="[PROBLEM]...", help="Files with Model, get_inputs, get_init_inputs"
         ),
     ] = None,
-    suite: Annotated[
-        str | None,
-        typer.Option(
-            "--suite", metavar="SUITE", help="shipped (the default) or kernelbench:FOLDER"
-        ),
-    ] = None,
+    suite: SuiteOption = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Verdicts on each problem")] = 1,
     params: ParamsOption = None,
     device: DeviceOption = None,
@@ -101,18 +93,12 @@ def null_test(
 
 def _problems(files: list[Path], suite: str | None, device_class: DeviceClass) -> list[Problem]:
     from cudal1.cli.files import read_problem
-    from cudal1.suite import kernelbench, loader
 
     if files and suite:
         raise ConfigError("give problem files or --suite, not both")
     if files:
         return [read_problem(file, device_class) for file in files]
-    kind, _, folder = (suite or "shipped").partition(":")
-    if kind == "shipped" and not folder:
-        return loader.load_suite(device_class)
-    if kind == "kernelbench" and folder:
-        return kernelbench.load(Path(folder), revision=None, sizes=None, device_class=device_class)
-    raise ConfigError(f"--suite {suite}: must be shipped or kernelbench:FOLDER")
+    return load_named(suite, device_class)
 
 
 def _run(
@@ -126,7 +112,7 @@ def _run(
     device = find_device(settings.device_class)
     found.device_kind = device.kind
     admitted: list[Problem] = []
-    with _bar("trying references", len(items)) as advance:
+    with bar("trying references", len(items)) as advance:
         for item, admission in admit_all(items, max_reference_ms=settings.max_reference_ms):
             if admission.admitted:
                 admitted.append(item)
@@ -136,23 +122,8 @@ def _run(
     found.asked = len(admitted) * repeat
     with (
         Pool(device, settings.protocol, wait_s=wait_s) as pool,
-        _bar("judging", found.asked) as advance,
+        bar("judging", found.asked) as advance,
     ):
         for item, verdict in null_verdicts(pool, admitted, repeat=repeat):
             found.verdicts.append((item, verdict))
             advance()
-
-
-@contextmanager
-def _bar(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=console, disable=not console.is_terminal, transient=True,
-    ) as bars:  # fmt: skip
-        task = bars.add_task(what, total=total)
-        yield lambda: bars.advance(task)

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +29,8 @@ from cudal1.protocol import EvalProtocol
 
 AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
+MAX_LOST = 2
+"""Judges that may die with one candidate: it may be its doing, whatever we think of."""
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
@@ -44,6 +46,8 @@ class _Task:
     timing: bool
     first: Judgement | None = None
     """What another device said, when this is asked to confirm it."""
+    num_lost: int = 0
+    """Judges that died with it."""
 
 
 class Fleet:
@@ -64,6 +68,8 @@ class Fleet:
         self._wait_s = wait_s
         self._judges: dict[str, ProcessPoolExecutor] = {}
         self._open = ExitStack()
+        self.lost: list[Device] = []
+        """Whose judge's process died; what they had is judged by the others."""
 
     def __enter__(self) -> Self:
         """Start a judge for each device.
@@ -82,7 +88,7 @@ class Fleet:
                 for device in self._devices
             ]
             for device in self._devices:
-                opening.callback(self._judges[device.id].submit, _close_pool)
+                opening.callback(_close, self._judges[device.id])
             for future in asked:
                 future.result()
             self._open = opening.pop_all()
@@ -102,15 +108,17 @@ class Fleet:
         """A judgement for each pair, as they come; order `work` by problem, which saves preparing.
 
         Raises:
-            WorkerError: a judge's own machinery failed, or its process died.
+            WorkerError: a judge's own machinery failed, two judges died with one candidate, or
+                there is none left.
         """
         waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
+        given_back = deque[_Task]()
         again = {device.id: deque[_Task]() for device in self._devices}
         running: dict[Future[Judgement], tuple[Device, _Task]] = {}
         while True:
-            for device in self._devices:
+            for device in self._alive():
                 while sum(busy is device for busy, _ in running.values()) < AHEAD:
-                    mine = again[device.id]
+                    mine = again[device.id] or given_back
                     task = mine.popleft() if mine else next(waiting, None)
                     if task is None:
                         break
@@ -120,7 +128,13 @@ class Fleet:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 device, task = running.pop(future)
-                judgement = _result(future, device)
+                try:
+                    judgement = future.result()
+                except BrokenProcessPool:
+                    given_back.append(self._without(device, task))
+                    while again[device.id]:
+                        given_back.append(again[device.id].popleft())
+                    continue
                 other = self._other(device)
                 if task.first is not None:
                     yield confirmed(task.first, judgement, self._protocol)
@@ -131,8 +145,27 @@ class Fleet:
                 else:
                     yield judgement
 
+    def _alive(self) -> list[Device]:
+        return [device for device in self._devices if device not in self.lost]
+
+    def _without(self, device: Device, task: _Task) -> _Task:
+        """What a device's judge had when it died, for another."""
+        if device not in self.lost:
+            self.lost.append(device)
+        task = replace(task, num_lost=task.num_lost + 1)
+        if task.num_lost >= MAX_LOST:
+            raise WorkerError(
+                f"{task.problem.key}: {task.num_lost} judges died with candidate "
+                f"{task.candidate.id}; leave it out, and start again"
+            )
+        if not self._alive():
+            raise WorkerError(
+                f"the process that judged on {device.kind} {device.id} died: start again"
+            )
+        return task
+
     def _other(self, device: Device) -> Device | None:
-        return next((d for d in self._devices if d.kind == device.kind and d.id != device.id), None)
+        return next((d for d in self._alive() if d.kind == device.kind and d.id != device.id), None)
 
 
 def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Judgement:
@@ -158,13 +191,9 @@ def _is_large(judgement: Judgement, protocol: EvalProtocol) -> bool:
     return measured is not None and claims.is_large(measured, protocol, record=None)
 
 
-def _result(future: Future[Judgement], device: Device) -> Judgement:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise WorkerError(
-            f"the process that judged on {device.kind} {device.id} died: start again"
-        ) from error
+def _close(judge: ProcessPoolExecutor) -> None:
+    with suppress(BrokenProcessPool):
+        judge.submit(_close_pool)
 
 
 # --- in a judge's process ------------------------------------------------------------------------

@@ -86,7 +86,6 @@ def test_files_that_cannot_be_used_are_named_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["judge", "model.py"], "Missing argument 'CANDIDATE'"),
         (["judge", "model.py", "faster.py", "--jsno"], "No such option: --jsno"),
         (["judge", "model.py", "faster.py", "--device", "gpu"], "'gpu' is not one of"),
         (["judge", "model.py", "faster.py", "--protocol", "fast"], "no protocol fast"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceError
-from cudal1.harness import Judgement, find_device
+from cudal1.errors import DeviceError, WorkerError
+from cudal1.harness import Device, Judgement, find_device
 from cudal1.harness.fleet import Fleet, confirmed
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
@@ -64,6 +65,49 @@ def test_a_device_that_is_in_use_is_refused_with_one_line(
     held = fleet._devices[0]
     with pytest.raises(DeviceError, match="in use by process"), Fleet([held], quick):
         pass
+
+
+@pytest.fixture
+def own_fleet(
+    quick: EvalProtocol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Fleet]:
+    """One whose judges may be killed."""
+    cpu = find_device(DeviceClass.CPU)
+    twins = [cpu.model_copy(update={"id": f"{cpu.id}-lost-{number}"}) for number in range(2)]
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with Fleet(twins, quick) as opened:
+        yield opened
+
+
+def _kill_judge(fleet: Fleet, device: Device) -> None:
+    (process,) = fleet._judges[device.id]._processes.values()
+    process.kill()
+
+
+def test_what_a_device_had_when_its_judge_died_is_judged_by_another(
+    own_fleet: Fleet, named_problem: NamedProblem
+) -> None:
+    work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
+    first, second = own_fleet._devices
+    for judgement in own_fleet.judge_all(work, timing=False):
+        if not found:
+            _kill_judge(own_fleet, first)
+        found.append(judgement)
+    assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
+    assert own_fleet.lost == [first]
+    assert found[-1].verdict.device_id == second.id
+
+
+def test_without_any_judge_left_it_ends_with_one_line(
+    own_fleet: Fleet, named_problem: NamedProblem
+) -> None:
+    judging = own_fleet.judge_all(_candidates(named_problem("silu"), 8), timing=False)
+    next(judging)
+    for device in own_fleet._devices:
+        _kill_judge(own_fleet, device)
+    with pytest.raises(WorkerError, match="start again"):
+        list(judging)
 
 
 # --- claims --------------------------------------------------------------------------------------

@@ -1,0 +1,81 @@
+"""A file of candidates from elsewhere: JSON lines of {level, problem_id, source}.
+
+Whoever wrote it may have been killed at it, and may have put anything into it: each line that is no
+answer is named, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cudal1.errors import ConfigError
+
+MAX_LINE_BYTES = 16 << 20
+
+
+class Answer(BaseModel):
+    """One row; further fields, such as the model's name, are left alone."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    level: int
+    problem_id: int
+    """The problem's number in its level, as KernelBench calls it."""
+    source: str = Field(min_length=1)
+
+
+def read_answers(path: Path) -> tuple[list[Answer], list[str]]:
+    """The answers of a file, in its order, and what is wrong with its other lines.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    answers: list[Answer] = []
+    complaints: list[str] = []
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(_lines(file), start=1):
+                try:
+                    answers.append(_answer(line))
+                except ValueError as error:
+                    complaints.append(f"{path}:{number}: {error}")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    return answers, complaints
+
+
+def _answer(line: bytes | None) -> Answer:
+    if line is None:
+        raise ValueError(f"longer than {MAX_LINE_BYTES >> 20} MiB: no source is")
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 text (byte {error.start})") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError("not a line of JSON; was its writer stopped in the middle?") from error
+    if not isinstance(row, dict):
+        raise ValueError("not an object with level, problem_id and source")
+    try:
+        return Answer.model_validate(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg'].lower()}") from error
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes | None]:
+    """Every line that is not blank; None for one that is too long to be held."""
+    while line := file.readline(MAX_LINE_BYTES):
+        is_whole = line.endswith(b"\n") or len(line) < MAX_LINE_BYTES
+        rest = line
+        while not is_whole and rest and not rest.endswith(b"\n"):
+            rest = file.readline(MAX_LINE_BYTES)
+        if not is_whole:
+            yield None
+        elif line.strip():
+            yield line

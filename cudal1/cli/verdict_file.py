@@ -1,0 +1,119 @@
+"""Verdicts as JSON lines, written as they come: what is there is not judged again.
+
+One that was killed may have left half a line, which is cut off; the verdict is made again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from cudal1.errors import ConfigError
+from cudal1.protocol import EvalProtocol
+from cudal1.record import Record
+from cudal1.verdict import Verdict
+
+BEGINNING = b'{"suite":'
+"""Of each of our lines: half a line of something else is not ours to cut off."""
+
+
+class Judged(Record):
+    """One line."""
+
+    suite: str
+    revision: str
+    """Of the suite, such as the checkout's commit."""
+    level: int
+    problem_id: int
+    problem: str
+    """Its key, for people."""
+    note: str | None = None
+    """What the problem's check would let through."""
+    verdict: Verdict
+
+
+class VerdictFile:
+    """Holds the file alone while it is open.
+
+    Args:
+        path: of the file, which is made.
+        device_kind: verdicts of others, and under other protocols, stay there and answer nothing.
+        protocol: the one that candidates are judged under.
+        timing: whether they are timed.
+
+    Raises:
+        ConfigError: it cannot be written, another run has it, or it holds something else.
+    """
+
+    def __init__(
+        self, path: Path, device_kind: str, protocol: EvalProtocol, *, timing: bool
+    ) -> None:
+        self._path = path
+        self._device_kind = device_kind
+        # a failure is one under either, a success without timing answers only who asks for none
+        self._protocol_ids = {protocol.id} if timing else {protocol.id, protocol.checks_only().id}
+        self._judged: dict[tuple[str, str], Judged] = {}
+        try:
+            self._file = path.open("a+b")
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
+        try:
+            self._lock()
+            self._read()
+        except ConfigError:
+            self._file.close()
+            raise
+
+    def add(self, judged: Judged) -> None:
+        """Write a line that a power failure does not take away."""
+        self._file.write(judged.model_dump_json().encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._remember(judged)
+
+    def find(self, problem_id: str, candidate_id: str) -> Judged | None:
+        """The verdict on a candidate, if there is one."""
+        return self._judged.get((problem_id, candidate_id))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{self._path}: another run writes it; wait for that one") from None
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        whole = 0
+        for number, line in enumerate(self._file, start=1):
+            if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
+                self._file.truncate(whole)
+                break
+            whole += len(line)
+            try:
+                self._remember(Judged.model_validate_json(line))
+            except ValidationError:
+                raise ConfigError(
+                    f"{self._path}:{number}: not a verdict of this version; name another --out"
+                ) from None
+
+    def _remember(self, judged: Judged) -> None:
+        verdict = judged.verdict
+        is_alike = verdict.device_kind == self._device_kind
+        if is_alike and verdict.protocol_id in self._protocol_ids:
+            self._judged[verdict.problem_id, verdict.candidate_id] = judged

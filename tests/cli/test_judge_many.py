@@ -1,0 +1,135 @@
+"""A file of candidates from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudal1.problem import DeviceClass
+from cudal1.suite.loader import load_suite
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+SILU, RELU = (1, 8), (1, 14)
+PASSES = (
+    "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x"
+)
+ASKED = ("judge", "--candidates", "answers.jsonl", "--device", "cpu", "--checks-only")
+
+
+def _null(place: tuple[int, int], comment: str = "") -> dict[str, Any]:
+    (problem,) = [p for p in load_suite(DeviceClass.CPU) if (p.level, p.number) == place]
+    return _row(place, problem.null_source + comment)
+
+
+def _row(place: tuple[int, int], source: str) -> dict[str, Any]:
+    return {"level": place[0], "problem_id": place[1], "source": source}
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Callable[..., Path]:
+    def written(*rows: dict[str, Any], end: str = "\n") -> Path:
+        path = tmp_path / "answers.jsonl"
+        path.write_text("\n".join(json.dumps(row) for row in rows) + end)
+        return path
+
+    return written
+
+
+@pytest.fixture
+def verdicts(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
+    def read() -> list[dict[str, Any]]:
+        lines = (tmp_path / "answers.verdicts.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    return read
+
+
+def test_each_candidate_gets_one_verdict_and_none_a_second_time(
+    run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
+) -> None:
+    first = [_null(SILU), _row(RELU, PASSES), _null(SILU)]
+    answers(*first)
+    done = run(*ASKED)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {row["problem"]: row["verdict"]["status"] for row in verdicts()}
+    assert found == {"cudal1/L1/08_silu": "correct", "cudal1/L1/14_relu": "incorrect"}
+    assert "2 candidates: 2 judged now, 0 before" in done.stdout
+    answers(*first, _null(RELU))
+    again = run(*ASKED, "--json")
+    assert again.returncode == 0, again.stderr
+    said = json.loads(again.stdout)
+    assert (said["num_new"], said["num_candidates"], said["num_rows"]) == (1, 3, 4)
+    assert len(verdicts()) == 3
+    assert all(row["revision"] for row in verdicts())
+
+
+def test_rows_without_a_verdict_are_named_and_the_others_judged(
+    run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
+) -> None:
+    answers(
+        _row((4, 99), PASSES), _row(RELU, "a\0b"), _row(RELU, "#" * (2 << 20)), _null(RELU),
+        end='\n{"level": 1, "prob',
+    )  # fmt: skip
+    done = run(*ASKED)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith("answers.jsonl:5: not a line of JSON")
+    assert second == "level 4 problem 99: not in the suite; 1 rows"
+    assert sorted(row["verdict"]["status"] for row in verdicts()) == [
+        "correct", "no_build", "no_build",
+    ]  # fmt: skip
+    assert "2 of 5 rows" in done.stdout
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    command: list[str], environment: dict[str, str], tmp_path: Path, run: Run,
+    answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]],
+) -> None:  # fmt: skip
+    answers(*(_null(SILU, f"# {number}\n") for number in range(400)))
+    child = subprocess.Popen(
+        [*command, *ASKED], cwd=tmp_path, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out = tmp_path / "answers.verdicts.jsonl"
+    deadline = time.monotonic() + 100
+    while not (out.exists() and out.stat().st_size):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    said, complained = child.communicate(timeout=60)
+    assert (child.returncode, complained) == (130, "interrupted\n")
+    assert "PARTIAL, interrupted" in said
+    num_before = len(verdicts())
+    assert 0 < num_before < 400
+    answers(*(_null(SILU, f"# {number}\n") for number in range(num_before + 2)))
+    again = json.loads(run(*ASKED, "--json").stdout)
+    assert again["num_candidates"] == num_before + 2
+    assert again["num_new"] <= num_before + 2
+    names = [row["verdict"]["candidate_id"] for row in verdicts()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("judge",), "give a PROBLEM and a CANDIDATE, or --candidates FILE"),
+        (("judge", "model.py"), "give a PROBLEM and a CANDIDATE, or --candidates FILE"),
+        (("judge", "model.py", "--candidates", "a.jsonl"), "not both"),
+        (("judge", "model.py", "faster.py", "--suite", "shipped"), "go with --candidates"),
+        (("judge", "--candidates", "none.jsonl"), "none.jsonl: cannot be read"),
+        (("judge", "--candidates", "model.py", "--suite", "x"), "--suite x: must be"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_line(
+    run: Run, arguments: tuple[str, ...], said: str
+) -> None:
+    done = run(*arguments, "--device", "cpu")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr

@@ -1,0 +1,90 @@
+"""Verdicts in a file outlive whoever wrote them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudal1 import protocols
+from cudal1.cli.verdict_file import Judged, VerdictFile
+from cudal1.errors import ConfigError
+from cudal1.verdict import Status, Verdict
+
+PROTOCOL = protocols.load("cpu")
+
+
+def _judged(candidate: str, protocol_id: str = PROTOCOL.id, kind: str = "cpu") -> Judged:
+    verdict = Verdict(
+        problem_id="p", candidate_id=candidate, protocol_id=protocol_id, device_kind=kind,
+        device_id="d", status=Status.CRASHED, reason="no", judged_at="now", judge_s=1.0,
+    )  # fmt: skip
+    return Judged(
+        suite="own", revision="r", level=1, problem_id=1, problem="own/L1/01_x", verdict=verdict
+    )
+
+
+def _opened(path: Path, *, timing: bool = True) -> VerdictFile:
+    return VerdictFile(path, "cpu", PROTOCOL, timing=timing)
+
+
+def test_what_was_written_is_found_by_the_next_run(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path) as verdicts:
+        verdicts.add(_judged("a"))
+    with _opened(path) as verdicts:
+        assert verdicts.find("p", "a") == _judged("a")
+        assert verdicts.find("p", "b") is None
+
+
+def test_half_a_line_is_cut_off_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path) as verdicts:
+        verdicts.add(_judged("a"))
+        verdicts.add(_judged("b"))
+    path.write_bytes(path.read_bytes()[:-20])
+    with _opened(path) as verdicts:
+        assert verdicts.find("p", "b") is None
+        verdicts.add(_judged("c"))
+    with _opened(path) as verdicts:
+        assert [verdicts.find("p", name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_verdicts_of_other_protocols_and_devices_stay_and_answer_nothing(tmp_path: Path) -> None:
+    path, unlike = tmp_path / "verdicts.jsonl", [("a", "other", "cpu"), ("b", PROTOCOL.id, "GPU")]
+    with _opened(path) as verdicts:
+        for each in unlike:
+            verdicts.add(_judged(*each))
+            assert verdicts.find("p", each[0]) is None
+    assert path.read_bytes().count(b"\n") == 2
+
+
+def test_a_success_that_nobody_timed_answers_only_who_asks_for_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path, timing=False) as verdicts:
+        verdicts.add(_judged("a", PROTOCOL.checks_only().id))
+        assert verdicts.find("p", "a")
+    with _opened(path) as verdicts:
+        assert verdicts.find("p", "a") is None
+
+
+def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path), pytest.raises(ConfigError, match="another run writes it"):
+        _opened(path)
+    with _opened(path):
+        pass
+
+
+@pytest.mark.parametrize("content", ["dear diary\n", "dear diary", '{"level": 1'])
+def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=r"notes\.txt:1: not a verdict"):
+        _opened(path)
+    assert path.read_text() == content
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        _opened(tmp_path / "none" / "verdicts.jsonl")
