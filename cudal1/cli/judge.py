@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,46 +72,52 @@ def judge(
 
     Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
     """
+    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json)
     try:
+        _refuse_half(problem, candidate, candidates, suite, out)
         settings = choose(params, device, protocol, precision)
-        if candidates is not None and problem is not None:
-            raise ConfigError("give two files, or --candidates with a --suite, not both")
         if candidates is not None:
             out = out or candidates.with_suffix(".verdicts.jsonl")
-            raise typer.Exit(
-                _judge_file(
-                    candidates, suite, out, settings,
-                    timing=not checks_only, wait_s=wait, as_json=as_json,
-                )
-            )  # fmt: skip
-        if suite is not None or out is not None:
-            raise ConfigError("--suite and --out go with --candidates")
-        if problem is None or candidate is None:
-            raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
-        verdict = _judge(problem, candidate, settings, timing=not checks_only, wait_s=wait)
+            code = _judge_file(candidates, suite, out, settings, asks)
+        else:
+            assert problem is not None
+            assert candidate is not None
+            code = _judge_one(problem, candidate, settings, asks)
     except CudaL1Error as error:
         fail(str(error))
-    if as_json:
-        typer.echo(verdict.model_dump_json(indent=2))
-    else:
-        from cudal1.cli.show import show_verdict
-
-        show_verdict(verdict, settings)
-    raise typer.Exit(GOOD if verdict.is_successful else BAD)
+    raise typer.Exit(code)
 
 
-def _judge_file(
-    file: Path, suite: str | None, out: Path, settings: Settings, *, timing: bool, wait_s: float,
-    as_json: bool,
-) -> int:  # fmt: skip
+@dataclass(frozen=True)
+class Asks:
+    """What is wanted of one as of many."""
+
+    timing: bool
+    wait_s: float
+    as_json: bool
+
+
+def _refuse_half(
+    problem: Path | None, candidate: Path | None, candidates: Path | None, suite: str | None,
+    out: Path | None,
+) -> None:  # fmt: skip
+    if candidates is not None and problem is not None:
+        raise ConfigError("give two files, or --candidates with a --suite, not both")
+    if candidates is None and (suite is not None or out is not None):
+        raise ConfigError("--suite and --out go with --candidates")
+    if candidates is None and candidate is None:
+        raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
+
+
+def _judge_file(file: Path, suite: str | None, out: Path, settings: Settings, asks: Asks) -> int:
     """Judge many; returns the exit code."""
     from cudal1.cli.judge_many import judge_many
     from cudal1.cli.show_batch import as_text, show_batch
 
-    batch = judge_many(file, suite, out, settings, timing=timing, wait_s=wait_s)
+    batch = judge_many(file, suite, out, settings, timing=asks.timing, wait_s=asks.wait_s)
     for complaint in batch.complaints:
         say(complaint)
-    if as_json:
+    if asks.as_json:
         typer.echo(as_text(batch, settings, out))
     else:
         show_batch(batch, settings, out)
@@ -121,9 +128,19 @@ def _judge_file(
     return BAD if batch.num_without else GOOD
 
 
-def _judge(
-    problem: Path, candidate: Path, settings: Settings, *, timing: bool, wait_s: float
-) -> Verdict:
+def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> int:
+    """Judge two files; returns the exit code."""
+    from cudal1.cli.show import show_verdict
+
+    verdict = _verdict(problem, candidate, settings, asks)
+    if asks.as_json:
+        typer.echo(verdict.model_dump_json(indent=2))
+    else:
+        show_verdict(verdict, settings)
+    return GOOD if verdict.is_successful else BAD
+
+
+def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> Verdict:
     from rich.console import Console
 
     from cudal1.candidate import Candidate
@@ -144,6 +161,6 @@ def _judge(
         if table.rejection:
             say(f"note: a correct verdict says little here: {table.rejection}")
         spinner.update("judging")
-        with Pool(found, settings.protocol, wait_s=wait_s) as pool:
+        with Pool(found, settings.protocol, wait_s=asks.wait_s) as pool:
             asked = Candidate(problem_id=item.id, source=source)
-            return pool.judge(item, asked, timing=timing).verdict
+            return pool.judge(item, asked, timing=asks.timing).verdict
