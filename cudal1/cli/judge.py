@@ -77,7 +77,7 @@ def judge(
         _refuse_half(problem, candidate, candidates, suite, out)
         settings = choose(params, device, protocol, precision)
         if candidates is not None:
-            out = out or candidates.with_suffix(".verdicts.jsonl")
+            out = out or candidates.parent / f"{candidates.stem}.verdicts.jsonl"
             code = _judge_file(candidates, suite, out, settings, asks)
         else:
             assert problem is not None
@@ -112,20 +112,20 @@ def _refuse_half(
 def _judge_file(file: Path, suite: str | None, out: Path, settings: Settings, asks: Asks) -> int:
     """Judge many; returns the exit code."""
     from cudal1.cli.judge_many import judge_many
-    from cudal1.cli.show_batch import as_text, show_batch
+    from cudal1.cli.show_outcome import as_text, show_outcome
 
-    batch = judge_many(file, suite, out, settings, timing=asks.timing, wait_s=asks.wait_s)
-    for complaint in batch.complaints:
+    outcome = judge_many(file, suite, out, settings, timing=asks.timing, wait_s=asks.wait_s)
+    for complaint in outcome.complaints:
         say(complaint)
     if asks.as_json:
-        typer.echo(as_text(batch, settings, out))
-    else:
-        show_batch(batch, settings, out)
-    if batch.is_interrupted:
+        typer.echo(as_text(outcome, settings, out))
+    elif outcome.judged or not outcome.stopped:
+        show_outcome(outcome, settings, out)
+    if outcome.is_interrupted:
         return INTERRUPTED
-    if batch.stopped:
-        fail(f"{batch.stopped}; run it again to go on")
-    return BAD if batch.num_without else GOOD
+    if outcome.stopped:
+        fail(outcome.stopped)
+    return BAD if outcome.num_without else GOOD
 
 
 def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> int:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cudal1.candidate import Candidate
-from cudal1.cli.answers import read_answers
 from cudal1.cli.bar import bar
+from cudal1.cli.candidate_rows import read_rows
 from cudal1.cli.settings import Settings
 from cudal1.cli.suites import load_named
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.harness.device import Device, find_devices
-from cudal1.harness.fleet import Fleet
+from cudal1.harness.fleet import Fleet, Refusal
 from cudal1.harness.mutants import kill_table
 from cudal1.problem import Problem
 from cudal1.suite.admission import admit_all
@@ -24,7 +24,7 @@ Pair = tuple[Problem, Candidate]
 
 
 @dataclass
-class Batch:
+class Outcome:
     """What became of a file of candidates."""
 
     device_kind: str
@@ -44,51 +44,59 @@ class Batch:
 
 def judge_many(
     file: Path, suite: str | None, out: Path, settings: Settings, *, timing: bool, wait_s: float
-) -> Batch:
-    """Judge every answer of `file` that `out` holds no verdict on.
+) -> Outcome:
+    """Judge every candidate of `file` that `out` holds no verdict on.
 
     Raises:
         CudaL1Error: nothing could be begun.
     """
-    answers, complaints = read_answers(file)
-    if not answers and not complaints:
+    found, complaints = read_rows(file)
+    if not found and not complaints:
         raise ConfigError(f"{file}: holds no candidates; give lines of level, problem_id, source")
-    devices = find_devices(settings.device_class)
-    batch = Batch(devices[0].kind, len(answers) + len(complaints), complaints)
+    devices = _alike(find_devices(settings.device_class))
+    outcome = Outcome(devices[0].kind, len(found) + len(complaints), complaints)
     problems = {(p.level, p.number): p for p in load_named(suite, settings.device_class)}
     unknown = Counter[tuple[int, int]]()
     rows: Counter[tuple[str, str]] = Counter()
     wanted: dict[tuple[str, str], Pair] = {}
-    for answer in answers:
-        problem = problems.get((answer.level, answer.problem_id))
+    for row in found:
+        problem = problems.get((row.level, row.problem_id))
         if problem is None:
-            unknown[answer.level, answer.problem_id] += 1
+            unknown[row.level, row.problem_id] += 1
             continue
-        candidate = Candidate(problem_id=problem.id, source=answer.source)
+        candidate = Candidate(problem_id=problem.id, source=row.source)
         wanted[problem.id, candidate.id] = problem, candidate
         rows[problem.id, candidate.id] += 1
     for (level, number), count in sorted(unknown.items()):
-        batch.complaints.append(f"level {level} problem {number}: not in the suite; {count} rows")
-    with VerdictFile(out, batch.device_kind, settings.protocol, timing=timing) as verdicts:
+        outcome.complaints.append(f"level {level} problem {number}: not in the suite; {count} rows")
+    with VerdictFile(out, outcome.device_kind, settings.protocol, timing=timing) as verdicts:
         missing = [pair for key, pair in wanted.items() if verdicts.find(*key) is None]
-        _judge(missing, devices, settings, batch, verdicts, timing=timing, wait_s=wait_s)
+        _judge(missing, devices, settings, outcome, verdicts, timing=timing, wait_s=wait_s)
         for key, count in rows.items():
             judged = verdicts.find(*key)
             if judged is None:
-                batch.num_without += count
+                outcome.num_without += count
             else:
-                batch.judged.append(judged)
-    batch.num_without += batch.num_rows - rows.total()
-    return batch
+                outcome.judged.append(judged)
+    outcome.num_without += outcome.num_rows - rows.total()
+    return outcome
+
+
+def _alike(devices: Sequence[Device]) -> list[Device]:
+    """Those of the first one's kind: verdicts are compared within one."""
+    return [device for device in devices if device.kind == devices[0].kind]
 
 
 def _judge(
-    missing: Sequence[Pair], devices: Sequence[Device], settings: Settings, batch: Batch,
+    missing: Sequence[Pair], devices: Sequence[Device], settings: Settings, outcome: Outcome,
     verdicts: VerdictFile, *, timing: bool, wait_s: float,
 ) -> None:  # fmt: skip
     """Judge; what was judged is in the file, whatever stops it."""
     try:
-        notes = _notes([problem for problem, _ in missing], devices[0], settings, batch)
+        notes = _notes(
+            [problem for problem, _ in missing], devices[0], settings, outcome, wait_s=wait_s
+        )
+        refused: dict[str, str] = {}
         work = [(problem, each) for problem, each in missing if problem.id in notes]
         work.sort(key=lambda pair: (pair[0].level, pair[0].number))  # prepared once
         if not work:
@@ -98,7 +106,12 @@ def _judge(
             bar("judging", len(work)) as advance,
         ):
             by_id = {problem.id: problem for problem, _ in work}
-            for judgement in fleet.judge_all(work, timing=timing):
+            wanted = (pair for pair in work if pair[0].id not in refused)
+            for judgement in fleet.judge_all(wanted, timing=timing):
+                advance()
+                if isinstance(judgement, Refusal):
+                    refused.setdefault(judgement.problem_id, judgement.reason)
+                    continue
                 problem = by_id[judgement.verdict.problem_id]
                 verdicts.add(
                     Judged(
@@ -107,33 +120,34 @@ def _judge(
                         verdict=judgement.verdict,
                     )
                 )  # fmt: skip
-                batch.num_new += 1
-                advance()
-            batch.complaints += [
+                outcome.num_new += 1
+            outcome.complaints += [
+                f"{by_id[problem].key}: cannot be judged: {why}" for problem, why in refused.items()
+            ]
+            outcome.complaints += [
                 f"device {device.kind} {device.id}: its judge died; others took its candidates over"
                 for device in fleet.lost
             ]
     except KeyboardInterrupt:
-        batch.stopped, batch.is_interrupted = "interrupted", True
+        outcome.stopped, outcome.is_interrupted = "interrupted", True
     except CudaL1Error as error:
-        if not batch.num_new:
-            raise
-        batch.stopped = str(error)
+        outcome.stopped = str(error)
 
 
 def _notes(
-    problems: Sequence[Problem], device: Device, settings: Settings, batch: Batch
-) -> dict[str, str | None]:
+    problems: Sequence[Problem], device: Device, settings: Settings, outcome: Outcome, *,
+    wait_s: float,
+) -> dict[str, str | None]:  # fmt: skip
     """By the id of each that can be judged: what its check would let through, if anything."""
     found: dict[str, str | None] = {}
     unique = list({problem.id: problem for problem in problems}.values())
-    with bar("trying references", len(unique)) as advance:
+    with device.locked(wait_s=wait_s), bar("trying references", len(unique)) as advance:
         for problem, admission in admit_all(unique, max_reference_ms=settings.max_reference_ms):
             try:
                 if not admission.admitted:
                     raise SuiteError(f"{problem.key}: cannot be judged: {admission.reason}")
                 found[problem.id] = kill_table(problem, settings.protocol, device).rejection
             except SuiteError as error:
-                batch.complaints.append(str(error))
+                outcome.complaints.append(str(error))
             advance()
     return found

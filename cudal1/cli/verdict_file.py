@@ -58,6 +58,8 @@ class VerdictFile:
         # a failure is one under either, a success without timing answers only who asks for none
         self._protocol_ids = {protocol.id} if timing else {protocol.id, protocol.checks_only().id}
         self._judged: dict[tuple[str, str], Judged] = {}
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path}: is no file; name another --out")
         try:
             self._file = path.open("a+b")
         except OSError as error:
@@ -71,10 +73,13 @@ class VerdictFile:
 
     def add(self, judged: Judged) -> None:
         """Write a line that a power failure does not take away."""
-        self._file.write(judged.model_dump_json().encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._remember(judged)
+        try:
+            self._file.write(judged.model_dump_json().encode() + b"\n")
+            self._file.flush()
+            self._remember(judged)
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be written ({error.strerror})") from error
 
     def find(self, problem_id: str, candidate_id: str) -> Judged | None:
         """The verdict on a candidate, if there is one."""
@@ -96,6 +101,8 @@ class VerdictFile:
             fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"{self._path}: another run writes it; wait for that one") from None
+        except OSError as error:
+            raise ConfigError(f"{self._path}: cannot be locked ({error.strerror})") from error
 
     def _read(self) -> None:
         self._file.seek(0)

@@ -50,7 +50,7 @@ class Burst:
     draws: tuple[Draw, ...]
     elapsed_us: float
     poison: int
-    """The byte that stood in the slots before."""
+    """The byte that stood in the slots before, but for our own workers on a GPU."""
     outputs: torch.Tensor
     """Private copy of the output slots, as bytes; whole only when `ending` is DONE."""
     inputs_changed: bool

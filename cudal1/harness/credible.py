@@ -84,7 +84,8 @@ class Credible:
             return (self._plain_us + LAUNCH_US) / least_us
         doubtful_us = max(0.0, saving_us - saved_us - LAUNCH_US)
         doubtful_us += self._uneven_us() + self._saved_once()
-        return self._plain_us / (self._claimed_us + doubtful_us)
+        believed = self._plain_us / (self._claimed_us + doubtful_us)
+        return min(believed, self._quads.least_speedup())
 
     def _uneven_us(self) -> float:
         """What calls take in a few bursts beyond what they take in most.

@@ -202,11 +202,11 @@ class Crew:
         return worker
 
     def _released_by(self, worker: Worker) -> int:
-        """Bytes of the device that a worker held beside its ring; it has then ended."""
+        """Bytes of the device that a worker held, its ring among them; it has then ended."""
         if self._device.device_class is not DeviceClass.CUDA:
             return 0
         import torch
 
         before, _ = torch.cuda.mem_get_info()
         worker.close()
-        return torch.cuda.mem_get_info()[0] - before
+        return torch.cuda.mem_get_info()[0] - before + worker.ring.num_bytes

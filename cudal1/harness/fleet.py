@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
+from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness import claims
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
@@ -48,6 +48,15 @@ class _Task:
     """What another device said, when this is asked to confirm it."""
     num_lost: int = 0
     """Judges that died with it."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a candidate could not be judged, which is no verdict: our machinery or the problem."""
+
+    problem_id: str
+    candidate_id: str
+    reason: str
 
 
 class Fleet:
@@ -104,17 +113,18 @@ class Fleet:
 
     def judge_all(
         self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True
-    ) -> Iterator[Judgement]:
-        """A judgement for each pair, as they come; order `work` by problem, which saves preparing.
+    ) -> Iterator[Judgement | Refusal]:
+        """A judgement for each pair, as they come, or why there can be none.
+
+        `work` is taken as it is needed; order it by problem, which saves preparing.
 
         Raises:
-            WorkerError: a judge's own machinery failed, two judges died with one candidate, or
-                there is none left.
+            WorkerError: two judges died with one candidate, or there is none left.
         """
         waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
         given_back = deque[_Task]()
         again = {device.id: deque[_Task]() for device in self._devices}
-        running: dict[Future[Judgement], tuple[Device, _Task]] = {}
+        running: dict[Future[Judgement | Refusal], tuple[Device, _Task]] = {}
         while True:
             for device in self._alive():
                 while sum(busy is device for busy, _ in running.values()) < AHEAD:
@@ -122,21 +132,30 @@ class Fleet:
                     task = mine.popleft() if mine else next(waiting, None)
                     if task is None:
                         break
-                    future = self._judges[device.id].submit(_judge, task)
+                    try:
+                        future = self._judges[device.id].submit(_judge, task)
+                    except BrokenProcessPool:  # it died while nobody looked
+                        given_back.appendleft(task)
+                        if all(busy is not device for busy, _ in running.values()):
+                            self.lost.append(device)  # else its results will say so
+                        break
                     running[future] = device, task
             if not running:
+                if given_back or not self._alive():
+                    raise WorkerError("every process that judged has died: start again")
                 return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            for future in [each for each in running if each in done]:  # in their order
                 device, task = running.pop(future)
                 try:
                     judgement = future.result()
                 except BrokenProcessPool:
-                    given_back.append(self._without(device, task))
-                    while again[device.id]:
-                        given_back.append(again[device.id].popleft())
+                    yield from self._bereaved(device, task, given_back, again[device.id])
                     continue
                 other = self._other(device)
-                if task.first is not None:
+                if isinstance(judgement, Refusal):
+                    yield task.first or judgement
+                elif task.first is not None:
                     yield confirmed(task.first, judgement, self._protocol)
                 elif other is not None and _is_large(judgement, self._protocol):
                     again[other.id].append(
@@ -148,21 +167,27 @@ class Fleet:
     def _alive(self) -> list[Device]:
         return [device for device in self._devices if device not in self.lost]
 
-    def _without(self, device: Device, task: _Task) -> _Task:
-        """What a device's judge had when it died, for another."""
+    def _bereaved(
+        self, device: Device, task: _Task, given_back: deque[_Task], claims_of_others: deque[_Task]
+    ) -> Iterator[Judgement]:
+        """Give back what a device's judge had when it died; what only it could confirm stands.
+
+        The first of a device's tasks was the one being judged.
+        """
         if device not in self.lost:
             self.lost.append(device)
-        task = replace(task, num_lost=task.num_lost + 1)
-        if task.num_lost >= MAX_LOST:
+            task = replace(task, num_lost=task.num_lost + 1)
+            yield from (claim.first for claim in claims_of_others if claim.first is not None)
+            claims_of_others.clear()
+        if task.num_lost >= MAX_LOST or not self._alive():
             raise WorkerError(
-                f"{task.problem.key}: {task.num_lost} judges died with candidate "
-                f"{task.candidate.id}; leave it out, and start again"
+                f"{task.problem.key}: the judge on {device.kind} {device.id} died with candidate "
+                f"{task.candidate.id}: start again, without it if that happens again"
             )
-        if not self._alive():
-            raise WorkerError(
-                f"the process that judged on {device.kind} {device.id} died: start again"
-            )
-        return task
+        if task.first is not None:
+            yield task.first
+        else:
+            given_back.append(task)
 
     def _other(self, device: Device) -> Device | None:
         return next((d for d in self._alive() if d.kind == device.kind and d.id != device.id), None)
@@ -208,6 +233,9 @@ def _close_pool() -> None:
     _stack.close()
 
 
-def _judge(task: _Task) -> Judgement:
+def _judge(task: _Task) -> Judgement | Refusal:
     assert _pool is not None
-    return _pool.judge(task.problem, task.candidate, timing=task.timing)
+    try:
+        return _pool.judge(task.problem, task.candidate, timing=task.timing)
+    except (SuiteError, WorkerError) as error:
+        return Refusal(task.problem.id, task.candidate.id, str(error))

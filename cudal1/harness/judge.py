@@ -77,20 +77,23 @@ class ProblemJudge:
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout = plan.layout(self._oracle, protocol)
-        zygote.settle()  # the workers of the problem before still hold memory
         arena_bytes = plan.arena_bytes(self._oracle, self._layout.num_slots)
         self._desk = Desk(self._layout, place, arena_bytes=arena_bytes)
         self._crew = Crew(
             problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote
         )
         self._empty_us: dict[int, deque[float]] = {}
-        with self._crew.reference(fresh=True) as reference:
-            self.reference_us = self._time_reference(reference)
-            self._crew.weigh(reference)
-        is_cuda = device.device_class is DeviceClass.CUDA
-        self._cost_us = (
-            self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
-        )
+        try:
+            with self._crew.reference(fresh=True) as reference:
+                self.reference_us = self._time_reference(reference)
+                self._crew.weigh(reference)
+            is_cuda = device.device_class is DeviceClass.CUDA
+            self._cost_us = (
+                self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
+            )
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the workers that it keeps."""

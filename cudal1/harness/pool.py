@@ -1,7 +1,7 @@
 """Judging many candidates: one device, one candidate at a time, each pair once.
 
 Holds the device's lock, the zygote and, for the problem at hand, its prepared judge. Several
-devices and machines are the next step; the interface stays.
+devices: `fleet`.
 """
 
 from __future__ import annotations
@@ -106,8 +106,9 @@ class Pool:
     def _prepared_newly(self, problem: Problem, zygote: Zygote) -> ProblemJudge:
         import torch
 
+        zygote.settle()  # the workers of the problem before hold memory, and so does its judge
         if self.device.device_class is DeviceClass.CUDA:
-            torch.cuda.empty_cache()  # what the problem before took, in other sizes
+            torch.cuda.empty_cache()  # in other sizes
         try:
             return ProblemJudge(
                 problem, device=self.device, protocol=self.protocol, zygote=zygote,

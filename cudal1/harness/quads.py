@@ -7,6 +7,8 @@ the order is drawn from the judge's generator.
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -52,7 +54,7 @@ class Quads:
         desk: where bursts are run.
         oracle: of the problem.
         protocol: how.
-        session: 0 for the first measurement, 1 for its confirmation.
+        session: 0 for the first measurement, 1 and 2 for its confirmations.
         time_empty: what the harness itself costs in a burst of so many calls.
     """
 
@@ -82,6 +84,7 @@ class Quads:
         self._examination.change_weights(candidate, reference)
         self._warm_up(candidate, reference)
         count = self._num_calls(candidate, reference)
+        self._spent_us.clear()  # the first bursts of a process load and compile
         empty_us = self.time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
@@ -131,8 +134,8 @@ class Quads:
     def _replanned(self, count: int, ratios: Sequence[float]) -> int:
         """Calls in the next timed bursts.
 
-        More once the candidate turns out faster than it seemed, and on a GPU where nothing is
-        decided when something might be: what disturbs a burst is the same for longer ones.
+        More once the candidate turns out faster than it seemed, and on a GPU where no gain is
+        certified when one might be: what disturbs a burst is the same for longer ones.
         """
         if self._mixes_families:
             longer = min(LONGER * count, self._desk.layout.num_slots)
@@ -251,6 +254,21 @@ class Quads:
             more_us -= max(0.0, fmean(reference_us) - median(reference_us))
             total_us += more_us * len(spent_us)
         return total_us / max(1, len(self._spent_us) - since)
+
+    def least_speedup(self) -> float:
+        """What the quads of one length say in the median, of the length that says least.
+
+        A worker sees when bursts become longer: nobody need be fast in the first ones alone.
+        """
+        by_length: dict[int, list[float]] = defaultdict(list)
+        quads = itertools.groupby(self._mine(), key=lambda sample: (sample.num_calls, sample.quad))
+        for (num_calls, _), samples in quads:
+            times: dict[Role, list[float]] = defaultdict(list)
+            for sample in samples:
+                times[sample.role].append(max(FLOOR_US, sample.net_us))
+            ratio = statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE])
+            by_length[num_calls].append(ratio)
+        return math.exp(min(median(ratios) for ratios in by_length.values()))
 
     @property
     def num_pairs(self) -> int:

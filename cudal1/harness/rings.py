@@ -1,4 +1,4 @@
-"""Memory that judge and worker share: made by the judge, sent to one worker as a descriptor.
+"""Memory that judge and worker share: made by the judge, sent to a worker as a descriptor.
 
 Threat: the worker may write anywhere in it at any time. It holds nothing but what was published to
 that worker; originals, answers and captured outputs are elsewhere. On the CPU it is sealed: a
@@ -57,6 +57,10 @@ def host_ring(num_bytes: int) -> Ring:
     return Ring(torch.frombuffer(mapped, dtype=torch.uint8), descriptor, lambda: None)
 
 
+MAX_FREE = 2
+"""Pieces that are kept for others: candidates want the device's memory, too."""
+
+
 class DeviceRings:
     """Shared memory of the current CUDA device in pieces of one size, lent to workers in turn.
 
@@ -87,7 +91,7 @@ class DeviceRings:
             self._free.pop().close()
 
     def _take_back(self, memory: DeviceMemory) -> None:
-        if self._is_open:
+        if self._is_open and len(self._free) < MAX_FREE:
             self._free.append(memory)
         else:
             memory.close()

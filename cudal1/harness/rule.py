@@ -43,8 +43,10 @@ def is_done(ratios: Sequence[float], elapsed_s: float, protocol: EvalProtocol) -
 
 
 def is_undecided(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
-    """Whether as many log-ratios as might have certified something have just come, in vain."""
-    return protocol.rule is Rule.CERTIFIED and len(ratios) == protocol.min_quads
+    """Whether as many log-ratios as might certify a gain have just come, and certify none."""
+    if protocol.rule is not Rule.CERTIFIED or len(ratios) != protocol.min_quads:
+        return False
+    return read(ratios, protocol).certified <= 1.0
 
 
 def read(ratios: Sequence[float], protocol: EvalProtocol) -> Reading:

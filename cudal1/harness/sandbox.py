@@ -178,6 +178,7 @@ class Spare:
 
     def __init__(self, zygote: socket.socket) -> None:
         self._cage = Cage.make()
+        self._has_ended = False
         self.memory = Memory()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ask_for_sender(self.channel, wanted=True)
@@ -248,14 +249,15 @@ class Spare:
     def close(self) -> bool:
         """Have the keeper kill it, and wait until that is done; whether it is. Idempotent."""
         if self._life.fileno() < 0:
-            return True
+            return self._has_ended
         self.hang_up()
         # the keeper ends after its worker is dead
         ended, _, _ = select.select([self._life], [], [], END_LIMIT_S)
+        self._has_ended = bool(ended)
         self._life.close()
         self._leash.close()
         self._cage.close()
-        return bool(ended)
+        return self._has_ended
 
 
 def send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:

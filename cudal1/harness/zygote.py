@@ -25,6 +25,8 @@ from cudal1.verdict import UNSAFE
 
 NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
+MAX_LEAVING = 2
+"""Workers that were dismissed and have not ended: each may hold gigabytes of a GPU."""
 
 
 class Zygote:
@@ -72,6 +74,7 @@ class Zygote:
         Raises:
             WorkerError: the machinery failed.
         """
+        self._reap()
         control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
         try:
@@ -124,6 +127,15 @@ class Zygote:
         """Have it end: its death takes a while on a GPU; `settle` waits for it."""
         worker.dismiss()
         self._leaving.append(worker)
+
+    def _reap(self) -> None:
+        """Give back what those had that are gone; not all that are dismissed are waited for."""
+        gone = [worker for worker in self._leaving if not worker.is_alive()]
+        self._leaving = [worker for worker in self._leaving if worker not in gone]
+        for worker in gone:
+            worker.close()
+        if len(self._leaving) > MAX_LEAVING:
+            self.settle()
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:

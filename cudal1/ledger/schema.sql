@@ -88,7 +88,7 @@ create table if not exists timing_samples (
     num_calls integer not null, burst_us double not null, net_us double not null
 ); -- no key: an index over millions of rows costs more than the rows; they come with their verdict, once
 comment on table timing_samples is 'One row a burst inside one trusted interval';
-comment on column timing_samples.session is '0 for the first measurement, 1 for its confirmation in fresh processes';
+comment on column timing_samples.session is '0 for the first measurement, 1 and 2 for its confirmations in fresh processes';
 comment on column timing_samples.quad is 'Which group of four, in time order; position is the place inside it';
 comment on column timing_samples.role is 'Whose burst: reference, candidate, or empty (the harness''s own cost)';
 comment on column timing_samples.burst_us is 'The whole interval, from publishing inputs to holding every output';

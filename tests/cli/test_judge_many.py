@@ -124,12 +124,15 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         (("judge", "model.py", "--candidates", "a.jsonl"), "not both"),
         (("judge", "model.py", "faster.py", "--suite", "shipped"), "go with --candidates"),
         (("judge", "--candidates", "none.jsonl"), "none.jsonl: cannot be read"),
+        (("judge", "--candidates", "."), ".: is no file"),
+        (("judge", "--candidates", "rows.jsonl", "--out", "/dev/null"), "/dev/null: is no file"),
         (("judge", "--candidates", "model.py", "--suite", "x"), "--suite x: must be"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_a_line(
-    run: Run, arguments: tuple[str, ...], said: str
+    run: Run, arguments: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(_null(SILU)) + "\n")
     done = run(*arguments, "--device", "cpu")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,12 +38,14 @@ class Played:
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
+        least: float = math.inf,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
         self.num_looks = 0
         self._uneven_us = uneven_us
         self._busy_looks = busy_looks
+        self._least = least
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
         self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
@@ -69,6 +72,9 @@ class Played:
 
     def time_empty(self, count: int) -> float:
         return EMPTY_US + 50.0 * count
+
+    def least_speedup(self) -> float:
+        return self._least
 
     @property
     def num_pairs(self) -> int:
@@ -168,6 +174,10 @@ def test_chains_in_a_busy_moment_are_run_once_more() -> None:
     played = Played(Order.KEEP, busy_looks=1)
     assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
     assert Played(Order.KEEP, busy_looks=2).limit() < PLAIN_US / CLAIMED_US
+
+
+def test_no_more_is_believed_than_bursts_of_any_length_say() -> None:
+    assert Played(Order.KEEP, least=1.1).limit() == 1.1
 
 
 def test_what_is_saved_once_a_burst_is_no_speedup() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, WorkerError
 from cudal1.harness import Device, Judgement, find_device
-from cudal1.harness.fleet import Fleet, confirmed
+from cudal1.harness.fleet import Fleet, Refusal, confirmed
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
@@ -99,6 +100,34 @@ def test_what_a_device_had_when_its_judge_died_is_judged_by_another(
     assert found[-1].verdict.device_id == second.id
 
 
+def test_a_judge_that_died_while_nobody_looked_is_missed(
+    own_fleet: Fleet, named_problem: NamedProblem
+) -> None:
+    work = _candidates(named_problem("silu"), 6)
+    judging = own_fleet.judge_all(work, timing=False)
+    found = [next(judging)]
+    _kill_judge(own_fleet, own_fleet._devices[0])
+    time.sleep(1)  # its executor has noticed
+    found += judging
+    judged = [each.verdict.candidate_id for each in found if isinstance(each, Judgement)]
+    assert sorted(judged) == sorted(candidate.id for _, candidate in work)
+
+
+def test_a_problem_that_cannot_be_judged_keeps_nobody_from_another(
+    own_fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").write_text("no worker sees this")
+    good = named_problem("silu")
+    read = f"made = open({str(tmp_path / 'mine.txt')!r}).read()"
+    source = good.source.replace("def forward", f"{read}\n\n    def forward")
+    bad = good.model_copy(update={"source": source})
+    work = [*_candidates(bad, 2), *_candidates(good, 2)]
+    found = list(own_fleet.judge_all(work, timing=False))
+    refused = {each.problem_id for each in found if isinstance(each, Refusal)}
+    judged = [each.verdict.problem_id for each in found if isinstance(each, Judgement)]
+    assert (refused, judged) == ({bad.id}, [good.id] * 2)
+
+
 def test_without_any_judge_left_it_ends_with_one_line(
     own_fleet: Fleet, named_problem: NamedProblem
 ) -> None:
@@ -108,6 +137,8 @@ def test_without_any_judge_left_it_ends_with_one_line(
         _kill_judge(own_fleet, device)
     with pytest.raises(WorkerError, match="start again"):
         list(judging)
+    with pytest.raises(WorkerError, match="start again"):
+        list(own_fleet.judge_all(_candidates(named_problem("silu"), 1), timing=False))
 
 
 # --- claims --------------------------------------------------------------------------------------

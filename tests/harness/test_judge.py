@@ -21,6 +21,7 @@ from cudal1.errors import DeviceError
 from cudal1.harness import Judgement, Pool, find_device
 from cudal1.harness import judge as judging
 from cudal1.harness.burst import Burst
+from cudal1.harness.zygote import MAX_LEAVING
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
@@ -403,6 +404,17 @@ def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: Named
     assert verdict.is_successful
     assert "fallback" in {flag.kind for flag in verdict.flags}
     assert {flag.source for flag in verdict.flags} == {FlagSource.SCREEN}
+
+
+def test_who_is_not_timed_leaves_nothing_behind_either(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    zygote = pool._zygote
+    assert zygote is not None
+    problem = named_problem("silu")
+    for number in range(12):
+        _judge(pool, problem, f"{problem.null_source}# {number}")
+    assert len(zygote._leaving) <= MAX_LEAVING + 1
 
 
 SLEEPS = "time.sleep(0.1)"

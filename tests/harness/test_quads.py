@@ -136,6 +136,15 @@ def test_a_gain_is_measured_until_inputs_of_every_family_have_come(stage: Stage)
         assert stage.compared[family] >= module.ENOUGH_INPUTS
 
 
+def test_no_more_is_believed_than_the_quads_of_either_length_say(stage: Stage) -> None:
+    worker: Any = None
+    for count, candidate_us in ((COUNT, 50.0), (3 * COUNT, 90.0)):
+        stage.us[Role.CANDIDATE] = candidate_us
+        for number in range(3):
+            stage.quads._quad(worker, worker, count, 0.0, number)
+    assert stage.quads.least_speedup() == pytest.approx(100.0 / 90.0)
+
+
 def test_the_mean_of_all_bursts_is_held_against_their_median(stage: Stage) -> None:
     for number in range(20):
         stage.us[Role.CANDIDATE] = 1000.0 if number == 7 else 100.0

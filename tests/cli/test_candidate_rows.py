@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli import answers as module
-from cudal1.cli.answers import Answer, read_answers
+from cudal1.cli import candidate_rows as module
+from cudal1.cli.candidate_rows import CandidateRow, read_rows
 from cudal1.errors import ConfigError
 
 ROW = {"level": 1, "problem_id": 8, "source": "class ModelNew: pass"}
@@ -23,8 +23,8 @@ def _written(path: Path, *lines: bytes) -> Path:
 def test_answers_come_in_their_order_and_other_fields_are_left_alone(tmp_path: Path) -> None:
     rows = [{**ROW, "problem_id": number, "model": "m"} for number in (3, 1, 2)]
     file = _written(tmp_path, *(json.dumps(row).encode() for row in rows), b"", b"  ")
-    found, complaints = read_answers(file)
-    assert found == [Answer(**{**ROW, "problem_id": number}) for number in (3, 1, 2)]
+    found, complaints = read_rows(file)
+    assert found == [CandidateRow(**{**ROW, "problem_id": number}) for number in (3, 1, 2)]
     assert complaints == []
 
 
@@ -45,7 +45,7 @@ def test_a_line_that_is_no_answer_is_named_and_the_rest_goes_on(
 ) -> None:
     good = json.dumps(ROW).encode()
     file = _written(tmp_path, good, line, good)
-    found, complaints = read_answers(file)
+    found, complaints = read_rows(file)
     assert len(found) == 2
     (complaint,) = complaints
     assert complaint.startswith(f"{file}:2: {said}")
@@ -58,11 +58,18 @@ def test_a_line_too_long_to_be_held_is_passed_over(
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 1 << 10)
     good = json.dumps(ROW).encode()
     file = _written(tmp_path, good, b"x" * 5000, good, b"y" * 1024, good)
-    found, complaints = read_answers(file)
+    found, complaints = read_rows(file)
     assert len(found) == 3
     assert [complaint.split(":")[1] for complaint in complaints] == ["2", "4"]
 
 
+def test_a_mark_at_the_beginning_is_no_part_of_the_first_row(tmp_path: Path) -> None:
+    file = _written(tmp_path, b"\xef\xbb\xbf" + json.dumps(ROW).encode())
+    assert read_rows(file) == ([CandidateRow(**ROW)], [])
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no file"):
+        read_rows(tmp_path)
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_answers(tmp_path / "none.jsonl")
+        read_rows(tmp_path / "none.jsonl")

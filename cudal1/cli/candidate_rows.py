@@ -1,7 +1,7 @@
 """A file of candidates from elsewhere: JSON lines of {level, problem_id, source}.
 
 Whoever wrote it may have been killed at it, and may have put anything into it: each line that is no
-answer is named, and the rest goes on.
+row is named, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cudal1.errors import ConfigError
 MAX_LINE_BYTES = 16 << 20
 
 
-class Answer(BaseModel):
+class CandidateRow(BaseModel):
     """One row; further fields, such as the model's name, are left alone."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -29,31 +29,33 @@ class Answer(BaseModel):
     source: str = Field(min_length=1)
 
 
-def read_answers(path: Path) -> tuple[list[Answer], list[str]]:
-    """The answers of a file, in its order, and what is wrong with its other lines.
+def read_rows(path: Path) -> tuple[list[CandidateRow], list[str]]:
+    """The rows of a file, in its order, and what is wrong with its other lines.
 
     Raises:
         ConfigError: it cannot be read.
     """
-    answers: list[Answer] = []
+    rows: list[CandidateRow] = []
     complaints: list[str] = []
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file; give one of JSON lines")
     try:
         with path.open("rb") as file:
             for number, line in enumerate(_lines(file), start=1):
                 try:
-                    answers.append(_answer(line))
+                    rows.append(_row(line))
                 except ValueError as error:
                     complaints.append(f"{path}:{number}: {error}")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    return answers, complaints
+    return rows, complaints
 
 
-def _answer(line: bytes | None) -> Answer:
+def _row(line: bytes | None) -> CandidateRow:
     if line is None:
         raise ValueError(f"longer than {MAX_LINE_BYTES >> 20} MiB: no source is")
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 text (byte {error.start})") from error
     except (json.JSONDecodeError, RecursionError) as error:
@@ -61,7 +63,7 @@ def _answer(line: bytes | None) -> Answer:
     if not isinstance(row, dict):
         raise ValueError("not an object with level, problem_id and source")
     try:
-        return Answer.model_validate(row)
+        return CandidateRow.model_validate(row)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -1,0 +1,64 @@
+"""What became of a file of candidates, for a person and for machines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from statistics import fmean, median
+
+from cudal1.cli.judge_many import Outcome
+from cudal1.cli.settings import Settings
+from cudal1.cli.show import Row, show
+from cudal1.cli.verdict_file import Judged
+from cudal1.metrics import MEANINGFUL_SPEEDUP
+from cudal1.verdict import Status
+
+
+def show_outcome(outcome: Outcome, settings: Settings, out: Path) -> None:
+    """Print the counts, by level."""
+    num_old = len(outcome.judged) - outcome.num_new
+    said = f"{len(outcome.judged)} candidates: {outcome.num_new} judged now, {num_old} before"
+    if outcome.stopped:
+        said = f"PARTIAL, {outcome.stopped}: {said}"
+    rows = [Row("verdicts", said, "yellow" if outcome.stopped else "")]
+    for level in sorted({judged.level for judged in outcome.judged}):
+        mine = [judged for judged in outcome.judged if judged.level == level]
+        rows.append(Row(f"level {level}", _line(mine)))
+    if outcome.num_without:
+        rows.append(Row("without", f"{outcome.num_without} of {outcome.num_rows} rows", "red"))
+    on = f"{outcome.device_kind}, protocol {settings.name} {settings.protocol.id}"
+    show([*rows, Row("judged on", on), Row("written to", str(out))])
+
+
+def as_text(outcome: Outcome, settings: Settings, out: Path) -> str:
+    """The same as JSON; the verdicts themselves are in the file."""
+    return json.dumps(
+        {
+            "num_rows": outcome.num_rows, "num_without": outcome.num_without,
+            "num_candidates": len(outcome.judged), "num_new": outcome.num_new,
+            "statuses": _statuses(outcome.judged), "is_complete": not outcome.stopped,
+            "complaints": outcome.complaints, "device_kind": outcome.device_kind,
+            "protocol_id": settings.protocol.id, "out": str(out),
+        },
+        indent=2,
+    )  # fmt: skip
+
+
+def _statuses(judged: list[Judged]) -> dict[str, int]:
+    counts = Counter(each.verdict.status for each in judged)
+    return {status.value: counts[status] for status in Status if counts[status]}
+
+
+def _line(judged: list[Judged]) -> str:
+    counts = ", ".join(
+        f"{count} {status.replace('_', ' ')}" for status, count in _statuses(judged).items()
+    )
+    speedups = [each.verdict.speedup for each in judged if each.verdict.speedup is not None]
+    if not speedups:
+        return counts
+    faster = sum(speedup > MEANINGFUL_SPEEDUP for speedup in speedups)
+    return (
+        f"{counts}; {faster} certified above {MEANINGFUL_SPEEDUP}; of the correct ones mean "
+        f"{fmean(speedups):.2f}x, median {median(speedups):.2f}x"
+    )
