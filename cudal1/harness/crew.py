@@ -169,6 +169,7 @@ class Crew:
 
     def _begin(self, entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
+        self._zygote.reap()
         try:
             ring = self._ring()
         except WorkerError:

@@ -74,7 +74,6 @@ class Zygote:
         Raises:
             WorkerError: the machinery failed.
         """
-        self._reap()
         control_descriptor, control = sealed("control", wire.CONTROL_BYTES)
         content = os.memfd_create("job", os.MFD_CLOEXEC)
         try:
@@ -128,8 +127,12 @@ class Zygote:
         worker.dismiss()
         self._leaving.append(worker)
 
-    def _reap(self) -> None:
-        """Give back what those had that are gone; not all that are dismissed are waited for."""
+    def reap(self) -> None:
+        """Give back what those had that are gone; more than a few are waited for.
+
+        Raises:
+            WorkerError: one of them does not end.
+        """
         gone = [worker for worker in self._leaving if not worker.is_alive()]
         self._leaving = [worker for worker in self._leaving if worker not in gone]
         for worker in gone:
