@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -83,7 +84,8 @@ class ProblemJudge:
             problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote
         )
         self._empty_us: dict[int, deque[float]] = {}
-        try:
+        with ExitStack() as preparing:
+            preparing.callback(self.close)
             with self._crew.reference(fresh=True) as reference:
                 self.reference_us = self._time_reference(reference)
                 self._crew.weigh(reference)
@@ -91,9 +93,7 @@ class ProblemJudge:
             self._cost_us = (
                 self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
             )
-        except BaseException:
-            self.close()
-            raise
+            preparing.pop_all()
 
     def close(self) -> None:
         """End the workers that it keeps."""
