@@ -30,7 +30,7 @@ class Outcome:
     device_kind: str
     num_rows: int
     complaints: list[str]
-    """A line on each row that is no answer, and on each problem that cannot be judged."""
+    """A line on each that is no row, and on each problem that cannot be judged."""
     num_without: int = 0
     """Rows without a verdict."""
     num_new: int = 0
@@ -96,7 +96,7 @@ def _judge(
         notes = _notes(
             [problem for problem, _ in missing], devices[0], settings, outcome, wait_s=wait_s
         )
-        refused: dict[str, str] = {}
+        refused = set[str]()
         work = [(problem, each) for problem, each in missing if problem.id in notes]
         work.sort(key=lambda pair: (pair[0].level, pair[0].number))  # prepared once
         if not work:
@@ -110,7 +110,10 @@ def _judge(
             for judgement in fleet.judge_all(wanted, timing=timing):
                 advance()
                 if isinstance(judgement, Refusal):
-                    refused.setdefault(judgement.problem_id, judgement.reason)
+                    key, why = by_id[judgement.problem_id].key, judgement.reason
+                    if judgement.problem_id not in refused:
+                        outcome.complaints.append(f"{key}: cannot be judged: {why}")
+                    refused.add(judgement.problem_id)
                     continue
                 problem = by_id[judgement.verdict.problem_id]
                 verdicts.add(
@@ -121,9 +124,6 @@ def _judge(
                     )
                 )  # fmt: skip
                 outcome.num_new += 1
-            outcome.complaints += [
-                f"{by_id[problem].key}: cannot be judged: {why}" for problem, why in refused.items()
-            ]
             outcome.complaints += [
                 f"device {device.kind} {device.id}: its judge died; others took its candidates over"
                 for device in fleet.lost
