@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "10"
+HARNESS_VERSION = "11"
 """Part of every fingerprint: raised when a change in code changes what a verdict means."""
 
 
@@ -54,7 +54,7 @@ class EvalProtocol(Record):
     max_burst_calls: int = Field(ge=1)
     """Calls in one burst, at most; bounds the memory of the input and output rings."""
     ring_bytes: int = Field(gt=0)
-    """Memory of one ring, at most."""
+    """Memory of one ring, at most; on a GPU, a share of its memory is another limit."""
     min_quads: int = Field(ge=7)
     """ABBA quads before anything may be certified."""
     max_quads: int = Field(ge=7)

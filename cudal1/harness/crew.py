@@ -16,6 +16,7 @@ from cudal1.harness.device import Device
 from cudal1.harness.interval import Ending, wait_ready
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure
+from cudal1.harness.quiet import staying
 from cudal1.harness.rings import Ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Job
@@ -154,8 +155,8 @@ class Crew:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Have all that wait stand still while others are timed."""
-        with self._zygote.still():
+        """Have all that wait stand still while others are timed, and the judge where it is."""
+        with self._zygote.still(), staying():
             if self._next is not None:
                 self._next.freeze()
             try:

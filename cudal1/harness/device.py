@@ -30,6 +30,8 @@ class Device(Record):
     """Tells two devices of one kind apart."""
     worker_core: int | None
     """Core that reference and candidate share; None on a machine with a single one."""
+    reserved_cores: tuple[int, ...] = ()
+    """Such cores of all devices here: no judge runs on the one of another."""
     index: int = 0
     """Which of the GPUs that this process sees."""
     driver: str | None = None
@@ -97,12 +99,14 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
     """
     cores = sorted(os.sched_getaffinity(0))
     if device_class is not DeviceClass.CUDA:
+        core = cores[-1] if len(cores) > 1 else None
         return [
             Device(
                 device_class=device_class,
                 kind=device_class.value,
                 id=content_id(platform.node(), platform.processor(), device_class.value),
-                worker_core=cores[-1] if len(cores) > 1 else None,
+                worker_core=core,
+                reserved_cores=() if core is None else (core,),
             )
         ]
     import torch
@@ -111,16 +115,19 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
         build = "" if torch.version.cuda else ", and this PyTorch was built without CUDA"
         raise DeviceError(f"device: cuda, but no GPU can be used{build}: set device: cpu")
     # from the last core downwards: the first ones serve everything else
+    count = torch.cuda.device_count()
+    reserved = tuple(cores[: -1 - count : -1]) if len(cores) > count else ()
     return [
         Device(
             device_class=DeviceClass.CUDA,
             kind=torch.cuda.get_device_name(index),
             id=f"GPU-{torch.cuda.get_device_properties(index).uuid}",
-            worker_core=cores[-1 - index] if len(cores) > torch.cuda.device_count() else None,
+            worker_core=reserved[index] if reserved else None,
+            reserved_cores=reserved,
             index=index,
             driver=_driver(),
         )
-        for index in range(torch.cuda.device_count())
+        for index in range(count)
     ]
 
 

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cudal1.errors import WorkerError
@@ -67,7 +67,7 @@ class Source:
         ]
         command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
         # those that get ready must not disturb the one that is timed: off its core until needed
-        with theirs, _elsewhere(device.worker_core):
+        with theirs, _elsewhere(device.reserved_cores):
             self._process = subprocess.Popen(
                 ["/bin/sh", "-c", JANITOR, self.folder, *command],
                 env=_clean_environment(device),
@@ -103,11 +103,11 @@ class Source:
 
 
 @contextlib.contextmanager
-def _elsewhere(core: int | None) -> Iterator[None]:
-    """Leave a core, where there are others: what is started meanwhile does not use it either."""
+def _elsewhere(reserved: Sequence[int]) -> Iterator[None]:
+    """Leave some cores, where there are others: what is started meanwhile keeps off them, too."""
     cores = os.sched_getaffinity(0)
-    if cores - {core}:
-        os.sched_setaffinity(0, cores - {core})
+    if others := cores.difference(reserved):
+        os.sched_setaffinity(0, others)
     try:
         yield
     finally:

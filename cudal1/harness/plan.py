@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.wire import MAX_PLACES, Layout
 from cudal1.protocol import EvalProtocol
+
+if TYPE_CHECKING:
+    import torch
 
 LEAST_SLOTS = 16
 """Calls that a GPU's ring must hold, for checks."""
 SPARE_SLOTS = 3.0
 """Slots for each call that a timed burst is expected to have; a fast candidate gets more calls."""
 TRIED_CALLS = (1, 1, 3, 10)
+SHARE = 16
+"""Of a GPU's memory a ring takes at most one part in so many: five of them are alive, each with an
+arena as large, beside the judge's copies and whatever the candidate wants."""
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
 
@@ -25,10 +32,19 @@ def layout(oracle: Oracle, protocol: EvalProtocol) -> Layout:
     if oracle.device.type == "cuda":  # there memory takes time to be made
         wanted = max(LEAST_SLOTS, round(SPARE_SLOTS * protocol.burst_us / call_us(oracle)))
     slots = min(
-        wanted, protocol.max_burst_calls, protocol.ring_bytes // slot_bytes,
+        wanted, protocol.max_burst_calls, ring_bytes(oracle.device, protocol) // slot_bytes,
         MAX_PLACES // len(one.outputs),
     )  # fmt: skip
     return Layout(one.weights, one.inputs, one.outputs, max(1, slots))
+
+
+def ring_bytes(device: torch.device, protocol: EvalProtocol) -> int:
+    """For the inputs and outputs of a burst, at most."""
+    import torch
+
+    if device.type != "cuda":
+        return protocol.ring_bytes
+    return min(protocol.ring_bytes, torch.cuda.get_device_properties(device).total_memory // SHARE)
 
 
 def call_us(oracle: Oracle) -> float:

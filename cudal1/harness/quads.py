@@ -38,9 +38,9 @@ at first would be seen on few inputs. And so many times as long where nothing is
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """One input in so many, and as many more as bring so many of every family within so many decoys: a
 single one may happen to be harmless for who is wrong on its kind."""
-LEAST_BURST_US = 2700.0
+LEAST_BURST_US = 1500.0
 """A candidate's burst on a GPU lasts as long, if the slots suffice: what a burst costs beyond its
-calls is known to some 30 µs there, which is 1 % of it."""
+calls is known to some 30 µs there, which is 2 % of it."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)

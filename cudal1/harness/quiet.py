@@ -17,10 +17,12 @@ from cudal1.problem import DeviceClass
 
 PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 
+libc = ctypes.CDLL(None)
+
 
 @contextmanager
 def undisturbed(device: Device) -> Iterator[None]:
-    """One thread, off the core where bursts run, full precision; afterwards all is as before.
+    """One thread, off the cores where bursts run, full precision; afterwards all is as before.
 
     Without the last, a seed of ours would steer somebody's training. Answers are never computed in
     TF32, which PyTorch's convolutions use unless told otherwise.
@@ -34,7 +36,7 @@ def undisturbed(device: Device) -> Iterator[None]:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     cores = os.sched_getaffinity(0)
     torch.set_num_threads(1)
-    others = cores - {device.worker_core}
+    others = cores - set(device.reserved_cores)
     if others:
         os.sched_setaffinity(0, others)
     try:
@@ -47,6 +49,20 @@ def undisturbed(device: Device) -> Iterator[None]:
         if gpu_generator is not None:
             torch.cuda.set_rng_state(gpu_generator, device.index)
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
+
+
+@contextmanager
+def staying() -> Iterator[None]:
+    """Keep this thread where it is: on a core that it has just come to, a burst takes 60 us longer.
+
+    Where that is, the kernel has chosen, and may again the next time.
+    """
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {libc.sched_getcpu()} & cores or cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 @contextmanager
@@ -64,7 +80,6 @@ def no_collection() -> Iterator[None]:
 @contextmanager
 def unreadable() -> Iterator[None]:
     """Nobody but root may read this process's memory, not even one of the same user."""
-    libc = ctypes.CDLL(None)
     before = libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     try:

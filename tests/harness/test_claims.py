@@ -16,6 +16,12 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
 
 
+@pytest.fixture(scope="module")
+def quick(quick: EvalProtocol) -> EvalProtocol:
+    """With a GPU's thresholds."""
+    return quick.model_copy(update={"confirm_above": 3.0, "confirm_below": 1.1})
+
+
 def _claim(certified: float = 4.0, **changes: Any) -> Measurement:
     fields = {
         "baseline": Baseline.EAGER, "speedup": certified * 1.05, "certified": certified,
@@ -47,8 +53,7 @@ def test_a_claim_is_large_by_itself_or_against_the_record(
 def test_small_gains_are_doubtful_as_large_ones_are(
     quick: EvalProtocol, certified: float, is_doubtful: bool
 ) -> None:
-    protocol = quick.model_copy(update={"confirm_above": 3.0, "confirm_below": 1.1})
-    assert claims.is_doubtful(_claim(certified), protocol, record=None) is is_doubtful
+    assert claims.is_doubtful(_claim(certified), quick, record=None) is is_doubtful
 
 
 def test_a_gain_at_the_floor_is_a_large_claim(quick: EvalProtocol) -> None:

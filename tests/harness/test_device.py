@@ -1,0 +1,46 @@
+"""Which cores go with which device."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cudal1.harness.device import find_devices
+from cudal1.problem import DeviceClass
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> tuple[int, int]:
+    """A machine with so many cores and so many GPUs."""
+    num_cores, num_gpus = request.param
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(num_cores)))
+    for name, value in {
+        "is_available": lambda: True, "device_count": lambda: num_gpus,
+        "get_device_name": lambda index: "a GPU",
+        "get_device_properties": lambda index: SimpleNamespace(uuid=f"{index}"),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+    return num_cores, num_gpus
+
+
+@pytest.mark.parametrize("gpus", [(16, 1), (16, 4), (5, 4)], indirect=True)
+def test_each_gpu_has_a_core_that_all_judges_know_of(gpus: tuple[int, int]) -> None:
+    devices = find_devices(DeviceClass.CUDA)
+    own = [device.worker_core for device in devices]
+    assert len(set(own)) == len(own) == gpus[1]
+    assert all(set(device.reserved_cores) == set(own) for device in devices)
+    assert set(own) < set(range(gpus[0]))
+
+
+@pytest.mark.parametrize("gpus", [(4, 4), (1, 1)], indirect=True)
+def test_with_too_few_cores_none_is_reserved(gpus: tuple[int, int]) -> None:
+    for device in find_devices(DeviceClass.CUDA):
+        assert (device.worker_core, device.reserved_cores) == (None, ())
+
+
+def test_a_cpu_keeps_one_core_for_its_workers() -> None:
+    (device,) = find_devices(DeviceClass.CPU)
+    assert device.reserved_cores == (() if device.worker_core is None else (device.worker_core,))
