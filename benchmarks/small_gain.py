@@ -11,13 +11,18 @@ takes nothing below 1.05 for a gain.
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.common import chosen, judge, note, options, own, print_table, save
+from benchmarks.common import chosen, note, options, own, print_table, save
 from benchmarks.plain import Plain, plain
-from cudal1.harness import Device, Pool
+from cudal1.candidate import Candidate
+from cudal1.harness import Device, Pool, statistics
+from cudal1.measurement import Role, TimingSample
 
 WORK = {
     "matmul": ("torch.matmul(x, x)", {"cpu": (320, 320), "cuda": (2560, 2560)}),
@@ -108,14 +113,29 @@ def _case(
 ) -> dict[str, Any]:
     seen = _plain(device, name, turns)
     problem = own(f"{name}_{turns}", _source(device, name, turns), device)
-    verdicts = [judge(pool, problem, _faster(device, name)) for _ in range(tries)]
+    candidate = Candidate(problem_id=problem.id, source=_faster(device, name))
+    judgements = [pool.judge(problem, candidate) for _ in range(tries)]
+    verdicts = [judgement.verdict for judgement in judgements]
     timed = [v.measurement for v in verdicts if v.measurement is not None]
     return {
         "module": name, "gain": gain, "turns": turns, "plain_speedup": seen.speedup,
         "plain_us": seen.candidate_us, "statuses": [v.status for v in verdicts],
         "estimates": [m.speedup for m in timed], "certified": [m.certified for m in timed],
         "num_quads": [m.num_quads for m in timed], "judge_s": [v.judge_s for v in verdicts],
+        "ratios": [_ratios(judgement.samples) for judgement in judgements],
     }  # fmt: skip
+
+
+def _ratios(samples: Sequence[TimingSample]) -> list[str]:
+    """The speedups of all quads, one line a measurement."""
+    quads: dict[tuple[int, int], dict[Role, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for sample in samples:
+        quads[sample.session, sample.quad][sample.role].append(sample.net_us)
+    lines: dict[int, list[str]] = defaultdict(list)
+    for (session, _), times in quads.items():
+        ratio = statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE])
+        lines[session].append(f"{math.exp(ratio):.4f}")
+    return [" ".join(line) for line in lines.values()]
 
 
 def _plain(device: Device, name: str, turns: int) -> Plain:

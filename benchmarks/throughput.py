@@ -1,6 +1,6 @@
 """How many verdicts a second, with a fresh process for each candidate, and what timing costs.
 
-python -m benchmarks.throughput [--device cuda] [--each 8] [--problems 6]
+python -m benchmarks.throughput [--device cuda] [--each 8] [--problems 6] [--kinds mixed]
 
 Different candidates, so many of each problem, as a policy is asked for several answers:
 PyTorch-level variants of shipped problems and, on CUDA, Triton kernels, all correct; and both as a
@@ -68,16 +68,14 @@ def main() -> None:
     parser = options("throughput", __doc__)
     parser.add_argument("--each", type=int, default=8, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems of each kind, at most")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="default: all, on a CPU no Triton")
     given = parser.parse_args()
     device, protocol = chosen(given)
     problems = shipped(device)
-    kinds: dict[str, Callable[[dict[str, Problem], int], Work]] = {"PyTorch": _pytorch}
-    if device.device_class is DeviceClass.CUDA:
-        kinds["Triton"] = _triton
-    kinds["mixed"] = _mixed
+    on_gpu = device.device_class is DeviceClass.CUDA
     found: list[dict[str, Any]] = []
-    for kind, make in kinds.items():
-        work = dict(list(make(problems, given.each).items())[: given.problems])
+    for kind in given.kinds or [kind for kind in KINDS if on_gpu or kind != "Triton"]:
+        work = dict(list(KINDS[kind](problems, given.each).items())[: given.problems])
         with Pool(device, protocol) as pool:
             judged = [_judged(pool, problems[name], work[name]) for name in work]
         found.append({"kind": kind, **_summary(judged), "problems": judged})
@@ -166,6 +164,11 @@ def _mixed(problems: dict[str, Problem], each: int) -> Work:
             broken = FAILING.get((place * each + i) % OF_ANSWERS, "")
             found[name].append(pair[i // 2 % 2] + broken)
     return found
+
+
+KINDS: dict[str, Callable[[dict[str, Problem], int], Work]] = {
+    "PyTorch": _pytorch, "Triton": _triton, "mixed": _mixed,
+}  # fmt: skip
 
 
 def _print_device(device: Device) -> None:
