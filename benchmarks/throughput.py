@@ -68,7 +68,9 @@ def main() -> None:
     parser = options("throughput", __doc__)
     parser.add_argument("--each", type=int, default=8, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems of each kind, at most")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="default: all, on a CPU no Triton")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, help="default: all, on a CPU no Triton"
+    )
     given = parser.parse_args()
     device, protocol = chosen(given)
     problems = shipped(device)

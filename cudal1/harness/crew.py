@@ -90,9 +90,9 @@ class Crew:
                 if self._device.device_class is DeviceClass.CUDA:
                     self._next = self._begin_candidate()
                 yield worker
-            except (torch.OutOfMemoryError, WorkerError):
+            except (torch.OutOfMemoryError, WorkerError) as error:
                 if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
-                    raise
+                    raise self._too_little(error) from error
                 # those that were made meanwhile found no memory either
                 self._zygote.renew()
                 if self._next is not None:
@@ -209,6 +209,19 @@ class Crew:
             return 0
         import torch
 
+        self._zygote.settle()  # what others give back meanwhile would be counted, too
         before, _ = torch.cuda.mem_get_info()
+        worker.end()
+        released = torch.cuda.mem_get_info()[0] - before
         worker.close()
-        return torch.cuda.mem_get_info()[0] - before + worker.ring.num_bytes
+        return released + worker.ring.num_bytes
+
+    def _too_little(self, error: Exception) -> WorkerError:
+        """For a device's memory that was too small without anybody's fault."""
+        if isinstance(error, WorkerError):
+            return error
+        said = str(error).split(". ")[0]
+        return WorkerError(
+            f"{self._problem.key}: too large for {self._device.kind}: {said}; lower its sizes, or "
+            "protocol.ring_bytes"
+        )

@@ -17,11 +17,13 @@ LEAST_SLOTS = 16
 SPARE_SLOTS = 3.0
 """Slots for each call that a timed burst is expected to have; a fast candidate gets more calls."""
 TRIED_CALLS = (1, 1, 3, 10)
-SHARE = 16
-"""Of a GPU's memory a ring takes at most one part in so many: five of them are alive, each with an
-arena as large, beside the judge's copies and whatever the candidate wants."""
+CONTEXTS_BYTES, SHARE = 10 << 30, 14
+"""What a dozen processes take of a GPU before any has a ring; and rings, which with the judge's own
+copies may take so many times one, each with an arena nearly as large behind it: six are alive."""
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
+LARGE_BYTES, LARGE_STEP = 10 << 20, 2 << 20
+"""PyTorch's has a piece for each tensor from the first size on, in steps of the second."""
 
 
 def layout(oracle: Oracle, protocol: EvalProtocol) -> Layout:
@@ -44,7 +46,8 @@ def ring_bytes(device: torch.device, protocol: EvalProtocol) -> int:
 
     if device.type != "cuda":
         return protocol.ring_bytes
-    return min(protocol.ring_bytes, torch.cuda.get_device_properties(device).total_memory // SHARE)
+    total = torch.cuda.get_device_properties(device).total_memory
+    return min(protocol.ring_bytes, max(total - CONTEXTS_BYTES, total // 2) // SHARE)
 
 
 def call_us(oracle: Oracle) -> float:
@@ -77,6 +80,12 @@ def arena_bytes(oracle: Oracle, num_calls: int) -> int:
     torch.cuda.reset_peak_memory_stats()
     oracle.key(draw)
     peak = torch.cuda.max_memory_allocated() - before
-    outputs = sum(spec.num_bytes for spec in oracle.output_specs)
-    kept = num_calls * round(OUTPUTS_MARGIN * outputs + ARENA_STEP)
+    kept = num_calls * sum(allocated_bytes(spec.num_bytes) for spec in oracle.output_specs)
     return ARENA_MARGIN * peak + kept + LEAST_ARENA
+
+
+def allocated_bytes(num_bytes: int) -> int:
+    """What one of many tensors of that size takes of an arena, about."""
+    if num_bytes >= LARGE_BYTES:
+        return -(-num_bytes // LARGE_STEP) * LARGE_STEP
+    return round(OUTPUTS_MARGIN * num_bytes + ARENA_STEP)

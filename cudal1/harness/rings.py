@@ -57,7 +57,7 @@ def host_ring(num_bytes: int) -> Ring:
     return Ring(torch.frombuffer(mapped, dtype=torch.uint8), descriptor, lambda: None)
 
 
-MAX_FREE = 2
+MAX_FREE = 1
 """Pieces that are kept for others: candidates want the device's memory, too."""
 
 

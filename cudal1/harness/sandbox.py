@@ -156,10 +156,14 @@ class Worker:
         """Have it killed, and all it started, without waiting for that; idempotent."""
         self._spare.hang_up()
 
+    def end(self) -> bool:
+        """Kill it and all it started, but keep its ring; whether all have ended. Idempotent."""
+        self.dismiss()
+        return self._spare.close()
+
     def close(self) -> bool:
         """Kill it and all it started; whether all have ended. Idempotent."""
-        self.dismiss()
-        ended = self._spare.close()
+        ended = self.end()
         remove(self.job.folder)
         if ended and self._has_ring:
             self._has_ring = False

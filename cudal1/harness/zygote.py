@@ -25,7 +25,7 @@ from cudal1.verdict import UNSAFE
 
 NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
-MAX_LEAVING = 2
+MAX_LEAVING = 1
 """Workers that were dismissed and have not ended: each may hold gigabytes of a GPU."""
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
 from cudal1.harness import Judgement, Pool, claims
 from cudal1.harness.ceilings import Ceilings, Peaks
-from cudal1.harness.crew import MAX_LENT, MEMORY_MARGIN
+from cudal1.harness.crew import MAX_LENT, MEMORY_MARGIN, Crew
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import Work
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Baseline, Measurement, Role
-from cudal1.problem import Problem
+from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol, Rule
 from cudal1.verdict import FlagSource, Status
 
@@ -195,6 +198,24 @@ def test_a_reference_s_process_is_replaced_now_and_then(make_judge: MakeJudge) -
     assert len(seen) == 2
 
 
+def test_a_candidate_is_charged_no_memory_that_others_give_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither what those held that were dismissed before, nor its ring twice."""
+    free = [0]
+
+    def gives(num_bytes: int) -> Any:
+        return lambda: free.__setitem__(0, free[0] + num_bytes)
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free[0], 10_000))
+    worker = SimpleNamespace(end=gives(30), close=gives(500), ring=SimpleNamespace(num_bytes=500))
+    crew: Any = SimpleNamespace(
+        _device=SimpleNamespace(device_class=DeviceClass.CUDA),
+        _zygote=SimpleNamespace(settle=gives(2000)),
+    )
+    assert Crew._released_by(crew, cast("Worker", worker)) == 530
+
+
 def test_who_takes_the_device_s_memory_has_crashed_and_others_are_not_blamed(
     make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +231,8 @@ def test_who_takes_the_device_s_memory_has_crashed_and_others_are_not_blamed(
     with pytest.raises(Failure, match="took the device's memory") as found:
         short_of_memory(MEMORY_MARGIN * 1000 + 1)
     assert found.value.status is Status.CRASHED
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(
+        WorkerError, match=r"too large for cpu: CUDA out of memory; lower its sizes"
+    ):
         short_of_memory(MEMORY_MARGIN * 1000)
     assert _null(judge).verdict.status is Status.CORRECT

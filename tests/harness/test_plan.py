@@ -8,19 +8,36 @@ import pytest
 import torch
 
 from cudal1.harness import plan
+from cudal1.harness.rings import MAX_FREE
+from cudal1.harness.zygote import MAX_LEAVING
 from cudal1.protocol import EvalProtocol
 
 GIB = 1 << 30
 
 
-@pytest.mark.parametrize(("total", "ring"), [(139, 8.0), (79, 79 / 16), (16, 1.0)])
-def test_a_ring_takes_a_small_share_of_a_gpu(
-    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch, total: int, ring: float
+@pytest.mark.parametrize("total", [8, 16, 24, 40, 79, 139])
+def test_all_rings_together_leave_a_part_of_a_gpu_to_the_candidate(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch, total: int
 ) -> None:
     protocol = quick.model_copy(update={"ring_bytes": 8 * GIB})
     properties = SimpleNamespace(total_memory=total * GIB)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-    assert plan.ring_bytes(torch.device("cuda", 0), protocol) == ring * GIB
+    ring = plan.ring_bytes(torch.device("cuda", 0), protocol)
+    arena, outputs = ring // 2, ring // 2  # where inputs are as large as outputs
+    num_rings = 4 + MAX_LEAVING + MAX_FREE  # candidate, next, reference, empty
+    assert num_rings * (ring + arena) + 4 * outputs + ring // 2 <= 0.95 * total * GIB
+    assert ring <= protocol.ring_bytes
+    assert ring > total * GIB // 50
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"),
+    [(100, 662), (8 << 20, (12 << 20) + 512), (64 << 20, 64 << 20), ((64 << 20) + 4, 66 << 20)],
+)
+def test_small_outputs_have_a_margin_and_large_ones_pieces_of_their_own(
+    size: int, taken: int
+) -> None:
+    assert plan.allocated_bytes(size) == taken
 
 
 def test_on_a_cpu_the_protocol_alone_says_how_much(quick: EvalProtocol) -> None:
