@@ -67,3 +67,12 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float:
     if not speedups:
         raise ValueError("no problems to count")
     return sum(value is not None and value > p for value in speedups) / len(speedups)
+
+
+def excess_share(speedups: Sequence[float | None], count: int) -> float | None:
+    """Share of all that lies above 1 that the `count` largest carry; None where nothing does.
+
+    A mean that a few problems carry says little about the others (paper 6.4).
+    """
+    excess = sorted(value - 1 for value in speedups if value is not None and value > 1)
+    return math.fsum(excess[-count:]) / math.fsum(excess) if excess and count else None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudal1.metrics import fast_p, summarize
+from cudal1.metrics import excess_share, fast_p, summarize
 
 SPEEDUPS = st.lists(st.none() | st.floats(0.01, 200), min_size=1, max_size=30)
 
@@ -75,3 +75,25 @@ def test_no_problems_have_no_numbers() -> None:
         summarize([], failed_as=0.0)
     with pytest.raises(ValueError, match="no problems"):
         fast_p([], 1.0)
+
+
+@given(SPEEDUPS, st.integers(1, 6))
+def test_what_the_largest_carry_is_that_of_a_slow_loop(
+    speedups: list[float | None], count: int
+) -> None:
+    gains = [value - 1 for value in speedups if value is not None and value > 1]
+    carried, rest = 0.0, list(gains)
+    for _ in range(min(count, len(gains))):
+        largest = max(rest)
+        rest.remove(largest)
+        carried += largest
+    if gains:
+        assert excess_share(speedups, count) == pytest.approx(carried / sum(gains))
+    else:
+        assert excess_share(speedups, count) is None
+
+
+def test_five_outliers_may_carry_nearly_all() -> None:
+    share = excess_share([1.02] * 95 + [100.0] * 5, 5)
+    assert share is not None
+    assert share > 0.99

@@ -29,6 +29,16 @@ def test_the_cpu_s_differs_from_the_pipeline_s_in_memory_only() -> None:
     assert mine.model_copy(update={"memory_bytes": pipeline.memory_bytes}) == pipeline
 
 
+def test_the_quick_one_differs_in_what_noise_costs_alone() -> None:
+    """Nobody is believed with less evidence, or with a looser look at outputs."""
+    quick, full = (protocols.load(name).model_dump() for name in ("cuda-quick", "cuda"))
+    assert {key for key in full if quick[key] != full[key]} == {
+        "correctness_stages", "burst_us", "max_quads", "certify_within", "dead_zone",
+        "confirm_below",
+    }  # fmt: skip
+    assert quick["dead_zone"] > full["dead_zone"]
+
+
 def test_a_file_of_one_s_own_is_a_protocol(tmp_path: Path) -> None:
     mine = tmp_path / "mine.yaml"
     mine.write_text((protocols.FOLDER / "cpu.yaml").read_text())

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cudal1.cli import doctor, judge, null_test, screen, sql
+from cudal1.cli import doctor, judge, null_test, report, screen, sql
 from cudal1.cli.ending import INTERRUPTED, report_our_own_failure, say
 
 
@@ -45,6 +45,7 @@ app = typer.Typer(
 )
 app.command("judge")(judge.judge)
 app.command("null-test")(null_test.null_test)
+app.command("report")(report.report)
 app.command("doctor")(doctor.doctor)
 app.command("screen")(screen.screen)
 app.command("sql")(sql.sql)

@@ -24,6 +24,21 @@ from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 if TYPE_CHECKING:
     from cudal1.verdict import Verdict
 
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="FILE",
+        help="Where their verdicts go, and are looked for first. Default: beside them",
+    ),
+]  # fmt: skip
+NullTestOption = Annotated[
+    bool,
+    typer.Option(
+        "--null-test/--no-null-test",
+        help="Of a file: each problem's reference is judged as a candidate, too",
+    ),
+]
+
 
 def judge(
     problem: Annotated[
@@ -42,14 +57,8 @@ def judge(
         ),
     ] = None,
     suite: SuiteOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Where their verdicts go, and are looked for first. Default: beside them",
-        ),
-    ] = None,
+    out: OutOption = None,
+    null_test: NullTestOption = True,
     params: ParamsOption = None,
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
@@ -72,7 +81,9 @@ def judge(
 
     Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
     """
-    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json)
+    asks = Asks(
+        timing=not checks_only, null_test=null_test, wait_s=wait, as_json=as_json
+    )  # fmt: skip
     try:
         _refuse_half(problem, candidate, candidates, suite, out)
         settings = choose(params, device, protocol, precision)
@@ -93,6 +104,7 @@ class Asks:
     """What is wanted of one as of many."""
 
     timing: bool
+    null_test: bool
     wait_s: float
     as_json: bool
 
@@ -114,7 +126,10 @@ def _judge_file(file: Path, suite: str | None, out: Path, settings: Settings, as
     from cudal1.cli.judge_many import judge_many
     from cudal1.cli.show_outcome import as_text, show_outcome
 
-    outcome = judge_many(file, suite, out, settings, timing=asks.timing, wait_s=asks.wait_s)
+    outcome = judge_many(
+        file, suite, out, settings, timing=asks.timing, null_test=asks.null_test,
+        wait_s=asks.wait_s,
+    )  # fmt: skip
     for complaint in outcome.complaints:
         say(complaint)
     if asks.as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,9 @@ from cudal1.problem import Problem
 from cudal1.suite.admission import admit_all
 
 Pair = tuple[Problem, Candidate]
+NULL_TEST = "\n# the reference itself, judged for the null test\n"
+Key = tuple[str, str]
+"""A problem's id and a candidate's."""
 
 
 @dataclass
@@ -43,9 +46,12 @@ class Outcome:
 
 
 def judge_many(
-    file: Path, suite: str | None, out: Path, settings: Settings, *, timing: bool, wait_s: float
-) -> Outcome:
+    file: Path, suite: str | None, out: Path, settings: Settings, *, timing: bool,
+    null_test: bool, wait_s: float,
+) -> Outcome:  # fmt: skip
     """Judge every candidate of `file` that `out` holds no verdict on.
+
+    With `null_test` and `timing` each problem's reference is judged as a candidate, too.
 
     Raises:
         CudaL1Error: nothing could be begun.
@@ -57,8 +63,8 @@ def judge_many(
     outcome = Outcome(devices[0].kind, len(found) + len(complaints), complaints)
     problems = {(p.level, p.number): p for p in load_named(suite, settings.device_class)}
     unknown = Counter[tuple[int, int]]()
-    rows: Counter[tuple[str, str]] = Counter()
-    wanted: dict[tuple[str, str], Pair] = {}
+    rows: Counter[Key] = Counter()
+    wanted: dict[Key, Pair] = {}
     for row in found:
         problem = problems.get((row.level, row.problem_id))
         if problem is None:
@@ -69,17 +75,33 @@ def judge_many(
         rows[problem.id, candidate.id] += 1
     for (level, number), count in sorted(unknown.items()):
         outcome.complaints.append(f"level {level} problem {number}: not in the suite; {count} rows")
+    references = _references(wanted.values()) if timing and null_test else {}
+    asked = references | wanted
     with VerdictFile(out, outcome.device_kind, settings.protocol, timing=timing) as verdicts:
-        missing = [pair for key, pair in wanted.items() if verdicts.find(*key) is None]
-        _judge(missing, devices, settings, outcome, verdicts, timing=timing, wait_s=wait_s)
+        missing = [pair for key, pair in asked.items() if verdicts.find(*key) is None]
+        before = {key for key in wanted if verdicts.find(*key) is not None}
+        _judge(
+            missing, devices, settings, outcome, verdicts, timing=timing, wait_s=wait_s,
+            references=references.keys() - wanted.keys(),
+        )  # fmt: skip
         for key, count in rows.items():
             judged = verdicts.find(*key)
             if judged is None:
                 outcome.num_without += count
             else:
                 outcome.judged.append(judged)
+                outcome.num_new += key not in before
     outcome.num_without += outcome.num_rows - rows.total()
     return outcome
+
+
+def _references(pairs: Iterable[Pair]) -> dict[Key, Pair]:
+    """Each problem's reference as a candidate, which no row can be taken for."""
+    found: dict[Key, Pair] = {}
+    for problem, _ in pairs:
+        candidate = Candidate(problem_id=problem.id, source=problem.null_source + NULL_TEST)
+        found[problem.id, candidate.id] = problem, candidate
+    return found
 
 
 def _alike(devices: Sequence[Device]) -> list[Device]:
@@ -89,7 +111,7 @@ def _alike(devices: Sequence[Device]) -> list[Device]:
 
 def _judge(
     missing: Sequence[Pair], devices: Sequence[Device], settings: Settings, outcome: Outcome,
-    verdicts: VerdictFile, *, timing: bool, wait_s: float,
+    verdicts: VerdictFile, *, timing: bool, wait_s: float, references: Set[Key],
 ) -> None:  # fmt: skip
     """Judge; what was judged is in the file, whatever stops it."""
     try:
@@ -98,7 +120,7 @@ def _judge(
         )
         refused = set[str]()
         work = [(problem, each) for problem, each in missing if problem.id in notes]
-        work.sort(key=lambda pair: (pair[0].level, pair[0].number))  # prepared once
+        work.sort(key=lambda pair: (pair[0].level, pair[0].number))  # each prepared once
         if not work:
             return
         with (
@@ -120,10 +142,10 @@ def _judge(
                     Judged(
                         suite=problem.suite, revision=problem.revision, level=problem.level,
                         problem_id=problem.number, problem=problem.key, note=notes[problem.id],
+                        is_reference=(problem.id, judgement.verdict.candidate_id) in references,
                         verdict=judgement.verdict,
                     )
                 )  # fmt: skip
-                outcome.num_new += 1
             outcome.complaints += [
                 f"device {device.kind} {device.id}: its judge died; others took its candidates over"
                 for device in fleet.lost

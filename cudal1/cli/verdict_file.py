@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from pydantic import ValidationError
 
@@ -34,6 +35,8 @@ class Judged(Record):
     """Its key, for people."""
     note: str | None = None
     """What the problem's check would let through."""
+    is_reference: bool = False
+    """Whether the candidate is the reference itself, judged for the null test; nobody asked."""
     verdict: Verdict
 
 
@@ -106,21 +109,44 @@ class VerdictFile:
 
     def _read(self) -> None:
         self._file.seek(0)
-        whole = 0
-        for number, line in enumerate(self._file, start=1):
-            if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
-                self._file.truncate(whole)
-                break
-            whole += len(line)
-            try:
-                self._remember(Judged.model_validate_json(line))
-            except ValidationError:
-                raise ConfigError(
-                    f"{self._path}:{number}: not a verdict of this version; name another --out"
-                ) from None
+        lines = list(_lines(self._file, self._path))
+        for _, judged in lines:
+            self._remember(judged)
+        self._file.truncate(lines[-1][0] if lines else 0)
 
     def _remember(self, judged: Judged) -> None:
         verdict = judged.verdict
         is_alike = verdict.device_kind == self._device_kind
         if is_alike and verdict.protocol_id in self._protocol_ids:
             self._judged[verdict.problem_id, verdict.candidate_id] = judged
+
+
+def read_judged(path: Path) -> list[Judged]:
+    """The verdicts in a file that may still be written.
+
+    Raises:
+        ConfigError: it cannot be read, or holds something else.
+    """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file; give one that judge --candidates has written")
+    try:
+        with path.open("rb") as file:
+            return [judged for _, judged in _lines(file, path)]
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, Judged]]:
+    """Each whole line, with the place where it ends; half a last one of ours is no line."""
+    end = 0
+    for number, line in enumerate(file, start=1):
+        if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
+            return
+        end += len(line)
+        try:
+            judged = Judged.model_validate_json(line)
+        except ValidationError:
+            raise ConfigError(
+                f"{path}:{number}: not a verdict of this version; judge anew with another --out"
+            ) from None
+        yield end, judged

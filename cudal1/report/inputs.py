@@ -30,10 +30,10 @@ CANDIDATES = pl.Schema({
 })  # fmt: skip
 VERDICTS = pl.Schema({
     "candidate_id": pl.String, "problem_id": pl.String, "device_kind": pl.String,
-    "protocol_id": pl.String, "status": pl.String, "reason": pl.String, "speedup": pl.Float64,
-    "certified": pl.Float64, "num_quads": pl.Int64, "bucket_variance": pl.Float64,
-    "is_stable": pl.Boolean, "is_confirmed": pl.Boolean, "reference_us": pl.Float64,
-    "candidate_us": pl.Float64, "judge_s": pl.Float64,
+    "protocol_id": pl.String, "status": pl.String, "reason": pl.String, "precision": pl.String,
+    "speedup": pl.Float64, "certified": pl.Float64, "num_quads": pl.Int64,
+    "bucket_variance": pl.Float64, "is_stable": pl.Boolean, "is_confirmed": pl.Boolean,
+    "reference_us": pl.Float64, "candidate_us": pl.Float64, "judge_s": pl.Float64,
 })  # fmt: skip
 FLAGS = pl.Schema({
     "candidate_id": pl.String, "device_kind": pl.String, "protocol_id": pl.String,

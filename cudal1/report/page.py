@@ -88,7 +88,7 @@ def _sections(given: ReportInput) -> list[Section]:
         ),
         Section(
             name="reliability", title="Reliability",
-            tables=(tallies.reliability_table(given),),
+            tables=(tallies.reliability_table(given), tallies.precision_table(given)),
             figures=_drawn(pair_figure(given), spread_figure(given)),
             nothing_yet="No figure yet: nothing was timed.",
         ),

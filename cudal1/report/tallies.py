@@ -7,6 +7,8 @@ import math
 
 import polars as pl
 
+from cudal1.metrics import MEANINGFUL_SPEEDUP
+from cudal1.protocol import PrecisionClass
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, share, times
@@ -107,6 +109,36 @@ def reliability_table(given: ReportInput) -> Table:
         rows=tuple(rows),
         nothing_yet="Nothing yet: nothing was timed.",
     )
+
+
+def precision_table(given: ReportInput) -> Table:
+    """How exact outputs were, and what became of those that were not exact enough."""
+    compared = facts.verdicts(given).filter(pl.col("precision").is_not_null())
+    rows: list[Row] = []
+    for precision in PrecisionClass:
+        part = compared.filter(pl.col("precision") == precision.value)
+        if part.is_empty():
+            continue
+        correct = part.filter(pl.col("status") == Status.CORRECT.value)
+        faster = correct.filter(pl.col("certified") > MEANINGFUL_SPEEDUP)
+        rows.append(Row(cells=(
+            precision.value, f"{part.height:,}", share(correct.height, part.height),
+            share(faster.height, part.height), times(_largest(correct["certified"])),
+        )))  # fmt: skip
+    asked = given.provenance.protocol.precision
+    return Table(
+        title="Precision",
+        caption=(
+            "Candidates by the tightest class that all their outputs met; those that met none are "
+            f"left out. Correct means {asked} here: who meets only a looser class is incorrect, "
+            "and shown apart."
+        ),
+        columns=(
+            "Class", "Candidates", "Correct", f"> {MEANINGFUL_SPEEDUP:g}×", "Best",
+        ),
+        rows=tuple(rows),
+        nothing_yet="Nothing yet: no output was compared.",
+    )  # fmt: skip
 
 
 def hack_table(given: ReportInput) -> Table:

@@ -136,3 +136,36 @@ def test_what_cannot_be_asked_is_said_in_a_line(
     done = run(*arguments, "--device", "cpu")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr
+
+
+def test_timed_candidates_come_with_their_null_test_and_make_a_table(
+    run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
+) -> None:
+    answers(_row(SILU, PASSES), _null(RELU))
+    timed = [argument for argument in ASKED if argument != "--checks-only"]
+    done = run(*timed, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["num_candidates"], said["num_new"]) == (2, 2)
+    assert said["statuses"] == {"incorrect": 1, "correct": 1}
+    assert sorted((row["problem_id"], row["is_reference"]) for row in verdicts()) == [
+        (8, False), (8, True), (14, False), (14, True),
+    ]  # fmt: skip
+    assert json.loads(run(*timed, "--json").stdout)["num_new"] == 0
+    assert len(verdicts()) == 4
+    table = run("report", "answers.verdicts.jsonl", "--suite", "shipped")
+    assert (table.returncode, table.stderr) == (0, "")
+    lines = [line for line in table.stdout.splitlines() if line.startswith("| ")]
+    counts = {line.split(" | ")[0].strip("| "): line.split(" | ")[1] for line in lines}
+    assert counts["All"] == str(len(load_suite(DeviceClass.CPU)))
+    assert counts["Null test"] == "2"
+    assert counts["answers"] == "2"
+
+
+def test_the_null_test_can_be_left_out(
+    run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
+) -> None:
+    answers(_row(SILU, PASSES))
+    timed = [argument for argument in ASKED if argument != "--checks-only"]
+    assert run(*timed, "--no-null-test").returncode == 0
+    assert [row["is_reference"] for row in verdicts()] == [False]

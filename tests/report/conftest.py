@@ -95,6 +95,7 @@ def verdict(problem_id: str, candidate_id: str, certified: float | None = 1.5, *
         "candidate_id": candidate_id, "problem_id": problem_id, "device_kind": DEVICE,
         "protocol_id": PROTOCOL.id, "status": status,
         "reason": None if status == "correct" else "because", "judge_s": 2.5,
+        "precision": "strict" if status == "correct" else None,
         "speedup": certified * 1.04 if timed and certified else None,
         "certified": certified if timed else None, "num_quads": 40 if timed else None,
         "bucket_variance": 0.0004 if timed else None, "is_stable": True if timed else None,

@@ -111,3 +111,30 @@ def test_the_winner_of_the_first_measurement_is_the_one_reported_again(made):
 def test_each_device_has_a_row(realistic):
     names = [row.cells[0] for row in tables.device_table(realistic).rows]
     assert names == ["NVIDIA H200", "cpu"]
+
+
+def test_the_largest_five_are_told_apart(made):
+    speedups = [11.0, 2.0, 2.0, 2.0, 2.0, 2.0, None]
+    given = made.build({
+        "problems": [made.problem(number) for number in range(len(speedups))],
+        "verdicts": [
+            made.verdict(f"p1{number}", f"c{number}", value)
+            for number, value in enumerate(speedups) if value is not None
+        ],
+    })  # fmt: skip
+    assert cells_of(tables.speedup_table(given), "All")["Top 5"] == "93 %"
+
+
+def test_devices_are_compared_on_what_all_of_them_judged():
+    table = tables.across_devices({
+        "one": {"a": 2.0, "b": None, "c": 9.0}, "two": {"a": 1.5, "b": 1.1, "d": 5.0},
+    })  # fmt: skip
+    assert table.columns == ("Speedup", "one", "two")
+    cells = {row.cells[0]: row.cells[1:] for row in table.rows}
+    assert cells["Mean"] == ("1.50×", "1.30×")
+    assert cells["Success"] == ("1 (50 %)", "2 (100 %)")
+    assert "each of the 2 problems" in table.caption
+
+
+def test_devices_with_nothing_in_common_are_not_compared():
+    assert not tables.across_devices({"one": {"a": 2.0}, "two": {"b": 2.0}}).rows

@@ -71,3 +71,20 @@ def test_cost_adds_dollars_tokens_and_judging_time(made):
     author, harness = rows_of(tallies.cost_table(given))
     assert (author["USD"], author["Prompt tokens"]) == ("0.03", "1,200")
     assert harness["Judging, h"] == "0.50"
+
+
+def test_candidates_of_a_looser_class_are_shown_apart(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [
+            made.verdict("p11", "a", 2.0), made.verdict("p11", "b", 1.0),
+            made.verdict("p11", "c", status="incorrect", precision="half"),
+            made.verdict("p11", "d", status="incorrect"),
+        ],
+    })  # fmt: skip
+    assert rows_of(tallies.precision_table(given)) == [
+        {"Class": "strict", "Candidates": "2", "Correct": "2 (100 %)", "> 1.01×": "1 (50 %)",
+         "Best": "2.00×"},
+        {"Class": "half", "Candidates": "1", "Correct": "0 (0 %)", "> 1.01×": "0 (0 %)",
+         "Best": "–"},
+    ]  # fmt: skip
