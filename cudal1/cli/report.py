@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cudal1.cli.ending import fail
-from cudal1.cli.settings import ParamsOption, ProtocolOption
-from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.cli.ending import fail, say
+from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol
+from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:
+    from cudal1.cli.report_input import Group
     from cudal1.report.table import Table
 
 
@@ -35,59 +37,69 @@ def report(
 ) -> None:
     """Sum verdicts up, in Markdown: speedups by level, null test, outcomes, precision, cheats.
 
-    Files of several devices also give a column each, over the problems that all of them have; those
-    of one device are counted together, and told apart where authors are.
+    Each kind of device and each protocol has tables of its own; several devices also one with a
+    column each, of the candidates that all of them have judged.
 
     Example: cudal1 report --suite kernelbench:../KernelBench answers.verdicts.jsonl
     """
+    from cudal1.cli.report_input import read_groups
+
     try:
-        if params is not None and protocol is not None:
-            raise ConfigError("--params brings its own protocol: give either")
-        sections = _sections(files, suite, params, protocol)
+        groups, complaints = read_groups(files, suite, named_protocol(params, protocol))
     except CudaL1Error as error:
         fail(str(error))
+    for complaint in complaints:
+        say(complaint)
+    sections = [_section(group) for group in groups] + _across(groups)
     if as_json:
-        shown = [
-            {"title": title, "tables": [table.model_dump(mode="json") for table in tables]}
-            for title, tables in sections
-        ]
-        typer.echo(json.dumps(shown, indent=2))
+        typer.echo(json.dumps(sections, default=lambda t: t.model_dump(mode="json"), indent=2))
         return
     from cudal1.report.table import markdown_text, table_markdown
 
-    for title, tables in sections:
-        typer.echo(f"## {markdown_text(title)}\n")
-        for table in tables:
+    for section in sections:
+        typer.echo(f"## {markdown_text(section['title'])}\n")
+        for note in section["notes"]:
+            typer.echo(markdown_text(note) + "\n")
+        for table in section["tables"]:
             typer.echo(table_markdown(table))
 
 
-def _sections(
-    files: list[Path], suite: str | None, params: Path | None, protocol: str | None
-) -> list[tuple[str, list[Table]]]:
-    """Titles with their tables."""
-    from cudal1 import protocols
-    from cudal1.cli.report_input import best, read_inputs
-    from cudal1.params import Params
+def _section(group: Group) -> dict[str, Any]:
+    """What is shown of one device under one protocol."""
     from cudal1.report import tables, tallies
 
-    own = Params.load(params).protocol if params is not None else None
-    own = protocols.load(protocol) if protocol is not None else own
-    found = read_inputs(files, suite, own)
-    sections: list[tuple[str, list[Table]]] = []
-    for each in found:
-        where = each.provenance
-        title = f"{where.title} on {where.device_kind}, protocol {where.protocol.id}"
-        builders = (
-            tables.speedup_table, tables.null_table, tallies.provider_table, tallies.outcome_table,
-            tallies.precision_table, tallies.reliability_table, tallies.hack_table,
-        )  # fmt: skip
-        sections.append((title, [build(each) for build in builders]))
-    ids = {each.provenance.protocol.id for each in found}
-    for protocol_id in sorted(ids):
-        alike = [each for each in found if each.provenance.protocol.id == protocol_id]
+    shown: list[Table] = []
+    if group.is_timed:
+        shown += [tables.speedup_table(group.given), tables.null_table(group.given)]
+    shown += [tallies.file_table(group.given), tallies.precision_table(group.given)]
+    if group.is_timed:
+        shown.append(tallies.reliability_table(group.given))
+    shown.append(tallies.hack_table(group.given))
+    notes: list[str] = []
+    if group.num_untimed:
+        notes.append(f"{group.num_untimed} correct candidates were not timed and have no speedup.")
+    return {
+        "title": f"{group.suites} on {group.device_kind}, protocol {_called(group)}",
+        "suites": group.suites, "device_kind": group.device_kind, "protocol": group.protocol_name,
+        "protocol_id": group.protocol.id, "notes": notes, "tables": shown,
+    }  # fmt: skip
+
+
+def _across(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """The devices side by side, under each protocol that several were judged under."""
+    from cudal1.cli.report_input import common
+    from cudal1.report import tables
+
+    sections: list[dict[str, Any]] = []
+    for called in dict.fromkeys(_called(group) for group in groups):
+        alike = [group for group in groups if _called(group) == called and group.is_timed]
         if len(alike) > 1:
-            by_device = {each.provenance.device_kind: best(each) for each in alike}
-            sections.append(
-                (f"All devices, protocol {protocol_id}", [tables.across_devices(by_device)])
-            )
+            table = tables.across_devices(*common(alike))
+            sections.append({
+                "title": f"All devices, protocol {called}", "notes": [], "tables": [table],
+            })  # fmt: skip
     return sections
+
+
+def _called(group: Group) -> str:
+    return f"{group.protocol_name} {group.protocol.id}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,25 +14,43 @@ from cudal1 import protocols
 from cudal1.cli.suites import load_named
 from cudal1.cli.verdict_file import Judged, read_judged
 from cudal1.errors import ConfigError
-from cudal1.problem import DeviceClass, Split
+from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass
-from cudal1.report import Provenance, ReportInput, facts, inputs
+from cudal1.report import Provenance, ReportInput, inputs
 from cudal1.verdict import Status
 
 FAST_P = (0.5, 1.0, 1.5, 2.0)
 ENDING = ".verdicts"
 """Of the names that `judge --candidates` gives its files."""
+PROVIDER = "file"
 
 Line = tuple[str, Judged]
 """Whose verdict, by the file's name, and the verdict."""
-Best = dict[str, float | None]
-"""By a problem's key, the best certified speedup; None where no candidate succeeded."""
 
 
-def read_inputs(
+@dataclass(frozen=True)
+class Group:
+    """Verdicts of one kind of device under one protocol."""
+
+    suites: str
+    """With their revisions."""
+    device_kind: str
+    protocol: EvalProtocol
+    protocol_name: str
+    given: ReportInput
+    num_untimed: int
+    """Candidates that are correct and were never timed."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether any candidate was."""
+        return bool(self.given.verdicts["certified"].is_not_null().any())
+
+
+def read_groups(
     files: Sequence[Path], suite: str | None, protocol: EvalProtocol | None
-) -> list[ReportInput]:
-    """One for each kind of device and protocol.
+) -> tuple[list[Group], list[str]]:
+    """The verdicts of files, by kind of device and protocol, and a line on what is left out.
 
     Where files disagree on a candidate the first one counts.
 
@@ -41,83 +60,123 @@ def read_inputs(
         protocol: that verdicts may be of, beside those that ship.
 
     Raises:
-        ConfigError: a file holds something else, or verdicts of a protocol that is not known.
+        ConfigError: a file holds something else, or nothing that can be counted, or verdicts on
+            other problems than the suite's.
         SuiteError: the suite cannot be read.
     """
     known = _known(protocol)
     groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    for path in files:
+    unknown = Counter[tuple[Path, str]]()
+    complaints: list[str] = []
+    for name, path in _named(list({path.resolve(): path for path in files}.values())):
         lines = read_judged(path)
         if not lines:
-            raise ConfigError(f"{path}: holds no verdicts")
+            complaints.append(f"{path}: holds no verdicts")
         for judged in lines:
-            verdict = judged.verdict
-            under = known.get(verdict.protocol_id)
+            under = known.get(judged.verdict.protocol_id)
             if under is None:
-                raise ConfigError(
-                    f"{path}: verdicts under protocol {verdict.protocol_id}, which none that ships "
-                    "is in this version; give its file by --protocol"
-                )
-            name = path.stem.removesuffix(ENDING)
-            groups[verdict.device_kind, under.id].append((name, judged))
-    return [
-        _input(lines, suite, device_kind, known[protocol_id])
+                unknown[path, judged.verdict.protocol_id] += 1
+            else:
+                groups[judged.verdict.device_kind, under[1].id].append((name, judged))
+    complaints += [
+        f"{path}: {count} verdicts under protocol {id_} are left out: it is another version's, or "
+        "name its file by --protocol or --params"
+        for (path, id_), count in unknown.items()
+    ]
+    if not groups:
+        raise ConfigError(complaints[0])
+    found = [
+        _group(lines, suite, device_kind, *known[protocol_id])
         for (device_kind, protocol_id), lines in sorted(groups.items())
     ]
+    return found, complaints
 
 
-def best(given: ReportInput) -> Best:
-    """The best of each problem."""
-    rows = facts.best(given).to_dicts()
-    return {facts.problem_key(row): row["certified"] for row in rows}
+def common(groups: Sequence[Group]) -> tuple[dict[str, list[float | None]], int]:
+    """By device, the best of each problem over the candidates that all have judged; how many."""
+    is_known = (pl.col("status") != Status.CORRECT.value) | pl.col("certified").is_not_null()
+    frames = [group.given.verdicts.filter(is_known) for group in groups]
+    pairs = [set(frame.select("problem_id", "candidate_id").iter_rows()) for frame in frames]
+    shared = set[tuple[str, str]].intersection(*pairs)
+    problems = sorted({problem for problem, _ in shared})
+    found: dict[str, list[float | None]] = {}
+    for group, frame in zip(groups, frames, strict=True):
+        best: dict[str, float | None] = dict.fromkeys(problems)
+        for problem, candidate, certified in frame.select(
+            "problem_id", "candidate_id", "certified"
+        ).iter_rows():
+            if (problem, candidate) in shared and certified is not None:
+                best[problem] = max(certified, best[problem] or 0.0)
+        found[group.device_kind] = list(best.values())
+    return found, len(shared)
 
 
-def _known(protocol: EvalProtocol | None) -> dict[str, EvalProtocol]:
-    """By the ids of their verdicts, timed or only checked."""
-    found = [protocols.load(name) for name in protocols.names()]
-    found += [protocol] if protocol is not None else []
-    changed = [
-        each.model_copy(update={"precision": precision})
-        for each in found
-        for precision in PrecisionClass
+def _known(protocol: EvalProtocol | None) -> dict[str, tuple[str, EvalProtocol]]:
+    """Names and protocols by the ids of their verdicts, timed or only checked."""
+    found = [(name, protocols.load(name)) for name in protocols.names()]
+    if protocol is not None:
+        found.append(("its own", protocol))
+    known: dict[str, tuple[str, EvalProtocol]] = {}
+    for name, each in found:
+        for precision in PrecisionClass:
+            changed = each.model_copy(update={"precision": precision})
+            is_changed = precision is not each.precision
+            for id_ in (changed.id, changed.checks_only().id):
+                known.setdefault(id_, (f"{name} ({precision})" if is_changed else name, changed))
+    return known
+
+
+def _named(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Files with names for people, as short as tells them apart."""
+    short = [path.stem.removesuffix(ENDING) for path in paths]
+    times = Counter(short)
+    return [
+        (name if times[name] == 1 else str(path), path)
+        for name, path in zip(short, paths, strict=True)
     ]
-    return {id_: each for each in changed for id_ in (each.checks_only().id, each.id)}
 
 
-def _input(
-    lines: Sequence[Line], suite: str | None, device_kind: str, protocol: EvalProtocol
-) -> ReportInput:
+def _group(
+    lines: Sequence[Line], suite: str | None, device_kind: str, name: str, protocol: EvalProtocol
+) -> Group:
     asked = {
-        (name, *_key(judged)): (name, judged) for name, judged in lines if not judged.is_reference
+        (file, *_key(judged)): (file, judged) for file, judged in lines if not judged.is_reference
     }
-    verdicts = {_key(judged): judged for _, judged in reversed(asked.values())}
-    references = {_key(judged): judged for _, judged in lines if judged.is_reference}
-    revisions = sorted({f"{judged.suite} {judged.revision}" for _, judged in lines})
-    if len(revisions) > len({judged.suite for _, judged in lines}):
-        raise ConfigError(
-            f"verdicts on different revisions of one suite ({', '.join(revisions)}) cannot be "
-            "compared: report on each alone"
-        )
+    verdicts = _first(judged for _, judged in asked.values())
+    references = _first(judged for _, judged in lines if judged.is_reference)
+    suites = ", ".join(sorted({f"{judged.suite} {judged.revision}" for _, judged in lines}))
+    untimed = [v for v in verdicts if v.verdict.is_successful and v.verdict.speedup is None]
     flags = [
         {**_where(judged), "kind": flag.kind, "source": flag.source, "evidence": flag.evidence}
-        for judged in verdicts.values()
+        for judged in verdicts
         for flag in judged.verdict.flags
     ]
-    return ReportInput(
+    given = ReportInput(
         provenance=Provenance(
-            title=", ".join(revisions), device_kind=device_kind, protocol=protocol, fast_p=FAST_P,
+            title=suites, device_kind=device_kind, protocol=protocol, fast_p=FAST_P,
             generated_at=datetime.now(UTC).isoformat(timespec="seconds"), git_revision="",
         ),
-        problems=_frame(_problems(lines, suite, device_kind), inputs.PROBLEMS),
+        problems=_frame(_problems(verdicts, suite, device_kind), inputs.PROBLEMS),
         completions=_frame([_answer(*line) for line in asked.values()], inputs.COMPLETIONS),
         candidates=_frame([], inputs.CANDIDATES),
-        verdicts=_frame([_verdict(each) for each in verdicts.values()], inputs.VERDICTS),
+        verdicts=_frame([_verdict(each) for each in verdicts], inputs.VERDICTS),
         flags=_frame(flags, inputs.FLAGS),
-        null_test=_frame([_verdict(each) for each in references.values()], inputs.NULL_TEST),
+        null_test=_frame([_verdict(each) for each in references], inputs.NULL_TEST),
         transferred=_frame([], inputs.TRANSFERRED),
         samples=_frame([], inputs.SAMPLES),
         steps=_frame([], inputs.STEPS),
     )  # fmt: skip
+    return Group(suites, device_kind, protocol, name, given, len(untimed))
+
+
+def _first(judged: Iterable[Judged]) -> list[Judged]:
+    """One verdict on each candidate: the first, but for a success that another one has timed."""
+    found: dict[tuple[str, str], Judged] = {}
+    for each in judged:
+        known = found.setdefault(_key(each), each).verdict
+        if known.is_successful and known.speedup is None and each.verdict.speedup is not None:
+            found[_key(each)] = each
+    return list(found.values())
 
 
 def _key(judged: Judged) -> tuple[str, str]:
@@ -125,21 +184,49 @@ def _key(judged: Judged) -> tuple[str, str]:
 
 
 def _problems(
-    lines: Sequence[Line], suite: str | None, device_kind: str
+    judged: Sequence[Judged], suite: str | None, device_kind: str
 ) -> list[dict[str, object]]:
-    """Those that have a verdict, and those of a suite that have none."""
-    found: dict[tuple[str, int, int], dict[str, object]] = {}
-    for _, judged in lines:
-        name = judged.problem.rpartition("/")[2].partition("_")[2]
-        found[judged.suite, judged.level, judged.problem_id] = _problem(
-            judged.verdict.problem_id, judged.suite, judged.level, judged.problem_id, name
-        )
+    """Those that have a verdict, and those of a suite that have none.
+
+    Raises:
+        ConfigError: verdicts are on two versions of a problem, or on another one than the suite's.
+    """
+    ids: dict[tuple[str, int, int], str] = {}
+    rows: list[dict[str, object]] = []
+    for each in judged:
+        key, id_ = (each.suite, each.level, each.problem_id), each.verdict.problem_id
+        if ids.setdefault(key, id_) != id_:
+            raise ConfigError(
+                f"{each.problem}: verdicts on two versions of it cannot be counted together; judge "
+                "again with another --out"
+            )
+        name = each.problem.rpartition("/")[2].partition("_")[2]
+        rows.append(_problem(id_, *key, name))
     if suite is not None:
-        is_cpu = device_kind == DeviceClass.CPU.value
-        for problem in load_named(suite, DeviceClass.CPU if is_cpu else DeviceClass.CUDA):
-            key = problem.suite, problem.level, problem.number
-            found.setdefault(key, _problem(problem.id, *key, problem.name))
-    return list(found.values())
+        rows += _others(suite, device_kind, ids)
+    return list({(row["suite"], row["level"], row["number"]): row for row in rows}.values())
+
+
+def _others(
+    suite: str, device_kind: str, ids: dict[tuple[str, int, int], str]
+) -> list[dict[str, object]]:
+    is_cpu = device_kind == DeviceClass.CPU.value
+    rows: list[dict[str, object]] = []
+    loaded = load_named(suite, DeviceClass.CPU if is_cpu else DeviceClass.CUDA)
+    others = {name for name, _, _ in ids} - {problem.suite for problem in loaded}
+    if others:
+        raise ConfigError(f"--suite {suite}: the verdicts are on {', '.join(sorted(others))}")
+    for problem in loaded:
+        if ids.get(_place(problem), problem.id) != problem.id:
+            raise ConfigError(
+                f"--suite {suite}: {problem.key} is not what was judged; give the revision that was"
+            )
+        rows.append(_problem(problem.id, *_place(problem), problem.name))
+    return rows
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return problem.suite, problem.level, problem.number
 
 
 def _problem(id_: str, suite: str, level: int, number: int, name: str) -> dict[str, object]:
@@ -149,10 +236,11 @@ def _problem(id_: str, suite: str, level: int, number: int, name: str) -> dict[s
     }  # fmt: skip
 
 
-def _answer(name: str, judged: Judged) -> dict[str, object]:
+def _answer(file: str, judged: Judged) -> dict[str, object]:
     return {
-        "completion_id": f"{name}/{judged.verdict.candidate_id}", "stage": name, "provider": name,
-        "problem_id": judged.verdict.problem_id, "candidate_id": judged.verdict.candidate_id,
+        "completion_id": f"{file}/{judged.verdict.candidate_id}", "stage": file,
+        "provider": PROVIDER, "problem_id": judged.verdict.problem_id,
+        "candidate_id": judged.verdict.candidate_id,
     }  # fmt: skip
 
 
@@ -171,7 +259,7 @@ def _verdict(judged: Judged) -> dict[str, object]:
         "status": verdict.status.value, "reason": verdict.reason, "judge_s": verdict.judge_s,
         "precision": None if exact is None else exact.value,
     }  # fmt: skip
-    if measured is None or verdict.status is not Status.CORRECT:
+    if measured is None:
         return row
     names = set(inputs.VERDICTS.names()) & set(type(measured).model_fields)
     return row | {name: getattr(measured, name) for name in names}

@@ -64,8 +64,7 @@ def choose(
     Raises:
         ConfigError: options contradict each other, or a file says what it cannot say.
     """
-    if params is not None and protocol is not None:
-        raise ConfigError("--params brings its own protocol: give either --params or --protocol")
+    _refuse_both(params, protocol)
     if params is None and device is None and protocol is None and _is_ours(HERE):
         params = HERE
     if params is not None:
@@ -84,6 +83,25 @@ def choose(
     return Settings(
         chosen.device_class, changed, f"{chosen.name} ({precision})", chosen.max_reference_ms
     )
+
+
+def named_protocol(params: Path | None, protocol: str | None) -> EvalProtocol | None:
+    """The protocol that options name, or that of a params.yaml of ours in the current folder.
+
+    Raises:
+        ConfigError: options contradict each other, or a file says what it cannot say.
+    """
+    _refuse_both(params, protocol)
+    if protocol is not None:
+        return protocols.load(protocol)
+    if params is None and _is_ours(HERE):
+        params = HERE
+    return None if params is None else Params.load(params).protocol
+
+
+def _refuse_both(params: Path | None, protocol: str | None) -> None:
+    if params is not None and protocol is not None:
+        raise ConfigError("--params brings its own protocol: give either --params or --protocol")
 
 
 def _is_ours(path: Path) -> bool:

@@ -61,9 +61,9 @@ class VerdictFile:
         # a failure is one under either, a success without timing answers only who asks for none
         self._protocol_ids = {protocol.id} if timing else {protocol.id, protocol.checks_only().id}
         self._judged: dict[tuple[str, str], Judged] = {}
-        if path.exists() and not path.is_file():
-            raise ConfigError(f"{path}: is no file; name another --out")
         try:
+            if path.exists() and not path.is_file():
+                raise ConfigError(f"{path}: is no file; name another --out")
             self._file = path.open("a+b")
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
@@ -127,9 +127,9 @@ def read_judged(path: Path) -> list[Judged]:
     Raises:
         ConfigError: it cannot be read, or holds something else.
     """
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is no file; give one that judge --candidates has written")
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path}: is no file; give one that judge --candidates has written")
         with path.open("rb") as file:
             return [judged for _, judged in _lines(file, path)]
     except OSError as error:
@@ -147,6 +147,7 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, Judged]]:
             judged = Judged.model_validate_json(line)
         except ValidationError:
             raise ConfigError(
-                f"{path}:{number}: not a verdict of this version; judge anew with another --out"
+                f"{path}:{number}: not a verdict of this version; give a file of verdicts, or name "
+                "another --out"
             ) from None
         yield end, judged

@@ -92,7 +92,9 @@ class Crew:
                 yield worker
             except (torch.OutOfMemoryError, WorkerError) as error:
                 if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
-                    raise self._too_little(error) from error
+                    if isinstance(error, WorkerError):
+                        raise
+                    raise WorkerError(too_large(self._problem, self._device, error)) from error
                 # those that were made meanwhile found no memory either
                 self._zygote.renew()
                 if self._next is not None:
@@ -216,12 +218,11 @@ class Crew:
         worker.close()
         return released + worker.ring.num_bytes
 
-    def _too_little(self, error: Exception) -> WorkerError:
-        """For a device's memory that was too small without anybody's fault."""
-        if isinstance(error, WorkerError):
-            return error
-        said = str(error).split(". ")[0]
-        return WorkerError(
-            f"{self._problem.key}: too large for {self._device.kind}: {said}; lower its sizes, or "
-            "protocol.ring_bytes"
-        )
+
+def too_large(problem: Problem, device: Device, error: Exception) -> str:
+    """What to say when a device's memory was too small, by nobody's fault."""
+    said = str(error).split(". ")[0]
+    return (
+        f"{problem.key}: too large for {device.kind}: {said}; lower its sizes, or "
+        "protocol.ring_bytes"
+    )

@@ -31,7 +31,7 @@ class Device(Record):
     worker_core: int | None
     """Core that reference and candidate share; None on a machine with a single one."""
     reserved_cores: tuple[int, ...] = ()
-    """Such cores of all devices here: no judge runs on the one of another."""
+    """Such cores of all devices here: no judge runs on the one of another, if there are enough."""
     index: int = 0
     """Which of the GPUs that this process sees."""
     driver: str | None = None
@@ -123,7 +123,7 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
             kind=torch.cuda.get_device_name(index),
             id=f"GPU-{torch.cuda.get_device_properties(index).uuid}",
             worker_core=reserved[index] if reserved else None,
-            reserved_cores=reserved,
+            reserved_cores=reserved if len(cores) >= 2 * count else reserved[index : index + 1],
             index=index,
             driver=_driver(),
         )

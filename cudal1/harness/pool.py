@@ -14,6 +14,7 @@ from typing import Self
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.harness.ceilings import Ceilings
+from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
 from cudal1.harness.layers import MINIMUM
@@ -115,11 +116,7 @@ class Pool:
                 ceilings=self._ceilings,
             )  # fmt: skip
         except torch.OutOfMemoryError as error:
-            said = str(error).split(". ")[0]
-            raise SuiteError(
-                f"{problem.key}: too large for {self.device.kind}: {said}; lower its sizes, or "
-                "protocol.ring_bytes"
-            ) from error
+            raise SuiteError(too_large(problem, self.device, error)) from error
 
     def _forget_all(self) -> None:
         for prepared in self._prepared.values():

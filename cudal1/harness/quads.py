@@ -38,9 +38,9 @@ at first would be seen on few inputs. And so many times as long where nothing is
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """One input in so many, and as many more as bring so many of every family within so many decoys: a
 single one may happen to be harmless for who is wrong on its kind."""
-LEAST_SHARE = 0.375
-"""A candidate's burst on a GPU lasts so much of the reference's at least, if the slots suffice:
-what a burst costs beyond its calls is known to some 30 µs there, 2 % of 1.5 ms."""
+LEAST_BURST_US = 2000.0
+"""A candidate's burst on a GPU lasts as long, if the slots suffice: what a burst costs beyond its
+calls is known to some 30 µs there, and who hides 60 µs is not found out."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
@@ -128,7 +128,7 @@ class Quads:
             return count
         burst_us = self.both(candidate, reference, self._examination.fresh(count))[Role.CANDIDATE]
         net_us = max(FLOOR_US, (burst_us - self.time_empty(count)) / count)
-        wanted = min(LEAST_SHARE * self._protocol.burst_us / net_us, self._desk.layout.num_slots)
+        wanted = min(LEAST_BURST_US / net_us, self._desk.layout.num_slots)
         return max(count, round(wanted))
 
     def _replanned(self, count: int, ratios: Sequence[float]) -> int:

@@ -53,7 +53,7 @@ def undisturbed(device: Device) -> Iterator[None]:
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """Keep this thread where it is: on a core that it has just come to, a burst takes 60 us longer.
+    """Keep this thread where it is: on another core a burst seems up to 60 us longer.
 
     Where that is, the kernel has chosen, and may again the next time.
     """

@@ -128,7 +128,7 @@ class Zygote:
         self._leaving.append(worker)
 
     def reap(self) -> None:
-        """Give back what those had that are gone; more than a few are waited for.
+        """Give back what those had that are gone; while more than one is left they are waited for.
 
         Raises:
             WorkerError: one of them does not end.

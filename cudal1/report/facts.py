@@ -38,8 +38,10 @@ def answers(given: ReportInput) -> pl.DataFrame:
     `reward` is the certified speedup of a successful candidate, 0 for everything else (paper
     2.4.4), and null for a success that was never timed.
     """
-    judged = _timed_or_checked(given).select("candidate_id", "status", "certified")
-    about = given.problems.select("problem_id", "suite", "level", "split")
+    judged = timed_or_checked(given).select("candidate_id", "status", "certified")
+    about = given.problems.select("problem_id", "suite", "level", "split").unique(
+        "problem_id", keep="first", maintain_order=True
+    )  # two of a suite that are the same to the letter are one
     joined = given.completions.join(judged, on="candidate_id", how="left").join(
         about, on="problem_id", how="inner"
     )
@@ -59,7 +61,7 @@ def answers(given: ReportInput) -> pl.DataFrame:
     )
 
 
-def _timed_or_checked(given: ReportInput) -> pl.DataFrame:
+def timed_or_checked(given: ReportInput) -> pl.DataFrame:
     """Each candidate's verdict; one that only passed the checks has a verdict without speedup."""
     timed, where = verdicts(given), given.provenance
     checked = given.verdicts.filter(

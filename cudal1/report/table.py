@@ -71,7 +71,7 @@ def table_markdown(table: Table) -> str:
 
 def markdown_text(text: str) -> str:
     """The text as Markdown that shows it to the letter, on one line."""
-    flat = " ".join(text.split())
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     escaped = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|~!#$@])", _escape_markdown, escaped)
 

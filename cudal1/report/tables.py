@@ -13,6 +13,7 @@ import polars as pl
 
 from cudal1.metrics import MEANINGFUL_SPEEDUP, SpeedupSummary, excess_share, fast_p, summarize
 from cudal1.problem import Split
+from cudal1.protocol import EvalProtocol, Rule
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, percent, share, times
@@ -43,8 +44,7 @@ def speedup_table(given: ReportInput) -> Table:
         title="Speedup over the reference (as table 4)",
         caption=(
             "Best certified speedup of each problem, against the eager reference on "
-            f"{given.provenance.device_kind}: the largest claim whose lower confidence bound "
-            f"(alpha {given.provenance.protocol.alpha:g}) the measurement supports. A problem "
+            f"{given.provenance.device_kind}: {_meaning(given.provenance.protocol)}. A problem "
             "without success counts as 1× in mean, maximum and percentiles, as in the paper's "
             "tables 4 and 6; the last two columns count it as 0×, as in its table 5. The "
             "geometric mean is over successful problems only; a success and fast_p need a "
@@ -62,6 +62,15 @@ def speedup_table(given: ReportInput) -> Table:
         rows=tuple(rows),
         nothing_yet="Nothing yet: no problem was admitted.",
     )  # fmt: skip
+
+
+def _meaning(protocol: EvalProtocol) -> str:
+    if protocol.rule is Rule.PAPER:
+        return "what the paper's rule reads, which certifies nothing"
+    return (
+        f"the largest claim whose lower confidence bound (alpha {protocol.alpha:g}) the "
+        "measurement supports"
+    )
 
 
 def _groups(best: pl.DataFrame) -> list[tuple[str, pl.DataFrame, RowKind]]:
@@ -98,7 +107,9 @@ def _speedup_cells(
     label: str, speedups: Sequence[float | None], thresholds: Sequence[float]
 ) -> tuple[str, ...]:
     as_one, as_zero = (summarize(speedups, failed_as=failed_as) for failed_as in (1.0, 0.0))
-    count, carried = as_one.num_problems, excess_share(speedups, LARGEST)
+    count = as_one.num_problems
+    is_telling = sum(value is not None and value > 1 for value in speedups) > LARGEST
+    carried = excess_share(speedups, LARGEST) if is_telling else None
     return (
         label, f"{count:,}", times(as_one.mean), times(as_one.maximum),
         times(as_one.percentile_75), times(as_one.median), times(as_one.percentile_25),
@@ -235,17 +246,16 @@ def device_table(given: ReportInput) -> Table:
     )  # fmt: skip
 
 
-def across_devices(by_device: Mapping[str, Mapping[str, float | None]]) -> Table:
-    """Like table 6: a column a device, over the problems that were judged on all of them.
+def across_devices(by_device: Mapping[str, Sequence[float | None]], num_candidates: int) -> Table:
+    """Like table 6: a column a device, of the same candidates for the same problems.
 
     Args:
-        by_device: of each, the best certified speedup of each problem, by its key; None where no
-            candidate succeeded.
+        by_device: of each, the best certified speedup of each problem, None where no candidate
+            succeeded.
+        num_candidates: that were judged on all of them.
     """
-    common = sorted(set[str].intersection(*(set(best) for best in by_device.values())))
-    summaries = [
-        summarize([best[key] for key in common], failed_as=1.0) for best in by_device.values()
-    ] if common else []  # fmt: skip
+    count = max((len(speedups) for speedups in by_device.values()), default=0)
+    summaries = [summarize(speedups, failed_as=1.0) for speedups in by_device.values() if speedups]
     named: dict[str, Callable[[SpeedupSummary], str]] = {
         "Mean": lambda row: times(row.mean), "Max": lambda row: times(row.maximum),
         "75 %": lambda row: times(row.percentile_75), "Median": lambda row: times(row.median),
@@ -256,12 +266,13 @@ def across_devices(by_device: Mapping[str, Mapping[str, float | None]]) -> Table
     return Table(
         title="Speedup by device (as table 6)",
         caption=(
-            f"Best certified speedup of each of the {len(common):,} problems that were judged on "
-            "every device; a problem without success counts as 1×, as in the paper's table 6."
+            f"Best certified speedup of each of {count:,} problems, over the {num_candidates:,} "
+            "candidates that have a verdict on every device; a problem without success counts as "
+            "1×, as in the paper's table 6."
         ),
         columns=("Speedup", *by_device),
         rows=tuple(
             Row(cells=(name, *map(cell, summaries))) for name, cell in named.items() if summaries
         ),
-        nothing_yet="Nothing yet: no problem was judged on every device.",
+        nothing_yet="Nothing yet: no candidate has a verdict on every device.",
     )  # fmt: skip

@@ -76,6 +76,33 @@ def outcome_table(given: ReportInput) -> Table:
     )
 
 
+def file_table(given: ReportInput) -> Table:
+    """What became of the candidates of each file, where stages are files."""
+    answers = facts.answers(given)
+    seen = set(answers["outcome"].to_list())
+    outcomes = [outcome for outcome in facts.OUTCOMES if outcome in seen]
+    rows: list[Row] = []
+    for (stage,), part in answers.partition_by("stage", as_dict=True, maintain_order=True).items():
+        correct = part.filter(_CORRECT)
+        counts = (part.filter(pl.col("outcome") == outcome).height for outcome in outcomes)
+        rows.append(Row(cells=(
+            str(stage), f"{part.height:,}", *(f"{count:,}" for count in counts),
+            f"{correct['problem_id'].n_unique():,} of {part['problem_id'].n_unique():,}",
+            times(_largest(correct["certified"])),
+        )))  # fmt: skip
+    return Table(
+        title="Candidates",
+        caption=(
+            "Different candidates that have a verdict, by the first gate that each failed. A "
+            "source that was given twice counts once, rows without a verdict do not count. Best: "
+            "the largest certified speedup."
+        ),
+        columns=("File", "Candidates", *outcomes, "Problems solved", "Best"),
+        rows=tuple(rows),
+        nothing_yet="Nothing yet: no candidate has a verdict.",
+    )  # fmt: skip
+
+
 def reliability_table(given: ReportInput) -> Table:
     """How steady the measurements were."""
     timed = facts.verdicts(given).filter(pl.col("certified").is_not_null())
@@ -113,7 +140,7 @@ def reliability_table(given: ReportInput) -> Table:
 
 def precision_table(given: ReportInput) -> Table:
     """How exact outputs were, and what became of those that were not exact enough."""
-    compared = facts.verdicts(given).filter(pl.col("precision").is_not_null())
+    compared = facts.timed_or_checked(given).filter(pl.col("precision").is_not_null())
     rows: list[Row] = []
     for precision in PrecisionClass:
         part = compared.filter(pl.col("precision") == precision.value)
@@ -171,11 +198,10 @@ def hack_table(given: ReportInput) -> Table:
 
 
 def hack_flags(given: ReportInput) -> pl.DataFrame:
-    """The flags of verdicts under the report's protocol, on its device."""
+    """The flags of verdicts under the report's protocol, timed or not, on its device."""
     keys = ["candidate_id", "device_kind", "protocol_id"]
-    return given.flags.join(facts.verdicts(given).select(keys), on=keys, how="semi").sort(
-        "kind", "source", "candidate_id"
-    )
+    judged = facts.timed_or_checked(given).select(keys)
+    return given.flags.join(judged, on=keys, how="semi").sort("kind", "source", "candidate_id")
 
 
 def cost_table(given: ReportInput) -> Table:

@@ -153,6 +153,8 @@ def test_timed_candidates_come_with_their_null_test_and_make_a_table(
     ]  # fmt: skip
     assert json.loads(run(*timed, "--json").stdout)["num_new"] == 0
     assert len(verdicts()) == 4
+    mistaken = run("report", "answers.jsonl")
+    assert (mistaken.returncode, mistaken.stderr.count("\n")) == (2, 1)
     table = run("report", "answers.verdicts.jsonl", "--suite", "shipped")
     assert (table.returncode, table.stderr) == (0, "")
     lines = [line for line in table.stdout.splitlines() if line.startswith("| ")]

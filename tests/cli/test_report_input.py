@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from cudal1 import protocols
-from cudal1.cli.report_input import best, read_inputs
+from cudal1.cli.report_input import Group, common, read_groups
 from cudal1.cli.verdict_file import Judged
 from cudal1.errors import ConfigError
 from cudal1.measurement import Baseline, Measurement
 from cudal1.protocol import PrecisionClass
-from cudal1.report import tables, tallies
+from cudal1.report import facts, tables, tallies
 from cudal1.verdict import Correctness, Status, Verdict
 
-CPU, CUDA = protocols.load("cpu"), protocols.load("cuda")
+CPU = protocols.load("cpu")
 
 
 def _judged(
@@ -29,7 +29,7 @@ def _judged(
         candidate_us=100.0 / certified,
     )  # fmt: skip
     verdict = Verdict(
-        problem_id=f"{kind}{number}", candidate_id=candidate, protocol_id=protocol_id,
+        problem_id=f"p{number}", candidate_id=candidate, protocol_id=protocol_id,
         device_kind=kind, device_id="d", judged_at="now", judge_s=1.0, measurement=measured,
         status=Status.CORRECT if certified else Status.CRASHED,
         reason=None if certified else "no",
@@ -42,8 +42,25 @@ def _judged(
 
 
 def _file(path: Path, *lines: Judged) -> Path:
+    path.parent.mkdir(exist_ok=True)
     path.write_text("".join(line.model_dump_json() + "\n" for line in lines))
     return path
+
+
+def _group(*paths: Path) -> Group:
+    (group,), complaints = read_groups(paths, None, None)
+    assert not complaints
+    return group
+
+
+def _best(group: Group) -> dict[str, float | None]:
+    return {facts.problem_key(row): row["certified"] for row in facts.best(group.given).to_dicts()}
+
+
+def _untimed(candidate: str) -> Judged:
+    checked = _judged(candidate, protocol_id=CPU.checks_only().id)
+    verdict = checked.verdict.model_copy(update={"measurement": None})
+    return checked.model_copy(update={"verdict": verdict})
 
 
 def test_the_best_of_each_problem_counts_and_a_problem_without_success_is_none(
@@ -52,38 +69,33 @@ def test_the_best_of_each_problem_counts_and_a_problem_without_success_is_none(
     path = _file(
         tmp_path / "a.jsonl", _judged("a"), _judged("b", 3.0), _judged("c", None, number=2)
     )
-    (given,) = read_inputs([path], None, None)
-    assert best(given) == {"own/L1/01_x": 3.0, "own/L1/02_x": None}
+    assert _best(_group(path)) == {"own/L1/01_x": 3.0, "own/L1/02_x": None}
 
 
-def test_references_are_the_null_test_and_no_candidates(tmp_path: Path) -> None:
-    path = _file(tmp_path / "a.jsonl", _judged("a", None), _judged("r", 1.0, is_reference=True))
-    (given,) = read_inputs([path], None, None)
-    assert best(given) == {"own/L1/01_x": None}
-    assert given.null_test["certified"].to_list() == [1.0]
-    names = [row.cells[0] for row in tables.speedup_table(given).rows]
+def test_references_are_the_null_test_and_neither_candidates_nor_problems(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path / "a.jsonl", _judged("a", None), _judged("r", 1.0, is_reference=True),
+        _judged("s", 1.0, number=2, is_reference=True),
+    )  # fmt: skip
+    group = _group(path)
+    assert _best(group) == {"own/L1/01_x": None}
+    assert group.given.null_test["certified"].to_list() == [1.0, 1.0]
+    names = [row.cells[0] for row in tables.speedup_table(group.given).rows]
     assert names == ["All", "Null test", "Paper"]
 
 
-def test_with_a_suite_whoever_has_no_verdict_has_failed(tmp_path: Path) -> None:
-    path = _file(tmp_path / "a.jsonl", _judged("a"))
-    (given,) = read_inputs([path], "shipped", None)
-    found = best(given)
-    assert found.pop("own/L1/01_x") == 2.0
-    assert len(found) > 40
-    assert not any(found.values())
-
-
-def test_several_files_are_several_authors(tmp_path: Path) -> None:
+def test_several_files_are_told_apart_and_the_first_counts(tmp_path: Path) -> None:
     paths = [
-        _file(tmp_path / "one.verdicts.jsonl", _judged("a")),
-        _file(tmp_path / "two.jsonl", _judged("a"), _judged("b", None)),
+        _file(tmp_path / "x" / "one.verdicts.jsonl", _judged("a", 3.0)),
+        _file(tmp_path / "y" / "one.verdicts.jsonl", _judged("a", None), _judged("b", None)),
+        _file(tmp_path / "policy.jsonl", _judged("b", None)),
     ]
-    (given,) = read_inputs(paths, None, None)
-    authors = [row.cells[:4] for row in tallies.provider_table(given).rows]
-    assert authors == [
-        ("one", "1", "1 (100 %)", "1 (100 %)"), ("two", "2", "2 (100 %)", "1 (50 %)"),
-    ]  # fmt: skip
+    group = _group(*paths, paths[0])
+    assert _best(group) == {"own/L1/01_x": 3.0}
+    files = [row.cells[:4] for row in tallies.file_table(group.given).rows]
+    assert sorted(files) == sorted([
+        (str(paths[0]), "1", "1", "0"), (str(paths[1]), "2", "1", "1"), ("policy", "1", "0", "1"),
+    ])  # fmt: skip
 
 
 def test_devices_and_protocols_are_kept_apart(tmp_path: Path) -> None:
@@ -92,45 +104,73 @@ def test_devices_and_protocols_are_kept_apart(tmp_path: Path) -> None:
         tmp_path / "a.jsonl", _judged("a"), _judged("a", 4.0, kind="GPU"),
         _judged("a", 5.0, protocol_id=other.id),
     )  # fmt: skip
-    found = read_inputs([path], None, other)
-    assert sorted(value for given in found for value in best(given).values()) == [2.0, 4.0, 5.0]
+    groups, _ = read_groups([path], None, other)
+    assert sorted(value or 0 for group in groups for value in _best(group).values()) == [2, 4, 5]
+    assert {group.protocol_name for group in groups} == {"cpu", "its own"}
 
 
-def test_successes_that_were_only_checked_count_as_no_speedup(tmp_path: Path) -> None:
-    checked = _judged("a", protocol_id=CUDA.checks_only().id)
-    untimed = checked.model_copy(
-        update={"verdict": checked.verdict.model_copy(update={"measurement": None})}
-    )
-    (given,) = read_inputs([_file(tmp_path / "a.jsonl", untimed)], None, None)
-    assert given.provenance.protocol == CUDA
-    assert best(given) == {"own/L1/01_x": None}
-    (row,) = [r for r in tallies.outcome_table(given).rows if r.cells[0] == "all"]
-    assert row.cells == ("all", "1", "1")
+def test_devices_are_compared_on_the_same_candidates(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path / "a.jsonl", _judged("a"), _judged("b", 9.0), _judged("c", None, number=2),
+        _judged("a", 4.0, kind="GPU"), _judged("c", 3.0, number=2, kind="GPU"),
+        _judged("d", 3.0, number=3, kind="GPU"),
+    )  # fmt: skip
+    groups, _ = read_groups([path], None, None)
+    assert common(groups) == ({"GPU": [4.0, 3.0], "cpu": [2.0, None]}, 2)
+
+
+def test_who_was_only_checked_has_no_speedup_and_hides_no_other_s(tmp_path: Path) -> None:
+    group = _group(_file(tmp_path / "a.jsonl", _untimed("a"), _judged("b", None)))
+    assert (group.is_timed, group.num_untimed) == (False, 1)
+    assert [row.cells[:3] for row in tallies.precision_table(group.given).rows] == [
+        ("strict", "2", "1 (50 %)"),
+    ]  # fmt: skip
+    timed = _file(tmp_path / "b.jsonl", _judged("a", 3.0))
+    both = _group(tmp_path / "a.jsonl", timed)
+    assert (both.num_untimed, _best(both)) == (0, {"own/L1/01_x": 3.0})
+
+
+def test_verdicts_of_another_version_are_left_out_and_named(tmp_path: Path) -> None:
+    path = _file(tmp_path / "a.jsonl", _judged("a"), _judged("b", protocol_id="old"))
+    (group,), complaints = read_groups([path], None, None)
+    assert _best(group) == {"own/L1/01_x": 2.0}
+    (said,) = complaints
+    assert "a.jsonl: 1 verdicts under protocol old are left out" in said
+
+
+def test_two_problems_that_are_the_same_to_the_letter_have_one_answer_each(tmp_path: Path) -> None:
+    path = _file(tmp_path / "a.jsonl", _judged("a"), _judged("b", problem_id=2))
+    (row,) = tallies.file_table(_group(path).given).rows
+    assert row.cells[1] == "2"
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "suite", "said"),
     [
-        ([], "a.jsonl: holds no verdicts"),
-        ([_judged("a", protocol_id="elsewhere")], "under protocol elsewhere"),
-        ([_judged("a"), _judged("b", revision="q")], "different revisions of one suite"),
+        ([], None, "a.jsonl: holds no verdicts"),
+        ([_judged("a", protocol_id="elsewhere")], None, "under protocol elsewhere"),
+        ([_judged("a"), _judged("b", number=2, problem_id=1)], None, "two versions of it"),
+        ([_judged("a")], "shipped", "--suite shipped: the verdicts are on own"),
+        ([_judged("a", suite="cudal1")], "shipped", "is not what was judged"),
     ],
 )
-def test_what_cannot_be_counted_is_said(tmp_path: Path, lines: list[Judged], said: str) -> None:
+def test_what_cannot_be_counted_together_is_said(
+    tmp_path: Path, lines: list[Judged], suite: str | None, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
-        read_inputs([_file(tmp_path / "a.jsonl", *lines)], None, None)
+        read_groups([_file(tmp_path / "a.jsonl", *lines)], suite, None)
 
 
 def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"level": 1}\n')
-    with pytest.raises(ConfigError, match=r"a\.jsonl:1: not a verdict"):
-        read_inputs([tmp_path / "a.jsonl"], None, None)
+    for name, said in (("a.jsonl", r"a\.jsonl:1: not a verdict"), ("none.jsonl", "cannot be read")):
+        with pytest.raises(ConfigError, match=said):
+            read_groups([tmp_path / name], None, None)
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_inputs([tmp_path / "none.jsonl"], None, None)
+        read_groups([tmp_path / ("x" * 300)], None, None)
 
 
 def test_a_file_that_is_still_written_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     path = _file(tmp_path / "a.jsonl", _judged("a"), _judged("b", 3.0))
     path.write_bytes(path.read_bytes()[:-20])
-    (given,) = read_inputs([path], None, None)
-    assert best(given) == {"own/L1/01_x": 2.0}
+    assert _best(_group(path)) == {"own/L1/01_x": 2.0}

@@ -26,13 +26,19 @@ def gpus(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> tup
     return num_cores, num_gpus
 
 
-@pytest.mark.parametrize("gpus", [(16, 1), (16, 4), (5, 4)], indirect=True)
+@pytest.mark.parametrize("gpus", [(16, 1), (16, 4), (8, 4)], indirect=True)
 def test_each_gpu_has_a_core_that_all_judges_know_of(gpus: tuple[int, int]) -> None:
     devices = find_devices(DeviceClass.CUDA)
     own = [device.worker_core for device in devices]
     assert len(set(own)) == len(own) == gpus[1]
     assert all(set(device.reserved_cores) == set(own) for device in devices)
     assert set(own) < set(range(gpus[0]))
+
+
+@pytest.mark.parametrize("gpus", [(5, 4)], indirect=True)
+def test_with_few_cores_a_judge_keeps_off_its_own_worker_s_alone(gpus: tuple[int, int]) -> None:
+    for device in find_devices(DeviceClass.CUDA):
+        assert device.reserved_cores == (device.worker_core,)
 
 
 @pytest.mark.parametrize("gpus", [(4, 4), (1, 1)], indirect=True)

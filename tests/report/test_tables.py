@@ -1,6 +1,7 @@
 # ruff: noqa: RUF001 (× is what readers see)
 from __future__ import annotations
 
+from cudal1.protocol import Rule
 from cudal1.report import tables
 from cudal1.report.table import RowKind
 
@@ -125,16 +126,30 @@ def test_the_largest_five_are_told_apart(made):
     assert cells_of(tables.speedup_table(given), "All")["Top 5"] == "93 %"
 
 
-def test_devices_are_compared_on_what_all_of_them_judged():
-    table = tables.across_devices({
-        "one": {"a": 2.0, "b": None, "c": 9.0}, "two": {"a": 1.5, "b": 1.1, "d": 5.0},
+def test_where_no_more_than_five_gain_their_share_tells_nothing(made):
+    given = made.build({
+        "problems": [made.problem()], "verdicts": [made.verdict("p11", "c", 2.0)],
     })  # fmt: skip
+    assert cells_of(tables.speedup_table(given), "All")["Top 5"] == "–"
+
+
+def test_what_the_paper_s_rule_reads_is_not_called_a_bound(made):
+    protocol = made.build({}).provenance.protocol.model_copy(
+        update={"rule": Rule.PAPER, "window_s": 1200.0}
+    )
+    caption = tables.speedup_table(made.build({}, protocol=protocol)).caption
+    assert "certifies nothing" in caption
+    assert "lower confidence bound" not in caption
+
+
+def test_devices_stand_side_by_side():
+    table = tables.across_devices({"one": [2.0, None], "two": [1.5, 1.1]}, 7)
     assert table.columns == ("Speedup", "one", "two")
     cells = {row.cells[0]: row.cells[1:] for row in table.rows}
     assert cells["Mean"] == ("1.50×", "1.30×")
     assert cells["Success"] == ("1 (50 %)", "2 (100 %)")
-    assert "each of the 2 problems" in table.caption
+    assert "each of 2 problems, over the 7 candidates" in table.caption
 
 
 def test_devices_with_nothing_in_common_are_not_compared():
-    assert not tables.across_devices({"one": {"a": 2.0}, "two": {"b": 2.0}}).rows
+    assert not tables.across_devices({"one": [], "two": []}, 0).rows
