@@ -18,10 +18,11 @@ from cudal1.cli.settings import (
     WaitOption,
     choose,
 )
-from cudal1.cli.suites import SuiteOption
+from cudal1.cli.suites import SizesOption, SuiteOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 
 if TYPE_CHECKING:
+    from cudal1.problem import Problem
     from cudal1.verdict import Verdict
 
 OutOption = Annotated[
@@ -57,6 +58,7 @@ def judge(
         ),
     ] = None,
     suite: SuiteOption = None,
+    sizes: SizesOption = None,
     out: OutOption = None,
     null_test: NullTestOption = True,
     params: ParamsOption = None,
@@ -85,11 +87,12 @@ def judge(
         timing=not checks_only, null_test=null_test, wait_s=wait, as_json=as_json
     )  # fmt: skip
     try:
-        _refuse_half(problem, candidate, candidates, suite, out)
+        _refuse_half(problem, candidate, candidates, suite or sizes, out)
         settings = choose(params, device, protocol, precision)
         if candidates is not None:
             out = out or candidates.parent / f"{candidates.stem}.verdicts.jsonl"
-            code = _judge_file(candidates, suite, out, settings, asks)
+            problems = load_named(suite, settings.device_class, sizes=sizes)
+            code = _judge_file(candidates, problems, out, settings, asks)
         else:
             assert problem is not None
             assert candidate is not None
@@ -110,24 +113,26 @@ class Asks:
 
 
 def _refuse_half(
-    problem: Path | None, candidate: Path | None, candidates: Path | None, suite: str | None,
-    out: Path | None,
+    problem: Path | None, candidate: Path | None, candidates: Path | None,
+    suite: str | Path | None, out: Path | None,
 ) -> None:  # fmt: skip
     if candidates is not None and problem is not None:
         raise ConfigError("give two files, or --candidates with a --suite, not both")
     if candidates is None and (suite is not None or out is not None):
-        raise ConfigError("--suite and --out go with --candidates")
+        raise ConfigError("--suite, --sizes and --out go with --candidates")
     if candidates is None and candidate is None:
         raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
 
 
-def _judge_file(file: Path, suite: str | None, out: Path, settings: Settings, asks: Asks) -> int:
+def _judge_file(
+    file: Path, problems: list[Problem], out: Path, settings: Settings, asks: Asks
+) -> int:
     """Judge many; returns the exit code."""
     from cudal1.cli.judge_many import judge_many
     from cudal1.cli.show_outcome import as_text, show_outcome
 
     outcome = judge_many(
-        file, suite, out, settings, timing=asks.timing, null_test=asks.null_test,
+        file, problems, out, settings, timing=asks.timing, null_test=asks.null_test,
         wait_s=asks.wait_s,
     )  # fmt: skip
     for complaint in outcome.complaints:

@@ -11,7 +11,6 @@ from cudal1.candidate import Candidate
 from cudal1.cli.bar import bar
 from cudal1.cli.candidate_rows import read_rows
 from cudal1.cli.settings import Settings
-from cudal1.cli.suites import load_named
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.harness.device import Device, find_devices
@@ -46,10 +45,10 @@ class Outcome:
 
 
 def judge_many(
-    file: Path, suite: str | None, out: Path, settings: Settings, *, timing: bool,
+    file: Path, problems: Sequence[Problem], out: Path, settings: Settings, *, timing: bool,
     null_test: bool, wait_s: float,
 ) -> Outcome:  # fmt: skip
-    """Judge every candidate of `file` that `out` holds no verdict on.
+    """Judge every candidate of `file`, for some of `problems`, that `out` holds no verdict on.
 
     With `null_test` and `timing` each problem's reference is judged as a candidate, too.
 
@@ -61,12 +60,12 @@ def judge_many(
         raise ConfigError(f"{file}: holds no candidates; give lines of level, problem_id, source")
     devices = _alike(find_devices(settings.device_class))
     outcome = Outcome(devices[0].kind, len(found) + len(complaints), complaints)
-    problems = {(p.level, p.number): p for p in load_named(suite, settings.device_class)}
+    by_place = {(problem.level, problem.number): problem for problem in problems}
     unknown = Counter[tuple[int, int]]()
     rows: Counter[Key] = Counter()
     wanted: dict[Key, Pair] = {}
     for row in found:
-        problem = problems.get((row.level, row.problem_id))
+        problem = by_place.get((row.level, row.problem_id))
         if problem is None:
             unknown[row.level, row.problem_id] += 1
             continue

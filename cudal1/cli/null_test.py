@@ -19,7 +19,7 @@ from cudal1.cli.settings import (
     WaitOption,
     choose,
 )
-from cudal1.cli.suites import SuiteOption, load_named
+from cudal1.cli.suites import SizesOption, SuiteOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.problem import DeviceClass, Problem
 from cudal1.verdict import Verdict
@@ -44,6 +44,7 @@ def null_test(
         ),
     ] = None,
     suite: SuiteOption = None,
+    sizes: SizesOption = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Verdicts on each problem")] = 1,
     params: ParamsOption = None,
     device: DeviceOption = None,
@@ -66,7 +67,7 @@ def null_test(
     found, stopped = Found(), ""
     try:
         settings = choose(params, device, protocol, precision)
-        items = _problems(problems or [], suite, settings.device_class)
+        items = _problems(problems or [], suite, sizes, settings.device_class)
         try:
             _run(items, settings, found, repeat=repeat, wait_s=wait)
         except KeyboardInterrupt:
@@ -91,14 +92,16 @@ def null_test(
     raise typer.Exit(GOOD if clean else BAD)
 
 
-def _problems(files: list[Path], suite: str | None, device_class: DeviceClass) -> list[Problem]:
+def _problems(
+    files: list[Path], suite: str | None, sizes: Path | None, device_class: DeviceClass
+) -> list[Problem]:
     from cudal1.cli.files import read_problem
 
-    if files and suite:
-        raise ConfigError("give problem files or --suite, not both")
+    if files and (suite or sizes):
+        raise ConfigError("give problem files or a --suite with its --sizes, not both")
     if files:
         return [read_problem(file, device_class) for file in files]
-    return load_named(suite, device_class)
+    return load_named(suite, device_class, sizes=sizes)
 
 
 def _run(

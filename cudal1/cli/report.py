@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,8 @@ import typer
 
 from cudal1.cli.ending import fail, say
 from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol
-from cudal1.errors import CudaL1Error
+from cudal1.cli.suites import SizesOption, load_named
+from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
     from cudal1.cli.report_input import Group
@@ -31,6 +33,7 @@ def report(
             help="shipped or kernelbench:FOLDER: its problems without a verdict count as failed",
         ),
     ] = None,
+    sizes: SizesOption = None,
     params: ParamsOption = None,
     protocol: ProtocolOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="The tables, for machines")] = False,
@@ -45,7 +48,10 @@ def report(
     from cudal1.cli.report_input import read_groups
 
     try:
-        groups, complaints = read_groups(files, suite, named_protocol(params, protocol))
+        if suite is None and sizes is not None:
+            raise ConfigError("--sizes goes with --suite kernelbench:FOLDER")
+        load = None if suite is None else partial(load_named, suite, sizes=sizes)
+        groups, complaints = read_groups(files, load, named_protocol(params, protocol))
     except CudaL1Error as error:
         fail(str(error))
     for complaint in complaints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ from pathlib import Path
 import polars as pl
 
 from cudal1 import protocols
-from cudal1.cli.suites import load_named
 from cudal1.cli.verdict_file import Judged, read_judged
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass, Problem, Split
@@ -24,6 +23,7 @@ ENDING = ".verdicts"
 """Of the names that `judge --candidates` gives its files."""
 PROVIDER = "file"
 
+Load = Callable[[DeviceClass], list[Problem]]
 Line = tuple[str, Judged]
 """Whose verdict, by the file's name, and the verdict."""
 
@@ -48,7 +48,7 @@ class Group:
 
 
 def read_groups(
-    files: Sequence[Path], suite: str | None, protocol: EvalProtocol | None
+    files: Sequence[Path], load: Load | None, protocol: EvalProtocol | None
 ) -> tuple[list[Group], list[str]]:
     """The verdicts of files, by kind of device and protocol, and a line on what is left out.
 
@@ -56,7 +56,7 @@ def read_groups(
 
     Args:
         files: that `judge --candidates` has written.
-        suite: whose problems count as failed where they have no verdict.
+        load: the suite's problems, which count as failed where they have no verdict.
         protocol: that verdicts may be of, beside those that ship.
 
     Raises:
@@ -86,7 +86,7 @@ def read_groups(
     if not groups:
         raise ConfigError(complaints[0])
     found = [
-        _group(lines, suite, device_kind, *known[protocol_id])
+        _group(lines, load, device_kind, *known[protocol_id])
         for (device_kind, protocol_id), lines in sorted(groups.items())
     ]
     return found, complaints
@@ -137,7 +137,7 @@ def _named(paths: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def _group(
-    lines: Sequence[Line], suite: str | None, device_kind: str, name: str, protocol: EvalProtocol
+    lines: Sequence[Line], load: Load | None, device_kind: str, name: str, protocol: EvalProtocol
 ) -> Group:
     asked = {
         (file, *_key(judged)): (file, judged) for file, judged in lines if not judged.is_reference
@@ -156,7 +156,7 @@ def _group(
             title=suites, device_kind=device_kind, protocol=protocol, fast_p=FAST_P,
             generated_at=datetime.now(UTC).isoformat(timespec="seconds"), git_revision="",
         ),
-        problems=_frame(_problems(verdicts, suite, device_kind), inputs.PROBLEMS),
+        problems=_frame(_problems(verdicts, load, device_kind), inputs.PROBLEMS),
         completions=_frame([_answer(*line) for line in asked.values()], inputs.COMPLETIONS),
         candidates=_frame([], inputs.CANDIDATES),
         verdicts=_frame([_verdict(each) for each in verdicts], inputs.VERDICTS),
@@ -184,7 +184,7 @@ def _key(judged: Judged) -> tuple[str, str]:
 
 
 def _problems(
-    judged: Sequence[Judged], suite: str | None, device_kind: str
+    judged: Sequence[Judged], load: Load | None, device_kind: str
 ) -> list[dict[str, object]]:
     """Those that have a verdict, and those of a suite that have none.
 
@@ -202,24 +202,24 @@ def _problems(
             )
         name = each.problem.rpartition("/")[2].partition("_")[2]
         rows.append(_problem(id_, *key, name))
-    if suite is not None:
-        rows += _others(suite, device_kind, ids)
+    if load is not None:
+        is_cpu = device_kind == DeviceClass.CPU.value
+        rows += _others(load(DeviceClass.CPU if is_cpu else DeviceClass.CUDA), ids)
     return list({(row["suite"], row["level"], row["number"]): row for row in rows}.values())
 
 
 def _others(
-    suite: str, device_kind: str, ids: dict[tuple[str, int, int], str]
+    suite: Sequence[Problem], ids: dict[tuple[str, int, int], str]
 ) -> list[dict[str, object]]:
-    is_cpu = device_kind == DeviceClass.CPU.value
     rows: list[dict[str, object]] = []
-    loaded = load_named(suite, DeviceClass.CPU if is_cpu else DeviceClass.CUDA)
-    others = {name for name, _, _ in ids} - {problem.suite for problem in loaded}
+    others = {name for name, _, _ in ids} - {problem.suite for problem in suite}
     if others:
-        raise ConfigError(f"--suite {suite}: the verdicts are on {', '.join(sorted(others))}")
-    for problem in loaded:
+        raise ConfigError(f"--suite: another one; the verdicts are on {', '.join(sorted(others))}")
+    for problem in suite:
         if ids.get(_place(problem), problem.id) != problem.id:
             raise ConfigError(
-                f"--suite {suite}: {problem.key} is not what was judged; give the revision that was"
+                f"--suite: its {problem.key} is not what was judged; give the revision, and the "
+                "--sizes, that were"
             )
         rows.append(_problem(problem.id, *_place(problem), problem.name))
     return rows

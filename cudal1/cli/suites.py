@@ -14,20 +14,30 @@ SuiteOption = Annotated[
     str | None,
     typer.Option("--suite", metavar="SUITE", help="shipped (the default) or kernelbench:FOLDER"),
 ]
+SizesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--sizes", metavar="FILE", help="Constants to replace in KernelBench's problems, as YAML"
+    ),
+]
 
 
-def load_named(suite: str | None, device_class: DeviceClass) -> list[Problem]:
-    """The problems of `shipped` or of `kernelbench:FOLDER`.
+def load_named(
+    suite: str | None, device_class: DeviceClass, *, sizes: Path | None
+) -> list[Problem]:
+    """The problems of `shipped` or of `kernelbench:FOLDER`, that one in given sizes.
 
     Raises:
-        ConfigError: it is neither.
-        SuiteError: the folder holds no problems.
+        ConfigError: it is neither, or sizes are given for what has its own.
+        SuiteError: the folder holds no problems, or the sizes are none of theirs.
     """
     from cudal1.suite import kernelbench, loader
 
     kind, _, folder = (suite or "shipped").partition(":")
     if kind == "shipped" and not folder:
+        if sizes is not None:
+            raise ConfigError("--sizes goes with --suite kernelbench:FOLDER; shipped has its own")
         return loader.load_suite(device_class)
     if kind == "kernelbench" and folder:
-        return kernelbench.load(Path(folder), revision=None, sizes=None, device_class=device_class)
+        return kernelbench.load(Path(folder), revision=None, sizes=sizes, device_class=device_class)
     raise ConfigError(f"--suite {suite}: must be shipped or kernelbench:FOLDER")

@@ -127,6 +127,8 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         (("judge", "--candidates", "."), ".: is no file"),
         (("judge", "--candidates", "rows.jsonl", "--out", "/dev/null"), "/dev/null: is no file"),
         (("judge", "--candidates", "model.py", "--suite", "x"), "--suite x: must be"),
+        (("judge", "--candidates", "rows.jsonl", "--sizes", "s.yaml"), "shipped has its own"),
+        (("null-test", "model.py", "--sizes", "s.yaml"), "or a --suite with its --sizes"),
     ],
 )
 def test_what_cannot_be_asked_is_said_in_a_line(
@@ -171,3 +173,30 @@ def test_the_null_test_can_be_left_out(
     timed = [argument for argument in ASKED if argument != "--checks-only"]
     assert run(*timed, "--no-null-test").returncode == 0
     assert [row["is_reference"] for row in verdicts()] == [False]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, problem_source: str) -> Path:
+    """Of KernelBench, with one problem that is too large for a CPU, and sizes that are not."""
+    level = tmp_path / "bench" / "KernelBench" / "level1"
+    level.mkdir(parents=True)
+    (level / "1_Swish.py").write_text(problem_source.replace("N = 64", "N = 1 << 40"))
+    (tmp_path / "sizes.yaml").write_text("cpu: {level1/1_Swish: {N: 64}}\n")
+    return tmp_path
+
+
+def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
+    run: Run, answers: Callable[..., Path], faster_source: str, checkout: Path
+) -> None:
+    answers(_row((1, 1), faster_source))
+    suite = ("--suite", f"kernelbench:{checkout / 'bench'}")
+    unsized = run(*ASKED, *suite)
+    assert unsized.returncode == 1
+    assert "kernelbench/L1/01_swish: cannot be judged" in unsized.stderr
+    done = run(*ASKED, *suite, "--sizes", "sizes.yaml", "--json")
+    assert (done.returncode, json.loads(done.stdout)["statuses"]) == (0, {"correct": 1})
+    counted = ("report", "answers.verdicts.jsonl", *suite)
+    assert run(*counted, "--sizes", "sizes.yaml").returncode == 0
+    refused = run(*counted)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "--sizes" in refused.stderr

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from cudal1 import protocols
-from cudal1.cli.report_input import Group, common, read_groups
+from cudal1.cli.report_input import Group, Load, common, read_groups
 from cudal1.cli.verdict_file import Judged
 from cudal1.errors import ConfigError
 from cudal1.measurement import Baseline, Measurement
 from cudal1.protocol import PrecisionClass
 from cudal1.report import facts, tables, tallies
+from cudal1.suite.loader import load_suite
 from cudal1.verdict import Correctness, Status, Verdict
 
 CPU = protocols.load("cpu")
@@ -150,12 +151,12 @@ def test_two_problems_that_are_the_same_to_the_letter_have_one_answer_each(tmp_p
         ([], None, "a.jsonl: holds no verdicts"),
         ([_judged("a", protocol_id="elsewhere")], None, "under protocol elsewhere"),
         ([_judged("a"), _judged("b", number=2, problem_id=1)], None, "two versions of it"),
-        ([_judged("a")], "shipped", "--suite shipped: the verdicts are on own"),
-        ([_judged("a", suite="cudal1")], "shipped", "is not what was judged"),
+        ([_judged("a")], load_suite, "--suite: another one; the verdicts are on own"),
+        ([_judged("a", suite="cudal1")], load_suite, "is not what was judged"),
     ],
 )
 def test_what_cannot_be_counted_together_is_said(
-    tmp_path: Path, lines: list[Judged], suite: str | None, said: str
+    tmp_path: Path, lines: list[Judged], suite: Load | None, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         read_groups([_file(tmp_path / "a.jsonl", *lines)], suite, None)
