@@ -75,7 +75,7 @@ def judge_many(
     for (level, number), count in sorted(unknown.items()):
         outcome.complaints.append(f"level {level} problem {number}: not in the suite; {count} rows")
     references = _references(wanted.values()) if timing and null_test else {}
-    asked = references | wanted
+    asked = wanted | references
     with VerdictFile(out, outcome.device_kind, settings.protocol, timing=timing) as verdicts:
         missing = [pair for key, pair in asked.items() if verdicts.find(*key) is None]
         before = {key for key in wanted if verdicts.find(*key) is not None}
@@ -95,7 +95,7 @@ def judge_many(
 
 
 def _references(pairs: Iterable[Pair]) -> dict[Key, Pair]:
-    """Each problem's reference as a candidate, which no row can be taken for."""
+    """Each problem's reference as a candidate, told by a comment from a row that copies it."""
     found: dict[Key, Pair] = {}
     for problem, _ in pairs:
         candidate = Candidate(problem_id=problem.id, source=problem.null_source + NULL_TEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def read_groups(
     groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
     unknown = Counter[tuple[Path, str]]()
     complaints: list[str] = []
-    for name, path in _named(list({path.resolve(): path for path in files}.values())):
+    for name, path in _named(list({os.path.realpath(path): path for path in files}.values())):
         lines = read_judged(path)
         if not lines:
             complaints.append(f"{path}: holds no verdicts")
