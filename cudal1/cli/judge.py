@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,11 +84,9 @@ def judge(
 
     Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
     """
-    asks = Asks(
-        timing=not checks_only, null_test=null_test, wait_s=wait, as_json=as_json
-    )  # fmt: skip
+    asks = Asks(timing=not checks_only, null_test=null_test, wait_s=wait, as_json=as_json)
     try:
-        _refuse_half(problem, candidate, candidates, suite or sizes, out)
+        _refuse_half(problem, candidate, candidates, (suite, sizes, out))
         settings = choose(params, device, protocol, precision)
         if candidates is not None:
             out = out or candidates.parent / f"{candidates.stem}.verdicts.jsonl"
@@ -114,11 +113,11 @@ class Asks:
 
 def _refuse_half(
     problem: Path | None, candidate: Path | None, candidates: Path | None,
-    suite: str | Path | None, out: Path | None,
+    only_of_many: Sequence[object],
 ) -> None:  # fmt: skip
     if candidates is not None and problem is not None:
         raise ConfigError("give two files, or --candidates with a --suite, not both")
-    if candidates is None and (suite is not None or out is not None):
+    if candidates is None and any(option is not None for option in only_of_many):
         raise ConfigError("--suite, --sizes and --out go with --candidates")
     if candidates is None and candidate is None:
         raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
