@@ -25,6 +25,7 @@ from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol, PrecisionClass
 from cudal1.verdict import Status
 
+REFERENCE = "Model"
 CPU_LIMIT_S = 300
 MAX_LENT = 16
 """Measurements of one reference's process on a GPU."""
@@ -56,18 +57,19 @@ class Crew:
         self._protocol = protocol
         self._zygote = zygote
         self._empty: Worker | None = None
-        self._reference: Worker | None = None
+        self._references: dict[bool, Worker] = {}
+        """One that has measured nothing yet (True), and on a GPU one that lasts."""
         self._next: Worker | None = None
         """Confined, for the next candidate: on a GPU that takes a fifth of a verdict."""
         self._times_lent = 0
-        self._reference_bytes = 0
 
     def close(self) -> None:
         """End the workers that are kept."""
-        for worker in (self._empty, self._reference, self._next):
+        for worker in (self._empty, self._next, *self._references.values()):
             if worker is not None:
                 self._zygote.dismiss(worker)
-        self._empty = self._reference = self._next = None
+        self._empty = self._next = None
+        self._references.clear()
 
     @contextmanager
     def candidate(self, candidate: Candidate) -> Iterator[Worker]:
@@ -83,24 +85,24 @@ class Crew:
         if worker is not None and not worker.is_alive():
             self._zygote.dismiss(worker)
             worker = None
-        worker = self._zygote.welcome(worker or self._begin_candidate())
+        worker = self._zygote.welcome(worker or self._begin("ModelNew", CPU_LIMIT_S))
         with self._zygote.lent(worker):
-            worker.load(candidate.source)
+            worker.load(candidate.source, self._zygote.builds.of(candidate.id))
             try:
-                if self._device.device_class is DeviceClass.CUDA:
-                    self._next = self._begin_candidate()
+                self.have_candidate()
                 yield worker
             except (torch.OutOfMemoryError, WorkerError) as error:
-                if self._released_by(worker) <= MEMORY_MARGIN * self._reference_bytes:
-                    if isinstance(error, WorkerError):
-                        raise
-                    raise WorkerError(too_large(self._problem, self._device, error)) from error
-                # those that were made meanwhile found no memory either
-                self._zygote.renew()
-                if self._next is not None:
-                    self._zygote.dismiss(self._next)
-                    self._next = None
-                raise Failure(Status.CRASHED, "took the device's memory that others need") from None
+                if self._took_too_much(worker):
+                    said = "took the device's memory that others need"
+                    raise Failure(Status.CRASHED, said) from None
+                if isinstance(error, WorkerError):
+                    raise
+                raise WorkerError(too_large(self._problem, self._device, error)) from error
+
+    def have_candidate(self) -> None:
+        """On a GPU, begin the worker of the next candidate."""
+        if self._next is None and self._device.device_class is DeviceClass.CUDA:
+            self._next = self._begin("ModelNew", CPU_LIMIT_S)
 
     @contextmanager
     def reference(self, *, fresh: bool) -> Iterator[Worker]:
@@ -113,9 +115,7 @@ class Crew:
             WorkerError: it does not start.
         """
         self.have_reference(fresh=fresh)
-        worker, self._reference = self._reference, None
-        assert worker is not None
-        self._times_lent += 1
+        worker = self._references.pop(fresh)
         again = False
         try:
             yield self._ready(worker)
@@ -124,24 +124,26 @@ class Crew:
             again = not fresh
             raise
         finally:
+            self._times_lent += not fresh
             if again and self._times_lent < MAX_LENT:
-                self._reference = worker
+                self._references[fresh] = worker
             else:
                 self._zygote.dismiss(worker)
 
     def have_reference(self, *, fresh: bool) -> None:
         """Begin a reference's worker, unless one is there: it gets ready meanwhile."""
-        kept = self._reference
-        if kept is not None and (not kept.is_alive() or (fresh and kept.num_published)):
-            self._zygote.dismiss(kept)
-            self._reference = None
-        if self._reference is None:
-            self._reference = self._begin("Model", None, self._problem.source)
-            self._times_lent = 0
+        kept = self._references.get(fresh)
+        if kept is not None and not kept.is_alive():
+            self._zygote.dismiss(self._references.pop(fresh))
+        if fresh not in self._references:
+            self._references[fresh] = self._begin(REFERENCE, None, self._problem.source)
+            if not fresh:
+                self._times_lent = 0
 
-    def weigh(self, reference: Worker) -> None:
-        """End a reference's worker, and remember how much of a GPU's memory it took."""
-        self._reference_bytes = self._released_by(reference)
+    def keep_builds(self, worker: Worker, candidate: Candidate) -> None:
+        """Remember what a candidate compiled, for its next process; once is enough."""
+        if candidate.id not in self._zygote.builds:
+            self._zygote.builds.keep(candidate.id, worker.hand_over())
 
     def empty(self) -> Worker:
         """The worker that computes nothing.
@@ -167,9 +169,6 @@ class Crew:
                 if self._next is not None:
                     self._next.thaw()
 
-    def _begin_candidate(self) -> Worker:
-        return self._begin("ModelNew", CPU_LIMIT_S)
-
     def _begin(self, entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
         self._zygote.reap()
@@ -178,6 +177,7 @@ class Crew:
         except WorkerError:
             self._zygote.settle()  # who was dismissed before still held the device's memory
             ring = self._ring()
+        is_cuda = self._device.device_class is DeviceClass.CUDA
         job = Job(
             device=self._device.device_class.value, entry=entry,
             init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
@@ -185,6 +185,7 @@ class Crew:
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
             core=self._device.worker_core, folder="",
             ring_bytes=ring.num_bytes,
+            practice=self._problem.source if entry and is_cuda else "",
             allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip
         return self._zygote.begin(job, ring, source)
@@ -204,6 +205,19 @@ class Crew:
                 "run stage `problems` again, or raise protocol.memory_bytes"
             )
         return worker
+
+    def _took_too_much(self, candidate: Worker) -> bool:
+        """End it; whether it held much more of a GPU's memory than the reference does."""
+        held_bytes = self._released_by(candidate)
+        if not held_bytes:
+            return False
+        # those that were made meanwhile found no memory either
+        self._zygote.renew()
+        if self._next is not None:
+            self._zygote.dismiss(self._next)
+            self._next = None
+        with self.reference(fresh=True) as reference:
+            return held_bytes > MEMORY_MARGIN * self._released_by(reference)
 
     def _released_by(self, worker: Worker) -> int:
         """Bytes of the device that a worker held, its ring among them; it has then ended."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,28 +22,23 @@ from cudal1.candidate import Candidate
 from cudal1.harness import claims, plan, rule, statistics
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
+from cudal1.harness.costs import Costs
 from cudal1.harness.credible import Credible
 from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
-from cudal1.harness.examination import Examination, run_own
+from cudal1.harness.examination import Examination
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.screen import screen
+from cudal1.harness.screen import screen, syntax_error
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Baseline, Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
 
-REFERENCE_BURSTS = 5
-EMPTY_BURSTS, MAX_EMPTY_BURSTS = 5, 20
-EMPTY_MEMORY = 60
-"""Latest empty bursts of one size, whose smallest time is subtracted."""
-AGREEING, EMPTY_AGREEMENT = 3, 1.1
-"""So many of the smallest must lie this close: else a busy machine has spoilt them all."""
 MAX_SOURCE_BYTES = 1 << 20
 
 
@@ -83,17 +77,25 @@ class ProblemJudge:
         self._crew = Crew(
             problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote
         )
-        self._empty_us: dict[int, deque[float]] = {}
+        self._costs = Costs(self._oracle, self._desk, self._crew, protocol, self._rng)
         with ExitStack() as preparing:
             preparing.callback(self.close)
-            with self._crew.reference(fresh=True) as reference:
-                self.reference_us = self._time_reference(reference)
-                self._crew.weigh(reference)
-            is_cuda = device.device_class is DeviceClass.CUDA
-            self._cost_us = (
-                self._time_empty(min(plan.LEAST_SLOTS, self._layout.num_slots)) if is_cuda else 0.0
-            )
+            with self._crew.reference(fresh=self._is_cpu) as reference:
+                # on a CPU with the harness's own cost, which is small there
+                count = min(2 if self._is_cpu else plan.LEAST_SLOTS, self._layout.num_slots)
+                self._cost_us = 0.0 if self._is_cpu else self._costs.empty_us(count)
+                self.reference_us = self._costs.call_us(reference, count, self._cost_us)
+            self._crew.have_candidate()
             preparing.pop_all()
+
+    @property
+    def _is_cpu(self) -> bool:
+        """Or the fake device.
+
+        There a process costs next to nothing, and two differ by more than on a GPU: each
+        measurement has a reference's process of its own.
+        """
+        return self._device.device_class is not DeviceClass.CUDA
 
     def close(self) -> None:
         """End the workers that it keeps."""
@@ -123,10 +125,8 @@ class ProblemJudge:
         status, reason = Status.CORRECT, None
         try:
             measurement = self._examine(
-                candidate, examination, timing=timing and self._protocol.timing
+                candidate, examination, timing=timing and self._protocol.timing, record=record
             )
-            if measurement and claims.is_doubtful(measurement, self._protocol, record=record):
-                measurement = self._confirmed(candidate, measurement, progress)
         except Failure as failure:
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
@@ -144,42 +144,65 @@ class ProblemJudge:
     # --- gates -----------------------------------------------------------------------------------
 
     def _examine(
-        self, candidate: Candidate, examination: Examination, *, timing: bool
-    ) -> Measurement | None:
+        self, candidate: Candidate, examination: Examination, *, timing: bool,
+        record: float | None,
+    ) -> Measurement | None:  # fmt: skip
         if len(candidate.source) > MAX_SOURCE_BYTES:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
+        if said := syntax_error(candidate.source):
+            raise Failure(Status.NO_BUILD, said)
         with self._crew.candidate(candidate) as worker:
             examination.await_build(worker)
             if timing:  # it gets ready while the candidate is checked
-                self._crew.have_reference(fresh=self._device.device_class is not DeviceClass.CUDA)
-            examination.check(worker)
+                self._crew.have_reference(fresh=self._is_cpu)
+            try:
+                examination.check(worker)
+            except Failure as failure:
+                if failure.status is Status.INCORRECT:
+                    self._crew.keep_builds(worker, candidate)
+                raise
+            self._crew.keep_builds(worker, candidate)
             if not timing:
                 return None
-            return self._session(worker, examination, session=0)
+            claim = self._session(worker, examination, session=0, is_fresh=self._is_cpu)
+            if not claims.is_doubtful(claim, self._protocol, record=record):
+                return claim
+            # the first process stands still meanwhile: its end would disturb the second one
+            return self._confirmed(candidate, claim, examination.progress)
 
     def _confirmed(
         self, candidate: Candidate, claim: Measurement, progress: Progress
     ) -> Measurement:
-        """Measure a claim again, in fresh processes; a small gain up to twice.
+        """Measure a claim again, in a fresh process; a small gain up to twice.
+
+        A small gain may be the luck of the reference's process, too, and a large one is not.
 
         Raises:
             Failure: this time the candidate failed.
         """
-        again = self._again(candidate, progress, session=1)
-        if again.certified <= 1.0 and claims.is_small(claim, self._protocol):
-            again = self._again(candidate, progress, session=2)
+        is_small = claims.is_small(claim, self._protocol)
+        is_fresh = is_small or self._is_cpu
+        expected = None if is_small else claim.speedup
+        again = self._again(candidate, progress, session=1, is_fresh=is_fresh, expected=expected)
+        if again.certified <= 1.0 and is_small:
+            again = self._again(candidate, progress, session=2, is_fresh=is_fresh, expected=None)
         return claims.settled(
             self._doubted(claim), self._doubted(again), self._protocol,
             confirmed_on=self._device.id,
         )  # fmt: skip
 
-    def _again(self, candidate: Candidate, progress: Progress, *, session: int) -> Measurement:
+    def _again(
+        self, candidate: Candidate, progress: Progress, *, session: int, is_fresh: bool,
+        expected: float | None,
+    ) -> Measurement:  # fmt: skip
         examination = self._examination()
         examination.progress = progress  # its bursts are as long as they were
-        self._crew.have_reference(fresh=True)
+        self._crew.have_reference(fresh=is_fresh)
         with self._crew.candidate(candidate) as worker:
             examination.await_build(worker)
-            return self._session(worker, examination, session=session)
+            return self._session(
+                worker, examination, session=session, is_fresh=is_fresh, expected=expected
+            )
 
     def _doubted(self, claim: Measurement) -> Measurement:
         """The claim; if it is below the floor, then below one of ceilings measured once more."""
@@ -198,19 +221,30 @@ class ProblemJudge:
             reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
         )  # fmt: skip
 
-    def _session(self, worker: Worker, examination: Examination, *, session: int) -> Measurement:
-        """Measure against the reference: on a CPU, and a second time, in as fresh a process."""
-        fresh = session > 0 or self._device.device_class is not DeviceClass.CUDA
-        self._zygote.settle()  # who was dismissed before still held the device
+    def _session(
+        self, worker: Worker, examination: Examination, *, session: int, is_fresh: bool,
+        expected: float | None = None,
+    ) -> Measurement:  # fmt: skip
+        """Measure against the reference; `is_fresh`: in as fresh a process.
+
+        Where so large a speedup as `expected` is soon borne out, it is neither measured on nor
+        certified once more: the measured one counts.
+        """
         quads = Quads(
             examination, self._desk, self._oracle, self._protocol, session=session,
-            time_empty=self._time_empty,
+            time_empty=self._costs.empty_us,
         )  # fmt: skip
-        with self._crew.reference(fresh=fresh) as reference, self._crew.still():
-            ratios = quads.measure(worker, reference)
+        with self._crew.reference(fresh=is_fresh) as reference, ExitStack() as timing:
+            quads.warm_up(worker, reference)
+            self._zygote.settle()  # who was dismissed before still held the device
+            timing.enter_context(self._crew.still())
+            ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
-            if measured.certified <= 1.0:
+            if rule.bears_out(ratios, expected, self._protocol):
+                certified = statistics.conservative(measured.speedup)
+                return measured.model_copy(update={"certified": certified})
+            if measured.certified <= 1.0 or session:  # of what is measured again the smaller counts
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()
         certified = min(measured.certified, statistics.conservative(limit))
@@ -233,39 +267,3 @@ class ProblemJudge:
             is_stable=said.is_stable, reference_us=reference_us,
             candidate_us=typical(Role.CANDIDATE), floor_us=floor_us,
         )  # fmt: skip
-
-    # --- times -----------------------------------------------------------------------------------
-
-    def _time_reference(self, reference: Worker) -> float:
-        """A rough time of one call, to plan bursts: smallest of a few.
-
-        On the CPU with the harness's own cost, which is small there.
-        """
-        count, cost_us = min(2, self._layout.num_slots), 0.0
-        if self._device.device_class is DeviceClass.CUDA:
-            count = min(plan.LEAST_SLOTS, self._layout.num_slots)
-            cost_us = self._time_empty(count)
-        draws = [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(count)]
-        times: list[float] = []
-        for _ in range(REFERENCE_BURSTS):
-            burst = run_own(self._desk, reference, draws, self._protocol)
-            self._desk.release(burst)
-            times.append((burst.elapsed_us - cost_us) / count)
-        return max(1.0, min(times))
-
-    def _time_empty(self, num_calls: int) -> float:
-        """The harness's own cost of a burst: the smallest time, so that nobody is flattered.
-
-        Too large a cost would leave next to nothing of short calls, and their ratio could be any.
-        """
-        draw = self._oracle.draw(self._rng.getrandbits(62))
-        empty = self._crew.empty()
-        known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
-        for _ in range(MAX_EMPTY_BURSTS):
-            burst = run_own(self._desk, empty, [draw] * num_calls, self._protocol)
-            self._desk.release(burst)
-            known.append(burst.elapsed_us)
-            smallest = sorted(known)[:AGREEING]
-            if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
-                break
-        return min(known)

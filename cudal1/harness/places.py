@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+HOME = "home"
+"""Beside the workers' folders: where each that has a file system of its own has its own."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for, whatever the judge's own environment says."""
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/proc", "/sys")

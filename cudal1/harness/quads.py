@@ -38,9 +38,10 @@ at first would be seen on few inputs. And so many times as long where nothing is
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """One input in so many, and as many more as bring so many of every family within so many decoys: a
 single one may happen to be harmless for who is wrong on its kind."""
-LEAST_BURST_US = 2000.0
-"""A candidate's burst on a GPU lasts as long, if the slots suffice: what a burst costs beyond its
-calls is known to some 30 µs there, and who hides 60 µs is not found out."""
+LEAST_BURST = 0.5
+"""A candidate's burst on a GPU lasts so much of the reference's target at least, if the slots
+suffice: what a burst costs beyond its calls is known to some 30 µs there, and who hides 60 µs is
+not found out."""
 OTHERS_IN = 16
 """On a GPU, where no family takes longer than another, one in so many timed calls is of one."""
 ROLES: tuple[Role, ...] = (Role.REFERENCE, Role.CANDIDATE)
@@ -70,7 +71,6 @@ class Quads:
         self._session = session
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
-        self._others: list[str] = []
         self._missing = Counter(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
         """How many inputs of which families were not yet among those of bursts that look like timed
         ones."""
@@ -79,23 +79,31 @@ class Quads:
         self._spent_us: list[tuple[int, float, float]] = []
         """By bursts of both: their calls, what the reference's took, and the candidate's."""
 
-    def measure(self, candidate: Worker, reference: Worker) -> list[float]:
-        """Log-ratios of quads (of pairs, under the paper's rule), until the rule has enough."""
-        self._examination.change_weights(candidate, reference)
-        self._warm_up(candidate, reference)
+    def measure(
+        self, candidate: Worker, reference: Worker, *, expected: float | None = None
+    ) -> list[float]:
+        """Log-ratios of quads, or of pairs, until the rule has enough; after `warm_up`.
+
+        Or until they bear out what is `expected`.
+        """
         count = self._num_calls(candidate, reference)
         self._spent_us.clear()  # the first bursts of a process load and compile
         empty_us = self.time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
-        while not self._is_done(ratios, time.monotonic() - started):
+        while not (
+            rule.bears_out(ratios, expected, self._protocol)
+            or self._is_done(ratios, time.monotonic() - started)
+        ):
             wanted = self._replanned(count, ratios)
             if wanted != count:
                 count, empty_us, self._next_decoy = wanted, self.time_empty(wanted), []
             if self._oracle.can_change_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
-            times = self._quad(candidate, reference, count, empty_us, len(ratios))
+            in_pairs = self._mixes_families and rule.is_clear(ratios)
+            order = rule.draw_order(self._rng, self._protocol, in_pairs=in_pairs)
+            times = self._quad(candidate, reference, order, count, empty_us, len(ratios))
             ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
         return ratios
 
@@ -107,11 +115,12 @@ class Quads:
             return True
         return rule.read(ratios, self._protocol).certified <= 1.0
 
-    def _warm_up(self, candidate: Worker, reference: Worker) -> None:
-        """Give the reference's process the history of the candidate's: heaps remember theirs.
+    def warm_up(self, candidate: Worker, reference: Worker) -> None:
+        """Give both other weights, and the reference's process the history of the candidate's.
 
-        On a GPU the calls' memory is of an arena, which does not.
+        Heaps remember theirs. On a GPU the calls' memory is of an arena, which does not.
         """
+        self._examination.change_weights(candidate, reference)
         done, self._examination.history = self._examination.history, []
         for order, count in done if self._desk.timed_order is Order.CHAIN else ():
             self._desk.release(
@@ -128,8 +137,8 @@ class Quads:
             return count
         burst_us = self.both(candidate, reference, self._examination.fresh(count))[Role.CANDIDATE]
         net_us = max(FLOOR_US, (burst_us - self.time_empty(count)) / count)
-        wanted = min(LEAST_BURST_US / net_us, self._desk.layout.num_slots)
-        return max(count, round(wanted))
+        wanted = max(count, _coarse(LEAST_BURST * self._protocol.burst_us / net_us))
+        return min(wanted, self._desk.layout.num_slots)
 
     def _replanned(self, count: int, ratios: Sequence[float]) -> int:
         """Calls in the next timed bursts.
@@ -164,33 +173,23 @@ class Quads:
     def _inputs(self, count: int) -> list[Draw]:
         """Of a timed burst."""
         if self._mixes_families and self._rng.random() < count / OTHERS_IN:
-            return self._with_other_families(count, 1)
+            return self._examination.mixed(count, 1)
         return self._examination.fresh(count)
-
-    def _with_other_families(self, count: int, number: int) -> list[Draw]:
-        """Fresh inputs, so many of them of other families."""
-        draws = self._examination.fresh(count)
-        for place in self._rng.sample(range(count), number):
-            if not self._others:
-                others = self._oracle.families[1:] or self._oracle.families
-                self._others = self._rng.sample(others, len(others))
-            draws[place] = self._oracle.draw(self._rng.getrandbits(62), self._others.pop())
-        return draws
 
     @property
     def _mixes_families(self) -> bool:
         return self._desk.timed_order is Order.KEEP
 
     def _quad(
-        self, candidate: Worker, reference: Worker, count: int, empty_us: float, number: int
-    ) -> dict[Role, list[float]]:
-        """The rule's bursts in a row, both roles on the same inputs, new to the candidate.
+        self, candidate: Worker, reference: Worker, order: Sequence[Role], count: int,
+        empty_us: float, number: int,
+    ) -> dict[Role, list[float]]:  # fmt: skip
+        """Bursts in a row, both roles on the same inputs, new to the candidate.
 
         A decoy's two stand anywhere among them, one no nearer to the other than to any: the time
         since a worker's last burst tells it nothing. All outputs are compared when the last one is
         held.
         """
-        order = rule.draw_order(self._rng, self._protocol)
         inputs = [self._inputs(count) for _ in range(len(order) // 2)]
         num_timed = len(inputs)
         turns = {role: iter(range(num_timed)) for role in ROLES}
@@ -199,7 +198,7 @@ class Quads:
             num_inputs = ENOUGH_INPUTS * (len(self._oracle.families) - 1)
             wanted = -(-num_inputs // ENOUGH_DECOYS)
             others = min(count, max(1, count // OTHERS_IN_DECOY, wanted))
-            self._next_decoy = self._next_decoy or self._with_other_families(count, others)
+            self._next_decoy = self._next_decoy or self._examination.mixed(count, others)
             if self._rng.random() < DECOYS:
                 decoy, self._next_decoy = self._next_decoy, []
                 for role in ROLES:
@@ -296,3 +295,9 @@ class Quads:
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
     ) -> Burst:
         return run_own(self._desk, worker, draws, self._protocol, order)
+
+
+def _coarse(count: float) -> int:
+    """The next number of three binary digits: what a burst costs is known for some only."""
+    step = 1 << max(0, math.ceil(count).bit_length() - 3)
+    return math.ceil(count / step) * step

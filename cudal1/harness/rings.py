@@ -57,15 +57,12 @@ def host_ring(num_bytes: int) -> Ring:
     return Ring(torch.frombuffer(mapped, dtype=torch.uint8), descriptor, lambda: None)
 
 
-MAX_FREE = 1
-"""Pieces that are kept for others: candidates want the device's memory, too."""
-
-
 class DeviceRings:
     """Shared memory of the current CUDA device in pieces of one size, lent to workers in turn.
 
-    Making a piece of gigabytes and mapping it takes 20 ms. Threat: a worker must find nothing of
-    the one before, and that one must have ended before its piece comes back.
+    Making a piece of gigabytes and mapping it takes 20 ms, unmapping it 30: there are as many as
+    workers ever were at a time. Threat: a worker must find nothing of the one before, and that one
+    must have ended before its piece comes back.
     """
 
     def __init__(self, num_bytes: int) -> None:
@@ -93,7 +90,7 @@ class DeviceRings:
             self._free.pop().close()
 
     def _take_back(self, memory: DeviceMemory) -> None:
-        if self._is_open and len(self._free) < MAX_FREE:
+        if self._is_open:
             self._free.append(memory)
         else:
             memory.close()

@@ -5,6 +5,7 @@ Both are run by the same examination on the same clock; they differ only here.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,12 @@ from statistics import median
 from cudal1.harness import fixed_window, statistics
 from cudal1.measurement import Role
 from cudal1.protocol import EvalProtocol, Rule
+
+CONFIRMING = 5
+"""Of a second measurement: the first one has an error of `alpha` already."""
+CLEAR = 1.25
+"""A candidate so much faster needs no quads to be told from one that is not, where bursts differ by
+some per cent."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +36,22 @@ class Reading:
     is_stable: bool
 
 
-def draw_order(rng: random.Random, protocol: EvalProtocol) -> tuple[Role, ...]:
-    """Whose bursts come one after the other: a quad ABBA or BAAB; under `paper` a pair."""
+def draw_order(
+    rng: random.Random, protocol: EvalProtocol, *, in_pairs: bool = False
+) -> tuple[Role, ...]:
+    """Whose bursts come one after the other: a quad ABBA or BAAB; under `paper` a pair.
+
+    Other rules may take pairs as well: what comes first is a fair coin in both. A quad cancels what
+    drifts meanwhile, which matters to small gains.
+    """
     first, second = rng.sample((Role.REFERENCE, Role.CANDIDATE), 2)
-    return (first, second) if protocol.rule is Rule.PAPER else (first, second, second, first)
+    is_pair = in_pairs or protocol.rule is Rule.PAPER
+    return (first, second) if is_pair else (first, second, second, first)
+
+
+def is_clear(ratios: Sequence[float]) -> bool:
+    """Whether every quad so far says that the candidate is much faster."""
+    return bool(ratios) and min(ratios) > math.log(CLEAR)
 
 
 def is_done(ratios: Sequence[float], elapsed_s: float, protocol: EvalProtocol) -> bool:
@@ -40,6 +59,14 @@ def is_done(ratios: Sequence[float], elapsed_s: float, protocol: EvalProtocol) -
     if protocol.rule is Rule.PAPER:
         return fixed_window.is_done(len(ratios), elapsed_s, protocol)
     return bool(ratios) and statistics.is_done(ratios, protocol)
+
+
+def bears_out(ratios: Sequence[float], expected: float | None, protocol: EvalProtocol) -> bool:
+    """Whether enough log-ratios agree with a speedup that was certified before."""
+    if expected is None or len(ratios) < CONFIRMING or protocol.rule is not Rule.CERTIFIED:
+        return False
+    said = read(ratios, protocol)
+    return said.is_stable and abs(said.speedup / expected - 1) <= protocol.confirm_within
 
 
 def is_undecided(ratios: Sequence[float], protocol: EvalProtocol) -> bool:

@@ -9,28 +9,32 @@ started at the judge's word, and takes them along when it ends. What stands arou
 
 from __future__ import annotations
 
-import array
 import contextlib
+import fcntl
 import mmap
 import os
-import select
 import socket
-from collections.abc import Sequence
-from typing import Self
+from pathlib import Path
+from typing import BinaryIO, Self
 
-from cudal1.errors import WorkerError
-from cudal1.harness import wire
-from cudal1.harness.cgroup import Cage
-from cudal1.harness.launch import START_LIMIT_S, received, remove
+from cudal1.harness import places, wire
+from cudal1.harness.launch import remove
 from cudal1.harness.layers import require
-from cudal1.harness.memory import Memory, ask_for_sender
 from cudal1.harness.rings import Ring
-from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, WORKED, Job, Word
+from cudal1.harness.spare import Spare, send_with
+from cudal1.harness.wire import (
+    FREEZE,
+    GO,
+    KEEP,
+    MAX_BUILDS_BYTES,
+    THAW,
+    WORKED,
+    Job,
+    Word,
+)  # fmt: skip
 
-ANSWER_LIMIT_S = 20.0
-"""For a warden to say that all stand still; it gives up by itself long before."""
-END_LIMIT_S = 20.0
-"""For a killed worker to end: a driver may wait for what it has on a GPU."""
+BUILDS_LIMIT_S = 2.0
+"""For a worker to hand over what it compiled."""
 
 
 class Worker:
@@ -79,7 +83,9 @@ class Worker:
         """The worker's own words about its failure: one line, for people, never for decisions."""
         length = min(self._words[Word.TEXT_LENGTH], wire.TEXT_BYTES)
         raw = bytes(self._control[wire.TEXT_OFFSET : wire.TEXT_OFFSET + length])
-        text = raw.decode("utf-8", "replace").replace(self.job.folder, ".")
+        text = raw.decode("utf-8", "replace")
+        for folder in (self.job.folder, str(Path(self.job.folder).with_name(places.HOME))):
+            text = text.replace(folder, ".")
         return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:500]
 
     def is_alive(self) -> bool:
@@ -108,7 +114,7 @@ class Worker:
         self._words[Word.KEEP] = int(keep)
         # a worker that does not listen, or no more, is found out by waiting for it
         with contextlib.suppress(OSError):
-            self._spare.channel.send(b"g", socket.MSG_DONTWAIT)
+            self._spare.channel.send(GO, socket.MSG_DONTWAIT)
 
     def forget_places(self, num_calls: int) -> None:
         """Clear what it said of earlier calls: an early "done" must not point at their outputs."""
@@ -141,16 +147,39 @@ class Worker:
             require(self.layers, minimum)
         return True
 
-    def load(self, source: str) -> None:
-        """Give it what it is to run, which it reads once it is confined."""
-        content = os.memfd_create("source", os.MFD_CLOEXEC)
-        try:
-            os.write(content, source.encode("utf-8", "surrogatepass"))
-            # a worker that is not there any more is found out by waiting for it
+    def load(self, source: str, builds: bytes = b"") -> None:
+        """Give it what it is to run, which it reads once it is confined.
+
+        Args:
+            source: of the module.
+            builds: what an earlier process with this source had compiled (`hand_over`).
+        """
+        contents = [source.encode("utf-8", "surrogatepass"), *([builds] if builds else [])]
+        # a worker that is not there any more is found out by waiting for it
+        with contextlib.ExitStack() as files, contextlib.suppress(OSError):
+            sent = [files.enter_context(_file_of(content)) for content in contents]
+            send_with(self._spare.channel, b"source", [file.fileno() for file in sent])
+
+    def hand_over(self) -> bytes:
+        """What it compiled, which nobody else ever reads; empty if it says nothing in time.
+
+        Between bursts only. Its memory is nobody's while it is in a file, so none is left there.
+        """
+        self.thaw()
+        channel = self._spare.channel
+        with _file_of(b"") as file:
+            # a worker that does not listen, or has gone, is found out by its next burst
             with contextlib.suppress(OSError):
-                send_with(self._spare.channel, b"source", (content,))
-        finally:
-            os.close(content)
+                channel.settimeout(BUILDS_LIMIT_S)
+                channel.send(KEEP)
+                send_with(channel, b"file", [file.fileno()])
+                channel.recv(len(KEEP))
+            self.freeze()
+            size = os.fstat(file.fileno()).st_size
+            content = os.pread(file.fileno(), size, 0) if size <= MAX_BUILDS_BYTES else b""
+            file.truncate(0)
+            fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return content
 
     def dismiss(self) -> None:
         """Have it killed, and all it started, without waiting for that; idempotent."""
@@ -177,94 +206,9 @@ class Worker:
         self.close()
 
 
-class Spare:
-    """A forked worker without a job: our ends of its channel, of its leash and of its life."""
-
-    def __init__(self, zygote: socket.socket) -> None:
-        self._cage = Cage.make()
-        self._has_ended = False
-        self.memory = Memory()
-        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ask_for_sender(self.channel, wanted=True)
-        self._leash, their_leash = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._life, their_life = socket.socketpair()
-        self._leash.settimeout(ANSWER_LIMIT_S)
-        with theirs, their_leash, their_life, self._cage.doors() as doors:
-            theirs_all = (theirs.fileno(), their_leash.fileno(), their_life.fileno(), *doors)
-            send_with(zygote, b"fork", theirs_all)
-
-    def is_alive(self) -> bool:
-        """Whether its keeper runs: only the keeper holds the other end."""
-        return self._life.fileno() >= 0 and not select.select([self._life], [], [], 0)[0]
-
-    def command(self, order: bytes) -> bytes:
-        """Have the warden stop it or let it go on, and return what the warden answers.
-
-        A warden that does not answer ends with it.
-        """
-        self.ask(order)
-        return self.await_answer(order)
-
-    def ask(self, order: bytes) -> None:
-        """The first half of `command`."""
-        with contextlib.suppress(OSError):
-            self._leash.send(order)
-
-    def await_answer(self, order: bytes) -> bytes:
-        """The second half of `command`."""
-        if self._leash.fileno() < 0:
-            return b""
-        try:
-            answer = self._leash.recv(WORKED.size)
-        except OSError:
-            answer = b""
-        if not answer.startswith(order):
-            self.close()
-            return b""
-        return answer
-
-    def bound(self, job: Job) -> None:
-        """Say how much memory all that it starts may take, and on which core the warden is not.
-
-        Raises:
-            WorkerError: the kernel refuses the bounds of its control group.
-        """
-        extra_bytes = job.memory_bytes + job.ring_bytes
-        core = -1 if job.core is None else job.core
-        try:
-            self._cage.bound(extra_bytes)
-        except OSError as error:
-            raise WorkerError(f"cannot bound a worker's memory: {error}") from error
-        with contextlib.suppress(OSError):  # it may be dead already
-            self._leash.send(WATCH + LIMITS.pack(extra_bytes, core))
-
-    def greeting(self) -> bytes:
-        """What it says once it is confined; empty when it never does."""
-        self.channel.settimeout(START_LIMIT_S)
-        return received(self.channel)
-
-    def hang_up(self) -> None:
-        """Have the keeper kill it; idempotent."""
-        if self._life.fileno() >= 0 and self.channel.fileno() >= 0:
-            self.channel.close()
-            self.memory.close()
-            self._life.shutdown(socket.SHUT_WR)
-
-    def close(self) -> bool:
-        """Have the keeper kill it, and wait until that is done; whether it is. Idempotent."""
-        if self._life.fileno() < 0:
-            return self._has_ended
-        self.hang_up()
-        # the keeper ends after its worker is dead
-        ended, _, _ = select.select([self._life], [], [], END_LIMIT_S)
-        self._has_ended = bool(ended)
-        self._life.close()
-        self._leash.close()
-        self._cage.close()
-        return self._has_ended
-
-
-def send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:
-    """A message that carries descriptors."""
-    sent = array.array("i", descriptors)
-    channel.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent.tobytes())])
+def _file_of(content: bytes) -> BinaryIO:
+    """An anonymous file with that content."""
+    file = os.fdopen(os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb")
+    file.write(content)
+    file.seek(0)
+    return file

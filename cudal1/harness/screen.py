@@ -1,4 +1,4 @@
-"""What the source alone gives away. Advisory: it labels, explains and prioritises; never decides.
+"""What the source alone gives away. Advisory: signs label, explain and prioritise; never decide.
 
 Reads the syntax tree, so that comments and docstrings say nothing. Nothing is run or imported.
 
@@ -20,9 +20,10 @@ from collections.abc import Iterator
 
 from cudal1.harness import signs
 from cudal1.harness.signs import Severity
+from cudal1.harness.wire import SOURCE_NAME
 from cudal1.verdict import FlagSource, HackFlag
 
-__all__ = ["Severity", "screen", "severity"]
+__all__ = ["Severity", "screen", "severity", "syntax_error"]
 
 MAX_PARSED = 100_000
 """Characters; parsing takes some 2 µs each."""
@@ -65,6 +66,24 @@ def screen(source: str) -> tuple[HackFlag, ...]:
 def severity(flag: HackFlag) -> Severity:
     """How soon to look at it; flags of other sources, which decide, are worth an alarm."""
     return signs.SEVERITIES[flag.kind] if flag.is_advisory else Severity.ALARM
+
+
+def syntax_error(source: str) -> str | None:
+    """What the parser says of a source that is no Python, as whoever imported it would say it.
+
+    The one thing here that decides: no process need be started to find out.
+    """
+    if len(source) > MAX_PARSED:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source.encode("utf-8", "surrogatepass"), filename=SOURCE_NAME)
+    except SyntaxError as error:
+        return f"{type(error).__name__}: {error}"
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    return None
 
 
 def _parsed(source: str) -> ast.Module | None:

@@ -18,7 +18,7 @@ from cudal1.protocol import EvalProtocol
 
 SLOW_AT_ONCE = 0.75
 """When each of the first few quads is below this, more quads are not worth their time."""
-SLOW_QUADS = 4
+SLOW_QUADS = 4  # of a quiet device three suffice to give up, where `give_up_alpha` allows it
 AGREEING_BUCKETS = 6 / 7
 """Share of buckets that must lie on the same side of 1 as the estimate."""
 
@@ -129,9 +129,7 @@ def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     count = len(ratios)
     if count >= protocol.max_quads:
         return True
-    if count < SLOW_QUADS:
-        return False
-    if max(ratios) < math.log(SLOW_AT_ONCE):
+    if count >= SLOW_QUADS and max(ratios) < math.log(SLOW_AT_ONCE):
         return True
     if count < protocol.min_quads:  # nothing can be certified yet, but given up
         return _is_out_of_reach(ratios, protocol.dead_zone, protocol)

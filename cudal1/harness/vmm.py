@@ -31,6 +31,7 @@ class DeviceMemory:
         driver = cuda_driver()
         self._driver = driver
         self._handle = handle
+        self._exported = -1
         self.num_bytes = num_bytes
         self.address = int(_taken(driver.cuMemAddressReserve(num_bytes, 0, 0, 0)))
         _taken(driver.cuMemMap(self.address, num_bytes, 0, handle, 0))
@@ -63,9 +64,12 @@ class DeviceMemory:
         return cls(handle, num_bytes)
 
     def descriptor(self) -> int:
-        """A new descriptor of it, to be sent and closed."""
-        exported = self._driver.cuMemExportToShareableHandle(self._handle, _descriptor_type(), 0)
-        return int(_taken(exported))
+        """A new descriptor of it, to be sent and closed; the driver takes 20 ms for the first."""
+        if self._exported < 0:
+            kind = _descriptor_type()
+            exported = self._driver.cuMemExportToShareableHandle(self._handle, kind, 0)
+            self._exported = int(_taken(exported))
+        return os.dup(self._exported)
 
     def tensor(self) -> torch.Tensor:
         """All of it as bytes."""
@@ -80,6 +84,8 @@ class DeviceMemory:
         _taken(self._driver.cuMemUnmap(self.address, self.num_bytes))
         _taken(self._driver.cuMemAddressFree(self.address, self.num_bytes))
         _taken(self._driver.cuMemRelease(self._handle))
+        if self._exported >= 0:
+            os.close(self._exported)
         self.address = 0
 
 

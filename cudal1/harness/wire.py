@@ -64,6 +64,12 @@ took since the last one, bytes that they have in memory and no file has, and whe
 began or ended meanwhile."""
 LIMITS = struct.Struct("<qq")
 """After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
+SOURCE_NAME = "candidate.py"
+"""Of the file that a worker imports."""
+GO, KEEP = b"g", b"k"
+"""What the judge says to a worker: the next burst or call comes; and write what you have compiled
+to the file that comes next (`worker.builds`), which it answers with the same."""
+MAX_BUILDS_BYTES = 64 << 20
 TOKEN_BYTES = 16
 HELLO = struct.Struct(f"<Q{TOKEN_BYTES}s")
 """The first that a worker says, before it has a job: an address, and the bytes that lie there."""
@@ -193,12 +199,14 @@ class Job:
     core: int | None
     """Core to stay on; None leaves it free."""
     folder: str
-    """Private folder of this worker: its home, temporary and working folder."""
+    """Private folder of this worker, unless it has a file system of its own."""
     ring_bytes: int
     """The whole of the shared memory, with the arena."""
     allow_tf32: bool
     """Whether float32 products may be computed in TF32: as the precision class has it, so that
     nobody gains by merely switching it on."""
+    practice: str = ""
+    """On a GPU the reference's source, to be run once while the worker waits for a candidate."""
     in_place: bool = False
     """Whether outputs stay in the worker's own memory, where the judge reads them: as whoever
     starts workers found that it can."""
@@ -213,7 +221,7 @@ class Job:
                     for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
                 ),
                 self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
-                self.folder, self.ring_bytes, self.allow_tf32, self.in_place,
+                self.folder, self.ring_bytes, self.allow_tf32, self.practice, self.in_place,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -224,12 +232,12 @@ class Job:
 
         (
             device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
-            folder, ring_bytes, allow_tf32, in_place,
+            folder, ring_bytes, allow_tf32, practice, in_place,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
             device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
-            ring_bytes=ring_bytes, allow_tf32=allow_tf32, in_place=in_place,
+            ring_bytes=ring_bytes, allow_tf32=allow_tf32, practice=practice, in_place=in_place,
         )  # fmt: skip

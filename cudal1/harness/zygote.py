@@ -13,19 +13,21 @@ from dataclasses import replace
 
 from cudal1.errors import SandboxError, WorkerError
 from cudal1.harness import wire
+from cudal1.harness.builds import Builds
 from cudal1.harness.device import Device
 from cudal1.harness.launch import START_LIMIT_S, launch
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.memory import meet
 from cudal1.harness.rings import Ring, sealed
-from cudal1.harness.sandbox import Spare, Worker, send_with
+from cudal1.harness.sandbox import Worker
+from cudal1.harness.spare import Spare, send_with
 from cudal1.harness.wire import FREEZE, THAW, Job
 from cudal1.problem import DeviceClass
 from cudal1.verdict import UNSAFE
 
 NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
-MAX_LEAVING = 1
+MAX_LEAVING = 3
 """Workers that were dismissed and have not ended: each may hold gigabytes of a GPU."""
 
 
@@ -45,6 +47,8 @@ class Zygote:
         self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
         unsafe: bool = False,
     ) -> None:  # fmt: skip
+        self.builds = Builds()
+        """What its workers' candidates compiled."""
         self._minimum = () if unsafe else minimum
         self._marks = (UNSAFE,) if unsafe else ()
         self._spares: list[Spare] = []
@@ -128,7 +132,7 @@ class Zygote:
         self._leaving.append(worker)
 
     def reap(self) -> None:
-        """Give back what those had that are gone; while more than one is left they are waited for.
+        """Give back what those had that are gone; if more than three are left, wait for all.
 
         Raises:
             WorkerError: one of them does not end.

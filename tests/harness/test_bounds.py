@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudal1.harness.cgroup import Cage, parents
-from cudal1.harness.sandbox import Spare
+from cudal1.harness.spare import Spare
 from cudal1.harness.wire import Job
 from cudal1.harness.zygote import Zygote
 from tests.harness.inside import Start, counts, in_namespaces, start_worker, until

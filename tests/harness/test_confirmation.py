@@ -179,14 +179,13 @@ def test_a_reference_s_process_serves_again_unless_a_fresh_one_is_asked_for(
 ) -> None:
     judge = make_judge()
     with judge._crew.reference(fresh=False) as first:
-        judge._time_reference(first)
+        judge._costs.call_us(first, 1, 0.0)
+    with judge._crew.reference(fresh=True) as another:
+        assert another is not first
     with judge._crew.reference(fresh=False) as same:
         assert same is first
         assert same.is_alive()
-    with judge._crew.reference(fresh=True) as another:
-        assert another is not first
     judge._zygote.settle()
-    assert not first.is_alive()
     assert not another.is_alive()
 
 
@@ -221,10 +220,10 @@ def test_who_takes_the_device_s_memory_has_crashed_and_others_are_not_blamed(
 ) -> None:
     judge = make_judge()
     candidate = Candidate(problem_id=judge.problem.id, source=judge.problem.null_source)
-    monkeypatch.setattr(judge._crew, "_reference_bytes", 1000)
 
     def short_of_memory(held: int) -> None:
-        monkeypatch.setattr(judge._crew, "_released_by", lambda _: held)
+        released = iter([held, 1000])
+        monkeypatch.setattr(judge._crew, "_released_by", lambda _: next(released))
         with judge._crew.candidate(candidate):
             raise torch.OutOfMemoryError("CUDA out of memory")
 

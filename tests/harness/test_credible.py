@@ -15,6 +15,7 @@ from cudal1.harness.credible import (
     LAUNCH_US,
     LEAST_AFTER_HOARD,
     LOOP_US,
+    MORE_LOOKS,
     ONCE_PAIRS,
     ONCE_US,
     OUTPUT_US,
@@ -170,10 +171,11 @@ def test_who_is_fast_only_where_inputs_come_together_saves_a_launch_at_most() ->
     assert played.limit() == pytest.approx(PLAIN_US / (PLAIN_US - LAUNCH_US))
 
 
-def test_chains_in_a_busy_moment_are_run_once_more() -> None:
-    played = Played(Order.KEEP, busy_looks=1)
+@pytest.mark.parametrize("busy_looks", range(1 + MORE_LOOKS))
+def test_chains_in_a_busy_moment_are_run_again(busy_looks: int) -> None:
+    played = Played(Order.KEEP, busy_looks=busy_looks)
     assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
-    assert Played(Order.KEEP, busy_looks=2).limit() < PLAIN_US / CLAIMED_US
+    assert Played(Order.KEEP, busy_looks=1 + MORE_LOOKS).limit() < PLAIN_US / CLAIMED_US
 
 
 def test_no_more_is_believed_than_bursts_of_any_length_say() -> None:

@@ -18,8 +18,7 @@ import torch
 
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError
-from cudal1.harness import Judgement, Pool, find_device
-from cudal1.harness import judge as judging
+from cudal1.harness import Judgement, Pool, costs, find_device
 from cudal1.harness.burst import Burst
 from cudal1.harness.zygote import MAX_LEAVING
 from cudal1.problem import DeviceClass, Problem
@@ -33,7 +32,8 @@ SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
     "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
     "PYTHONDONTWRITEBYTECODE", "PWD", "TMPDIR", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
-    "TORCHINDUCTOR_VEC_ISA_OK", "TORCH_EXTENSIONS_DIR", "TRITON_HOME",
+    "TORCHINDUCTOR_VEC_ISA_OK", "TORCH_EXTENSIONS_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR",
+    "CUDA_CACHE_PATH", "CUPY_CACHE_DIR",
 }  # fmt: skip
 """Names that a worker may have: public ones, with values of our own."""
 CALL = "x * torch.sigmoid(x)"
@@ -333,17 +333,17 @@ def test_the_harness_s_own_cost_is_not_what_a_busy_moment_makes_of_it(
     pool: Pool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturbed = iter([9000, 8000, 9500, 7000, 9900, 8800, 410, 9000, 400, 9000, 405, 1, 1, 1])
-    real = judging.run_own
+    real = costs.run_own
 
     def slowed(*arguments: Any) -> Burst:
         return replace(real(*arguments), elapsed_us=float(next(disturbed)))
 
-    problem_judge = pool._prepare(named_problem("silu"))
-    problem_judge._empty_us.clear()
+    known = pool._prepare(named_problem("silu"))._costs
+    known._empty_us.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(judging, "run_own", slowed)
-        assert problem_judge._time_empty(2) == 400
-    problem_judge._empty_us.clear()
+        patch.setattr(costs, "run_own", slowed)
+        assert known.empty_us(2) == 400
+    known._empty_us.clear()
 
 
 def test_every_timed_burst_is_recorded_four_to_a_quad(

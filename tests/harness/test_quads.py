@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from cudal1.harness import quads as module
+from cudal1.harness import rule
 from cudal1.harness.interval import Order
 from cudal1.harness.quads import Quads
 from cudal1.measurement import Role
@@ -32,14 +34,20 @@ class Played:
 class Stage:
     """Stands in for the desk and the workers: everything takes no time."""
 
-    def __init__(self, protocol: EvalProtocol, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, protocol: EvalProtocol, monkeypatch: pytest.MonkeyPatch, order: Order = Order.CHAIN
+    ) -> None:
         self.events: list[Played] = []
         self.compared: Counter[str] = Counter()
         self.us = {Role.REFERENCE: 100.0, Role.CANDIDATE: 100.0}
         rng = random.Random(3)
-        desk: Any = SimpleNamespace(timed_order=Order.CHAIN, release=lambda _: None)
+        self._order, self._others = order, itertools.cycle(FAMILIES[1:])
+        desk: Any = SimpleNamespace(
+            timed_order=order, release=lambda _: None, layout=SimpleNamespace(num_slots=64)
+        )
         examination: Any = SimpleNamespace(
             rng=rng, progress=SimpleNamespace(samples=[]), fresh=self._fresh, compare=self._compare,
+            mixed=self._mixed, num_calls=lambda: COUNT,
             run=lambda _worker, draws, _order=None: self._burst(Role.CANDIDATE, draws),
         )  # fmt: skip
         oracle: Any = SimpleNamespace(families=FAMILIES, draw=self._draw, can_change_weights=False)
@@ -52,8 +60,12 @@ class Stage:
         """What one more quad consists of."""
         del self.events[:]
         worker: Any = None
-        self.quads._quad(worker, worker, COUNT, 0.0, 0)
+        self.quads._quad(worker, worker, self.order(), COUNT, 0.0, 0)
         return list(self.events)
+
+    def order(self) -> tuple[Role, ...]:
+        """Of the bursts of a quad."""
+        return rule.draw_order(self.quads._rng, self.quads._protocol)
 
     def _draw(self, _seed: int, family: str = "own") -> Any:
         self.events.append(Played(None))
@@ -62,10 +74,14 @@ class Stage:
     def _fresh(self, count: int) -> list[Any]:
         return [self._draw(0) for _ in range(count)]
 
+    def _mixed(self, count: int, number: int) -> list[Any]:
+        others = [self._draw(0, next(self._others)) for _ in range(number)]
+        return others + self._fresh(count - number)
+
     def _burst(self, role: Role, draws: list[Any]) -> Any:
         self.events.append(Played(role, any(draw.family != "own" for draw in draws)))
         us = self.us[role] * len(draws)
-        return SimpleNamespace(order=Order.CHAIN, draws=draws, elapsed_us=us)
+        return SimpleNamespace(order=self._order, draws=draws, elapsed_us=us)
 
     def _compare(self, burst: Any, *, exact: bool, reference: Any) -> None:
         assert burst.draws is reference.draws
@@ -141,7 +157,7 @@ def test_no_more_is_believed_than_the_quads_of_either_length_say(stage: Stage) -
     for count, candidate_us in ((COUNT, 50.0), (3 * COUNT, 90.0)):
         stage.us[Role.CANDIDATE] = candidate_us
         for number in range(3):
-            stage.quads._quad(worker, worker, count, 0.0, number)
+            stage.quads._quad(worker, worker, stage.order(), count, 0.0, number)
     assert stage.quads.least_speedup() == pytest.approx(100.0 / 90.0)
 
 
@@ -156,3 +172,50 @@ def test_the_mean_of_all_bursts_is_held_against_their_median(stage: Stage) -> No
     for _ in range(5):
         stage.quad()
     assert stage.quads.uneven_us(since) == pytest.approx(0.0)
+
+
+# --- on a GPU ------------------------------------------------------------------------------------
+
+
+def _bursts_of_each(stage: Stage) -> list[int]:
+    worker: Any = None
+    stage.quads.measure(worker, worker)
+    number = Counter(sample.quad for sample in stage.quads._samples)
+    return [number[quad] for quad in sorted(number)]
+
+
+@pytest.mark.parametrize(("candidate_us", "in_pairs"), [(50.0, True), (95.0, False)])
+def test_a_clear_gain_is_measured_in_pairs_from_the_second_time_on(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch, candidate_us: float, in_pairs: bool
+) -> None:
+    stage = Stage(quick, monkeypatch, Order.KEEP)
+    stage.us[Role.CANDIDATE] = candidate_us
+    first, *others = _bursts_of_each(stage)
+    assert first == 4
+    assert set(others) == {2 if in_pairs else 4}
+    assert 1 + len(others) >= quick.min_quads
+
+
+def test_on_a_cpu_it_is_not(stage: Stage) -> None:
+    stage.us[Role.CANDIDATE] = 50.0
+    assert set(_bursts_of_each(stage)) == {4}
+
+
+def test_what_is_only_to_be_borne_out_is_measured_until_it_is(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker: Any = None
+    lengths: list[int] = []
+    for expected in (2.0, 3.0, None):
+        stage = Stage(quick, monkeypatch, Order.KEEP)
+        stage.us[Role.CANDIDATE] = 50.0
+        lengths.append(len(stage.quads.measure(worker, worker, expected=expected)))
+    assert lengths[0] == rule.CONFIRMING
+    assert lengths[1] == lengths[2] >= quick.min_quads
+
+
+@pytest.mark.parametrize(
+    ("count", "coarse"), [(0.2, 1), (7.0, 7), (8.1, 10), (23.0, 24), (51.9, 56), (64.0, 64)]
+)
+def test_numbers_of_calls_are_few_and_not_too_small(count: float, coarse: int) -> None:
+    assert module._coarse(count) == coarse

@@ -261,6 +261,12 @@ def test_five_quads_without_a_gain_are_enough_to_give_up() -> None:
     assert statistics.is_done([0.0] * 5, PROTOCOL)
 
 
+def test_on_a_gpu_three_are() -> None:
+    protocol = GPU_PROTOCOL.model_copy(update={"give_up_alpha": 0.3})
+    assert not statistics.is_done([0.0] * 2, protocol)
+    assert statistics.is_done([0.0] * 3, protocol)
+
+
 def _next_earning(ratios: list[float], protocol: EvalProtocol) -> float | None:
     reached = statistics.lower_bound(ratios, alpha=protocol.alpha)
     if reached >= protocol.max_claim:

@@ -61,14 +61,18 @@ def own_proc(layers: set[str]) -> set[str]:
     return set()
 
 
-def confine_files(folder: str, layers: set[str], device: str) -> set[str]:
-    """In the first process of the namespaces: nothing writable but `folder`."""
+def confine_files(folder: str, layers: set[str], device: str) -> tuple[str, set[str]]:
+    """In the first process of the namespaces: one folder is writable; which, and the layers.
+
+    Where it can have one of its own it has the same name for all (`places.HOME`): compilers note
+    where they keep what they made. Else it is `folder`.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     gained = {"private_folder"}
     nodev = MS_NOSUID | MS_NODEV
     if "own_proc" not in layers:
-        return gained
+        return folder, gained
     with contextlib.suppress(OSError):
         if _kernel() >= OWN_PID_MAX:
             Path("/proc/sys/kernel/pid_max").write_text(str(PID_MAX))
@@ -81,9 +85,11 @@ def confine_files(folder: str, layers: set[str], device: str) -> set[str]:
         gained.add("read_only_files")
         libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", nodev, b"size=64m,mode=1777")
         options = f"size={MAX_FOLDER_BYTES},nr_inodes=16384,mode=700".encode()
-        if libc.mount(b"tmpfs", folder.encode(), b"tmpfs", nodev, options) != 0:
-            gained.discard("private_folder")
-    return gained
+        home = str(Path(folder).with_name(places.HOME))
+        if libc.mount(b"tmpfs", home.encode(), b"tmpfs", nodev, options) == 0:
+            return home, gained
+        gained.discard("private_folder")
+    return folder, gained
 
 
 def _own_devices(wanted: list[str]) -> bool:

@@ -60,6 +60,10 @@ class Engine(Protocol):
         """Wait until everything is done."""
         ...
 
+    def forget(self) -> None:
+        """Give back memory that no tensor uses."""
+        ...
+
 
 class HostEngine:
     """The CPU."""
@@ -110,6 +114,9 @@ class HostEngine:
 
     def finish(self) -> None:
         """Calls on a CPU have ended when they return."""
+
+    def forget(self) -> None:
+        """Nothing."""
 
 
 class CudaEngine:
@@ -170,6 +177,10 @@ class CudaEngine:
     def finish(self) -> None:
         """Wait for all streams."""
         torch.cuda.synchronize()
+
+    def forget(self) -> None:
+        """The caching allocator's."""
+        torch.cuda.empty_cache()
 
     def _take(self, size: int, device: int, stream: int | None) -> int:
         start = self._next

@@ -6,20 +6,24 @@ Threat: as in `shim`, where all of this is called.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import itertools
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from cudal1.harness import wire
-from cudal1.harness.wire import Job, Layout, TensorSpec
+from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec
 from cudal1.harness.worker.engine import Engine
 
-SOURCE_NAME = "candidate.py"
+REFERENCE = "Model"
+"""What a problem's source defines."""
 
 
 def load(
@@ -36,7 +40,7 @@ def load(
         count = 1 if job.device == "cuda" else job.layout.num_slots
         values = itertools.cycle([[torch.ones_like(slot) for slot in slots] for _ in range(count)])
         return lambda *_: next(values), lambda: None
-    path = Path(job.folder) / SOURCE_NAME
+    path = Path(SOURCE_NAME).absolute()
     path.write_bytes(source)
     spec = importlib.util.spec_from_file_location("candidate", path)
     assert spec is not None
@@ -64,6 +68,37 @@ def load(
 
     load_weights()
     return module, load_weights
+
+
+def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
+    """Run the reference once, on zeros, and forget it; stop when the worker is wanted.
+
+    A GPU's programs are loaded when they are first run, each in up to a tenth of a second, and a
+    candidate runs many that the reference does. What this leaves behind it may know: reference and
+    weights are public.
+    """
+    with contextlib.suppress(Exception), torch.no_grad(), _Until(is_wanted):
+        module, _ = load(replace(job, entry=REFERENCE), job.practice.encode(), ring, engine)
+        module(*views(ring, job.layout, 0, "inputs"))
+        engine.finish()
+        del module
+    sys.modules.pop("candidate", None)
+    engine.forget()
+
+
+class _Until(TorchFunctionMode):
+    """Lets operators run until something happens."""
+
+    def __init__(self, has_happened: Callable[[], bool]) -> None:
+        super().__init__()
+        self._has_happened = has_happened
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if self._has_happened():
+            raise InterruptedError
+        return func(*args, **(kwargs or {}))
 
 
 def _kinds(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:

@@ -15,6 +15,7 @@ import array
 import ctypes
 import mmap
 import os
+import select
 import socket
 import tempfile
 import traceback
@@ -25,10 +26,10 @@ from typing import Any
 import torch
 
 from cudal1.harness import wire
-from cudal1.harness.wire import Job, State, Word
-from cudal1.harness.worker import confinement
+from cudal1.harness.wire import KEEP, SOURCE_NAME, Job, State, Word
+from cudal1.harness.worker import builds, confinement
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
-from cudal1.harness.worker.loading import SOURCE_NAME, load, views
+from cudal1.harness.worker.loading import REFERENCE, load, practise, views
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
@@ -71,21 +72,27 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     _allow_tf32(job.allow_tf32)
     if job.core is not None:
         os.sched_setaffinity(0, {job.core})
-    layers |= confinement.confine_files(job.folder, layers, device)
-    os.chdir(job.folder)
-    places = ("HOME", "TMPDIR", "TORCH_EXTENSIONS_DIR", "TRITON_HOME")
-    os.environ.update(dict.fromkeys(places, job.folder))
+    home, gained = confinement.confine_files(job.folder, layers, device)
+    layers |= gained
+    os.chdir(home)
+    os.environ.update({"HOME": home, "TMPDIR": home, **builds.places(home)})
     # each fresh process would compile programs for six seconds to try what the processor has, and
     # headers for five, to save that in compilations that most never come to
     os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
     os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
-    tempfile.tempdir = job.folder  # it looks at TMPDIR once, and an import may have asked it
+    tempfile.tempdir = home  # it looks at TMPDIR once, and an import may have asked it
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
-    layers |= confinement.renounce(job.folder, layers, device)
+    layers |= confinement.renounce(home, layers, device)
     os.write(channel, wire.bits_of(layers))
-    (source_fd,) = _received(channel, 1)
-    _work(job, _content(source_fd), control, ring, channel, engine)
+    if job.practice:
+        is_ours = job.entry == REFERENCE  # its source is there already
+        practise(job, ring, engine, lambda: not is_ours and _has_word(channel))
+        _allow_tf32(job.allow_tf32)
+    source_fd, *built = _received(channel, 2)
+    for descriptor in built:
+        builds.unpack(descriptor, home)
+    _work(job, home, _content(source_fd), control, ring, channel, engine)
     os._exit(1)
 
 
@@ -95,8 +102,9 @@ def _allow_tf32(allowed: bool) -> None:
 
 
 def _work(
-    job: Job, source: bytes, control: memoryview, ring: torch.Tensor, channel: int, engine: Engine
-) -> None:
+    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor, channel: int,
+    engine: Engine,
+) -> None:  # fmt: skip
     words = control[: wire.TEXT_OFFSET].cast("Q")
     places = control[wire.PLACES_OFFSET :].cast("Q")
     stage = State.BUILD_FAILED
@@ -110,7 +118,12 @@ def _work(
         stage = State.CALL_FAILED
         weights = 0
         with torch.no_grad(), engine.calling():
-            while os.read(channel, 1):
+            while said := os.read(channel, 1):
+                if said == KEEP:
+                    (file,) = _received(channel, 1)
+                    builds.hand_over(file, home)
+                    os.write(channel, KEEP)
+                    continue
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
                     load_weights()
@@ -219,6 +232,11 @@ def _check(result: Any, slots: list[torch.Tensor]) -> None:
 
 def _listed(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _has_word(channel_fd: int) -> bool:
+    """Whether the judge has said something."""
+    return bool(select.select([channel_fd], [], [], 0)[0])
 
 
 def _received(channel_fd: int, count: int) -> list[int]:

@@ -1,0 +1,70 @@
+"""What bursts cost by themselves, and about how long the reference's calls take.
+
+Threat: too large a cost would leave next to nothing of short calls, and their ratio could be any.
+So it is the smallest that was ever seen, and nobody is flattered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from cudal1.harness.burst import Desk
+from cudal1.harness.crew import Crew
+from cudal1.harness.examination import run_own
+from cudal1.harness.oracle import Oracle
+from cudal1.harness.sandbox import Worker
+from cudal1.protocol import EvalProtocol
+
+REFERENCE_BURSTS = 5
+EMPTY_BURSTS, MAX_EMPTY_BURSTS = 5, 20
+EMPTY_MEMORY = 60
+"""Latest empty bursts of one size, whose smallest time is subtracted."""
+AGREEING, EMPTY_AGREEMENT = 3, 1.1
+"""So many of the smallest must lie this close: else a busy machine has spoilt them all."""
+
+
+class Costs:
+    """Of one problem.
+
+    Args:
+        oracle: draws its inputs.
+        desk: where bursts are run.
+        crew: has the worker that computes nothing.
+        protocol: how.
+        rng: the judge's.
+    """
+
+    def __init__(
+        self, oracle: Oracle, desk: Desk, crew: Crew, protocol: EvalProtocol, rng: random.Random
+    ) -> None:
+        self._oracle = oracle
+        self._desk = desk
+        self._crew = crew
+        self._protocol = protocol
+        self._rng = rng
+        self._empty_us: dict[int, deque[float]] = {}
+
+    def empty_us(self, num_calls: int) -> float:
+        """Of a burst of so many calls, without the calls."""
+        draw = self._oracle.draw(self._rng.getrandbits(62))
+        empty = self._crew.empty()
+        known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
+        for _ in range(MAX_EMPTY_BURSTS):
+            burst = run_own(self._desk, empty, [draw] * num_calls, self._protocol)
+            self._desk.release(burst)
+            known.append(burst.elapsed_us)
+            smallest = sorted(known)[:AGREEING]
+            if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
+                break
+        return min(known)
+
+    def call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
+        """Roughly, to plan bursts: of the shortest of a few of so many calls that cost so much."""
+        draws = [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(num_calls)]
+        times: list[float] = []
+        for _ in range(REFERENCE_BURSTS):
+            burst = run_own(self._desk, reference, draws, self._protocol)
+            self._desk.release(burst)
+            times.append((burst.elapsed_us - cost_us) / num_calls)
+        return max(1.0, min(times))

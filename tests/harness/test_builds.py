@@ -1,0 +1,177 @@
+"""What a candidate compiles in one process, and finds in its next."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from cudal1.candidate import Candidate
+from cudal1.harness import Pool
+from cudal1.harness.builds import MAX_CANDIDATES, Builds
+from cudal1.harness.burst import Desk
+from cudal1.harness.interval import Ending, wait_ready
+from cudal1.harness.sandbox import Worker
+from cudal1.harness.wire import MAX_BUILDS_BYTES
+from cudal1.harness.worker import builds
+from cudal1.harness.zygote import Zygote
+from cudal1.problem import Problem
+from cudal1.verdict import Status
+from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker
+
+COMPILE = """
+from pathlib import Path
+made = Path(os.environ["TRITON_HOME"], "cache", "kernel")
+counts[0] = len(made.read_bytes()) if made.exists() else -1
+made.parent.mkdir(parents=True, exist_ok=True)
+made.write_bytes(bytes(300))
+"""
+PLACES = sorted(builds.PLACES)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    opened = open_zygote()
+    yield opened
+    opened.close()
+
+
+def _started(zygote: Zygote, body: str, built: bytes = b"") -> Worker:
+    """One that has imported this."""
+    first = start_worker(zygote, "")
+    job = first.job
+    first.close()
+    ring = Desk(LAYOUT, torch.device("cpu")).make_ring([])
+    worker = zygote.welcome(zygote.begin(job, ring))
+    worker.load(TOP + textwrap.dedent(body), built)
+    assert wait_ready(worker, LIMIT_S) is Ending.DONE, worker.display_text()
+    return worker
+
+
+def test_what_was_compiled_is_there_in_the_next_process(zygote: Zygote) -> None:
+    with _started(zygote, COMPILE) as first:
+        assert counts(first)[0] == -1
+        built = first.hand_over()
+    with _started(zygote, COMPILE, built) as second:
+        assert counts(second)[0] == 300
+
+
+def test_it_lies_under_the_same_name_in_every_process(zygote: Zygote) -> None:
+    body = f"""
+        import zlib
+        told = " ".join(os.environ[name] for name in {PLACES!r})
+        counts[0] = zlib.crc32(told.encode())
+    """
+    with _started(zygote, body) as first, _started(zygote, body) as second:
+        if "own_proc" not in first.layers:
+            pytest.skip("no file system of its own: nothing is found again, and nothing breaks")
+        assert counts(first)[0] == counts(second)[0]
+
+
+def test_nothing_is_nothing(zygote: Zygote) -> None:
+    with _started(zygote, "") as worker:
+        assert worker.hand_over() == b""
+        assert worker.is_alive()
+
+
+HOSTILE = {
+    "says_nothing": "ours.hand_over = lambda *_: time.sleep(60)",
+    "goes": "ours.hand_over = lambda *_: os._exit(0)",
+    "closes_the_channel": """
+        while "channel" not in frame.f_locals:
+            frame = frame.f_back
+        ours.hand_over = lambda *_: os.close(frame.f_locals["channel"])
+    """,
+    "writes_without_end": """
+        def endless(descriptor, home):
+            with open(descriptor, "wb") as file:
+                while True:
+                    file.write(bytes(1 << 24))
+
+        ours.hand_over = endless
+    """,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_who_hands_nothing_over_is_waited_for_a_while(
+    zygote: Zygote, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudal1.harness.sandbox.BUILDS_LIMIT_S", 1.0)
+    body = "ours = sys.modules['cudal1.harness.worker.builds']\n" + textwrap.dedent(HOSTILE[name])
+    with _started(zygote, body) as worker:
+        assert worker.hand_over() == b""
+
+
+def test_too_much_is_nothing(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudal1.harness.sandbox.MAX_BUILDS_BYTES", 5000)
+    with _started(zygote, COMPILE) as worker:
+        assert worker.hand_over() == b""
+
+
+@pytest.mark.parametrize("content", [b"no archive", bytes(10_000), b"\xff" * 512])
+def test_what_cannot_be_unpacked_hinders_nobody(zygote: Zygote, content: bytes) -> None:
+    with _started(zygote, COMPILE, content) as worker:
+        assert counts(worker)[0] == -1
+
+
+def test_nothing_is_unpacked_outside_of_its_folder(tmp_path: Path) -> None:
+    home, archive = tmp_path / "home", io.BytesIO()
+    home.mkdir()
+    with tarfile.open(fileobj=archive, mode="w") as packed:
+        packed.addfile(tarfile.TarInfo("../outside"))
+    file = tmp_path / "archive"
+    file.write_bytes(archive.getvalue())
+    with file.open("rb") as opened:
+        builds.unpack(os.dup(opened.fileno()), str(home))
+    assert not (tmp_path / "outside").exists()
+
+
+def test_the_oldest_are_forgotten() -> None:
+    kept = Builds()
+    for number in range(MAX_CANDIDATES + 1):
+        kept.keep(str(number), b"")
+    assert "0" not in kept
+    assert str(MAX_CANDIDATES) in kept
+    for number in range(10):
+        kept.keep(f"large {number}", bytes(MAX_BUILDS_BYTES))
+    assert "large 0" not in kept
+    assert len(kept.of("large 9")) == MAX_BUILDS_BYTES
+    assert kept.of("large 0") == b""
+
+
+def test_a_candidate_that_compiles_does_so_once(
+    pool: Pool, named_problem: Callable[[str], Problem]
+) -> None:
+    silu = named_problem("silu")
+    source = """
+import os
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+
+made = Path(os.environ["TRITON_HOME"], "kernel")
+seen = made.exists()
+made.parent.mkdir(exist_ok=True)
+made.touch()
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        if seen:
+            raise RuntimeError("compiled before")
+        return x * torch.sigmoid(x)
+"""
+    candidate = Candidate(problem_id=silu.id, source=source)
+    assert pool.judge(silu, candidate, timing=False).verdict.status is Status.CORRECT
+    again = pool.judge(silu, candidate, timing=False).verdict
+    assert again.reason == "RuntimeError: compiled before (line 17)"
+    other = Candidate(problem_id=silu.id, source=source + "# another one")
+    assert pool.judge(silu, other, timing=False).verdict.status is Status.CORRECT

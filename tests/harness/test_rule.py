@@ -1,0 +1,51 @@
+"""When bursts come in pairs, and when a second measurement is enough."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from cudal1.harness import rule
+from cudal1.measurement import Role
+from cudal1.protocol import EvalProtocol, Rule
+
+NUM_DRAWS = 2000
+
+
+def test_who_comes_first_in_a_pair_is_a_fair_coin(quick: EvalProtocol) -> None:
+    rng = random.Random(5)
+    orders = [rule.draw_order(rng, quick, in_pairs=True) for _ in range(NUM_DRAWS)]
+    assert {frozenset(order) for order in orders} == {frozenset((Role.REFERENCE, Role.CANDIDATE))}
+    first = sum(order[0] is Role.CANDIDATE for order in orders)
+    assert abs(first - NUM_DRAWS / 2) < 4 * math.sqrt(NUM_DRAWS / 4)
+
+
+def test_a_gain_is_clear_when_each_quad_says_so() -> None:
+    large, small = math.log(rule.CLEAR) + 0.01, math.log(rule.CLEAR) - 0.01
+    assert not rule.is_clear([])
+    assert rule.is_clear([large, large])
+    assert not rule.is_clear([large, small, large])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "borne_out"),
+    [(4.0, 4.0, True), (4.0, 4.2, True), (4.0, 5.5, False), (4.0, None, False)],
+)
+def test_a_large_claim_is_borne_out_by_few_that_agree(
+    quick: EvalProtocol, said: float, expected: float | None, borne_out: bool
+) -> None:
+    ratios = [math.log(said)] * rule.CONFIRMING
+    assert rule.bears_out(ratios, expected, quick) is borne_out
+    assert not rule.bears_out(ratios[1:], expected, quick)
+
+
+def test_those_that_scatter_bear_nothing_out(quick: EvalProtocol) -> None:
+    ratios = [math.log(each) for each in (2.0, 8.0, 4.0, 1.5, 9.0)]
+    assert not rule.bears_out(ratios, 4.0, quick)
+
+
+def test_the_paper_s_rule_measures_its_window(quick: EvalProtocol) -> None:
+    paper = quick.model_copy(update={"rule": Rule.PAPER, "window_s": 1.0})
+    assert not rule.bears_out([1.0] * rule.CONFIRMING, math.e, paper)

@@ -1,0 +1,89 @@
+"""What a worker does while it waits for a candidate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from cudal1.harness.burst import Desk
+from cudal1.harness.interval import Ending, wait_ready
+from cudal1.harness.sandbox import Worker
+from cudal1.harness.zygote import Zygote
+from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker
+
+SLOW_S = 5.0
+REFERENCE = """
+import builtins, sys, torch
+
+builtins.practised = 0
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        builtins.practised = 1
+        return x + 1
+"""
+SLOW = f"""
+import time, torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        for _ in range({int(SLOW_S / 0.05)}):
+            time.sleep(0.05)
+            x = x + 1
+        return x
+"""
+SWITCHES = """
+import torch
+torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+raise ValueError
+"""
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    opened = open_zygote()
+    yield opened
+    opened.close()
+
+
+def _after(zygote: Zygote, practice: str, body: str, *, waits_s: float) -> Worker:
+    """One that practised for a while before it was given a candidate."""
+    first = start_worker(zygote, "")
+    job = replace(first.job, practice=practice)
+    first.close()
+    ring = Desk(LAYOUT, torch.device("cpu")).make_ring([])
+    worker = zygote.welcome(zygote.begin(job, ring))
+    time.sleep(waits_s)
+    worker.load(TOP + body)
+    assert wait_ready(worker, LIMIT_S) is Ending.DONE, worker.display_text()
+    return worker
+
+
+def test_it_runs_the_reference(zygote: Zygote) -> None:
+    body = "import builtins\ncounts[0] = builtins.practised"
+    with _after(zygote, REFERENCE, body, waits_s=1.0) as worker:
+        assert counts(worker)[0] == 1
+
+
+def test_it_stops_when_it_is_wanted(zygote: Zygote) -> None:
+    began = time.monotonic()
+    with _after(zygote, SLOW, "", waits_s=0.3):
+        assert time.monotonic() - began < SLOW_S
+
+
+def test_nothing_that_the_reference_raises_or_switches_on_hinders_a_candidate(
+    zygote: Zygote,
+) -> None:
+    body = "counts[0] = torch.backends.cuda.matmul.allow_tf32 + torch.backends.cudnn.allow_tf32"
+    with _after(zygote, SWITCHES, body, waits_s=0.5) as worker:
+        assert counts(worker)[0] == 0
+
+
+def test_the_reference_s_module_is_gone(zygote: Zygote) -> None:
+    body = "counts[0] = hasattr(sys.modules['candidate'], 'Model')"
+    with _after(zygote, REFERENCE, body, waits_s=0.5) as worker:
+        assert counts(worker)[0] == 0
