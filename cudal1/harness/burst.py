@@ -91,10 +91,14 @@ class Desk:
         """Give back the device's memory as its workers end."""
         self._rings.close()
 
-    def make_ring(self, weights: Sequence[torch.Tensor]) -> Ring:
-        """Memory to share with a worker, which begins with its weights."""
+    def make_ring(
+        self, weights: Sequence[torch.Tensor], example: Sequence[torch.Tensor] = ()
+    ) -> Ring:
+        """Memory to share with a worker: it has its weights, and perhaps inputs to practise on."""
         ring = self._rings.lend() if self._is_cuda else host_ring(self._ring_bytes)
         stage(ring.memory, 0, weights, self.layout.weights)
+        if example:
+            stage(ring.memory, self.layout.input_start, example, self.layout.inputs)
         self.settle()
         return ring
 

@@ -6,6 +6,7 @@ fails in them is our failure, unless a candidate took the device's memory from t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,10 +26,15 @@ from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol, PrecisionClass
 from cudal1.verdict import Status
 
-REFERENCE = "Model"
+CANDIDATE, REFERENCE = "ModelNew", "Model"
+"""What sources define."""
+REGISTERS = re.compile(r"torch\.library|load_inline|cpp_extension")
+"""In a reference that leaves more behind in its process than anybody could take back."""
 CPU_LIMIT_S = 300
 MAX_LENT = 16
 """Measurements of one reference's process on a GPU."""
+SHORT, ROOM_BYTES = 8, 4 << 30
+"""A GPU is short of memory when a part of it is left; what others may need beside a candidate."""
 MEMORY_MARGIN = 2
 """A candidate that held so many times the reference's share of a GPU's memory is to blame when
 others find none."""
@@ -62,6 +68,12 @@ class Crew:
         self._next: Worker | None = None
         """Confined, for the next candidate: on a GPU that takes a fifth of a verdict."""
         self._times_lent = 0
+        self._free_bytes = 0
+        """Of the device, when the last candidate was loaded."""
+        practises = self._is_cuda and not REGISTERS.search(problem.source)
+        self._practice = problem.source if practises else ""
+        self._example = oracle.draw(protocol.seed).inputs if practises else []
+        """Public inputs, for who practises."""
 
     def close(self) -> None:
         """End the workers that are kept."""
@@ -85,8 +97,12 @@ class Crew:
         if worker is not None and not worker.is_alive():
             self._zygote.dismiss(worker)
             worker = None
-        worker = self._zygote.welcome(worker or self._begin("ModelNew", CPU_LIMIT_S))
+        worker = self._zygote.welcome(worker or self._begin(CANDIDATE, CPU_LIMIT_S))
         with self._zygote.lent(worker):
+            self._free_bytes, total_bytes = self._memory()
+            if self._free_bytes < total_bytes // SHORT:
+                self._zygote.settle()  # those that are dying may hold what it needs
+                self._free_bytes, _ = self._memory()
             worker.load(candidate.source, self._zygote.builds.of(candidate.id))
             try:
                 self.have_candidate()
@@ -99,17 +115,23 @@ class Crew:
                     raise
                 raise WorkerError(too_large(self._problem, self._device, error)) from error
 
+    def make_room(self, worker: Worker) -> None:
+        """End a candidate's first process if its second one might not fit on the GPU beside it."""
+        free_bytes, _ = self._memory()
+        if free_bytes < self._free_bytes - free_bytes + ROOM_BYTES and self._is_cuda:
+            self._zygote.dismiss(worker)
+            self._zygote.settle()
+
     def have_candidate(self) -> None:
         """On a GPU, begin the worker of the next candidate."""
-        if self._next is None and self._device.device_class is DeviceClass.CUDA:
-            self._next = self._begin("ModelNew", CPU_LIMIT_S)
+        if self._next is None and self._is_cuda:
+            self._next = self._begin(CANDIDATE, CPU_LIMIT_S)
 
     @contextmanager
     def reference(self, *, fresh: bool) -> Iterator[Worker]:
         """A worker with the reference, which one measurement uses up, or several if not `fresh`.
 
-        On a GPU each process needs a context, a third of a second of the driver's; that others are
-        no faster is what a second measurement finds out.
+        On a GPU each process needs a context, a third of a second of the driver's.
 
         Raises:
             WorkerError: it does not start.
@@ -169,6 +191,16 @@ class Crew:
                 if self._next is not None:
                     self._next.thaw()
 
+    @property
+    def _is_cuda(self) -> bool:
+        return self._device.device_class is DeviceClass.CUDA
+
+    def _memory(self) -> tuple[int, int]:
+        """Bytes of the GPU that are free, and all."""
+        import torch
+
+        return torch.cuda.mem_get_info() if self._is_cuda else (0, 0)
+
     def _begin(self, entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
         self._zygote.reap()
@@ -177,7 +209,6 @@ class Crew:
         except WorkerError:
             self._zygote.settle()  # who was dismissed before still held the device's memory
             ring = self._ring()
-        is_cuda = self._device.device_class is DeviceClass.CUDA
         job = Job(
             device=self._device.device_class.value, entry=entry,
             init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
@@ -185,14 +216,14 @@ class Crew:
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
             core=self._device.worker_core, folder="",
             ring_bytes=ring.num_bytes,
-            practice=self._problem.source if entry and is_cuda else "",
+            practice=self._practice if entry == CANDIDATE else "",
             allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
         )  # fmt: skip
         return self._zygote.begin(job, ring, source)
 
     def _ring(self) -> Ring:
         weights = list(self._oracle.original_weights.values())
-        return self._desk.make_ring(weights)
+        return self._desk.make_ring(weights, self._example)
 
     def _ready(self, worker: Worker) -> Worker:
         """One that runs our own code, built."""
@@ -221,14 +252,12 @@ class Crew:
 
     def _released_by(self, worker: Worker) -> int:
         """Bytes of the device that a worker held, its ring among them; it has then ended."""
-        if self._device.device_class is not DeviceClass.CUDA:
+        if not self._is_cuda:
             return 0
-        import torch
-
         self._zygote.settle()  # what others give back meanwhile would be counted, too
-        before, _ = torch.cuda.mem_get_info()
+        before, _ = self._memory()
         worker.end()
-        released = torch.cuda.mem_get_info()[0] - before
+        released = self._memory()[0] - before
         worker.close()
         return released + worker.ring.num_bytes
 

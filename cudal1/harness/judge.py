@@ -2,8 +2,8 @@
 
 The judge owns the clock, the inputs, the answers and the comparison, and never runs candidate
 code. Gates: the worker starts and builds the module · correctness on 3, 16, … inputs of several
-families · timing in ABBA quads, every timed output compared · confirmation of large claims in
-fresh processes · nothing below the physical floor.
+families · timing in quads or pairs, every timed output compared · confirmation of claims in
+a fresh process · nothing below the physical floor.
 
 Threat: a candidate's source is never compiled or run here, only read for labels (`screen`); seeds
 come from the operating system.
@@ -40,6 +40,8 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
 
 MAX_SOURCE_BYTES = 1 << 20
+SLOWER = 1.1
+"""A reference's process so much slower than the fastest one is not asked to confirm a claim."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class ProblemJudge:
                 count = min(2 if self._is_cpu else plan.LEAST_SLOTS, self._layout.num_slots)
                 self._cost_us = 0.0 if self._is_cpu else self._costs.empty_us(count)
                 self.reference_us = self._costs.call_us(reference, count, self._cost_us)
+            self._fastest_us = self.reference_us
             self._crew.have_candidate()
             preparing.pop_all()
 
@@ -155,19 +158,21 @@ class ProblemJudge:
             examination.await_build(worker)
             if timing:  # it gets ready while the candidate is checked
                 self._crew.have_reference(fresh=self._is_cpu)
+            claim = None
             try:
                 examination.check(worker)
+                if timing:
+                    claim = self._session(worker, examination, session=0, is_fresh=self._is_cpu)
             except Failure as failure:
                 if failure.status is Status.INCORRECT:
                     self._crew.keep_builds(worker, candidate)
                 raise
+            # only now: it would tell the worker that the checks are over
             self._crew.keep_builds(worker, candidate)
-            if not timing:
-                return None
-            claim = self._session(worker, examination, session=0, is_fresh=self._is_cpu)
-            if not claims.is_doubtful(claim, self._protocol, record=record):
+            if claim is None or not claims.is_doubtful(claim, self._protocol, record=record):
                 return claim
-            # the first process stands still meanwhile: its end would disturb the second one
+            # it stands still meanwhile: its end would disturb the second one
+            self._crew.make_room(worker)
             return self._confirmed(candidate, claim, examination.progress)
 
     def _confirmed(
@@ -175,14 +180,17 @@ class ProblemJudge:
     ) -> Measurement:
         """Measure a claim again, in a fresh process; a small gain up to twice.
 
-        A small gain may be the luck of the reference's process, too, and a large one is not.
+        A small gain may be the luck of the reference's process, too; a large one may be that this
+        process became slow.
 
         Raises:
             Failure: this time the candidate failed.
         """
         is_small = claims.is_small(claim, self._protocol)
-        is_fresh = is_small or self._is_cpu
-        expected = None if is_small else claim.speedup
+        is_slow = claim.reference_us > SLOWER * self._fastest_us
+        is_fresh = self._is_cpu or is_small or is_slow
+        is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
+        expected = claim.speedup if is_far else None
         again = self._again(candidate, progress, session=1, is_fresh=is_fresh, expected=expected)
         if again.certified <= 1.0 and is_small:
             again = self._again(candidate, progress, session=2, is_fresh=is_fresh, expected=None)
@@ -241,10 +249,11 @@ class ProblemJudge:
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
+            self._fastest_us = min(self._fastest_us, measured.reference_us)
             if rule.bears_out(ratios, expected, self._protocol):
                 certified = statistics.conservative(measured.speedup)
                 return measured.model_copy(update={"certified": certified})
-            if measured.certified <= 1.0 or session:  # of what is measured again the smaller counts
+            if measured.certified <= 1.0:
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()
         certified = min(measured.certified, statistics.conservative(limit))

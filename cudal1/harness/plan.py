@@ -19,7 +19,8 @@ SPARE_SLOTS = 3.0
 TRIED_CALLS = (1, 1, 3, 10)
 CONTEXTS_BYTES, SHARE = 10 << 30, 16
 """What a dozen processes take of a GPU before any has a ring; and rings, which with the judge's own
-copies may take so many times one, each with an arena nearly as large behind it: seven are alive."""
+copies may take so many times one, each with an arena half as large behind it. Eight may be alive:
+a candidate's two, the next one's, the reference's two, the empty one's, two of others that end."""
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
 LARGE_BYTES, LARGE_STEP = 10 << 20, 2 << 20

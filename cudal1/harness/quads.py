@@ -82,10 +82,7 @@ class Quads:
     def measure(
         self, candidate: Worker, reference: Worker, *, expected: float | None = None
     ) -> list[float]:
-        """Log-ratios of quads, or of pairs, until the rule has enough; after `warm_up`.
-
-        Or until they bear out what is `expected`.
-        """
+        """Log-ratios of quads or pairs, until they are enough or bear out what is `expected`."""
         count = self._num_calls(candidate, reference)
         self._spent_us.clear()  # the first bursts of a process load and compile
         empty_us = self.time_empty(count)

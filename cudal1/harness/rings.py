@@ -57,12 +57,15 @@ def host_ring(num_bytes: int) -> Ring:
     return Ring(torch.frombuffer(mapped, dtype=torch.uint8), descriptor, lambda: None)
 
 
+MAX_FREE = 2
+"""Pieces that are kept for others: candidates want the device's memory, too."""
+
+
 class DeviceRings:
     """Shared memory of the current CUDA device in pieces of one size, lent to workers in turn.
 
-    Making a piece of gigabytes and mapping it takes 20 ms, unmapping it 30: there are as many as
-    workers ever were at a time. Threat: a worker must find nothing of the one before, and that one
-    must have ended before its piece comes back.
+    Making a piece of gigabytes and mapping it takes 20 ms, unmapping it 30. Threat: a worker must
+    find nothing of the one before, and that one must have ended before its piece comes back.
     """
 
     def __init__(self, num_bytes: int) -> None:
@@ -79,9 +82,13 @@ class DeviceRings:
         import torch
 
         memory = self._free.pop() if self._free else self._made()
-        view = memory.tensor()
-        view.view(torch.int64).zero_()  # bytes take longer
-        return Ring(view, memory.descriptor(), lambda: self._take_back(memory))
+        try:
+            view = memory.tensor()
+            view.view(torch.int64).zero_()  # bytes take longer
+            return Ring(view, memory.descriptor(), lambda: self._take_back(memory))
+        except RuntimeError:
+            memory.close()
+            raise
 
     def close(self) -> None:
         """Give back what is there, and what is still lent as soon as it comes back."""
@@ -90,7 +97,7 @@ class DeviceRings:
             self._free.pop().close()
 
     def _take_back(self, memory: DeviceMemory) -> None:
-        if self._is_open:
+        if self._is_open and len(self._free) < MAX_FREE:
             self._free.append(memory)
         else:
             memory.close()

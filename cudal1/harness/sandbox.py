@@ -10,7 +10,6 @@ started at the judge's word, and takes them along when it ends. What stands arou
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import socket
@@ -20,12 +19,14 @@ from typing import BinaryIO, Self
 from cudal1.harness import places, wire
 from cudal1.harness.launch import remove
 from cudal1.harness.layers import require
-from cudal1.harness.rings import Ring
+from cudal1.harness.lines import one_line
+from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.spare import Spare, send_with
 from cudal1.harness.wire import (
     FREEZE,
     GO,
-    KEEP,
+    HAND_OVER,
+    HANDED_OVER,
     MAX_BUILDS_BYTES,
     THAW,
     WORKED,
@@ -86,7 +87,7 @@ class Worker:
         text = raw.decode("utf-8", "replace")
         for folder in (self.job.folder, str(Path(self.job.folder).with_name(places.HOME))):
             text = text.replace(folder, ".")
-        return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:500]
+        return one_line(text)
 
     def is_alive(self) -> bool:
         """Whether the worker still runs."""
@@ -155,30 +156,35 @@ class Worker:
             builds: what an earlier process with this source had compiled (`hand_over`).
         """
         contents = [source.encode("utf-8", "surrogatepass"), *([builds] if builds else [])]
-        # a worker that is not there any more is found out by waiting for it
-        with contextlib.ExitStack() as files, contextlib.suppress(OSError):
+        with contextlib.ExitStack() as files:
             sent = [files.enter_context(_file_of(content)) for content in contents]
-            send_with(self._spare.channel, b"source", [file.fileno() for file in sent])
+            # a worker that is not there any more is found out by waiting for it
+            with contextlib.suppress(OSError):
+                send_with(self._spare.channel, b"source", [file.fileno() for file in sent])
 
     def hand_over(self) -> bytes:
         """What it compiled, which nobody else ever reads; empty if it says nothing in time.
 
-        Between bursts only. Its memory is nobody's while it is in a file, so none is left there.
+        The last that is asked of a worker. The file is of one size and sealed, and its memory is
+        nobody's, so it is emptied.
         """
         self.thaw()
         channel = self._spare.channel
-        with _file_of(b"") as file:
-            # a worker that does not listen, or has gone, is found out by its next burst
-            with contextlib.suppress(OSError):
-                channel.settimeout(BUILDS_LIMIT_S)
-                channel.send(KEEP)
-                send_with(channel, b"file", [file.fileno()])
-                channel.recv(len(KEEP))
-            self.freeze()
-            size = os.fstat(file.fileno()).st_size
-            content = os.pread(file.fileno(), size, 0) if size <= MAX_BUILDS_BYTES else b""
-            file.truncate(0)
-            fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        descriptor, shared = sealed("builds", MAX_BUILDS_BYTES)
+        try:
+            channel.settimeout(BUILDS_LIMIT_S)
+            channel.send(HAND_OVER)
+            send_with(channel, b"file", [descriptor])
+            answer = channel.recv(HANDED_OVER.size)
+        except OSError:  # it has gone, or does not listen
+            answer = b""
+        finally:
+            os.close(descriptor)
+        self.freeze()
+        size = HANDED_OVER.unpack(answer)[0] if len(answer) == HANDED_OVER.size else 0
+        content = shared[:size] if size <= MAX_BUILDS_BYTES else b""
+        shared.madvise(mmap.MADV_REMOVE)
+        shared.close()
         return content
 
     def dismiss(self) -> None:
@@ -208,7 +214,7 @@ class Worker:
 
 def _file_of(content: bytes) -> BinaryIO:
     """An anonymous file with that content."""
-    file = os.fdopen(os.memfd_create("content", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "wb")
+    file = os.fdopen(os.memfd_create("content", os.MFD_CLOEXEC), "wb")
     file.write(content)
     file.seek(0)
     return file

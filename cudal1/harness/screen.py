@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterator
 
 from cudal1.harness import signs
+from cudal1.harness.lines import one_line
 from cudal1.harness.signs import Severity
 from cudal1.harness.wire import SOURCE_NAME
 from cudal1.verdict import FlagSource, HackFlag
@@ -71,16 +72,17 @@ def severity(flag: HackFlag) -> Severity:
 def syntax_error(source: str) -> str | None:
     """What the parser says of a source that is no Python, as whoever imported it would say it.
 
-    The one thing here that decides: no process need be started to find out.
+    The one thing here that decides: no process need be started to find out. A source that names an
+    encoding is left to one.
     """
-    if len(source) > MAX_PARSED:
+    if len(source) > MAX_PARSED or any("coding" in line for line in source.split("\n", 2)[:2]):
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(source.encode("utf-8", "surrogatepass"), filename=SOURCE_NAME)
+            ast.parse(source, filename=SOURCE_NAME)
     except SyntaxError as error:
-        return f"{type(error).__name__}: {error}"
+        return one_line(f"{type(error).__name__}: {error}")
     except (ValueError, RecursionError, MemoryError):
         return None
     return None

@@ -66,10 +66,11 @@ LIMITS = struct.Struct("<qq")
 """After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
 SOURCE_NAME = "candidate.py"
 """Of the file that a worker imports."""
-GO, KEEP = b"g", b"k"
+GO, HAND_OVER = b"g", b"h"
 """What the judge says to a worker: the next burst or call comes; and write what you have compiled
-to the file that comes next (`worker.builds`), which it answers with the same."""
+to the file that comes next (`worker.builds`), which it answers with how many bytes that are."""
 MAX_BUILDS_BYTES = 64 << 20
+HANDED_OVER = struct.Struct("<Q")
 TOKEN_BYTES = 16
 HELLO = struct.Struct(f"<Q{TOKEN_BYTES}s")
 """The first that a worker says, before it has a job: an address, and the bytes that lie there."""

@@ -27,7 +27,7 @@ from cudal1.verdict import UNSAFE
 
 NUM_SPARES = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Workers that wait, forked and confined to namespaces, for the next job."""
-MAX_LEAVING = 3
+MAX_LEAVING = 2
 """Workers that were dismissed and have not ended: each may hold gigabytes of a GPU."""
 
 
@@ -132,7 +132,7 @@ class Zygote:
         self._leaving.append(worker)
 
     def reap(self) -> None:
-        """Give back what those had that are gone; if more than three are left, wait for all.
+        """Give back what those had that are gone; if more than two are left, wait for all.
 
         Raises:
             WorkerError: one of them does not end.

@@ -406,6 +406,20 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # the same with few rows: a page that somebody touches costs as much as clearing several
+    "few_hot": HEADER
+    + """
+class Model(nn.Module):
+    def forward(self, x):
+        value, place = x.max(dim=1, keepdim=True)
+        return torch.zeros(x.shape[0], 65536).scatter_(1, place, value)
+
+def get_inputs():
+    return [torch.randn(32, 256)]
+
+def get_init_inputs():
+    return []
+""",
     # a large output that is cheap, and a small one that is not
     "two_outputs": HEADER
     + """

@@ -82,6 +82,7 @@ def test_nothing_is_nothing(zygote: Zygote) -> None:
 
 HOSTILE = {
     "says_nothing": "ours.hand_over = lambda *_: time.sleep(60)",
+    "says_more_than_there_is": "ours.hand_over = lambda *_: 1 << 40",
     "goes": "ours.hand_over = lambda *_: os._exit(0)",
     "closes_the_channel": """
         while "channel" not in frame.f_locals:
@@ -96,11 +97,32 @@ HOSTILE = {
 
         ours.hand_over = endless
     """,
+    "seals": """
+        import fcntl
+
+        def seal(descriptor, home):
+            for each in (1, 2, 4, 8, 16):
+                try:
+                    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, each)
+                except OSError:
+                    pass
+            os.ftruncate(descriptor, 0)
+
+        ours.hand_over = seal
+    """,
+    "stops_half_way": """
+        def half(descriptor, home):
+            os.write(descriptor, b"half an archive")
+            time.sleep(60)
+
+        ours.hand_over = half
+    """,
 }
+"""What may stand in the place of our own `hand_over`."""
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_who_hands_nothing_over_is_waited_for_a_while(
+def test_who_hands_nothing_over_harms_nobody_but_himself(
     zygote: Zygote, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cudal1.harness.sandbox.BUILDS_LIMIT_S", 1.0)
@@ -109,10 +131,46 @@ def test_who_hands_nothing_over_is_waited_for_a_while(
         assert worker.hand_over() == b""
 
 
-def test_too_much_is_nothing(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cudal1.harness.sandbox.MAX_BUILDS_BYTES", 5000)
-    with _started(zygote, COMPILE) as worker:
+def test_too_much_is_nothing_and_does_no_harm(zygote: Zygote) -> None:
+    large = COMPILE.replace("bytes(300)", f"bytes({MAX_BUILDS_BYTES} + 1)")
+    with _started(zygote, large) as worker:
         assert worker.hand_over() == b""
+        assert worker.is_alive()
+
+
+def test_files_that_change_meanwhile_do_no_harm(zygote: Zygote) -> None:
+    body = (
+        COMPILE
+        + """
+def change():
+    while True:
+        for number in range(100):
+            Path(made.parent, str(number)).touch()
+        for number in range(100):
+            Path(made.parent, str(number)).unlink()
+
+threading.Thread(target=change, daemon=True).start()
+"""
+    )
+    with _started(zygote, body) as worker:
+        worker.hand_over()
+        assert worker.is_alive()
+
+
+def test_a_file_is_never_newer_than_it_was(tmp_path: Path) -> None:
+    """Else ninja makes everything again."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    made = home / builds.FOLDER / "main.o"
+    made.parent.mkdir(parents=True)
+    other.mkdir()
+    archive = tmp_path / "archive"
+    for number in range(20):
+        made.write_bytes(bytes(number))
+        archive.write_bytes(b"")
+        assert builds.hand_over(os.open(archive, os.O_RDWR), str(home)) > 0
+        builds.unpack(os.open(archive, os.O_RDONLY), str(other))
+        found = other / builds.FOLDER / "main.o"
+        assert found.stat().st_mtime_ns <= made.stat().st_mtime_ns
 
 
 @pytest.mark.parametrize("content", [b"no archive", bytes(10_000), b"\xff" * 512])

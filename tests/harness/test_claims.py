@@ -124,9 +124,17 @@ def test_a_small_gain_may_be_confirmed_at_a_second_attempt(
     told = iter(again)
     judge: Any = SimpleNamespace(
         _protocol=quick.model_copy(update=changes), _device=SimpleNamespace(id="d"),
-        _doubted=lambda claim: claim,
+        _doubted=lambda claim: claim, _is_cpu=False, _fastest_us=100.0,
         _again=lambda *_, **__: _claim(next(told), speedup=claimed),
     )  # fmt: skip
     claim, anyone = _claim(claimed), Candidate(problem_id="p", source="")
     assert ProblemJudge._confirmed(judge, anyone, claim, Progress()).certified == certified
     assert next(told, None) is None  # measured no longer, and no less often
+
+
+@pytest.mark.parametrize(("certified", "far"), [(1.06, False), (1.3, False), (1.5, True)])
+def test_only_what_is_clear_even_if_it_is_borne_out_no_better_is_far(
+    quick: EvalProtocol, certified: float, far: bool
+) -> None:
+    protocol = quick.model_copy(update={"confirm_within": 0.1})
+    assert claims.is_far(_claim(certified), protocol) is far

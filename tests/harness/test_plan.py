@@ -23,7 +23,7 @@ def test_all_rings_together_leave_a_part_of_a_gpu_to_the_candidate(
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     ring = plan.ring_bytes(torch.device("cuda", 0), protocol)
     arena, outputs = ring // 2, ring // 2  # where inputs are as large as outputs
-    num_rings = 4 + MAX_LEAVING  # candidate, next, reference, empty
+    num_rings = 6 + MAX_LEAVING  # a candidate's two, next, the reference's two, empty
     assert num_rings * (ring + arena) + 4 * outputs + ring // 2 <= 0.95 * total * GIB
     assert ring <= protocol.ring_bytes
     assert ring > total * GIB // 50

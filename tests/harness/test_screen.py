@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.harness.screen import MAX_EVIDENCE, Severity, screen, severity
+from cudal1.harness.screen import MAX_EVIDENCE, Severity, screen, severity, syntax_error
 from cudal1.harness.signs import ATTRIBUTES, NAMES, SEVERITIES, TEXTS
 from cudal1.problem import DeviceClass
 from cudal1.suite.loader import load_suite
@@ -136,3 +136,23 @@ def test_neither_shipped_references_nor_honest_twins_raise_an_alarm() -> None:
     sources = [p.null_source for p in load_suite(DeviceClass.CUDA)] + [c.source for c in HONEST]
     alarms = [f for source in sources for f in screen(source) if severity(f) is Severity.ALARM]
     assert alarms == []
+
+
+# --- what is no Python ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["def f(:", "  x = 1", "x = (" + "(" * 300, "if True:\n1"])
+def test_a_source_that_is_no_python_is_known_without_running_it(source: str) -> None:
+    said = syntax_error(source)
+    assert said is not None
+    assert "Error: " in said
+    assert "\n" not in said
+    with pytest.raises(SyntaxError):
+        compile(source, "candidate.py", "exec")
+
+
+@pytest.mark.parametrize(
+    "source", ["x = 1", "# coding: punycode\n(", "# -*- coding: " + "a" * 9000 + "\n("]
+)
+def test_what_a_worker_might_read_otherwise_is_left_to_it(source: str) -> None:
+    assert syntax_error(source) is None

@@ -22,8 +22,8 @@ from cudal1.harness import wire
 from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec
 from cudal1.harness.worker.engine import Engine
 
-REFERENCE = "Model"
-"""What a problem's source defines."""
+MODULE, REFERENCE = "candidate", "Model"
+"""What a source is imported as, and what a problem's defines."""
 
 
 def load(
@@ -42,11 +42,11 @@ def load(
         return lambda *_: next(values), lambda: None
     path = Path(SOURCE_NAME).absolute()
     path.write_bytes(source)
-    spec = importlib.util.spec_from_file_location("candidate", path)
+    spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     assert spec.loader is not None
     namespace = importlib.util.module_from_spec(spec)
-    sys.modules["candidate"] = namespace
+    sys.modules[MODULE] = namespace
     spec.loader.exec_module(namespace)
     make = getattr(namespace, job.entry, None)
     if make is None:
@@ -71,19 +71,27 @@ def load(
 
 
 def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
-    """Run the reference once, on zeros, and forget it; stop when the worker is wanted.
+    """Run the reference on what lies in the first slot, and forget it; stop when it is wanted.
 
     A GPU's programs are loaded when they are first run, each in up to a tenth of a second, and a
-    candidate runs many that the reference does. What this leaves behind it may know: reference and
-    weights are public.
+    candidate runs many that the reference does. What this leaves behind it may know: reference,
+    weights and these inputs are public. Without cuDNN, which remembers for good what it chose while
+    somebody else had the device's memory.
     """
-    with contextlib.suppress(Exception), torch.no_grad(), _Until(is_wanted):
+    dtype = torch.get_default_dtype()
+    with contextlib.suppress(Exception), torch.backends.cudnn.flags(enabled=False):
+        _practised(job, ring, engine, is_wanted)
+    torch.set_default_dtype(dtype)
+    sys.modules.pop(MODULE, None)
+    with contextlib.suppress(Exception):
+        engine.finish()
+        engine.forget()
+
+
+def _practised(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
+    with torch.no_grad(), _Until(is_wanted):
         module, _ = load(replace(job, entry=REFERENCE), job.practice.encode(), ring, engine)
         module(*views(ring, job.layout, 0, "inputs"))
-        engine.finish()
-        del module
-    sys.modules.pop("candidate", None)
-    engine.forget()
 
 
 class _Until(TorchFunctionMode):

@@ -26,10 +26,10 @@ from typing import Any
 import torch
 
 from cudal1.harness import wire
-from cudal1.harness.wire import KEEP, SOURCE_NAME, Job, State, Word
+from cudal1.harness.wire import HAND_OVER, HANDED_OVER, SOURCE_NAME, Job, State, Word
 from cudal1.harness.worker import builds, confinement
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
-from cudal1.harness.worker.loading import REFERENCE, load, practise, views
+from cudal1.harness.worker.loading import load, practise, views
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
@@ -86,8 +86,7 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     layers |= confinement.renounce(home, layers, device)
     os.write(channel, wire.bits_of(layers))
     if job.practice:
-        is_ours = job.entry == REFERENCE  # its source is there already
-        practise(job, ring, engine, lambda: not is_ours and _has_word(channel))
+        practise(job, ring, engine, lambda: _has_word(channel))
         _allow_tf32(job.allow_tf32)
     source_fd, *built = _received(channel, 2)
     for descriptor in built:
@@ -119,10 +118,9 @@ def _work(
         weights = 0
         with torch.no_grad(), engine.calling():
             while said := os.read(channel, 1):
-                if said == KEEP:
-                    (file,) = _received(channel, 1)
-                    builds.hand_over(file, home)
-                    os.write(channel, KEEP)
+                if said == HAND_OVER:
+                    num_bytes = sum(builds.hand_over(f, home) for f in _received(channel, 1))
+                    os.write(channel, HANDED_OVER.pack(num_bytes))
                     continue
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]

@@ -83,7 +83,20 @@ def test_nothing_that_the_reference_raises_or_switches_on_hinders_a_candidate(
         assert counts(worker)[0] == 0
 
 
-def test_the_reference_s_module_is_gone(zygote: Zygote) -> None:
-    body = "counts[0] = hasattr(sys.modules['candidate'], 'Model')"
-    with _after(zygote, REFERENCE, body, waits_s=0.5) as worker:
+def test_nothing_of_it_is_left(zygote: Zygote) -> None:
+    body = "import builtins, gc\ncounts[0] = builtins.alive() is not None"
+    left = REFERENCE.replace(
+        "        builtins.practised = 1", "        builtins.alive = weakref.ref(self)"
+    ).replace("import builtins,", "import builtins, weakref,")
+    with _after(zygote, left, body, waits_s=1.0) as worker:
+        assert counts(worker)[0] == 0
+
+
+def test_what_it_switches_on_is_switched_off(zygote: Zygote) -> None:
+    body = "counts[0] = torch.zeros(1).dtype == torch.float64 or torch.backends.cudnn.benchmark"
+    left = REFERENCE.replace(
+        "class Model", "torch.set_default_dtype(torch.float64)\n"
+        "torch.backends.cudnn.benchmark = True\nclass Model",
+    )  # fmt: skip
+    with _after(zygote, left, body, waits_s=1.0) as worker:
         assert counts(worker)[0] == 0
