@@ -108,8 +108,8 @@ class Desk:
     ) -> Burst:  # fmt: skip
         """Have the worker run on `draws`; `release` the burst when its outputs were compared.
 
-        The worker stands still before and after; on a GPU one that runs our own code sleeps. The
-        inputs of such a one are not looked at again.
+        The worker stands still before and after. The inputs of one that runs our own code are not
+        looked at again.
         """
         import torch
 
@@ -137,15 +137,12 @@ class Desk:
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
         interval = Interval(worker, order, timeout_s)
-        is_held = not (is_ours and self._is_cuda)  # ours sleep by themselves, and nobody asks how
-        if is_held:
-            worker.freeze()
+        worker.freeze()  # ours, too: who waits for a warden launches the copies 20 us later
         calming_ns = 0 if is_ours else self._outside.calm_ns()
         began_ns = time.perf_counter_ns()
         with no_collection():
             ending = interval.run(count, pieces)
-        if is_held:
-            worker.freeze()
+        worker.freeze()
         unusual_ns = 0
         if not is_ours:
             calming_ns += self._outside.calm_ns()

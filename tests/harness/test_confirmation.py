@@ -20,7 +20,7 @@ from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import Work
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Baseline, Measurement, Role
-from cudal1.problem import DeviceClass, Problem
+from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol, Rule
 from cudal1.verdict import FlagSource, Status
 
@@ -209,9 +209,8 @@ def test_a_candidate_is_charged_no_memory_that_others_give_back(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free[0], 10_000))
     worker = SimpleNamespace(end=gives(30), close=gives(500), ring=SimpleNamespace(num_bytes=500))
     crew: Any = SimpleNamespace(
-        _device=SimpleNamespace(device_class=DeviceClass.CUDA),
-        _zygote=SimpleNamespace(settle=gives(2000)),
-    )
+        _is_cuda=True, _memory=torch.cuda.mem_get_info, _zygote=SimpleNamespace(settle=gives(2000))
+    )  # fmt: skip
     assert Crew._released_by(crew, cast("Worker", worker)) == 530
 
 
