@@ -69,7 +69,7 @@ class Measurement(Record):
     upper: float | None = None
     """The median speedup is above it with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)
-    """ABBA or BAAB quads; under the paper's rule, pairs."""
+    """ABBA or BAAB quads; pairs under the paper's rule, and where a gain was clear on a GPU."""
     bucket_medians: tuple[float, ...]
     """Speedup in each time-ordered bucket; under the paper's rule its mean."""
     bucket_variance: float = Field(ge=0)

@@ -96,10 +96,15 @@ class Desk:
     ) -> Ring:
         """Memory to share with a worker: it has its weights, and perhaps inputs to practise on."""
         ring = self._rings.lend() if self._is_cuda else host_ring(self._ring_bytes)
-        stage(ring.memory, 0, weights, self.layout.weights)
-        if example:
-            stage(ring.memory, self.layout.input_start, example, self.layout.inputs)
-        self.settle()
+        try:
+            stage(ring.memory, 0, weights, self.layout.weights)
+            if example:
+                stage(ring.memory, self.layout.input_start, example, self.layout.inputs)
+            self.settle()
+        except RuntimeError:
+            os.close(ring.descriptor)
+            ring.release()
+            raise
         return ring
 
     def run(

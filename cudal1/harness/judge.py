@@ -171,7 +171,6 @@ class ProblemJudge:
             self._crew.keep_builds(worker, candidate)
             if claim is None or not claims.is_doubtful(claim, self._protocol, record=record):
                 return claim
-            # it stands still meanwhile: its end would disturb the second one
             self._crew.make_room(worker)
             return self._confirmed(candidate, claim, examination.progress)
 
@@ -242,10 +241,9 @@ class ProblemJudge:
             examination, self._desk, self._oracle, self._protocol, session=session,
             time_empty=self._costs.empty_us,
         )  # fmt: skip
-        with self._crew.reference(fresh=is_fresh) as reference, ExitStack() as timing:
+        self._zygote.settle()  # who was dismissed before still held the device
+        with self._crew.reference(fresh=is_fresh) as reference, self._crew.still():
             quads.warm_up(worker, reference)
-            self._zygote.settle()  # who was dismissed before still held the device
-            timing.enter_context(self._crew.still())
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)

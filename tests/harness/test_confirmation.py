@@ -15,8 +15,10 @@ from cudal1.errors import WorkerError
 from cudal1.harness import Judgement, Pool, claims
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.crew import MAX_LENT, MEMORY_MARGIN, Crew
+from cudal1.harness.examination import EXACT_INPUTS
 from cudal1.harness.judge import ProblemJudge
-from cudal1.harness.progress import Failure
+from cudal1.harness.oracle import Draw
+from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.roofline import Work
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Baseline, Measurement, Role
@@ -171,6 +173,17 @@ def test_the_paper_s_rule_times_pairs_until_its_window_is_over(make_judge: MakeJ
         assert {first.role, second.role} == {Role.REFERENCE, Role.CANDIDATE}
 
 
+def test_the_first_inputs_are_held_against_exact_answers(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, exact = make_judge(correctness_stages=(3, 60)), list[Draw]()
+    real = judge._oracle.exact_key
+    monkeypatch.setattr(judge._oracle, "exact_key", lambda d: exact.append(d) or real(d))
+    candidate = Candidate(problem_id=judge.problem.id, source=judge.problem.null_source)
+    assert judge.judge(candidate, timing=False).verdict.status is Status.CORRECT
+    assert EXACT_INPUTS <= len(exact) < 60
+
+
 # --- whose processes -----------------------------------------------------------------------------
 
 
@@ -234,3 +247,77 @@ def test_who_takes_the_device_s_memory_has_crashed_and_others_are_not_blamed(
     ):
         short_of_memory(MEMORY_MARGIN * 1000)
     assert _null(judge).verdict.status is Status.CORRECT
+
+
+def test_all_workers_stand_still_between_their_bursts(make_judge: MakeJudge) -> None:
+    """Whoever did not would be read faster: the judge would not have waited for a warden."""
+    judge = make_judge()
+    with judge._crew.reference(fresh=True) as reference:
+        judge._costs.call_us(reference, 1, 0.0)
+        assert reference._is_frozen
+    judge._costs.empty_us(1)
+    assert judge._crew.empty()._is_frozen
+
+
+def test_a_claim_s_first_process_stands_still_while_the_second_is_measured(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, firsts, seen = make_judge(), list[Worker](), list[bool]()
+    monkeypatch.setattr(claims, "is_doubtful", lambda *_, **__: True)
+    monkeypatch.setattr(judge._crew, "make_room", firsts.append)
+    real = judge._session
+
+    def session(worker: Worker, *arguments: Any, **options: Any) -> Measurement:
+        if options["session"]:
+            seen.append(worker is not firsts[0] and firsts[0]._is_frozen and firsts[0].is_alive())
+        return real(worker, *arguments, **options)
+
+    monkeypatch.setattr(judge, "_session", session)
+    assert _null(judge).verdict.status is Status.CORRECT
+    assert seen
+    assert all(seen)
+    judge._zygote.settle()
+    assert not firsts[0].is_alive()
+
+
+@pytest.mark.parametrize(("taken", "free", "ends"), [(1, 20, False), (18, 20, True), (1, 3, True)])
+def test_it_ends_before_if_another_might_not_fit_beside_it(
+    taken: int, free: int, ends: bool
+) -> None:
+    dismissed: list[Any] = []
+    crew: Any = SimpleNamespace(
+        _is_cuda=True, _memory=lambda: (free << 30, 80 << 30), _free_bytes=(taken + free) << 30,
+        _zygote=SimpleNamespace(dismiss=dismissed.append, settle=lambda: None),
+    )  # fmt: skip
+    worker: Any = object()
+    Crew.make_room(crew, worker)
+    assert dismissed == ([worker] if ends else [])
+
+
+def test_a_slow_reference_is_not_asked_to_confirm(
+    make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = make_judge(confirm_above=3.0, confirm_below=1.1)
+    monkeypatch.setattr(type(judge), "_is_cpu", False)
+    asked: list[bool] = []
+
+    def again(*_: Any, is_fresh: bool, **__: Any) -> Measurement:
+        asked.append(is_fresh)
+        return claim
+
+    monkeypatch.setattr(judge, "_again", again)
+    candidate = Candidate(problem_id=judge.problem.id, source="")
+    for slower in (1.0, 1.05, 1.2):
+        claim = _measurement(reference_us=100.0 * slower)
+        monkeypatch.setattr(judge, "_fastest_us", 100.0)
+        judge._confirmed(candidate, claim, Progress())
+    assert asked == [False, False, True]
+
+
+def _measurement(**changes: Any) -> Measurement:
+    fields = {
+        "baseline": Baseline.EAGER, "speedup": 5.0, "certified": 4.5, "num_quads": 9,
+        "bucket_medians": (5.0,) * 7, "bucket_variance": 0.0, "is_stable": True, "alpha": 0.01,
+        "reference_us": 100.0, "candidate_us": 20.0,
+    }  # fmt: skip
+    return Measurement.model_validate({**fields, **changes})

@@ -309,6 +309,17 @@ def test_a_holder_that_died_does_not_keep_its_device(
         pass
 
 
+def test_no_process_is_started_for_what_is_no_python(
+    pool: Pool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = named_problem("silu")
+    judge = pool._prepare(problem)
+    monkeypatch.setattr(judge._crew, "candidate", lambda _: pytest.fail("a process was started"))
+    verdict = _judge(pool, problem, "def f(:").verdict
+    assert verdict.status is Status.NO_BUILD
+    assert verdict.reason == "SyntaxError: invalid syntax (candidate.py, line 1)"
+
+
 # --- timing --------------------------------------------------------------------------------------
 
 
