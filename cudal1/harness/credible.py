@@ -23,9 +23,8 @@ from cudal1.harness.quads import FLOOR_US, Quads
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Role
 
-LOOP_US, OUTPUT_US, GAP_US = 3.0, 1.5, 10.0
-"""What of our own Python a candidate on a CPU might save, at most: around a call, for each further
-output, and outside of the interval."""
+GAP_US = 10.0
+"""What of our own Python a candidate on a CPU might save outside of the interval, at most."""
 UNEVEN = 0.05
 """The mean of a candidate's calls may exceed their median by so much more than the reference's."""
 HOARD_BYTES, LEAST_AFTER_HOARD, UNLUCKY = 1 << 16, 9, 1
@@ -103,11 +102,15 @@ class Credible:
     # --- on a CPU --------------------------------------------------------------------------------
 
     def _trimmed_us(self) -> float:
-        """What of a call's time and of the gap after it may be our own, and left out."""
-        num_outputs = len(self._desk.layout.outputs)
+        """What of a call's time and of the gap after it may be our own, and left out.
+
+        What our loop takes was subtracted from whoever ran it, or did not: as many calls of nothing
+        as there are slots tell, since a burst begins with what nobody can leave out.
+        """
+        most = self._desk.layout.num_slots
+        loop_us = self._quads.time_empty(most) / most
         usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
-        gap_us = WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
-        return LOOP_US + OUTPUT_US * (num_outputs - 1) + gap_us
+        return loop_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
 
     def _prepared_us(self) -> float:
         """What a call of the candidate no longer saves once no prepared output can be left.
