@@ -49,6 +49,8 @@ class Burst:
     order: Order
     draws: tuple[Draw, ...]
     elapsed_us: float
+    worked_us: float
+    """What the worker and all that it started computed, in the interval or not; on a CPU alone."""
     poison: int
     """The byte that stood in the slots before, but for our own workers on a GPU."""
     outputs: torch.Tensor
@@ -159,7 +161,7 @@ class Desk:
         touching_ns = sum(piece.num_untouched for piece in pieces) * touch_ns()
         elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns + touching_ns) / 1000
         return Burst(
-            ending, order, tuple(draws), elapsed_us, poison, held,
+            ending, order, tuple(draws), elapsed_us, worker.worked_ns / 1000, poison, held,
             inputs_changed=not is_ours and self._has_changed(memory, count),
             is_refused=any(piece.is_refused for piece in pieces),
             is_restless=calming_ns > PATIENCE_NS,

@@ -12,6 +12,7 @@ as chains themselves tell. What is saved once a burst, by whatever was prepared,
 
 from __future__ import annotations
 
+import math
 import time
 from statistics import fmean, median
 
@@ -19,9 +20,10 @@ from cudal1.harness.burst import Desk
 from cudal1.harness.examination import Examination
 from cudal1.harness.interval import Order
 from cudal1.harness.outside import WORK_SLACK_NS
-from cudal1.harness.quads import FLOOR_US, Quads
+from cudal1.harness.quads import FLOOR_US, ROLES, Quads
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Role
+from cudal1.problem import DeviceClass
 
 GAP_US = 10.0
 """What of our own Python a candidate on a CPU might save outside of the interval, at most."""
@@ -70,10 +72,11 @@ class Credible:
     def limit(self) -> float:
         """The largest speedup; runs bursts to find out."""
         if self._desk.timed_order is Order.CHAIN:
-            rest_us = self._claimed_us + self._trimmed_us()
+            trimmed_us = self._trimmed_us()
+            rest_us = self._claimed_us + trimmed_us
             if rest_us < self._plain_us:  # else nothing is earned anyway
                 rest_us += self._uneven_us() + self._prepared_us()
-            return self._plain_us / rest_us
+            return min(self._plain_us / rest_us, self._by_work(trimmed_us))
         saving_us = self._plain_us - self._claimed_us
         saved_us = self._saved_in_chains()
         for _ in range(MORE_LOOKS):
@@ -111,6 +114,20 @@ class Credible:
         loop_us = self._quads.time_empty(most) / most
         usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
         return loop_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
+
+    def _by_work(self, trimmed_us: float) -> float:
+        """The speedup by what the kernel says that both computed.
+
+        Who works outside of the interval is charged for computing there; a reference that others
+        keep waiting on a busy machine takes longer than it computes. The fake device computes
+        nothing: it sleeps.
+        """
+        if self._candidate.job.device == DeviceClass.FAKE.value:
+            return math.inf
+        count = self._quads.num_calls
+        own_us = self._quads.time_empty(count) / count + self._desk.usual_us(Order.CHAIN, count)
+        plain_us, mine_us = (max(FLOOR_US, self._quads.worked_us(r) - own_us) for r in ROLES)
+        return plain_us / (mine_us + trimmed_us)
 
     def _prepared_us(self) -> float:
         """What a call of the candidate no longer saves once no prepared output can be left.

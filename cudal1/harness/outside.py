@@ -32,6 +32,8 @@ COPY_SLACK = 1.1
 WORK_SLACK_NS = 3_000
 """What a worker of a CPU computes outside of the interval, 5 us a call and more after long ones,
 differs by as much."""
+WARM = 1.25
+"""Who works there has not just been woken: the same work takes a fifth less (8 MiB of zeros)."""
 NUM_REMEMBERED = 15
 
 
@@ -86,7 +88,7 @@ class Outside:
             return rest_ns
         # below zero it slept inside of the interval, and had that counted as time already
         usual_ns = max(0, round(median(known_ns)))
-        return max(0, outside_ns - usual_ns - WORK_SLACK_NS * count)
+        return round(WARM * max(0, outside_ns - usual_ns - WORK_SLACK_NS * count))
 
     def _outside_ns(self, worker: Worker, interval: Interval) -> int:
         return interval.copying_ns if self._is_cuda else worker.worked_ns - interval.elapsed_ns

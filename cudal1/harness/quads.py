@@ -78,6 +78,8 @@ class Quads:
         """Drawn long before: drawing takes time, which a worker sees."""
         self._spent_us: list[tuple[int, float, float]] = []
         """By bursts of both: their calls, what the reference's took, and the candidate's."""
+        self._worked_us: dict[tuple[Role, int], list[float]] = defaultdict(list)
+        """What each computed for a call of bursts of so many."""
 
     def measure(
         self, candidate: Worker, reference: Worker, *, expected: float | None = None
@@ -85,6 +87,7 @@ class Quads:
         """Log-ratios of quads or pairs, until they are enough or bear out what is `expected`."""
         count = self._num_calls(candidate, reference)
         self._spent_us.clear()  # the first bursts of a process load and compile
+        self._worked_us.clear()
         empty_us = self.time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
@@ -162,7 +165,10 @@ class Quads:
     def _settle(self, known: Burst, burst: Burst) -> None:
         """Compare what came out of a burst of each."""
         if burst.order is self._desk.timed_order:
-            self._spent_us.append((len(burst.draws), known.elapsed_us, burst.elapsed_us))
+            count = len(burst.draws)
+            self._spent_us.append((count, known.elapsed_us, burst.elapsed_us))
+            for role, each in zip(ROLES, (known, burst), strict=True):
+                self._worked_us[role, count].append(each.worked_us / count)
         self._missing -= Counter(draw.family for draw in burst.draws)
         self._examination.compare(burst, exact=False, reference=known)
         self._desk.release(known)
@@ -287,6 +293,10 @@ class Quads:
         """What a timed burst of `num_calls` took, in the median."""
         count = self.num_calls
         return median(s.burst_us for s in self._mine() if s.role is role and s.num_calls == count)
+
+    def worked_us(self, role: Role) -> float:
+        """What it computed for a call of bursts of `num_calls`, in the median, pauses included."""
+        return median(self._worked_us[role, self.num_calls])
 
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None

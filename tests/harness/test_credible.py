@@ -38,7 +38,7 @@ class Played:
         output_bytes: int = HOARD_BYTES, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
-        least: float = math.inf,
+        least: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
@@ -46,6 +46,7 @@ class Played:
         self._uneven_us = uneven_us
         self._busy_looks = busy_looks
         self._least = least
+        self._worked_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: worked_us}
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
         self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
@@ -54,7 +55,8 @@ class Played:
             layout=layout, timed_order=timed, usual_us=lambda *_: usual_us
         )
         self._workers: list[Any] = [
-            SimpleNamespace(held_bytes=(1 << 30) + each) for each in (more_bytes, 0)
+            SimpleNamespace(held_bytes=(1 << 30) + each, job=SimpleNamespace(device=device))
+            for each in (more_bytes, 0)
         ]
 
     def limit(self) -> float:
@@ -70,6 +72,10 @@ class Played:
 
     def time_empty(self, count: int) -> float:
         return EMPTY_US + 50.0 * count
+
+    def worked_us(self, role: Role) -> float:
+        own_us = self._desk.usual_us() + self.time_empty(COUNT) / COUNT
+        return self._worked_us[role] + own_us
 
     def least_speedup(self) -> float:
         return self._least
@@ -107,6 +113,17 @@ def test_all_of_our_own_python_is_added_to_the_candidate_s_time(
     played = Played(Order.CHAIN, usual_us=usual_us)
     added_us = LOOP_US + SLACK_US + counted_us
     assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + added_us))
+
+
+@pytest.mark.parametrize("worked_us", [0.5 * CLAIMED_US, CLAIMED_US, 1.5 * CLAIMED_US])
+def test_no_more_is_believed_than_holds_for_what_both_computed(worked_us: float) -> None:
+    rest_us = max(CLAIMED_US, worked_us) + LOOP_US + SLACK_US + 5.0
+    assert Played(Order.CHAIN, worked_us=worked_us).limit() == pytest.approx(PLAIN_US / rest_us)
+
+
+def test_a_fake_device_that_sleeps_is_believed_by_the_clock() -> None:
+    played = Played(Order.CHAIN, worked_us=10 * CLAIMED_US, device="fake")
+    assert played.limit() == Played(Order.CHAIN).limit()
 
 
 @pytest.mark.parametrize("num_held", [1, 100, 1000])

@@ -81,7 +81,7 @@ class Stage:
     def _burst(self, role: Role, draws: list[Any]) -> Any:
         self.events.append(Played(role, any(draw.family != "own" for draw in draws)))
         us = self.us[role] * len(draws)
-        return SimpleNamespace(order=self._order, draws=draws, elapsed_us=us)
+        return SimpleNamespace(order=self._order, draws=draws, elapsed_us=us, worked_us=2 * us)
 
     def _compare(self, burst: Any, *, exact: bool, reference: Any) -> None:
         assert burst.draws is reference.draws
@@ -172,6 +172,18 @@ def test_the_mean_of_all_bursts_is_held_against_their_median(stage: Stage) -> No
     for _ in range(5):
         stage.quad()
     assert stage.quads.uneven_us(since) == pytest.approx(0.0)
+
+
+def test_what_both_computed_is_told_by_the_call_of_bursts_as_long_as_the_last(
+    stage: Stage,
+) -> None:
+    worker: Any = None
+    for count, candidate_us in ((COUNT, 50.0), (3 * COUNT, 80.0), (3 * COUNT, 90.0)):
+        stage.us[Role.CANDIDATE] = candidate_us
+        for number in range(3):
+            stage.quads._quad(worker, worker, stage.order(), count, 0.0, number)
+    assert 160.0 <= stage.quads.worked_us(Role.CANDIDATE) <= 180.0
+    assert stage.quads.worked_us(Role.REFERENCE) == pytest.approx(200.0)
 
 
 # --- on a GPU ------------------------------------------------------------------------------------
