@@ -96,11 +96,12 @@ class Credible:
         Where there is any, as many bursts come once more.
         """
         allowed_us = UNEVEN * self._claimed_us
-        if self._quads.uneven_us(since=0) <= allowed_us:
+        spent = self._quads.spent
+        if spent.uneven_us(since=0) <= allowed_us:
             return 0.0
-        num_pairs = self._quads.num_pairs
-        self._bursts(self._desk.timed_order, self._quads.num_calls, num_pairs)
-        return max(0.0, self._quads.uneven_us(since=num_pairs) - allowed_us)
+        so_far = len(spent)
+        self._bursts(self._desk.timed_order, self._quads.num_calls, so_far)
+        return max(0.0, spent.uneven_us(since=so_far) - allowed_us)
 
     # --- on a CPU --------------------------------------------------------------------------------
 
@@ -126,7 +127,8 @@ class Credible:
             return math.inf
         count = self._quads.num_calls
         own_us = self._quads.time_empty(count) / count + self._desk.usual_us(Order.CHAIN, count)
-        plain_us, mine_us = (max(FLOOR_US, self._quads.worked_us(r) - own_us) for r in ROLES)
+        spent = self._quads.spent
+        plain_us, mine_us = (max(FLOOR_US, spent.worked_us(r, count) - own_us) for r in ROLES)
         return plain_us / (mine_us + trimmed_us)
 
     def _prepared_us(self) -> float:

@@ -12,7 +12,7 @@ import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from statistics import fmean, median
+from statistics import median
 
 from cudal1.harness import rule, statistics
 from cudal1.harness.burst import Burst, Desk
@@ -20,6 +20,7 @@ from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Draw, Oracle
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.spent import Spent
 from cudal1.measurement import Role, TimingSample
 from cudal1.protocol import EvalProtocol
 
@@ -76,18 +77,15 @@ class Quads:
         ones."""
         self._next_decoy: list[Draw] = []
         """Drawn long before: drawing takes time, which a worker sees."""
-        self._spent_us: list[tuple[int, float, float]] = []
-        """By bursts of both: their calls, what the reference's took, and the candidate's."""
-        self._worked_us: dict[tuple[Role, int], list[float]] = defaultdict(list)
-        """What each computed for a call of bursts of so many."""
+        self.spent = Spent()
+        """By all bursts of the order of timed ones."""
 
     def measure(
         self, candidate: Worker, reference: Worker, *, expected: float | None = None
     ) -> list[float]:
         """Log-ratios of quads or pairs, until they are enough or bear out what is `expected`."""
         count = self._num_calls(candidate, reference)
-        self._spent_us.clear()  # the first bursts of a process load and compile
-        self._worked_us.clear()
+        self.spent = Spent()  # the first bursts of a process load and compile
         empty_us = self.time_empty(count)
         ratios: list[float] = []
         started = time.monotonic()
@@ -165,10 +163,7 @@ class Quads:
     def _settle(self, known: Burst, burst: Burst) -> None:
         """Compare what came out of a burst of each."""
         if burst.order is self._desk.timed_order:
-            count = len(burst.draws)
-            self._spent_us.append((count, known.elapsed_us, burst.elapsed_us))
-            for role, each in zip(ROLES, (known, burst), strict=True):
-                self._worked_us[role, count].append(each.worked_us / count)
+            self.spent.add(known, burst)
         self._missing -= Counter(draw.family for draw in burst.draws)
         self._examination.compare(burst, exact=False, reference=known)
         self._desk.release(known)
@@ -241,22 +236,6 @@ class Quads:
                 burst_us[role].append(each_us)
         return burst_us
 
-    def uneven_us(self, since: int) -> float:
-        """By how much more a call's mean exceeds its median for the candidate.
-
-        In bursts from number `since` on, timed or not, each held against those that are as long.
-        """
-        alike: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        for count, *both_us in self._spent_us[since:]:
-            alike[count].append((both_us[0] / count, both_us[1] / count))
-        total_us = 0.0
-        for spent_us in alike.values():
-            reference_us, candidate_us = zip(*spent_us, strict=True)
-            more_us = fmean(candidate_us) - median(candidate_us)
-            more_us -= max(0.0, fmean(reference_us) - median(reference_us))
-            total_us += more_us * len(spent_us)
-        return total_us / max(1, len(self._spent_us) - since)
-
     def least_speedup(self) -> float:
         """What the quads of one length say in the median, of the length that says least.
 
@@ -271,11 +250,6 @@ class Quads:
             ratio = statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE])
             by_length[num_calls].append(ratio)
         return math.exp(min(median(ratios) for ratios in by_length.values()))
-
-    @property
-    def num_pairs(self) -> int:
-        """Bursts of both so far."""
-        return len(self._spent_us)
 
     def _mine(self) -> list[TimingSample]:
         return [s for s in self._samples if s.session == self._session]
@@ -293,10 +267,6 @@ class Quads:
         """What a timed burst of `num_calls` took, in the median."""
         count = self.num_calls
         return median(s.burst_us for s in self._mine() if s.role is role and s.num_calls == count)
-
-    def worked_us(self, role: Role) -> float:
-        """What it computed for a call of bursts of `num_calls`, in the median, pauses included."""
-        return median(self._worked_us[role, self.num_calls])
 
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None

@@ -73,15 +73,18 @@ class Played:
     def time_empty(self, count: int) -> float:
         return EMPTY_US + 50.0 * count
 
-    def worked_us(self, role: Role) -> float:
+    @property
+    def spent(self) -> Played:
+        return self
+
+    def worked_us(self, role: Role, _count: int) -> float:
         own_us = self._desk.usual_us() + self.time_empty(COUNT) / COUNT
         return self._worked_us[role] + own_us
 
     def least_speedup(self) -> float:
         return self._least
 
-    @property
-    def num_pairs(self) -> int:
+    def __len__(self) -> int:
         return 1 + self.called // COUNT
 
     def uneven_us(self, since: int) -> float:

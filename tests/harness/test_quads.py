@@ -161,29 +161,12 @@ def test_no_more_is_believed_than_the_quads_of_either_length_say(stage: Stage) -
     assert stage.quads.least_speedup() == pytest.approx(100.0 / 90.0)
 
 
-def test_the_mean_of_all_bursts_is_held_against_their_median(stage: Stage) -> None:
-    for number in range(20):
-        stage.us[Role.CANDIDATE] = 1000.0 if number == 7 else 100.0
-        stage.us[Role.REFERENCE] = 120.0 if number == 3 else 100.0
-        stage.quad()
-    since = stage.quads.num_pairs
-    assert stage.quads.uneven_us(0) > 20.0
-    stage.us = dict.fromkeys(module.ROLES, 100.0)
-    for _ in range(5):
-        stage.quad()
-    assert stage.quads.uneven_us(since) == pytest.approx(0.0)
-
-
-def test_what_both_computed_is_told_by_the_call_of_bursts_as_long_as_the_last(
-    stage: Stage,
-) -> None:
+def test_what_warms_up_is_not_among_what_bursts_took(stage: Stage) -> None:
     worker: Any = None
-    for count, candidate_us in ((COUNT, 50.0), (3 * COUNT, 80.0), (3 * COUNT, 90.0)):
-        stage.us[Role.CANDIDATE] = candidate_us
-        for number in range(3):
-            stage.quads._quad(worker, worker, stage.order(), count, 0.0, number)
-    assert 160.0 <= stage.quads.worked_us(Role.CANDIDATE) <= 180.0
-    assert stage.quads.worked_us(Role.REFERENCE) == pytest.approx(200.0)
+    stage.quads.both(worker, worker, stage.quads._examination.fresh(COUNT))
+    del stage.events[:]
+    stage.quads.measure(worker, worker)
+    assert len(stage.quads.spent) == sum(each.role is Role.CANDIDATE for each in stage.events)
 
 
 # --- on a GPU ------------------------------------------------------------------------------------
