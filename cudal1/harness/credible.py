@@ -25,8 +25,9 @@ from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Role
 from cudal1.problem import DeviceClass
 
-GAP_US = 10.0
-"""What of our own Python a candidate on a CPU might save outside of the interval, at most."""
+GAP_US, OUTPUT_US = 10.0, 1.5
+"""What of our own Python a candidate on a CPU might save outside of the interval, at most, and by
+making no tensor of an output beyond the first."""
 UNEVEN = 0.05
 """The mean of a candidate's calls may exceed their median by so much more than the reference's."""
 HOARD_BYTES, LEAST_AFTER_HOARD, UNLUCKY = 1 << 16, 9, 1
@@ -114,7 +115,8 @@ class Credible:
         most = self._desk.layout.num_slots
         loop_us = self._quads.time_empty(most) / most
         usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
-        return loop_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
+        tensors_us = OUTPUT_US * (len(self._desk.layout.outputs) - 1)
+        return loop_us + tensors_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
 
     def _by_work(self, trimmed_us: float) -> float:
         """The speedup by what the kernel says that both computed.

@@ -16,7 +16,6 @@ has the kernel make them, which is charged.
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import os
 import socket
@@ -129,14 +128,19 @@ def meet(channel: socket.socket, memory: Memory) -> bool:
 
 @cache
 def touch_ns() -> float:
-    """What reading a page for the first time takes beyond reading it again: the best of a few."""
-    taken_ns: list[float] = []
+    """What reading a page for the first time takes beyond reading it again: the best of a few each.
+
+    Not of their differences: a single disturbed second time would let pages cost nothing for good.
+    """
+    first_ns: list[int] = []
+    again_ns: list[int] = []
     for _ in range(5):
         with mmap.mmap(-1, TRIED_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
             times_ns = [time.perf_counter_ns()]
             for _ in range(2):
                 fresh.find(b"1")
                 times_ns.append(time.perf_counter_ns())
-        first_ns, again_ns = (after - before for before, after in itertools.pairwise(times_ns))
-        taken_ns.append(max(0, first_ns - again_ns) * mmap.PAGESIZE / TRIED_BYTES)
-    return min(taken_ns)
+        begun_ns, read_ns, read_again_ns = times_ns
+        first_ns.append(read_ns - begun_ns)
+        again_ns.append(read_again_ns - read_ns)
+    return max(0, min(first_ns) - min(again_ns)) * mmap.PAGESIZE / TRIED_BYTES

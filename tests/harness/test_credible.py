@@ -17,6 +17,7 @@ from cudal1.harness.credible import (
     MORE_LOOKS,
     ONCE_PAIRS,
     ONCE_US,
+    OUTPUT_US,
     Credible,
 )  # fmt: skip
 from cudal1.harness.interval import Order
@@ -35,7 +36,7 @@ class Played:
 
     def __init__(
         self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
-        output_bytes: int = HOARD_BYTES, more_bytes: int = 0,
+        output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
         least: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
@@ -50,7 +51,9 @@ class Played:
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: now_us}
         self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
-        layout = SimpleNamespace(output_bytes=output_bytes, num_slots=SLOTS)
+        layout = SimpleNamespace(
+            outputs=(None,) * num_outputs, output_bytes=output_bytes, num_slots=SLOTS
+        )
         self._desk: Any = SimpleNamespace(
             layout=layout, timed_order=timed, usual_us=lambda *_: usual_us
         )
@@ -115,6 +118,12 @@ def test_all_of_our_own_python_is_added_to_the_candidate_s_time(
 ) -> None:
     played = Played(Order.CHAIN, usual_us=usual_us)
     added_us = LOOP_US + SLACK_US + counted_us
+    assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + added_us))
+
+
+def test_each_further_output_adds_to_it() -> None:
+    added_us = LOOP_US + SLACK_US + 5.0 + 15 * OUTPUT_US
+    played = Played(Order.CHAIN, num_outputs=16)
     assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + added_us))
 
 

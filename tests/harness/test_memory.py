@@ -132,6 +132,16 @@ def test_reading_a_page_for_the_first_time_takes_longer() -> None:
     assert 10 < touch_ns() < 100_000
 
 
+def test_a_second_time_that_was_disturbed_makes_no_first_one_cheap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cudal1.harness.memory.TRIED_BYTES", 4 * PAGE)
+    lasting = [(1_000, 200), (1_100, 5_000), (9_000, 210), (1_000, 200), (1_000, 200)]
+    moments = [moment for first, again in lasting for moment in (0, first, first + again)]
+    monkeypatch.setattr("cudal1.harness.memory.time.perf_counter_ns", iter(moments).__next__)
+    assert touch_ns.__wrapped__() == (1_000 - 200) / 4
+
+
 @pytest.mark.parametrize("by_whom", ["itself", "its judge"])
 @pytest.mark.parametrize("flags", [SHARED, PRIVATE])
 def test_pages_of_a_file_are_once_they_were_read(
