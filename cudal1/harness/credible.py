@@ -28,6 +28,8 @@ from cudal1.problem import DeviceClass
 GAP_US, OUTPUT_US = 10.0, 1.5
 """What of our own Python a candidate on a CPU might save outside of the interval, at most, and by
 making no tensor of an output beyond the first."""
+LEAST_LOOP_US, MOST_LOOP_US = 3.0, 10.0
+"""Around a call. What calls of nothing take beyond it is no Python: waking, or the fake device."""
 UNEVEN = 0.05
 """The mean of a candidate's calls may exceed their median by so much more than the reference's."""
 HOARD_BYTES, LEAST_AFTER_HOARD, UNLUCKY = 1 << 16, 9, 1
@@ -113,7 +115,8 @@ class Credible:
         as there are slots tell, since a burst begins with what nobody can leave out.
         """
         most = self._desk.layout.num_slots
-        loop_us = self._quads.time_empty(most) / most
+        measured_us = self._quads.time_empty(most) / most
+        loop_us = min(MOST_LOOP_US, max(LEAST_LOOP_US, measured_us))
         usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
         tensors_us = OUTPUT_US * (len(self._desk.layout.outputs) - 1)
         return loop_us + tensors_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)

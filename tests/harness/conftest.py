@@ -254,7 +254,7 @@ def get_init_inputs():
     "fake_wait": FAKE_HEADER
     + """
 N = 16
-COST_US = 20_000
+COST_US = 10_000
 
 def silu(out, x):
     torch.mul(x, torch.sigmoid(x), out=out)

@@ -15,6 +15,7 @@ from cudal1.harness.credible import (
     LAUNCH_US,
     LEAST_AFTER_HOARD,
     MORE_LOOKS,
+    MOST_LOOP_US,
     ONCE_PAIRS,
     ONCE_US,
     OUTPUT_US,
@@ -28,7 +29,7 @@ from cudal1.measurement import Role
 PLAIN_US, CLAIMED_US, COUNT = 400.0, 200.0, 8
 EMPTY_US = 300.0
 SLOTS = 2 * COUNT
-LOOP_US, SLACK_US = EMPTY_US / SLOTS + 50.0, WORK_SLACK_NS / 1000
+LOOP_US, SLACK_US = MOST_LOOP_US, WORK_SLACK_NS / 1000
 
 
 class Played:
