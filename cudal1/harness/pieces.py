@@ -3,8 +3,9 @@
 Everything is prepared before the clock runs; what is left is copying. The copies of the outputs are
 not in the interval: how long they take depends on what happens to lie in which cache, and on a CPU
 on whether many pages are one. Threat: "done" was said while somebody still writes. So they begin at
-once, in an order that the judge drew, and find what is missing; and what they take too long on a
-GPU is charged (`outside`). Where an output lies is the worker's word, so it is taken for a place
+once, in an order that the judge drew, and find what is missing; on a CPU, where the rest may be
+written while the first is copied, some words are seen before; and what they take too long on a GPU
+is charged (`outside`). Where an output lies is the worker's word, so it is taken for a place
 inside the shared memory, or inside the worker's own (`memory`), or not at all.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from cudal1.harness import wire
 from cudal1.harness.memory import Look
@@ -28,6 +29,8 @@ RANDOM = random.SystemRandom()
 TURN_US, MAX_TURNS = 80.0, 20
 """A kernel of ours that has to wait for the device to turn to us takes longer (150 us); who is
 still computing after so many turns will not be waited for."""
+NUM_GLANCES = 4
+"""A microsecond each: who delays an eighth of an output is seen in four calls of ten."""
 LARGE_BYTES = 1 << 20
 """From here on the driver's own copy of one tensor is twice as fast as a kernel for all."""
 
@@ -75,6 +78,8 @@ class HostPiece:
         self.num_untouched = 0
         self._parts = [_halves(target) for target in self._targets]
         self._order = RANDOM.sample(range(len(self._targets)), len(self._targets))
+        self._poison = bytes(self._targets[0][:1])
+        self._glances = _glances(self._targets)
 
     def publish(self, wake: Callable[[], None]) -> int:
         """Copied while it sleeps."""
@@ -87,20 +92,28 @@ class HostPiece:
         return time.perf_counter_ns()
 
     def capture(self) -> None:
-        """Read them."""
+        """Read some words of them, then all."""
         places = self._places.tolist()
+        for glance in self._glances:
+            self._take(glance.seen, places[glance.which] + glance.where.start)
+        self._take_all(places)
+        for which, where, seen in self._glances:
+            target = self._targets[which]
+            if target[where] != seen:  # it came later, so nothing was there
+                target[:] = self._poison * len(target)
+
+    def _take_all(self, places: list[int]) -> None:
         for which in self._order:
             place, target = places[which], self._targets[which]
-            poison = bytes(target[:1])
             before = self._look(place, target)
             for start, part in self._parts[which]:
                 self._take(part, place + start)
             after = self._look(place, target)  # others may have come there meanwhile
             self.num_untouched += before.num_untouched
-            harmless = b"\0" + poison  # what cannot be read is missing, and found out as that
+            harmless = b"\0" + self._poison  # what cannot be read is missing, and found out as that
             doubtful = before.doubtful + after.doubtful
             if any(bytes(target[part]).translate(None, harmless) for part in doubtful):
-                target[:] = poison * len(target)
+                target[:] = self._poison * len(target)
                 self.is_refused = True
 
     def _look(self, place: int, target: memoryview) -> Look:
@@ -113,6 +126,25 @@ class HostPiece:
         else:  # as the judge sees it
             found = self._ring[place - IN_RING :][: len(target)]
             target[: len(found)] = found
+
+
+class Glance(NamedTuple):
+    """One word of an output, seen before all of it is copied."""
+
+    which: int
+    where: slice
+    seen: memoryview
+
+
+def _glances(targets: Sequence[memoryview]) -> list[Glance]:
+    """At places that nobody knows; what cannot be seen there reads as the target does now."""
+    found: list[Glance] = []
+    for _ in range(NUM_GLANCES):
+        which = RANDOM.randrange(len(targets))
+        start = RANDOM.randrange(max(1, len(targets[which]) - WORD_BYTES + 1))
+        where = slice(start, start + WORD_BYTES)
+        found.append(Glance(which, where, memoryview(bytearray(targets[which][where]))))
+    return found
 
 
 def _halves(target: memoryview) -> list[tuple[int, memoryview]]:
@@ -137,6 +169,8 @@ class SlotPiece:
         self.num_untouched = 0
         self._inputs, self._staged = inputs, staged
         self._outputs, self._private = outputs, private
+        self._poison = bytes(private[:1])
+        self._glances = _glances([private])
 
     def publish(self, wake: Callable[[], None]) -> int:
         """Copied while it sleeps."""
@@ -149,8 +183,12 @@ class SlotPiece:
         return time.perf_counter_ns()
 
     def capture(self) -> None:
-        """Copy them."""
+        """Copy some words of them, then all."""
+        for glance in self._glances:
+            glance.seen[:] = self._outputs[glance.where]
         self._private[:] = self._outputs
+        if any(self._private[glance.where] != glance.seen for glance in self._glances):
+            self._private[:] = self._poison * len(self._private)
 
 
 class DevicePiece:
