@@ -12,16 +12,11 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from cudal1.baseline import Baseline
 from cudal1.record import Record
 
 AT_ROOFLINE = 1.1
 """A candidate that takes at most so many times the floor has nothing left to gain."""
-
-
-class Baseline(StrEnum):
-    """A way of running the reference that candidates are timed against."""
-
-    EAGER = "eager"
 
 
 class Role(StrEnum):
@@ -55,6 +50,7 @@ class Measurement(Record):
     """The comparison of one candidate with one baseline."""
 
     baseline: Baseline
+    """What the quads alternate with: the eager reference."""
     speedup: float = Field(gt=0)
     """Estimate: reference time over candidate time; median of the bucket medians (paper eq. 3)."""
     certified: float = Field(ge=0)
@@ -86,6 +82,14 @@ class Measurement(Record):
     """Median time of one call."""
     floor_us: float | None = None
     """No call can take less (`cudal1.harness.roofline`); None where nothing could be proved."""
+
+    @property
+    def at_most(self) -> float:
+        """The speedup read upwards, for what others are held against.
+
+        The upper bound at `alpha`; without one, the fastest bucket.
+        """
+        return max(self.speedup, self.upper or max(self.bucket_medians, default=self.speedup))
 
     @property
     def speed_of_light(self) -> float | None:

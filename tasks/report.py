@@ -15,7 +15,7 @@ from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
-from cudal1.report.inputs import TRANSFERRED
+from cudal1.report.inputs import BASELINES, TRANSFERRED
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main
@@ -47,6 +47,7 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
             verdicts=verdicts.filter(pl.col("problem_id").is_in(problems)),
             flags=ledger.query("flags"),
             null_test=null_test,
+            baselines=BASELINES.to_frame(),
             transferred=_transferred(),
             samples=ledger.query("telling_samples", protocol_id=stage.params.protocol.id),
             steps=ledger.query("all_steps", stages=stages),

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudal1.measurement import Baseline, Measurement
+from cudal1.baseline import Baseline
+from cudal1.measurement import Measurement
 from cudal1.reward import (
     GROUP_EPSILON,
     RollingSmoother,

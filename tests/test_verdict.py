@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from cudal1.measurement import Baseline, Measurement
+from cudal1.baseline import Baseline
+from cudal1.measurement import Measurement
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
 
 SEEN = HackFlag(kind="cached_output", source=FlagSource.GUARD, evidence="call 2")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cudal1.baseline import Baseline, on
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
     DeviceOption,
@@ -21,9 +21,9 @@ from cudal1.cli.settings import (
 )
 from cudal1.cli.suites import SizesOption, SuiteOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
+from cudal1.problem import DeviceClass
 
 if TYPE_CHECKING:
-    from cudal1.problem import Problem
     from cudal1.verdict import Verdict
 
 OutOption = Annotated[
@@ -33,13 +33,14 @@ OutOption = Annotated[
         help="Where their verdicts go, and are looked for first. Default: beside them",
     ),
 ]  # fmt: skip
-NullTestOption = Annotated[
-    bool,
+BaselinesOption = Annotated[
+    str | None,
     typer.Option(
-        "--null-test/--no-null-test",
-        help="Of a file: each problem's reference is judged as a candidate, too",
+        "--baselines", metavar="NAMES",
+        help="Ways of running each reference that are judged, too: all, none, or some, with "
+        f"commas, of {', '.join(Baseline)}. Default: eager, the null test",
     ),
-]
+]  # fmt: skip
 
 
 def judge(
@@ -61,7 +62,7 @@ def judge(
     suite: SuiteOption = None,
     sizes: SizesOption = None,
     out: OutOption = None,
-    null_test: NullTestOption = True,
+    baselines: BaselinesOption = None,
     params: ParamsOption = None,
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
@@ -83,22 +84,36 @@ def judge(
     Example: cudal1 judge model.py faster.py
 
     Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
+
+    Example: cudal1 judge --suite shipped --baselines all
     """
-    asks = Asks(timing=not checks_only, null_test=null_test, wait_s=wait, as_json=as_json)
+    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json)
+    of_many = OfMany(suite, sizes, out, baselines)
+    is_one = candidates is None and (problem is not None or baselines is None)
     try:
-        _refuse_half(problem, candidate, candidates, (suite, sizes, out))
+        _refuse_half(problem, candidate, candidates, of_many, is_one=is_one)
+        if checks_only and baselines is not None:
+            raise ConfigError("--baselines are timed; leave out --checks-only")
         settings = choose(params, device, protocol, precision)
-        if candidates is not None:
-            out = out or candidates.parent / f"{candidates.stem}.verdicts.jsonl"
-            problems = load_named(suite, settings.device_class, sizes=sizes)
-            code = _judge_file(candidates, problems, out, settings, asks)
-        else:
+        if is_one:
             assert problem is not None
             assert candidate is not None
             code = _judge_one(problem, candidate, settings, asks)
+        else:
+            code = _judge_many(candidates, of_many, settings, asks)
     except CudaL1Error as error:
         fail(str(error))
     raise typer.Exit(code)
+
+
+@dataclass(frozen=True)
+class OfMany:
+    """What only a file of candidates, or a suite's references, can have."""
+
+    suite: str | None
+    sizes: Path | None
+    out: Path | None
+    baselines: str | None
 
 
 @dataclass(frozen=True)
@@ -106,32 +121,53 @@ class Asks:
     """What is wanted of one as of many."""
 
     timing: bool
-    null_test: bool
     wait_s: float
     as_json: bool
 
 
 def _refuse_half(
-    problem: Path | None, candidate: Path | None, candidates: Path | None,
-    only_of_many: Sequence[object],
+    problem: Path | None, candidate: Path | None, candidates: Path | None, of_many: OfMany, *,
+    is_one: bool,
 ) -> None:  # fmt: skip
     if candidates is not None and problem is not None:
         raise ConfigError("give two files, or --candidates with a --suite, not both")
-    if candidates is None and any(option is not None for option in only_of_many):
-        raise ConfigError("--suite, --sizes and --out go with --candidates")
-    if candidates is None and candidate is None:
+    if is_one and of_many != OfMany(None, None, None, None):
+        raise ConfigError("--suite, --sizes, --out and --baselines go with --candidates")
+    if is_one and candidate is None:
         raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
 
 
-def _judge_file(
-    file: Path, problems: list[Problem], out: Path, settings: Settings, asks: Asks
-) -> int:
-    """Judge many; returns the exit code."""
+def _named_baselines(names: str | None, device_class: DeviceClass) -> list[Baseline]:
+    """Those that an option names, in their own order.
+
+    Raises:
+        ConfigError: there is none of that name, or the device cannot run it.
+    """
+    possible = on(device_class)
+    if names in ("all", "none"):
+        return possible if names == "all" else []
+    found: set[Baseline] = set()
+    for name in (names or Baseline.EAGER).split(","):
+        if name.strip() not in set(Baseline):
+            raise ConfigError(
+                f"--baselines {name.strip()}: must be all, none, or of {', '.join(Baseline)}"
+            )
+        found.add(Baseline(name.strip()))
+    if impossible := found.difference(possible):
+        raise ConfigError(f"--baselines {min(impossible)}: needs a GPU; leave it out")
+    return [each for each in possible if each in found]
+
+
+def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: Asks) -> int:
+    """Judge candidates, baselines or both; returns the exit code."""
     from cudal1.cli.judge_many import judge_many
     from cudal1.cli.show_outcome import as_text, show_outcome
 
+    named = file or Path("baselines")
+    out = of_many.out or named.parent / f"{named.stem}.verdicts.jsonl"
     outcome = judge_many(
-        file, problems, out, settings, timing=asks.timing, null_test=asks.null_test,
+        file, load_named(of_many.suite, settings.device_class, sizes=of_many.sizes), out, settings,
+        timing=asks.timing, baselines=_named_baselines(of_many.baselines, settings.device_class),
         wait_s=asks.wait_s,
     )  # fmt: skip
     for complaint in outcome.complaints:
@@ -144,7 +180,7 @@ def _judge_file(
         return INTERRUPTED
     if outcome.stopped:
         fail(outcome.stopped)
-    return BAD if outcome.num_without else GOOD
+    return BAD if outcome.num_without or outcome.num_references_without else GOOD
 
 
 def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> int:

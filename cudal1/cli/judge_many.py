@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cudal1.baseline import Baseline, as_candidate
 from cudal1.candidate import Candidate
 from cudal1.cli.bar import bar
 from cudal1.cli.candidate_rows import read_rows
@@ -20,7 +21,6 @@ from cudal1.problem import Problem
 from cudal1.suite.admission import admit_all
 
 Pair = tuple[Problem, Candidate]
-NULL_TEST = "\n# the reference itself, judged for the null test\n"
 Key = tuple[str, str]
 """A problem's id and a candidate's."""
 
@@ -38,25 +38,33 @@ class Outcome:
     num_new: int = 0
     judged: list[Judged] = field(default_factory=list[Judged])
     """By candidate, duplicates once."""
+    baselines: list[Judged] = field(default_factory=list[Judged])
+    """Verdicts on the references that were asked for, new or old."""
+    num_references_without: int = 0
     stopped: str = ""
     """Why, before the end."""
     is_interrupted: bool = False
     """Ctrl-C."""
 
+    def of(self, baseline: Baseline) -> list[Judged]:
+        """The verdicts on references that were run this way."""
+        return [judged for judged in self.baselines if judged.baseline is baseline]
+
 
 def judge_many(
-    file: Path, problems: Sequence[Problem], out: Path, settings: Settings, *, timing: bool,
-    null_test: bool, wait_s: float,
+    file: Path | None, problems: Sequence[Problem], out: Path, settings: Settings, *, timing: bool,
+    baselines: Sequence[Baseline], wait_s: float,
 ) -> Outcome:  # fmt: skip
     """Judge every candidate of `file`, for some of `problems`, that `out` holds no verdict on.
 
-    With `null_test` and `timing` each problem's reference is judged as a candidate, too.
+    Where they are timed, so are the `baselines` of each of these problems, and without a file those
+    of all.
 
     Raises:
         CudaL1Error: nothing could be begun.
     """
-    found, complaints = read_rows(file)
-    if not found and not complaints:
+    found, complaints = ([], []) if file is None else read_rows(file)
+    if file is not None and not found and not complaints:
         raise ConfigError(f"{file}: holds no candidates; give lines of level, problem_id, source")
     devices = _alike(find_devices(settings.device_class))
     outcome = Outcome(devices[0].kind, len(found) + len(complaints), complaints)
@@ -74,14 +82,15 @@ def judge_many(
         rows[problem.id, candidate.id] += 1
     for (level, number), count in sorted(unknown.items()):
         outcome.complaints.append(f"level {level} problem {number}: not in the suite; {count} rows")
-    references = _references(wanted.values()) if timing and null_test else {}
-    asked = wanted | references
+    compared = problems if file is None else [problem for problem, _ in wanted.values()]
+    references = _references(compared, baselines if timing else (), besides=wanted.keys())
+    asked = wanted | {key: pair for key, (pair, _) in references.items()}
     with VerdictFile(out, outcome.device_kind, settings.protocol, timing=timing) as verdicts:
         missing = [pair for key, pair in asked.items() if verdicts.find(*key) is None]
         before = {key for key in wanted if verdicts.find(*key) is not None}
         _judge(
             missing, devices, settings, outcome, verdicts, timing=timing, wait_s=wait_s,
-            references=references.keys() - wanted.keys(),
+            as_baseline={key: baseline for key, (_, baseline) in references.items()},
         )  # fmt: skip
         for key, count in rows.items():
             judged = verdicts.find(*key)
@@ -90,16 +99,24 @@ def judge_many(
             else:
                 outcome.judged.append(judged)
                 outcome.num_new += key not in before
+        of_references = (verdicts.find(*key) for key in references)
+        outcome.baselines = [judged for judged in of_references if judged is not None]
+        outcome.num_references_without = len(references) - len(outcome.baselines)
     outcome.num_without += outcome.num_rows - rows.total()
     return outcome
 
 
-def _references(pairs: Iterable[Pair]) -> dict[Key, Pair]:
-    """Each problem's reference as a candidate, told by a comment from a row that copies it."""
-    found: dict[Key, Pair] = {}
-    for problem, _ in pairs:
-        candidate = Candidate(problem_id=problem.id, source=problem.null_source + NULL_TEST)
-        found[problem.id, candidate.id] = problem, candidate
+def _references(
+    problems: Iterable[Problem], baselines: Sequence[Baseline], *, besides: Collection[Key]
+) -> dict[Key, tuple[Pair, Baseline]]:
+    """Each problem's reference as candidates, unless somebody else submits just that."""
+    found: dict[Key, tuple[Pair, Baseline]] = {}
+    for problem in problems:
+        for baseline in baselines:
+            candidate = as_candidate(problem, baseline)
+            key = problem.id, candidate.id
+            if key not in besides:
+                found[key] = (problem, candidate), baseline
     return found
 
 
@@ -110,7 +127,7 @@ def _alike(devices: Sequence[Device]) -> list[Device]:
 
 def _judge(
     missing: Sequence[Pair], devices: Sequence[Device], settings: Settings, outcome: Outcome,
-    verdicts: VerdictFile, *, timing: bool, wait_s: float, references: Set[Key],
+    verdicts: VerdictFile, *, timing: bool, wait_s: float, as_baseline: Mapping[Key, Baseline],
 ) -> None:  # fmt: skip
     """Judge; what was judged is in the file, whatever stops it."""
     try:
@@ -141,7 +158,7 @@ def _judge(
                     Judged(
                         suite=problem.suite, revision=problem.revision, level=problem.level,
                         problem_id=problem.number, problem=problem.key, note=notes[problem.id],
-                        is_reference=(problem.id, judgement.verdict.candidate_id) in references,
+                        baseline=as_baseline.get((problem.id, judgement.verdict.candidate_id)),
                         verdict=judgement.verdict,
                     )
                 )  # fmt: skip

@@ -72,11 +72,15 @@ def report(
 
 def _section(group: Group) -> dict[str, Any]:
     """What is shown of one device under one protocol."""
-    from cudal1.report import tables, tallies
+    from cudal1.report import speedups, tables, tallies
 
     shown: list[Table] = []
     if group.is_timed:
-        shown += [tables.speedup_table(group.given), tables.null_table(group.given)]
+        given = group.given
+        shown.append(speedups.speedup_table(given))
+        if not given.baselines.is_empty():
+            shown += [speedups.over_baselines(given), speedups.baseline_table(given)]
+        shown.append(tables.null_table(given))
     shown += [tallies.file_table(group.given), tallies.precision_table(group.given)]
     if group.is_timed:
         shown.append(tallies.reliability_table(group.given))

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from cudal1 import protocols
+from cudal1.baseline import Baseline
 from cudal1.cli.verdict_file import Judged, read_judged
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass, Problem, Split
@@ -44,8 +45,9 @@ class Group:
 
     @property
     def is_timed(self) -> bool:
-        """Whether any candidate was."""
-        return bool(self.given.verdicts["certified"].is_not_null().any())
+        """Whether any candidate was, or any reference."""
+        frames = self.given.verdicts, self.given.null_test, self.given.baselines
+        return any(frame["speedup"].is_not_null().any() for frame in frames)
 
 
 def read_groups(
@@ -141,10 +143,12 @@ def _group(
     lines: Sequence[Line], load: Load | None, device_kind: str, name: str, protocol: EvalProtocol
 ) -> Group:
     asked = {
-        (file, *_key(judged)): (file, judged) for file, judged in lines if not judged.is_reference
+        (file, *_key(judged)): (file, judged) for file, judged in lines if judged.baseline is None
     }
     verdicts = _first(judged for _, judged in asked.values())
-    references = _first(judged for _, judged in lines if judged.is_reference)
+    references = _first(judged for _, judged in lines if judged.baseline is not None)
+    null_test = [each for each in references if each.baseline is Baseline.EAGER]
+    others = [each for each in references if each.baseline is not Baseline.EAGER]
     suites = ", ".join(sorted({f"{judged.suite} {judged.revision}" for _, judged in lines}))
     untimed = [v for v in verdicts if v.verdict.is_successful and v.verdict.speedup is None]
     flags = [
@@ -162,7 +166,8 @@ def _group(
         candidates=_frame([], inputs.CANDIDATES),
         verdicts=_frame([_verdict(each) for each in verdicts], inputs.VERDICTS),
         flags=_frame(flags, inputs.FLAGS),
-        null_test=_frame([_verdict(each) for each in references], inputs.NULL_TEST),
+        null_test=_frame([_verdict(each) for each in null_test], inputs.NULL_TEST),
+        baselines=_frame([_baseline(each) for each in others], inputs.BASELINES),
         transferred=_frame([], inputs.TRANSFERRED),
         samples=_frame([], inputs.SAMPLES),
         steps=_frame([], inputs.STEPS),
@@ -264,6 +269,13 @@ def _verdict(judged: Judged) -> dict[str, object]:
         return row
     names = set(inputs.VERDICTS.names()) & set(type(measured).model_fields)
     return row | {name: getattr(measured, name) for name in names}
+
+
+def _baseline(judged: Judged) -> dict[str, object]:
+    measured = judged.verdict.measurement
+    return _verdict(judged) | {
+        "baseline": judged.baseline, "at_most": None if measured is None else measured.at_most,
+    }  # fmt: skip
 
 
 def _frame(rows: list[dict[str, object]], schema: pl.Schema) -> pl.DataFrame:

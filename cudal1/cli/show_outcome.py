@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from statistics import fmean, median
 
+from cudal1.baseline import Baseline
 from cudal1.cli.judge_many import Outcome
 from cudal1.cli.settings import Settings
 from cudal1.cli.show import Row, show
@@ -19,14 +20,21 @@ def show_outcome(outcome: Outcome, settings: Settings, out: Path) -> None:
     """Print the counts, by level."""
     num_old = len(outcome.judged) - outcome.num_new
     said = f"{len(outcome.judged)} candidates: {outcome.num_new} judged now, {num_old} before"
+    if not outcome.num_rows:
+        said = f"{len(outcome.baselines)} on references"
     if outcome.stopped:
         said = f"PARTIAL, {outcome.stopped}: {said}"
     rows = [Row("verdicts", said, "yellow" if outcome.stopped else "")]
     for level in sorted({judged.level for judged in outcome.judged}):
         mine = [judged for judged in outcome.judged if judged.level == level]
         rows.append(Row(f"level {level}", _line(mine)))
+    for baseline in Baseline:
+        if mine := outcome.of(baseline):
+            rows.append(Row(baseline, _line(mine)))
     if outcome.num_without:
         rows.append(Row("without", f"{outcome.num_without} of {outcome.num_rows} rows", "red"))
+    if outcome.num_references_without:
+        rows.append(Row("without", f"{outcome.num_references_without} references", "red"))
     on = f"{outcome.device_kind}, protocol {settings.name} {settings.protocol.id}"
     show([*rows, Row("judged on", on), Row("written to", str(out))])
 
@@ -37,7 +45,13 @@ def as_text(outcome: Outcome, settings: Settings, out: Path) -> str:
         {
             "num_rows": outcome.num_rows, "num_without": outcome.num_without,
             "num_candidates": len(outcome.judged), "num_new": outcome.num_new,
-            "statuses": _statuses(outcome.judged), "is_complete": not outcome.stopped,
+            "statuses": _statuses(outcome.judged),
+            "baselines": {
+                baseline.value: _statuses(mine)
+                for baseline in Baseline if (mine := outcome.of(baseline))
+            },
+            "num_references_without": outcome.num_references_without,
+            "is_complete": not outcome.stopped,
             "complaints": outcome.complaints, "device_kind": outcome.device_kind,
             "protocol_id": settings.protocol.id, "out": str(out),
         },

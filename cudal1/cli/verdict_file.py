@@ -13,6 +13,7 @@ from typing import BinaryIO, Self
 
 from pydantic import ValidationError
 
+from cudal1.baseline import Baseline
 from cudal1.errors import ConfigError
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
@@ -34,8 +35,8 @@ class Judged(Record):
     """Its key, for people."""
     note: str | None = None
     """What the problem's check would let through."""
-    is_reference: bool = False
-    """Whether the candidate is the reference itself, judged for the null test; nobody asked."""
+    baseline: Baseline | None = None
+    """As which the candidate, which is the reference, was judged; None: somebody's candidate."""
     verdict: Verdict
 
 

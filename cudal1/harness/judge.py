@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
+from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.harness import claims, plan, rule, statistics
 from cudal1.harness.burst import Desk
@@ -34,7 +35,7 @@ from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import screen, syntax_error
 from cudal1.harness.zygote import Zygote
-from cudal1.measurement import Baseline, Measurement, Role, TimingSample
+from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict

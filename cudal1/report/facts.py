@@ -9,6 +9,7 @@ import math
 
 import polars as pl
 
+from cudal1.baseline import Baseline
 from cudal1.report.inputs import ReportInput
 from cudal1.verdict import Status
 
@@ -95,6 +96,19 @@ def best(given: ReportInput) -> pl.DataFrame:
         .join(winners, on="problem_id", how="left")
         .join(authors, on="candidate_id", how="left")
         .sort("suite", "level", "number", "problem_id")
+    )
+
+
+def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
+    """Of `best`, the problems that the baseline can run, with `over`: the best speedup over it."""
+    runs = given.baselines.filter(
+        pl.col("baseline") == baseline.value, pl.col("status") == Status.CORRECT.value,
+        pl.col("at_most").is_not_null(),
+    ).select("problem_id", "at_most")  # fmt: skip
+    return (
+        best(given)
+        .join(runs, on="problem_id", how="inner", maintain_order="left")
+        .with_columns(over=pl.col("certified") / pl.col("at_most"))
     )
 
 

@@ -42,6 +42,10 @@ FLAGS = pl.Schema({
 NULL_TEST = pl.Schema({
     "problem_id": pl.String, "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
 })  # fmt: skip
+BASELINES = pl.Schema({
+    "problem_id": pl.String, "baseline": pl.String, "status": pl.String, "reason": pl.String,
+    "speedup": pl.Float64, "at_most": pl.Float64,
+})  # fmt: skip
 TRANSFERRED = pl.Schema({
     "problem_id": pl.String, "candidate_id": pl.String, "device_kind": pl.String,
     "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
@@ -109,6 +113,8 @@ class ReportInput(Record):
     """Hack flags; `source` is `screen` for the advisory ones."""
     null_test: Annotated[pl.DataFrame, _conforms(NULL_TEST)]
     """Each reference judged as if it were a candidate (A/A)."""
+    baselines: Annotated[pl.DataFrame, _conforms(BASELINES)]
+    """Ways of running each reference, judged as candidates, on the report's device."""
     transferred: Annotated[pl.DataFrame, _conforms(TRANSFERRED)]
     """Winners judged anew, on this device or another."""
     samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]

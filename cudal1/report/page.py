@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from cudal1.record import Record
-from cudal1.report import tables, tallies
+from cudal1.report import speedups, tables, tallies
 from cudal1.report.curves import learning_figures, policy_figures
 from cudal1.report.exhibits import hack_exhibits, problem_exhibits
 from cudal1.report.figure import Figure
@@ -66,7 +66,7 @@ def _sections(given: ReportInput) -> list[Section]:
     return [
         Section(
             name="speedups", title="Speedups",
-            tables=(tables.speedup_table(given), tables.null_table(given)),
+            tables=(speedups.speedup_table(given), tables.null_table(given)),
             figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
             nothing_yet="No figure yet: no candidate succeeded.",
         ),

@@ -1,6 +1,7 @@
-"""The paper's tables from our facts: speedups (4), policies by stage (5), devices (6), null test.
+"""The paper's tables from our facts: policies by stage (5), devices (6), and the null test.
 
-Counting is `cudal1.metrics`; tables without a model in the paper are in `tallies`.
+Its table 4 is in `speedups`. Counting is `cudal1.metrics`; tables without a model in the paper are
+in `tallies`.
 """
 
 # ruff: noqa: RUF001 (× and – are what readers see)
@@ -11,113 +12,12 @@ from statistics import fmean, median
 
 import polars as pl
 
-from cudal1.metrics import MEANINGFUL_SPEEDUP, SpeedupSummary, excess_share, fast_p, summarize
+from cudal1.metrics import MEANINGFUL_SPEEDUP, SpeedupSummary, summarize
 from cudal1.problem import Split
-from cudal1.protocol import EvalProtocol, Rule
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, percent, share, times
 from cudal1.verdict import Status
-
-PAPER_ALL = ("250", "3.12×", "120×", "2.25×", "1.42×", "1.17×", "249 (99.6 %)", "226 (90 %)")
-"""The paper's table 4, default baseline, all levels."""
-LARGEST = 5
-"""Problems that alone may carry a mean."""
-
-
-def speedup_table(given: ReportInput) -> Table:
-    """Like table 4: best certified speedup of each problem, by split and level."""
-    thresholds = given.provenance.fast_p
-    rows = [
-        Row(cells=_speedup_cells(label, frame["certified"].to_list(), thresholds), kind=kind)
-        for label, frame, kind in _groups(facts.best(given))
-    ]
-    null = facts.null_speedups(given)
-    if rows and null:
-        rows.append(Row(
-            cells=_speedup_cells("Null test", null, thresholds), kind=RowKind.NULL_TEST
-        ))  # fmt: skip
-    if rows:
-        blanks = ("–",) * (4 + len(thresholds))
-        rows.append(Row(cells=("Paper", *PAPER_ALL, *blanks), kind=RowKind.PAPER))
-    return Table(
-        title="Speedup over the reference (as table 4)",
-        caption=(
-            "Best certified speedup of each problem, against the eager reference on "
-            f"{given.provenance.device_kind}: {_meaning(given.provenance.protocol)}. A problem "
-            "without success counts as 1× in mean, maximum and percentiles, as in the paper's "
-            "tables 4 and 6; the last two columns count it as 0×, as in its table 5. The "
-            "geometric mean is over successful problems only; a success and fast_p need a "
-            f"correct candidate under either convention. Top {LARGEST}: the share of all that "
-            "lies above 1× that so many problems carry; where it is large, the mean says little "
-            "about the others. Null test: each reference judged as if "
-            "it were a candidate. Paper: 250 KernelBench problems on an A100, whose times carry "
-            "no bound; other problems and another device, so for orientation only."
-        ),
-        columns=(
-            "Problems", "Count", "Mean", "Max", "75 %", "Median", "25 %", "Success",
-            f"> {MEANINGFUL_SPEEDUP:g}×", "Geo. mean", *(f"fast_{p:g}" for p in thresholds),
-            f"Top {LARGEST}", "Mean, 0×", "Median, 0×",
-        ),
-        rows=tuple(rows),
-        nothing_yet="Nothing yet: no problem was admitted.",
-    )  # fmt: skip
-
-
-def _meaning(protocol: EvalProtocol) -> str:
-    if protocol.rule is Rule.PAPER:
-        return "what the paper's rule reads, which certifies nothing"
-    return (
-        f"the largest claim whose lower confidence bound (alpha {protocol.alpha:g}) the "
-        "measurement supports"
-    )
-
-
-def _groups(best: pl.DataFrame) -> list[tuple[str, pl.DataFrame, RowKind]]:
-    """All problems, then each split, level, split and level, and suite; only what divides them."""
-    if best.is_empty():
-        return []
-    groups = [("All", best, RowKind.TOTAL)]
-    for keys in (["split"], ["level"], ["split", "level"], ["suite"]):
-        if any(best[key].n_unique() == 1 for key in keys):
-            continue
-        parts = best.partition_by(keys, as_dict=True)
-        # train before held-out
-        for values in sorted(parts, key=lambda v: tuple(_order(value) for value in v)):
-            label = ", ".join(_label(key, value) for key, value in zip(keys, values, strict=True))
-            groups.append((label, parts[values], RowKind.PLAIN))
-    return groups
-
-
-def _order(value: object) -> tuple[bool, str]:
-    return value == Split.HELDOUT.value, str(value)
-
-
-def _label(key: str, value: object) -> str:
-    match key:
-        case "level":
-            return f"level {value}"
-        case "split":
-            return "held out" if value == Split.HELDOUT.value else str(value)
-        case _:
-            return f"suite {value}"
-
-
-def _speedup_cells(
-    label: str, speedups: Sequence[float | None], thresholds: Sequence[float]
-) -> tuple[str, ...]:
-    as_one, as_zero = (summarize(speedups, failed_as=failed_as) for failed_as in (1.0, 0.0))
-    count = as_one.num_problems
-    is_telling = sum(value is not None and value > 1 for value in speedups) > LARGEST
-    carried = excess_share(speedups, LARGEST) if is_telling else None
-    return (
-        label, f"{count:,}", times(as_one.mean), times(as_one.maximum),
-        times(as_one.percentile_75), times(as_one.median), times(as_one.percentile_25),
-        share(as_one.num_successful, count), share(as_one.num_meaningful, count),
-        times(as_one.geometric_mean if as_one.num_successful else None),
-        *(percent(fast_p(speedups, p)) for p in thresholds),
-        "–" if carried is None else percent(carried), times(as_zero.mean), times(as_zero.median),
-    )  # fmt: skip
 
 
 def null_table(given: ReportInput) -> Table:

@@ -123,6 +123,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
         (("judge", "model.py"), "give a PROBLEM and a CANDIDATE, or --candidates FILE"),
         (("judge", "model.py", "--candidates", "a.jsonl"), "not both"),
         (("judge", "model.py", "faster.py", "--suite", "shipped"), "go with --candidates"),
+        (("judge", "model.py", "faster.py", "--baselines", "all"), "go with --candidates"),
+        (("judge", "--baselines", "eager,fast"), "--baselines fast: must be all, none, or of"),
+        (("judge", "--baselines", "cuda_graph"), "cuda_graph: needs a GPU"),
+        (("judge", "--baselines", "all", "--checks-only"), "leave out --checks-only"),
         (("judge", "--candidates", "none.jsonl"), "none.jsonl: cannot be read"),
         (("judge", "--candidates", "."), ".: is no file"),
         (("judge", "--candidates", "rows.jsonl", "--out", "/dev/null"), "/dev/null: is no file"),
@@ -150,9 +154,10 @@ def test_timed_candidates_come_with_their_null_test_and_make_a_table(
     said = json.loads(done.stdout)
     assert (said["num_candidates"], said["num_new"]) == (2, 2)
     assert said["statuses"] == {"incorrect": 1, "correct": 1}
-    assert sorted((row["problem_id"], row["is_reference"]) for row in verdicts()) == [
-        (8, False), (8, True), (14, False), (14, True),
+    assert sorted((row["problem_id"], row["baseline"] or "") for row in verdicts()) == [
+        (8, ""), (8, "eager"), (14, ""), (14, "eager"),
     ]  # fmt: skip
+    assert said["baselines"] == {"eager": {"correct": 2}}
     assert json.loads(run(*timed, "--json").stdout)["num_new"] == 0
     assert len(verdicts()) == 4
     mistaken = run("report", "answers.jsonl")
@@ -171,8 +176,8 @@ def test_the_null_test_can_be_left_out(
 ) -> None:
     answers(_row(SILU, PASSES))
     timed = [argument for argument in ASKED if argument != "--checks-only"]
-    assert run(*timed, "--no-null-test").returncode == 0
-    assert [row["is_reference"] for row in verdicts()] == [False]
+    assert run(*timed, "--baselines", "none").returncode == 0
+    assert [row["baseline"] for row in verdicts()] == [None]
 
 
 @pytest.fixture
@@ -200,3 +205,31 @@ def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
     refused = run(*counted)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "--sizes" in refused.stderr
+
+
+def test_references_are_judged_as_baselines_without_any_candidate(
+    run: Run, checkout: Path, tmp_path: Path
+) -> None:
+    suite = ("--suite", f"kernelbench:{checkout / 'bench'}", "--sizes", "sizes.yaml")
+    asked = ("judge", *suite, "--baselines", "all", "--device", "cpu", "--json")
+    done = run(*asked)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["baselines"] == {
+        "eager": {"correct": 1}, "compile": {"correct": 1},
+    }  # fmt: skip
+    before = (tmp_path / "baselines.verdicts.jsonl").read_text()
+    assert run(*asked).returncode == 0
+    assert (tmp_path / "baselines.verdicts.jsonl").read_text() == before
+    table = run("report", "baselines.verdicts.jsonl")
+    assert table.returncode == 0, table.stderr
+    rows = [line.split(" | ")[0].strip("| ") for line in table.stdout.splitlines()]
+    assert {"compile", "reference as candidate"} <= set(rows)
+
+
+def test_a_reference_that_cannot_be_judged_leaves_a_run_of_baselines_incomplete(
+    run: Run, checkout: Path
+) -> None:
+    suite = ("--suite", f"kernelbench:{checkout / 'bench'}")
+    done = run("judge", *suite, "--baselines", "eager", "--device", "cpu", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["num_references_without"] == 1

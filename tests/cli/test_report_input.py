@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from cudal1 import protocols
+from cudal1.baseline import Baseline
 from cudal1.cli.report_input import Group, Load, common, read_groups
 from cudal1.cli.verdict_file import Judged
 from cudal1.errors import ConfigError
-from cudal1.measurement import Baseline, Measurement
+from cudal1.measurement import Measurement
 from cudal1.protocol import PrecisionClass
-from cudal1.report import facts, tables, tallies
+from cudal1.report import facts, speedups, tallies
 from cudal1.suite.loader import load_suite
 from cudal1.verdict import Correctness, Status, Verdict
 
@@ -75,13 +76,13 @@ def test_the_best_of_each_problem_counts_and_a_problem_without_success_is_none(
 
 def test_references_are_the_null_test_and_neither_candidates_nor_problems(tmp_path: Path) -> None:
     path = _file(
-        tmp_path / "a.jsonl", _judged("a", None), _judged("r", 1.0, is_reference=True),
-        _judged("s", 1.0, number=2, is_reference=True),
+        tmp_path / "a.jsonl", _judged("a", None), _judged("r", 1.0, baseline=Baseline.EAGER),
+        _judged("s", 1.0, number=2, baseline=Baseline.EAGER),
     )  # fmt: skip
     group = _group(path)
     assert _best(group) == {"own/L1/01_x": None}
     assert group.given.null_test["certified"].to_list() == [1.0, 1.0]
-    names = [row.cells[0] for row in tables.speedup_table(group.given).rows]
+    names = [row.cells[0] for row in speedups.speedup_table(group.given).rows]
     assert names == ["All", "Null test", "Paper"]
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from cudal1.baseline import Baseline
 from cudal1.harness.calibration import calibrate, quantile
-from cudal1.measurement import Baseline, Measurement
+from cudal1.measurement import Measurement
 from cudal1.verdict import Status, Verdict
 
 

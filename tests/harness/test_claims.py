@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.harness import claims
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.progress import Failure, Progress
-from cudal1.measurement import Baseline, Measurement
+from cudal1.measurement import Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import Judgement, Pool, claims
@@ -21,7 +22,7 @@ from cudal1.harness.oracle import Draw
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.roofline import Work
 from cudal1.harness.sandbox import Worker
-from cudal1.measurement import Baseline, Measurement, Role
+from cudal1.measurement import Measurement, Role
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol, Rule
 from cudal1.verdict import FlagSource, Status

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate, Completion
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.ledger import Ledger
-from cudal1.measurement import Baseline, Measurement, Role, TimingSample
+from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict

@@ -31,8 +31,8 @@ DEVICE = "cpu"
 SCHEMAS = {
     "problems": inputs.PROBLEMS, "completions": inputs.COMPLETIONS,
     "candidates": inputs.CANDIDATES, "verdicts": inputs.VERDICTS, "flags": inputs.FLAGS,
-    "null_test": inputs.NULL_TEST, "transferred": inputs.TRANSFERRED, "samples": inputs.SAMPLES,
-    "steps": inputs.STEPS,
+    "null_test": inputs.NULL_TEST, "baselines": inputs.BASELINES,
+    "transferred": inputs.TRANSFERRED, "samples": inputs.SAMPLES, "steps": inputs.STEPS,
 }  # fmt: skip
 SKILLS = {  # share of correct answers, how many to a problem
     ("generate@fuser", "fuser"): (0.7, 4), ("generate@replay", "replay"): (0.55, 2),

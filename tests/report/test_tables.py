@@ -1,55 +1,12 @@
 # ruff: noqa: RUF001 (× is what readers see)
 from __future__ import annotations
 
-from cudal1.protocol import Rule
 from cudal1.report import tables
-from cudal1.report.table import RowKind
 
 
 def cells_of(table, first: str) -> dict[str, str]:
     row = next(row for row in table.rows if row.cells[0] == first)
     return dict(zip(table.columns, row.cells, strict=True))
-
-
-def test_a_failed_problem_counts_by_the_convention_of_its_column(made):
-    given = made.build({
-        "problems": [made.problem(1), made.problem(2)], "verdicts": [made.verdict("p11", "c", 3.0)],
-    })  # fmt: skip
-    row = cells_of(tables.speedup_table(given), "All")
-    assert row["Mean"] == "2.00×"
-    assert row["Mean, 0×"] == "1.50×"
-    assert row["Geo. mean"] == "3.00×"
-    assert row["fast_1"] == "50 %"
-    assert row["Success"] == "1 (50 %)"
-
-
-def test_the_caption_names_both_conventions(realistic):
-    caption = tables.speedup_table(realistic).caption
-    assert "counts as 1×" in caption
-    assert "as 0×" in caption
-
-
-def test_a_certificate_of_exactly_the_threshold_is_not_above_it(made):
-    given = made.build({
-        "problems": [made.problem()], "verdicts": [made.verdict("p11", "c", 1.01)],
-    })  # fmt: skip
-    assert cells_of(tables.speedup_table(given), "All")["> 1.01×"] == "0 (0 %)"
-
-
-def test_every_split_and_level_has_a_row(realistic):
-    names = [row.cells[0] for row in tables.speedup_table(realistic).rows]
-    assert names[:6] == ["All", "train", "held out", "level 1", "level 2", "level 3"]
-    assert "held out, level 3" in names
-
-
-def test_a_single_split_has_no_row_of_its_own(made):
-    given = made.build({"problems": [made.problem(1), made.problem(2)]})
-    assert [row.cells[0] for row in tables.speedup_table(given).rows] == ["All", "Paper"]
-
-
-def test_the_null_test_stands_beside_the_result(realistic):
-    kinds = [row.kind for row in tables.speedup_table(realistic).rows]
-    assert kinds[-2:] == [RowKind.NULL_TEST, RowKind.PAPER]
 
 
 def test_a_null_test_that_fails_is_seen(made):
@@ -112,34 +69,6 @@ def test_the_winner_of_the_first_measurement_is_the_one_reported_again(made):
 def test_each_device_has_a_row(realistic):
     names = [row.cells[0] for row in tables.device_table(realistic).rows]
     assert names == ["NVIDIA H200", "cpu"]
-
-
-def test_the_largest_five_are_told_apart(made):
-    speedups = [11.0, 2.0, 2.0, 2.0, 2.0, 2.0, None]
-    given = made.build({
-        "problems": [made.problem(number) for number in range(len(speedups))],
-        "verdicts": [
-            made.verdict(f"p1{number}", f"c{number}", value)
-            for number, value in enumerate(speedups) if value is not None
-        ],
-    })  # fmt: skip
-    assert cells_of(tables.speedup_table(given), "All")["Top 5"] == "93 %"
-
-
-def test_where_no_more_than_five_gain_their_share_tells_nothing(made):
-    given = made.build({
-        "problems": [made.problem()], "verdicts": [made.verdict("p11", "c", 2.0)],
-    })  # fmt: skip
-    assert cells_of(tables.speedup_table(given), "All")["Top 5"] == "–"
-
-
-def test_what_the_paper_s_rule_reads_is_not_called_a_bound(made):
-    protocol = made.build({}).provenance.protocol.model_copy(
-        update={"rule": Rule.PAPER, "window_s": 1200.0}
-    )
-    caption = tables.speedup_table(made.build({}, protocol=protocol)).caption
-    assert "certifies nothing" in caption
-    assert "lower confidence bound" not in caption
 
 
 def test_devices_stand_side_by_side():
