@@ -14,12 +14,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness import claims
+from cudal1.harness.builder import Ahead, Builder
+from cudal1.harness.builds import Builds
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.pool import Pool
@@ -31,6 +34,7 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
+LOOK_S = 0.2
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
@@ -44,6 +48,8 @@ class _Task:
     problem: Problem
     candidate: Candidate
     timing: bool
+    not_built: Failure | None = None
+    """Why it could not be, where that was tried before."""
     first: Judgement | None = None
     """What another device said, when this is asked to confirm it."""
     num_lost: int = 0
@@ -66,15 +72,18 @@ class Fleet:
         devices: different ones; each is locked as by a `Pool`.
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
+        builds: folder of what candidates compiled, in this run and others.
     """
 
     def __init__(
-        self, devices: Sequence[Device], protocol: EvalProtocol, *, wait_s: float = 0.0
-    ) -> None:
+        self, devices: Sequence[Device], protocol: EvalProtocol, *, builds: Path,
+        wait_s: float = 0.0,
+    ) -> None:  # fmt: skip
         assert len({device.id for device in devices}) == len(devices) > 0
         self._devices = list(devices)
         self._protocol = protocol
         self._wait_s = wait_s
+        self._builds = builds
         self._judges: dict[str, ProcessPoolExecutor] = {}
         self._open = ExitStack()
         self.lost: list[Device] = []
@@ -93,13 +102,17 @@ class Fleet:
                     ProcessPoolExecutor(max_workers=1, mp_context=fresh)
                 )
             asked = [
-                self._judges[device.id].submit(_open_pool, device, self._protocol, self._wait_s)
+                self._judges[device.id].submit(
+                    _open_pool, device, self._protocol, self._wait_s, self._builds
+                )
                 for device in self._devices
             ]
             for device in self._devices:
                 opening.callback(_close, self._judges[device.id])
             for future in asked:
                 future.result()
+            builds = Builds(self._builds, arch=self._devices[0].arch)
+            self._builder = opening.enter_context(Builder(self._devices, self._protocol, builds))
             self._open = opening.pop_all()
         return self
 
@@ -121,7 +134,7 @@ class Fleet:
         Raises:
             WorkerError: two judges died with one candidate, or there is none left.
         """
-        waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
+        ahead = Ahead(work, self._builder)
         given_back = deque[_Task]()
         again = {device.id: deque[_Task]() for device in self._devices}
         running: dict[Future[Judgement | Refusal], tuple[Device, _Task]] = {}
@@ -129,7 +142,7 @@ class Fleet:
             for device in self._alive():
                 while sum(busy is device for busy, _ in running.values()) < AHEAD:
                     mine = again[device.id] or given_back
-                    task = mine.popleft() if mine else next(waiting, None)
+                    task = mine.popleft() if mine else self._next(ahead, timing, wait=not running)
                     if task is None:
                         break
                     try:
@@ -144,7 +157,9 @@ class Fleet:
                 if given_back or not self._alive():
                     raise WorkerError("every process that judged has died: start again")
                 return
-            done = wait(running, return_when=FIRST_COMPLETED).done
+            # who waits for a compiler is looked for now and then
+            look_s = None if ahead.is_done else LOOK_S
+            done = wait(running, look_s, return_when=FIRST_COMPLETED).done
             for future in [each for each in running if each in done]:  # in their order
                 device, task = running.pop(future)
                 try:
@@ -163,6 +178,12 @@ class Fleet:
                     )
                 else:
                     yield judgement
+
+    def _next(self, ahead: Ahead, timing: bool, *, wait: bool) -> _Task | None:
+        built = ahead.wait() if wait else ahead.take()
+        if built is None:
+            return None
+        return _Task(built.problem, built.candidate, timing, not_built=built.failure)
 
     def _alive(self) -> list[Device]:
         return [device for device in self._devices if device not in self.lost]
@@ -224,9 +245,9 @@ def _close(judge: ProcessPoolExecutor) -> None:
 # --- in a judge's process ------------------------------------------------------------------------
 
 
-def _open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
+def _open_pool(device: Device, protocol: EvalProtocol, wait_s: float, builds: Path) -> None:
     global _pool
-    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s))
+    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s, builds=builds))
 
 
 def _close_pool() -> None:
@@ -236,6 +257,8 @@ def _close_pool() -> None:
 def _judge(task: _Task) -> Judgement | Refusal:
     assert _pool is not None
     try:
-        return _pool.judge(task.problem, task.candidate, timing=task.timing)
+        return _pool.judge(
+            task.problem, task.candidate, timing=task.timing, not_built=task.not_built
+        )
     except (SuiteError, WorkerError) as error:
         return Refusal(task.problem.id, task.candidate.id, str(error))

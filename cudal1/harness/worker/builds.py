@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -21,11 +22,27 @@ PLACES = {
 """Below that folder, what each compiler is told by."""
 LIMIT_S = 1.0
 """The judge waits for twice as long."""
+FAILED = re.compile(r"Error (?:building extension|compiling objects)")
+"""What PyTorch says when a compiler did not accept an extension."""
+ERROR = re.compile(r"^.*\b(?:error|undefined reference)\b.*$", re.MULTILINE | re.IGNORECASE)
 
 
 def places(home: str) -> dict[str, str]:
     """What tells compilers where to keep what they make."""
     return {name: str(Path(home, FOLDER, inner)) for name, inner in PLACES.items()}
+
+
+def complaint(error: BaseException) -> str:
+    """What a compiler said, where that is why a module did not load; else nothing.
+
+    A candidate can pretend it: then it has not been built.
+    """
+    said = str(error)
+    if not FAILED.search(said):
+        return ""
+    first, _, rest = said.partition("\n")
+    found = ERROR.search(rest)
+    return f"{type(error).__name__}: {first} {found.group() if found else rest}"
 
 
 def hand_over(descriptor: int, home: str) -> int:
