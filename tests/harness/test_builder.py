@@ -145,6 +145,7 @@ def test_an_extension_is_compiled_ahead_and_only_loaded_where_it_is_judged(
         good, bad = (found[candidate.id] for _, candidate in work)
         assert good.status is Status.CORRECT, good.reason
         assert bad.status is Status.NO_BUILD
+        assert (bad.reason or "").startswith("Error building extension 'ours': main.cpp:")
         assert "nothing_of_the_kind" in (bad.reason or "")
         (again,) = fleet.judge_all(work[:1], timing=False)
     assert again.verdict.status is Status.CORRECT

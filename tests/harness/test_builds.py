@@ -261,3 +261,22 @@ class ModelNew(nn.Module):
     assert again.reason == "RuntimeError: compiled before (line 17)"
     other = Candidate(problem_id=silu.id, source=source + "# another one")
     assert pool.judge(silu, other, timing=False).verdict.status is Status.CORRECT
+
+
+SAID = """Error building extension 'ours': [1/2] c++ -MMD -o main.o -c main.cpp
+FAILED: [code=1] main.o
+main.cpp:3:8: error: 'nothing' was not declared in this scope
+    3 | return nothing;
+ninja: build stopped: subcommand failed.
+"""
+
+
+def test_of_what_a_compiler_says_the_first_error_is_told() -> None:
+    told = builds.complaint(RuntimeError(SAID))
+    first, error = "Error building extension 'ours'", SAID.splitlines()[2]
+    assert told == f"{first}: {error}"
+
+
+def test_whoever_finds_no_device_is_no_compiler() -> None:
+    assert builds.complaint(RuntimeError("Found no NVIDIA driver on your system")) == ""
+    assert builds.complaint(SystemExit(1)) == ""

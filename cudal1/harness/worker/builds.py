@@ -22,8 +22,9 @@ PLACES = {
 """Below that folder, what each compiler is told by."""
 LIMIT_S = 1.0
 """The judge waits for twice as long."""
-FAILED = re.compile(r"Error (?:building extension|compiling objects)")
+FAILED = re.compile(r"Error (?:building extension '[^']*'|compiling objects for extension)")
 """What PyTorch says when a compiler did not accept an extension."""
+MAX_LAST_WORDS = 500
 ERROR = re.compile(r"^.*\b(?:error|undefined reference)\b.*$", re.MULTILINE | re.IGNORECASE)
 
 
@@ -37,12 +38,12 @@ def complaint(error: BaseException) -> str:
 
     A candidate can pretend it: then it has not been built.
     """
-    said = str(error)
-    if not FAILED.search(said):
+    failed = FAILED.match(said := str(error))
+    if not failed:
         return ""
-    first, _, rest = said.partition("\n")
-    found = ERROR.search(rest)
-    return f"{type(error).__name__}: {first} {found.group() if found else rest}"
+    # its command line comes first, which is as long as all that can be said
+    found = ERROR.search(said, said.find("\n"))
+    return f"{failed.group()}: {found.group() if found else said[-MAX_LAST_WORDS:]}"
 
 
 def hand_over(descriptor: int, home: str) -> int:
