@@ -14,7 +14,6 @@ from cudal1.cli.candidate_rows import read_rows
 from cudal1.cli.settings import Settings
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
-from cudal1.harness.builds import default_folder
 from cudal1.harness.device import Device, find_devices
 from cudal1.harness.fleet import Fleet, Refusal
 from cudal1.harness.mutants import kill_table
@@ -141,7 +140,7 @@ def _judge(
         if not work:
             return
         with (
-            Fleet(devices, settings.protocol, wait_s=wait_s, builds=default_folder()) as fleet,
+            Fleet(devices, settings.protocol, wait_s=wait_s) as fleet,
             bar("judging", len(work)) as advance,
         ):
             by_id = {problem.id: problem for problem, _ in work}

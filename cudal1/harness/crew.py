@@ -103,7 +103,7 @@ class Crew:
             if self._free_bytes < total_bytes // SHORT:
                 self._zygote.settle()  # those that are dying may hold what it needs
                 self._free_bytes, _ = self._memory()
-            worker.load(candidate.source, self._zygote.builds.of(candidate.source))
+            worker.load(candidate.source, self._zygote.builds.of(candidate.id))
             try:
                 self.have_candidate()
                 yield worker
@@ -168,8 +168,8 @@ class Crew:
 
     def keep_builds(self, worker: Worker, candidate: Candidate) -> None:
         """Remember what a candidate compiled, for its next process; once is enough."""
-        if candidate.source not in self._zygote.builds:
-            self._zygote.builds.keep(candidate.source, worker.hand_over())
+        if candidate.id not in self._zygote.builds:
+            self._zygote.builds.keep(candidate.id, worker.hand_over())
 
     def empty(self) -> Worker:
         """The worker that computes nothing.

@@ -14,15 +14,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness import claims
-from cudal1.harness.builder import Ahead, Builder
-from cudal1.harness.builds import Builds
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.pool import Pool
@@ -34,7 +31,6 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
-LOOK_S = 0.2
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
@@ -48,8 +44,6 @@ class _Task:
     problem: Problem
     candidate: Candidate
     timing: bool
-    not_built: Failure | None = None
-    """Why it could not be, where that was tried before."""
     first: Judgement | None = None
     """What another device said, when this is asked to confirm it."""
     num_lost: int = 0
@@ -72,18 +66,15 @@ class Fleet:
         devices: different ones; each is locked as by a `Pool`.
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
-        builds: folder of what candidates compiled, in this run and others.
     """
 
     def __init__(
-        self, devices: Sequence[Device], protocol: EvalProtocol, *, builds: Path,
-        wait_s: float = 0.0,
-    ) -> None:  # fmt: skip
+        self, devices: Sequence[Device], protocol: EvalProtocol, *, wait_s: float = 0.0
+    ) -> None:
         assert len({device.id for device in devices}) == len(devices) > 0
         self._devices = list(devices)
         self._protocol = protocol
         self._wait_s = wait_s
-        self._builds = builds
         self._judges: dict[str, ProcessPoolExecutor] = {}
         self._open = ExitStack()
         self.lost: list[Device] = []
@@ -102,17 +93,13 @@ class Fleet:
                     ProcessPoolExecutor(max_workers=1, mp_context=fresh)
                 )
             asked = [
-                self._judges[device.id].submit(
-                    _open_pool, device, self._protocol, self._wait_s, self._builds
-                )
+                self._judges[device.id].submit(_open_pool, device, self._protocol, self._wait_s)
                 for device in self._devices
             ]
             for device in self._devices:
                 opening.callback(_close, self._judges[device.id])
             for future in asked:
                 future.result()
-            builds = Builds(self._builds, arch=self._devices[0].arch)
-            self._builder = opening.enter_context(Builder(self._devices, self._protocol, builds))
             self._open = opening.pop_all()
         return self
 
@@ -134,7 +121,7 @@ class Fleet:
         Raises:
             WorkerError: two judges died with one candidate, or there is none left.
         """
-        ahead = Ahead(work, self._builder)
+        waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
         given_back = deque[_Task]()
         again = {device.id: deque[_Task]() for device in self._devices}
         running: dict[Future[Judgement | Refusal], tuple[Device, _Task]] = {}
@@ -142,7 +129,7 @@ class Fleet:
             for device in self._alive():
                 while sum(busy is device for busy, _ in running.values()) < AHEAD:
                     mine = again[device.id] or given_back
-                    task = mine.popleft() if mine else self._next(ahead, timing, wait=not running)
+                    task = mine.popleft() if mine else next(waiting, None)
                     if task is None:
                         break
                     try:
@@ -157,9 +144,7 @@ class Fleet:
                 if given_back or not self._alive():
                     raise WorkerError("every process that judged has died: start again")
                 return
-            # who waits for a compiler is looked for now and then
-            look_s = None if ahead.is_done else LOOK_S
-            done = wait(running, look_s, return_when=FIRST_COMPLETED).done
+            done = wait(running, return_when=FIRST_COMPLETED).done
             for future in [each for each in running if each in done]:  # in their order
                 device, task = running.pop(future)
                 try:
@@ -178,12 +163,6 @@ class Fleet:
                     )
                 else:
                     yield judgement
-
-    def _next(self, ahead: Ahead, timing: bool, *, wait: bool) -> _Task | None:
-        built = ahead.wait() if wait else ahead.take()
-        if built is None:
-            return None
-        return _Task(built.problem, built.candidate, timing, not_built=built.failure)
 
     def _alive(self) -> list[Device]:
         return [device for device in self._devices if device not in self.lost]
@@ -245,9 +224,9 @@ def _close(judge: ProcessPoolExecutor) -> None:
 # --- in a judge's process ------------------------------------------------------------------------
 
 
-def _open_pool(device: Device, protocol: EvalProtocol, wait_s: float, builds: Path) -> None:
+def _open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
     global _pool
-    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s, builds=builds))
+    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s))
 
 
 def _close_pool() -> None:
@@ -257,8 +236,6 @@ def _close_pool() -> None:
 def _judge(task: _Task) -> Judgement | Refusal:
     assert _pool is not None
     try:
-        return _pool.judge(
-            task.problem, task.candidate, timing=task.timing, not_built=task.not_built
-        )
+        return _pool.judge(task.problem, task.candidate, timing=task.timing)
     except (SuiteError, WorkerError) as error:
         return Refusal(task.problem.id, task.candidate.id, str(error))

@@ -107,9 +107,8 @@ class ProblemJudge:
         self._desk.close()
 
     def judge(
-        self, candidate: Candidate, *, timing: bool, record: float | None = None,
-        not_built: Failure | None = None,
-    ) -> Judgement:  # fmt: skip
+        self, candidate: Candidate, *, timing: bool, record: float | None = None
+    ) -> Judgement:
         """The verdict on one candidate; whatever it does ends here as data.
 
         Without `timing` it stops before the last gate: a failure is the full protocol's verdict, a
@@ -119,7 +118,6 @@ class ProblemJudge:
             candidate: what to judge.
             timing: whether to time it.
             record: the best certified speedup of the problem so far, where it is known.
-            not_built: why it could not be, where that was tried before (`builder`).
 
         Raises:
             WorkerError: our own machinery failed.
@@ -130,8 +128,6 @@ class ProblemJudge:
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
         try:
-            if not_built is not None:
-                raise not_built
             measurement = self._examine(
                 candidate, examination, timing=timing and self._protocol.timing, record=record
             )

@@ -59,6 +59,7 @@ class Source:
     def __init__(self, device: Device, *, wrapped: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self.folder).chmod(0o711)
+        Path(self.folder, places.HOME).mkdir()
         wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -137,17 +138,11 @@ def _clean_environment(device: Device) -> dict[str, str]:
     """Nothing of ours but where our own package lies; no key, no proxy, no token."""
     package_root = str(Path(__file__).resolve().parents[2])
     gpu = {"CUDA_VISIBLE_DEVICES": device.id, "CUDA_DEVICE_MAX_CONNECTIONS": CONNECTIONS}
-    # PyTorch would ask the device, which whoever builds has not
-    arch = {"TORCH_CUDA_ARCH_LIST": device.arch} if device.arch else {}
-    return (
-        (gpu if device.device_class is DeviceClass.CUDA else {})
-        | arch
-        | {
-            "PYTHONPATH": package_root,
-            "PATH": places.PATH,
-            "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-    )
+    return (gpu if device.device_class is DeviceClass.CUDA else {}) | {
+        "PYTHONPATH": package_root,
+        "PATH": places.PATH,
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
-from cudal1.harness.builds import Builds
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
 from cudal1.harness.layers import MINIMUM
-from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem
@@ -40,15 +37,13 @@ class Pool:
         protocol: how; if it is `unsafe`, also below the minimum, and every verdict says so.
         wait_s: for how long to wait for a device that another judge holds.
         minimum: groups of layers; of each one must hold around a worker, or nothing is judged.
-        builds: folder of what candidates compiled; without it, nothing outlasts the pool.
     """
 
     def __init__(
         self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
-        minimum: tuple[tuple[str, ...], ...] = MINIMUM, builds: Path | None = None,
+        minimum: tuple[tuple[str, ...], ...] = MINIMUM,
     ) -> None:  # fmt: skip
         self.device = device
-        self._builds = builds
         self._minimum = minimum
         self._wait_s = wait_s
         self.protocol = protocol
@@ -66,10 +61,7 @@ class Pool:
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
-            builds = None if self._builds is None else Builds(self._builds, arch=self.device.arch)
-            self._zygote = Zygote(
-                self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, builds=builds
-            )
+            self._zygote = Zygote(self.device, minimum=self._minimum, unsafe=self.protocol.unsafe)
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()
@@ -85,20 +77,17 @@ class Pool:
 
     def judge(
         self, problem: Problem, candidate: Candidate, *, timing: bool = True,
-        record: float | None = None, not_built: Failure | None = None,
+        record: float | None = None,
     ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; without `timing`, on its correctness only.
 
         `record` is the problem's best certified speedup so far: claims far above it are confirmed.
-        `not_built` says why it could not be built, where that was tried before.
 
         Raises:
             SandboxError: less than the minimum stands around a worker.
         """
         with undisturbed(self.device):
-            return self._prepare(problem).judge(
-                candidate, timing=timing, record=record, not_built=not_built
-            )
+            return self._prepare(problem).judge(candidate, timing=timing, record=record)
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

@@ -10,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from cudal1.errors import SandboxError, WorkerError
 from cudal1.harness import wire
@@ -39,7 +38,6 @@ class Zygote:
         device: what its workers may use.
         minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
         unsafe: start workers even where they do not, and say so among the layers of each.
-        builds: what candidates compiled in other runs; without it, that of this one alone.
 
     Raises:
         WorkerError: it does not start.
@@ -47,13 +45,9 @@ class Zygote:
 
     def __init__(
         self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        unsafe: bool = False, builds: Builds | None = None,
+        unsafe: bool = False,
     ) -> None:  # fmt: skip
-        self._own = contextlib.ExitStack()
-        if builds is None:
-            folder = self._own.enter_context(tempfile.TemporaryDirectory(prefix="cudal1-builds-"))
-            builds = Builds(Path(folder), arch=device.arch)
-        self.builds = builds
+        self.builds = Builds()
         """What its workers' candidates compiled."""
         self._minimum = () if unsafe else minimum
         self._marks = (UNSAFE,) if unsafe else ()
@@ -192,7 +186,6 @@ class Zygote:
         self.settle()
         self.renew()
         self._source.close()
-        self._own.close()
 
     def _next(self) -> Spare:
         """A worker that is there, has no job yet, and has its outputs read as all others have."""

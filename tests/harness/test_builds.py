@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +14,7 @@ import torch
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Pool
-from cudal1.harness import builds as kept_builds
-from cudal1.harness.builds import Builds
+from cudal1.harness.builds import MAX_CANDIDATES, Builds
 from cudal1.harness.burst import Desk
 from cudal1.harness.interval import Ending, wait_ready
 from cudal1.harness.sandbox import Worker
@@ -192,44 +190,17 @@ def test_nothing_is_unpacked_outside_of_its_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
-def test_who_was_not_asked_for_the_longest_is_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_builds, "MAX_BYTES", 4000)
-    kept = Builds(tmp_path)
-    for number in range(4):
-        kept.keep(f"{number}", bytes(1000))
-        os.utime(
-            max(tmp_path.iterdir(), key=lambda path: path.stat().st_ctime_ns), (number, number)
-        )
-    assert kept.of("0") == bytes(1000)  # asked for
-    kept.keep("4", bytes(1000))
-    assert [name in kept for name in "01234"] == [True, False, True, True, True]
-    assert kept.of("1") == b""
-
-
-def test_what_one_run_compiled_the_next_one_finds(tmp_path: Path) -> None:
-    Builds(tmp_path).keep("source", b"object")
-    assert Builds(tmp_path).of("source") == b"object"
-    assert "source" not in Builds(tmp_path, arch="9.0")  # another toolchain's
-
-
-def test_what_compiled_nothing_is_known_too(tmp_path: Path) -> None:
-    kept = Builds(tmp_path)
-    kept.keep("source", b"")
-    assert "source" in kept
-    assert kept.of("source") == b""
-
-
-def test_a_full_disk_forgets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Builds(tmp_path)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "mkstemp", full)
-    kept.keep("source", b"object")
-    assert kept.of("source") == b""
+def test_the_oldest_are_forgotten() -> None:
+    kept = Builds()
+    for number in range(MAX_CANDIDATES + 1):
+        kept.keep(str(number), b"")
+    assert "0" not in kept
+    assert str(MAX_CANDIDATES) in kept
+    for number in range(10):
+        kept.keep(f"large {number}", bytes(MAX_BUILDS_BYTES))
+    assert "large 0" not in kept
+    assert len(kept.of("large 9")) == MAX_BUILDS_BYTES
+    assert kept.of("large 0") == b""
 
 
 def test_a_candidate_that_compiles_does_so_once(
@@ -261,22 +232,3 @@ class ModelNew(nn.Module):
     assert again.reason == "RuntimeError: compiled before (line 17)"
     other = Candidate(problem_id=silu.id, source=source + "# another one")
     assert pool.judge(silu, other, timing=False).verdict.status is Status.CORRECT
-
-
-SAID = """Error building extension 'ours': [1/2] c++ -MMD -o main.o -c main.cpp
-FAILED: [code=1] main.o
-main.cpp:3:8: error: 'nothing' was not declared in this scope
-    3 | return nothing;
-ninja: build stopped: subcommand failed.
-"""
-
-
-def test_of_what_a_compiler_says_the_first_error_is_told() -> None:
-    told = builds.complaint(RuntimeError(SAID))
-    first, error = "Error building extension 'ours'", SAID.splitlines()[2]
-    assert told == f"{first}: {error}"
-
-
-def test_whoever_finds_no_device_is_no_compiler() -> None:
-    assert builds.complaint(RuntimeError("Found no NVIDIA driver on your system")) == ""
-    assert builds.complaint(SystemExit(1)) == ""

@@ -29,7 +29,7 @@ def fleet(quick: EvalProtocol, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("fleet")))
         patch.setattr(tempfile, "tempdir", None)
-        with Fleet(twins, quick, builds=tmp_path_factory.mktemp("builds")) as opened:
+        with Fleet(twins, quick) as opened:
             yield opened
 
 
@@ -61,13 +61,10 @@ def test_a_candidate_that_crashes_takes_no_device_along(
 
 
 def test_a_device_that_is_in_use_is_refused_with_one_line(
-    fleet: Fleet, quick: EvalProtocol, tmp_path: Path
+    fleet: Fleet, quick: EvalProtocol
 ) -> None:
     held = fleet._devices[0]
-    with (
-        pytest.raises(DeviceError, match="in use by process"),
-        Fleet([held], quick, builds=tmp_path),
-    ):
+    with pytest.raises(DeviceError, match="in use by process"), Fleet([held], quick):
         pass
 
 
@@ -80,7 +77,7 @@ def own_fleet(
     twins = [cpu.model_copy(update={"id": f"{cpu.id}-lost-{number}"}) for number in range(2)]
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    with Fleet(twins, quick, builds=tmp_path) as opened:
+    with Fleet(twins, quick) as opened:
         yield opened
 
 

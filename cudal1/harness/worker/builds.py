@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import tarfile
 import time
 from pathlib import Path
@@ -22,28 +21,11 @@ PLACES = {
 """Below that folder, what each compiler is told by."""
 LIMIT_S = 1.0
 """The judge waits for twice as long."""
-FAILED = re.compile(r"Error (?:building extension '[^']*'|compiling objects for extension)")
-"""What PyTorch says when a compiler did not accept an extension."""
-MAX_LAST_WORDS = 500
-ERROR = re.compile(r"^.*\b(?:error|undefined reference)\b.*$", re.MULTILINE | re.IGNORECASE)
 
 
 def places(home: str) -> dict[str, str]:
     """What tells compilers where to keep what they make."""
     return {name: str(Path(home, FOLDER, inner)) for name, inner in PLACES.items()}
-
-
-def complaint(error: BaseException) -> str:
-    """What a compiler said, where that is why a module did not load; else nothing.
-
-    A candidate can pretend it: then it has not been built.
-    """
-    failed = FAILED.match(said := str(error))
-    if not failed:
-        return ""
-    # its command line comes first, which is as long as all that can be said
-    found = ERROR.search(said, said.find("\n"))
-    return f"{failed.group()}: {found.group() if found else said[-MAX_LAST_WORDS:]}"
 
 
 def hand_over(descriptor: int, home: str) -> int:

@@ -91,36 +91,13 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     source_fd, *built = _received(channel, 2)
     for descriptor in built:
         builds.unpack(descriptor, home)
-    work = _build if job.only_builds else _work
-    work(job, home, _content(source_fd), control, ring, channel, engine)
+    _work(job, home, _content(source_fd), control, ring, channel, engine)
     os._exit(1)
 
 
 def _allow_tf32(allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
-
-
-def _build(
-    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor, channel: int,
-    engine: Engine,
-) -> None:  # fmt: skip
-    """Load the module, for what it compiles; who only finds no device has not failed."""
-    words = control[: wire.TEXT_OFFSET].cast("Q")
-    try:
-        load(job, source, ring, engine)
-    except BaseException as error:  # noqa: BLE001 - as in `_work`
-        if said := builds.complaint(error):
-            _report(control, words, State.BUILD_FAILED, said)
-            return
-    words[Word.STATE] = State.READY
-    while os.read(channel, 1) == HAND_OVER:
-        _hand_over(channel, home)
-
-
-def _hand_over(channel: int, home: str) -> None:
-    num_bytes = sum(builds.hand_over(file, home) for file in _received(channel, 1))
-    os.write(channel, HANDED_OVER.pack(num_bytes))
 
 
 def _work(
@@ -142,7 +119,8 @@ def _work(
         with torch.no_grad(), engine.calling():
             while said := os.read(channel, 1):
                 if said == HAND_OVER:
-                    _hand_over(channel, home)
+                    num_bytes = sum(builds.hand_over(f, home) for f in _received(channel, 1))
+                    os.write(channel, HANDED_OVER.pack(num_bytes))
                     continue
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
