@@ -41,13 +41,14 @@ class Played:
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
         least: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
-        quicker: float = 1.0, num_slow: int = 0,
+        quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
         self.num_looks = 0
         self._uneven_us = uneven_us
         self._busy_looks = busy_looks
+        self._busy_us = busy_us
         self._least = least
         self._worked_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: worked_us}
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
@@ -103,7 +104,7 @@ class Played:
         self.called += count * times
         now_us = self._now_us
         if self.num_looks <= self._busy_looks:
-            now_us = {**now_us, Role.CANDIDATE: PLAIN_US}
+            now_us = {**now_us, Role.CANDIDATE: self._busy_us}
         found = {
             role: [count * now_us[role] + self._once_us[role] + self.time_empty(count)] * times
             for role in ROLES
@@ -175,6 +176,13 @@ def test_work_of_many_calls_that_is_done_in_one_is_added_unless_it_does_not_come
 
 def test_what_is_not_saved_any_more_afterwards_is_not_believed() -> None:
     played = Played(Order.CHAIN, more_bytes=100 * HOARD_BYTES, now_us=PLAIN_US)
+    assert played.limit() < 1
+
+
+def test_who_prepares_in_one_look_what_the_next_one_sees_has_paid_for_it() -> None:
+    held, twice_us = 100 * HOARD_BYTES, 2 * PLAIN_US - CLAIMED_US
+    until_the_first_look = 3  # one pair, and those that use up what it holds
+    played = Played(Order.CHAIN, more_bytes=held, busy_looks=until_the_first_look, busy_us=twice_us)
     assert played.limit() < 1
 
 
