@@ -30,7 +30,7 @@ TURN_US, MAX_TURNS = 80.0, 20
 """A kernel of ours that has to wait for the device to turn to us takes longer (150 us); who is
 still computing after so many turns will not be waited for."""
 NUM_GLANCES = 4
-"""A microsecond each: who delays an eighth of an output is seen in four calls of ten."""
+"""Two or three microseconds each: who delays an eighth of an output is seen in 4 calls of 10."""
 LARGE_BYTES = 1 << 20
 """From here on the driver's own copy of one tensor is twice as fast as a kernel for all."""
 
