@@ -208,7 +208,7 @@ def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
     assert "--sizes" in refused.stderr
 
 
-@pytest.mark.skipif(not shutil.which("c++"), reason="no compiler here")
+@pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs one on a CPU")
 def test_references_are_judged_as_baselines_without_any_candidate(
     run: Run, checkout: Path, tmp_path: Path
 ) -> None:
