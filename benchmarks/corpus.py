@@ -78,22 +78,25 @@ def main() -> None:
     device, protocol = chosen(given)
     suffix = "_cuda" if given.device == "cuda" else ""
     found: list[Found] = []
+
+    def add(one: Found) -> None:
+        found.append(one)
+        print(row(one), flush=True)
+        save(
+            f"corpus_{given.device}", given.out, device, protocol, sandbox=layers,
+            summary=summary(found), verdicts=[as_record(one) for one in found],
+        )  # fmt: skip
+
     with ExitStack() as stack:
         court = Court(protocol, stack)
         layers = layers_of(court, given.device)
         for group in ("exploits", "honest"):
             ordered = sorted(cases(group + suffix), key=lambda c: (c.precision, c.problem, c.name))
             for case in ordered:
-                found.append(try_case(court, case, group, given.device, layers))
-                print(row(found[-1]), flush=True)
+                add(try_case(court, case, group, given.device, layers))
         for name in dict.fromkeys(one.problem for one in found):
-            found.append(try_null(court, name, given.device, given.null))
-            print(row(found[-1]), flush=True)
+            add(try_null(court, name, given.device, given.null))
     print("\n".join(summary(found)))
-    save(
-        f"corpus_{given.device}", given.out, device, protocol, sandbox=layers,
-        summary=summary(found), verdicts=[as_record(one) for one in found],
-    )  # fmt: skip
 
 
 def problem_of(name: str, device: str) -> Problem:

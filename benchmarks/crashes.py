@@ -1,6 +1,6 @@
 """What becomes of candidates that crash, hang or attack, and of whoever is judged after them.
 
-python -m benchmarks.crashes [--device cuda]
+python -m benchmarks.crashes [--device cuda] [--only "fork bomb" hangs]
 
 Each must get a verdict that is not `correct`, unless what it did is harmless, and the honest
 candidate judged next must be correct. What could hurt the machine itself is tried only where the
@@ -125,6 +125,8 @@ def main() -> None:
     """Judge each, print a table, leave results/crashes_DEVICE.json."""
     parser = options("crashes", __doc__)
     parser.add_argument("--start-timeout", type=float, default=15.0, help="seconds")
+    names = [case.name for case in CASES]
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=names, help="of these alone")
     given = parser.parse_args()
     device, protocol = chosen(given)
     protocol = _patient_for(protocol, given.start_timeout, device.device_class)
@@ -133,6 +135,8 @@ def main() -> None:
         layers = frozenset(_next(pool, problem).sandbox)
         for case in CASES:
             if case.cuda_only and device.device_class is not DeviceClass.CUDA:
+                continue
+            if given.only and case.name not in given.only:
                 continue
             found.append(_tried(pool, problem, case, layers))
             note(f"{case.name}: {found[-1]['outcome']}")

@@ -121,6 +121,7 @@ def _case(
         "module": name, "gain": gain, "turns": turns, "plain_speedup": seen.speedup,
         "plain_us": seen.candidate_us, "statuses": [v.status for v in verdicts],
         "estimates": [m.speedup for m in timed], "certified": [m.certified for m in timed],
+        "doubts": [m.doubt for m in timed],
         "num_quads": [m.num_quads for m in timed], "judge_s": [v.judge_s for v in verdicts],
         "ratios": [_ratios(judgement.samples) for judgement in judgements],
     }  # fmt: skip

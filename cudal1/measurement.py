@@ -28,6 +28,25 @@ class Role(StrEnum):
     """A worker that computes nothing: the harness's own cost, subtracted from the other two."""
 
 
+class Doubt(StrEnum):
+    """Why less is believed than timing certified (`cudal1.harness.credible`)."""
+
+    OVERHEAD = "overhead"
+    """On a CPU: it may be what a leaner loop than ours leaves out."""
+    WORK = "work"
+    """On a CPU: by what the kernel says that both computed, it is less."""
+    PREPARED = "prepared"
+    """On a CPU: outputs that were prepared before may be left, or are no longer."""
+    UNEVEN = "uneven"
+    """Some bursts take much longer than most."""
+    TOGETHER = "only_together"
+    """On a GPU: calls save it only where all inputs are published together."""
+    ONCE = "once_a_burst"
+    """On a GPU: it is saved once a burst, however many calls that has."""
+    LONGER = "not_when_longer"
+    """On a GPU: the last and longest bursts say less."""
+
+
 class TimingSample(Record):
     """One burst inside one trusted interval."""
 
@@ -62,6 +81,8 @@ class Measurement(Record):
     lower: float | None = None
     """The median speedup is below it with probability `alpha` at most; None: too few quads. It may
     be above `certified`, which is rounded down and may have been doubted since."""
+    doubt: Doubt | None = None
+    """What lowered `certified` most, where the quads alone certify more; otherwise None."""
     upper: float | None = None
     """The median speedup is above it with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)

@@ -16,7 +16,7 @@ from rich.text import Text
 from cudal1.cli.ending import printable
 from cudal1.cli.settings import Settings
 from cudal1.harness.wire import LAYERS
-from cudal1.measurement import Measurement
+from cudal1.measurement import Doubt, Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Correctness, HackFlag, Status, Verdict
 
@@ -28,6 +28,16 @@ WORDS = {
     Status.HACKED: "CHEATS",
     Status.INVALID: "FASTER THAN THE DEVICE CAN BE",
     Status.CORRECT: "CORRECT",
+}
+
+DOUBTS = {
+    Doubt.OVERHEAD: "a leaner loop than the harness's own may save as much",
+    Doubt.WORK: "by the processor time that both took it is less",
+    Doubt.PREPARED: "outputs that were prepared before may be a part of it",
+    Doubt.UNEVEN: "some bursts take much longer than most",
+    Doubt.TOGETHER: "calls one after the other do not save as much",
+    Doubt.ONCE: "a part is saved once a burst, not by each call",
+    Doubt.LONGER: "longer bursts say less",
 }
 
 
@@ -103,6 +113,8 @@ def _headline(verdict: Verdict) -> str:
         return f"{word}; no gain certified: the times were too unsteady"
     if measurement.is_confirmed is False:
         return f"{word}; no gain certified: a second measurement disagreed"
+    if measurement.doubt is not None:
+        return f"{word}; no gain certified: {DOUBTS[measurement.doubt]}"
     return f"{word}; no gain certified"
 
 
@@ -115,6 +127,7 @@ def _colour(verdict: Verdict) -> str:
 def _speed_rows(measurement: Measurement, protocol: EvalProtocol) -> list[Row]:
     m = measurement
     confirmed = {True: ", measured again in fresh processes", False: ", not confirmed", None: ""}
+    doubted = [Row("doubted", f"timing alone says more, but {DOUBTS[m.doubt]}")] if m.doubt else []
     return [
         Row("speedup", f"estimated {m.speedup:.3f}x{interval(m)}"),
         Row(
@@ -123,6 +136,7 @@ def _speed_rows(measurement: Measurement, protocol: EvalProtocol) -> list[Row]:
             f"{m.candidate_us:.1f} us a call, in {m.num_quads} quads of bursts "
             f"(at most {protocol.max_quads}){confirmed[m.is_confirmed]}",
         ),
+        *doubted,
         *floor_rows(m),
     ]
 

@@ -68,10 +68,14 @@ def settled(
         and not is_impossible(claim)
         and not is_impossible(again)
     )
-    certified = min(claim.certified, again.certified) if agree else min(1.0, again.certified)
+    less = min(claim, again, key=lambda each: each.certified)
     return claim.model_copy(
-        update={"certified": certified, "is_confirmed": agree, "confirmed_on": confirmed_on}
-    )
+        update={
+            "certified": less.certified if agree else min(1.0, again.certified),
+            "doubt": less.doubt if agree else None,
+            "is_confirmed": agree, "confirmed_on": confirmed_on,
+        }
+    )  # fmt: skip
 
 
 def _impossible(claim: Measurement) -> Failure:

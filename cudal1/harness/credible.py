@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from cudal1.harness.burst import Desk
@@ -23,7 +24,7 @@ from cudal1.harness.interval import Order
 from cudal1.harness.outside import WORK_SLACK_NS
 from cudal1.harness.quads import FLOOR_US, ROLES, Quads
 from cudal1.harness.sandbox import Worker
-from cudal1.measurement import Role
+from cudal1.measurement import Doubt, Role
 from cudal1.problem import DeviceClass
 
 GAP_US, OUTPUT_US = 10.0, 1.5
@@ -50,6 +51,14 @@ ONCE_US = 60.0
 few pairs of bursts is not looked at any longer."""
 
 
+@dataclass(frozen=True)
+class Limit:
+    """The largest speedup that is to be believed, and what says so."""
+
+    speedup: float
+    doubt: Doubt
+
+
 class Credible:
     """The largest speedup that is to be believed of one measurement.
 
@@ -73,26 +82,20 @@ class Credible:
         self._plain_us = quads.net_us(Role.REFERENCE)
         self._claimed_us = quads.net_us(Role.CANDIDATE)
 
-    def limit(self) -> float:
+    def limit(self) -> Limit:
         """The largest speedup; runs bursts to find out."""
         if self._desk.timed_order is Order.CHAIN:
-            trimmed_us = self._trimmed_us()
-            rest_us = self._claimed_us + trimmed_us
-            if rest_us < self._plain_us:  # else nothing is earned anyway
-                rest_us += self._uneven_us() + self._prepared_us()
-            return min(self._plain_us / rest_us, self._by_work(trimmed_us))
-        saving_us = self._plain_us - self._claimed_us
-        saved_us = self._saved_in_chains()
-        for _ in range(MORE_LOOKS):
-            if saved_us < saving_us - LAUNCH_US:  # a busy moment, perhaps
-                saved_us = max(saved_us, self._saved_in_chains())
-        if self._plain_us < 2 * LAUNCH_US:
-            least_us = max(FLOOR_US, self._plain_us - saved_us + LAUNCH_US)
-            return (self._plain_us + LAUNCH_US) / least_us
-        doubtful_us = max(0.0, saving_us - saved_us - LAUNCH_US)
-        doubtful_us += self._uneven_us() + self._saved_once()
-        believed = self._plain_us / (self._claimed_us + doubtful_us)
-        return min(believed, self._quads.least_speedup())
+            return self._limit_of_chains()
+        return self._limit_of_bursts()
+
+    def _without(self, doubtful_us: dict[Doubt, float]) -> Limit:
+        """What is left of the claim, and what lowers it most.
+
+        Without any doubt that is what most bursts take, where quads may have picked the quicker.
+        """
+        most = max(doubtful_us, key=lambda doubt: doubtful_us[doubt])
+        rest_us = self._claimed_us + sum(doubtful_us.values())
+        return Limit(self._plain_us / rest_us, most)
 
     def _uneven_us(self) -> float:
         """What calls take in a few bursts beyond what they take in most.
@@ -108,6 +111,15 @@ class Credible:
         return max(0.0, spent.uneven_us(since=so_far) - allowed_us)
 
     # --- on a CPU --------------------------------------------------------------------------------
+
+    def _limit_of_chains(self) -> Limit:
+        trimmed_us = self._trimmed_us()
+        doubtful_us = {Doubt.OVERHEAD: trimmed_us}
+        if self._claimed_us + trimmed_us < self._plain_us:  # else nothing is earned anyway
+            doubtful_us[Doubt.UNEVEN] = self._uneven_us()
+            doubtful_us[Doubt.PREPARED] = self._prepared_us()
+        by_work = Limit(self._by_work(trimmed_us), Doubt.WORK)
+        return _lower(self._without(doubtful_us), by_work)
 
     def _trimmed_us(self) -> float:
         """What of a call's time and of the gap after it may be our own, and left out.
@@ -182,6 +194,21 @@ class Credible:
 
     # --- on a GPU --------------------------------------------------------------------------------
 
+    def _limit_of_bursts(self) -> Limit:
+        saving_us = self._plain_us - self._claimed_us
+        saved_us = self._saved_in_chains()
+        for _ in range(MORE_LOOKS):
+            if saved_us < saving_us - LAUNCH_US:  # a busy moment, perhaps
+                saved_us = max(saved_us, self._saved_in_chains())
+        if self._plain_us < 2 * LAUNCH_US:
+            least_us = max(FLOOR_US, self._plain_us - saved_us + LAUNCH_US)
+            return Limit((self._plain_us + LAUNCH_US) / least_us, Doubt.TOGETHER)
+        believed = self._without({
+            Doubt.UNEVEN: self._uneven_us(), Doubt.ONCE: self._saved_once(),
+            Doubt.TOGETHER: max(0.0, saving_us - saved_us - LAUNCH_US),
+        })  # fmt: skip
+        return _lower(believed, Limit(self._quads.last_speedup(), Doubt.LONGER))
+
     def _saved_in_chains(self) -> float:
         """What each call of the candidate saves in bursts of the other order."""
         count = min(CHAIN_CALLS, self._desk.layout.num_slots)
@@ -212,6 +239,10 @@ class Credible:
 
     def _bursts(self, order: Order, count: int, times: int) -> dict[Role, list[float]]:
         return self._quads.bursts(self._candidate, self._reference, order, count, times)
+
+
+def _lower(one: Limit, other: Limit) -> Limit:
+    return min(one, other, key=lambda limit: limit.speedup)
 
 
 def _saved_in_most(pairs: Sequence[tuple[float, float]]) -> float:

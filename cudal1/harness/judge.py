@@ -255,10 +255,11 @@ class ProblemJudge:
             if measured.certified <= 1.0:
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()
-        certified = min(measured.certified, statistics.conservative(limit))
-        if certified < self._protocol.dead_zone:
-            certified = 1.0
-        return measured.model_copy(update={"certified": certified})
+        believed = statistics.conservative(limit.speedup)
+        if believed >= measured.certified:
+            return measured
+        certified = believed if believed >= self._protocol.dead_zone else 1.0
+        return measured.model_copy(update={"certified": certified, "doubt": limit.doubt})
 
     def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
         def typical(role: Role) -> float:

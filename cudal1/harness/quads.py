@@ -236,20 +236,20 @@ class Quads:
                 burst_us[role].append(each_us)
         return burst_us
 
-    def least_speedup(self) -> float:
-        """What the quads of one length say in the median, of the length that says least.
+    def last_speedup(self) -> float:
+        """What the quads of the last length say in the median.
 
-        A worker sees when bursts become longer: nobody need be fast in the first ones alone.
+        A worker sees when bursts become longer: who was fast in the first ones alone is not fast.
+        The first few alone say too little of a small gain to be asked, too.
         """
-        by_length: dict[int, list[float]] = defaultdict(list)
-        quads = itertools.groupby(self._mine(), key=lambda sample: (sample.num_calls, sample.quad))
-        for (num_calls, _), samples in quads:
+        ratios: list[float] = []
+        last = [sample for sample in self._mine() if sample.num_calls == self.num_calls]
+        for _, samples in itertools.groupby(last, key=lambda sample: sample.quad):
             times: dict[Role, list[float]] = defaultdict(list)
             for sample in samples:
                 times[sample.role].append(max(FLOOR_US, sample.net_us))
-            ratio = statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE])
-            by_length[num_calls].append(ratio)
-        return math.exp(min(median(ratios) for ratios in by_length.values()))
+            ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
+        return math.exp(median(ratios))
 
     def _mine(self) -> list[TimingSample]:
         return [s for s in self._samples if s.session == self._session]

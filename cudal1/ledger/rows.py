@@ -15,8 +15,9 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 
 _MEASURED = (
-    "baseline", "speedup", "certified", "alpha", "lower", "upper", "num_quads", "bucket_variance",
-    "is_stable", "is_confirmed", "confirmed_on", "reference_us", "candidate_us", "floor_us",
+    "baseline", "speedup", "certified", "alpha", "lower", "upper", "doubt", "num_quads",
+    "bucket_variance", "is_stable", "is_confirmed", "confirmed_on", "reference_us", "candidate_us",
+    "floor_us",
 )  # fmt: skip
 _COMPARED = (
     "num_inputs", "stage", "precision", "max_relative_l2", "max_scaled_error", "first_mismatch",

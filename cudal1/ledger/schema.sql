@@ -55,7 +55,7 @@ create table if not exists verdicts (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     problem_id varchar not null, device_id varchar not null, status varchar not null,
     reason varchar, baseline varchar, speedup double, certified double, alpha double,
-    lower double, upper double, num_quads integer, bucket_medians double[], bucket_variance double, is_stable boolean,
+    lower double, upper double, doubt varchar, num_quads integer, bucket_medians double[], bucket_variance double, is_stable boolean,
     is_confirmed boolean, confirmed_on varchar, reference_us double, candidate_us double, floor_us double,
     num_inputs integer, correctness_stage integer, precision varchar, max_relative_l2 double,
     max_scaled_error double, first_mismatch varchar, sandbox varchar[],
@@ -69,6 +69,7 @@ comment on column verdicts.certified is 'Speedup certified at alpha by the stop 
 comment on column verdicts.alpha is 'Probability of a false certificate; null under the paper''s rule, which has none';
 comment on column verdicts.lower is 'The median speedup is below it with probability alpha at most; null: too few quads';
 comment on column verdicts.upper is 'The median speedup is above it with probability alpha at most; null: too few quads';
+comment on column verdicts.doubt is 'What lowered certified most below what timing alone certifies; null: nothing did';
 comment on column verdicts.num_quads is 'ABBA or BAAB groups of four bursts that were timed; pairs under the paper''s rule';
 comment on column verdicts.bucket_variance is 'Sample variance of bucket_medians, the speedups of the time-ordered buckets';
 comment on column verdicts.is_confirmed is 'Whether fresh processes agreed; null when the claim was too small to ask';

@@ -12,7 +12,7 @@ from cudal1.candidate import Candidate
 from cudal1.harness import claims
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.progress import Failure, Progress
-from cudal1.measurement import Measurement
+from cudal1.measurement import Doubt, Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
 
@@ -70,16 +70,19 @@ def test_a_gain_at_the_floor_is_a_large_claim(quick: EvalProtocol) -> None:
 def test_the_smaller_of_two_that_agree_counts(
     quick: EvalProtocol, first: float, second: float
 ) -> None:
-    settled = claims.settled(_claim(first), _claim(second), quick, confirmed_on="GPU-1")
-    assert settled.certified == 3.5
+    doubts = {3.5: Doubt.ONCE, 4.0: None}
+    both = (_claim(each, doubt=doubts[each]) for each in (first, second))
+    settled = claims.settled(*both, quick, confirmed_on="GPU-1")
+    assert (settled.certified, settled.doubt) == (3.5, Doubt.ONCE)
     assert (settled.is_confirmed, settled.confirmed_on) == (True, "GPU-1")
     assert settled.speedup == _claim(first).speedup
 
 
 def test_two_that_disagree_earn_nothing(quick: EvalProtocol) -> None:
     for first, second in ((6.0, 4.0), (4.0, 6.0)):
-        settled = claims.settled(_claim(first), _claim(second), quick, confirmed_on="GPU-1")
-        assert (settled.certified, settled.is_confirmed) == (1.0, False)
+        both = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))
+        settled = claims.settled(*both, quick, confirmed_on="GPU-1")
+        assert (settled.certified, settled.is_confirmed, settled.doubt) == (1.0, False, None)
     slower = claims.settled(_claim(4.0), _claim(0.5), quick, confirmed_on="GPU-1")
     assert slower.certified == 0.5
 

@@ -20,11 +20,12 @@ from cudal1.harness.credible import (
     ONCE_US,
     OUTPUT_US,
     Credible,
+    Limit,
 )  # fmt: skip
 from cudal1.harness.interval import Order
 from cudal1.harness.outside import WORK_SLACK_NS
 from cudal1.harness.quads import ROLES
-from cudal1.measurement import Role
+from cudal1.measurement import Doubt, Role
 
 PLAIN_US, CLAIMED_US, COUNT = 400.0, 200.0, 8
 EMPTY_US = 300.0
@@ -40,7 +41,7 @@ class Played:
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
-        least: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
+        last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
@@ -49,7 +50,7 @@ class Played:
         self._uneven_us = uneven_us
         self._busy_looks = busy_looks
         self._busy_us = busy_us
-        self._least = least
+        self._last = last
         self._worked_us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: worked_us}
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US / quicker, Role.CANDIDATE: now_us / quicker}
@@ -66,10 +67,13 @@ class Played:
             for each in (more_bytes, 0)
         ]
 
-    def limit(self) -> float:
+    def judged(self) -> Limit:
         quads: Any = self
         examination: Any = SimpleNamespace(fresh=lambda count: [None] * count)
         return Credible(quads, examination, self._desk, *self._workers).limit()
+
+    def limit(self) -> float:
+        return self.judged().speedup
 
     def net_us(self, role: Role) -> float:
         return self._us[role]
@@ -88,8 +92,8 @@ class Played:
         own_us = self._desk.usual_us() + self.time_empty(COUNT) / COUNT
         return self._worked_us[role] + own_us
 
-    def least_speedup(self) -> float:
-        return self._least
+    def last_speedup(self) -> float:
+        return self._last
 
     def __len__(self) -> int:
         return 1 + self.called // COUNT
@@ -112,6 +116,20 @@ class Played:
         slow_us = count * PLAIN_US + self.time_empty(count)
         found[Role.CANDIDATE][: self._num_slow] = [slow_us] * min(times, self._num_slow)
         return found
+
+
+@pytest.mark.parametrize(("played", "doubt"), [
+    (Played(Order.CHAIN), Doubt.OVERHEAD),
+    (Played(Order.CHAIN, worked_us=2 * CLAIMED_US), Doubt.WORK),
+    (Played(Order.CHAIN, more_bytes=100 * HOARD_BYTES, now_us=PLAIN_US), Doubt.PREPARED),
+    (Played(Order.CHAIN, uneven_us=(500.0, 110.0)), Doubt.UNEVEN),
+    (Played(Order.KEEP, uneven_us=(500.0, 110.0)), Doubt.UNEVEN),
+    (Played(Order.KEEP, now_us=PLAIN_US), Doubt.TOGETHER),
+    (Played(Order.KEEP, once_us=1000.0), Doubt.ONCE),
+    (Played(Order.KEEP, last=1.1), Doubt.LONGER),
+])  # fmt: skip
+def test_what_lowers_a_claim_most_is_named(played: Played, doubt: Doubt) -> None:
+    assert played.judged().doubt is doubt
 
 
 # --- on a CPU ------------------------------------------------------------------------------------
@@ -227,8 +245,8 @@ def test_chains_in_a_busy_moment_are_run_again(busy_looks: int) -> None:
     assert Played(Order.KEEP, busy_looks=1 + MORE_LOOKS).limit() < PLAIN_US / CLAIMED_US
 
 
-def test_no_more_is_believed_than_bursts_of_any_length_say() -> None:
-    assert Played(Order.KEEP, least=1.1).limit() == 1.1
+def test_no_more_is_believed_than_the_last_bursts_say() -> None:
+    assert Played(Order.KEEP, last=1.1).limit() == 1.1
 
 
 def test_what_is_saved_once_a_burst_is_no_speedup() -> None:
