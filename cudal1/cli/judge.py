@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,13 +26,28 @@ from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass
 
 if TYPE_CHECKING:
+    from cudal1.harness.seats import Seat
     from cudal1.verdict import Verdict
 
+CandidatesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--candidates", metavar="FILE",
+        help="Instead: many, as JSON lines of level, problem_id, source",
+    ),
+]  # fmt: skip
 OutOption = Annotated[
     Path | None,
     typer.Option(
         "--out", metavar="FILE",
         help="Where their verdicts go, and are looked for first. Default: beside them",
+    ),
+]  # fmt: skip
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", metavar="ADDRESS",
+        help="Judge on all machines of a Ray cluster: host:port, or auto for the one here",
     ),
 ]  # fmt: skip
 BaselinesOption = Annotated[
@@ -51,18 +68,12 @@ def judge(
     candidate: Annotated[
         Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew")
     ] = None,
-    candidates: Annotated[
-        Path | None,
-        typer.Option(
-            "--candidates",
-            metavar="FILE",
-            help="Instead: many, as JSON lines of level, problem_id, source",
-        ),
-    ] = None,
+    candidates: CandidatesOption = None,
     suite: SuiteOption = None,
     sizes: SizesOption = None,
     out: OutOption = None,
     baselines: BaselinesOption = None,
+    cluster: ClusterOption = None,
     params: ParamsOption = None,
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
@@ -88,7 +99,7 @@ def judge(
     Example: cudal1 judge --suite shipped --baselines all
     """
     asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json)
-    of_many = OfMany(suite, sizes, out, baselines)
+    of_many = OfMany(suite, sizes, out, baselines, cluster)
     is_one = candidates is None and (problem is not None or baselines is None)
     try:
         _refuse_half(problem, candidate, candidates, of_many, is_one=is_one)
@@ -114,6 +125,7 @@ class OfMany:
     sizes: Path | None
     out: Path | None
     baselines: str | None
+    cluster: str | None
 
 
 @dataclass(frozen=True)
@@ -131,8 +143,8 @@ def _refuse_half(
 ) -> None:  # fmt: skip
     if candidates is not None and problem is not None:
         raise ConfigError("give two files, or --candidates with a --suite, not both")
-    if is_one and of_many != OfMany(None, None, None, None):
-        raise ConfigError("--suite, --sizes, --out and --baselines go with --candidates")
+    if is_one and of_many != OfMany(None, None, None, None, None):
+        raise ConfigError("--suite, --sizes, --out, --baselines, --cluster go with --candidates")
     if is_one and candidate is None:
         raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
 
@@ -165,11 +177,15 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
 
     named = file or Path("baselines")
     out = of_many.out or named.parent / f"{named.stem}.verdicts.jsonl"
-    outcome = judge_many(
-        file, load_named(of_many.suite, settings.device_class, sizes=of_many.sizes), out, settings,
-        timing=asks.timing, baselines=_named_baselines(of_many.baselines, settings.device_class),
-        wait_s=asks.wait_s,
-    )  # fmt: skip
+    problems = load_named(of_many.suite, settings.device_class, sizes=of_many.sizes)
+    baselines = _named_baselines(of_many.baselines, settings.device_class)
+    with _seats(of_many.cluster, settings.device_class) as (seats, left_out):
+        for line in left_out:
+            say(f"note: not judged on {line}")
+        outcome = judge_many(
+            file, problems, out, settings, seats,
+            timing=asks.timing, baselines=baselines, wait_s=asks.wait_s,
+        )  # fmt: skip
     for complaint in outcome.complaints:
         say(complaint)
     if asks.as_json:
@@ -181,6 +197,25 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
     if outcome.stopped:
         fail(outcome.stopped)
     return BAD if outcome.num_without or outcome.num_references_without else GOOD
+
+
+@contextmanager
+def _seats(
+    cluster: str | None, device_class: DeviceClass
+) -> Iterator[tuple[list[Seat], list[str]]]:
+    """Devices of one kind, for verdicts are compared within one, and a line on what is left out."""
+    from cudal1.harness.cluster import seats_on_cluster
+    from cudal1.harness.device import find_devices
+    from cudal1.harness.seats import seats_here
+
+    with ExitStack() as opening:
+        if cluster is None:
+            seats, left_out = opening.enter_context(seats_here(find_devices(device_class))), []
+        else:
+            seats, left_out = opening.enter_context(seats_on_cluster(cluster, device_class))
+        kind = seats[0].device.kind
+        others = [f"{seat}: not of kind {kind}" for seat in seats if seat.device.kind != kind]
+        yield [seat for seat in seats if seat.device.kind == kind], left_out + others
 
 
 def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> int:

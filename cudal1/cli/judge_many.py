@@ -12,13 +12,12 @@ from cudal1.candidate import Candidate
 from cudal1.cli.bar import bar
 from cudal1.cli.candidate_rows import read_rows
 from cudal1.cli.settings import Settings
+from cudal1.cli.trying import try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
-from cudal1.errors import ConfigError, CudaL1Error, SuiteError
-from cudal1.harness.device import Device, find_devices
+from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.fleet import Fleet, Refusal
-from cudal1.harness.mutants import kill_table
+from cudal1.harness.seats import Seat
 from cudal1.problem import Problem
-from cudal1.suite.admission import admit_all
 
 Pair = tuple[Problem, Candidate]
 Key = tuple[str, str]
@@ -52,10 +51,12 @@ class Outcome:
 
 
 def judge_many(
-    file: Path | None, problems: Sequence[Problem], out: Path, settings: Settings, *, timing: bool,
-    baselines: Sequence[Baseline], wait_s: float,
+    file: Path | None, problems: Sequence[Problem], out: Path, settings: Settings,
+    seats: Sequence[Seat], *, timing: bool, baselines: Sequence[Baseline], wait_s: float,
 ) -> Outcome:  # fmt: skip
     """Judge every candidate of `file`, for some of `problems`, that `out` holds no verdict on.
+
+    All `seats` judge, of devices of one kind.
 
     Where they are timed, so are the `baselines` of each of these problems, and without a file those
     of all.
@@ -66,8 +67,7 @@ def judge_many(
     found, complaints = ([], []) if file is None else read_rows(file)
     if file is not None and not found and not complaints:
         raise ConfigError(f"{file}: holds no candidates; give lines of level, problem_id, source")
-    devices = _alike(find_devices(settings.device_class))
-    outcome = Outcome(devices[0].kind, len(found) + len(complaints), complaints)
+    outcome = Outcome(seats[0].device.kind, len(found) + len(complaints), complaints)
     by_place = {(problem.level, problem.number): problem for problem in problems}
     unknown = Counter[tuple[int, int]]()
     rows: Counter[Key] = Counter()
@@ -89,7 +89,7 @@ def judge_many(
         missing = [pair for key, pair in asked.items() if verdicts.find(*key) is None]
         before = {key for key in wanted if verdicts.find(*key) is not None}
         _judge(
-            missing, devices, settings, outcome, verdicts, timing=timing, wait_s=wait_s,
+            missing, seats, settings, outcome, verdicts, timing=timing, wait_s=wait_s,
             as_baseline={key: baseline for key, (_, baseline) in references.items()},
         )  # fmt: skip
         for key, count in rows.items():
@@ -120,27 +120,23 @@ def _references(
     return found
 
 
-def _alike(devices: Sequence[Device]) -> list[Device]:
-    """Those of the first one's kind: verdicts are compared within one."""
-    return [device for device in devices if device.kind == devices[0].kind]
-
-
 def _judge(
-    missing: Sequence[Pair], devices: Sequence[Device], settings: Settings, outcome: Outcome,
+    missing: Sequence[Pair], seats: Sequence[Seat], settings: Settings, outcome: Outcome,
     verdicts: VerdictFile, *, timing: bool, wait_s: float, as_baseline: Mapping[Key, Baseline],
 ) -> None:  # fmt: skip
     """Judge; what was judged is in the file, whatever stops it."""
     try:
-        notes = _notes(
-            [problem for problem, _ in missing], devices[0], settings, outcome, wait_s=wait_s
+        notes, complaints = try_references(
+            [problem for problem, _ in missing], seats, settings, wait_s=wait_s
         )
+        outcome.complaints += complaints
         refused = set[str]()
         work = [(problem, each) for problem, each in missing if problem.id in notes]
         work.sort(key=lambda pair: (pair[0].level, pair[0].number))  # each prepared once
         if not work:
             return
         with (
-            Fleet(devices, settings.protocol, wait_s=wait_s) as fleet,
+            Fleet(seats, settings.protocol, wait_s=wait_s) as fleet,
             bar("judging", len(work)) as advance,
         ):
             by_id = {problem.id: problem for problem, _ in work}
@@ -163,29 +159,10 @@ def _judge(
                     )
                 )  # fmt: skip
             outcome.complaints += [
-                f"device {device.kind} {device.id}: its judge died; others took its candidates over"
-                for device in fleet.lost
+                f"device {seat}: its judge died; others took its candidates over"
+                for seat in fleet.lost
             ]
     except KeyboardInterrupt:
         outcome.stopped, outcome.is_interrupted = "interrupted", True
     except CudaL1Error as error:
         outcome.stopped = str(error)
-
-
-def _notes(
-    problems: Sequence[Problem], device: Device, settings: Settings, outcome: Outcome, *,
-    wait_s: float,
-) -> dict[str, str | None]:  # fmt: skip
-    """By the id of each that can be judged: what its check would let through, if anything."""
-    found: dict[str, str | None] = {}
-    unique = list({problem.id: problem for problem in problems}.values())
-    with device.locked(wait_s=wait_s), bar("trying references", len(unique)) as advance:
-        for problem, admission in admit_all(unique, max_reference_ms=settings.max_reference_ms):
-            try:
-                if not admission.admitted:
-                    raise SuiteError(f"{problem.key}: cannot be judged: {admission.reason}")
-                found[problem.id] = kill_table(problem, settings.protocol, device).rejection
-            except SuiteError as error:
-                outcome.complaints.append(str(error))
-            advance()
-    return found

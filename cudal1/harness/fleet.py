@@ -1,17 +1,15 @@
 """Judging on several devices at once: one process a device, one candidate at a time on each.
 
-A judge spins while it waits, so two of them cannot share an interpreter. Large claims are made once
-more on another device of the same kind, where there is one (harness.md 7.4). Threat: none new;
-these processes are judges, run no candidate code, and talk over pipes of their own.
+They may be of one machine or of many (`seats`, `cluster`). Large claims are made once more on
+another device of the same kind, where there is one (harness.md 7.4). Threat: none new; these
+processes are judges, run no candidate code, and talk over pipes of their own.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -24,6 +22,7 @@ from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.pool import Pool
 from cudal1.harness.progress import Failure
+from cudal1.harness.seats import Seat
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -63,21 +62,20 @@ class Fleet:
     """Devices that judge side by side while it is open.
 
     Args:
-        devices: different ones; each is locked as by a `Pool`.
+        seats: of different devices; each is locked as by a `Pool`.
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
     """
 
     def __init__(
-        self, devices: Sequence[Device], protocol: EvalProtocol, *, wait_s: float = 0.0
+        self, seats: Sequence[Seat], protocol: EvalProtocol, *, wait_s: float = 0.0
     ) -> None:
-        assert len({device.id for device in devices}) == len(devices) > 0
-        self._devices = list(devices)
+        self._seats = list(seats)
+        assert len({seat.device.id for seat in seats}) == len(seats) > 0
         self._protocol = protocol
         self._wait_s = wait_s
-        self._judges: dict[str, ProcessPoolExecutor] = {}
         self._open = ExitStack()
-        self.lost: list[Device] = []
+        self.lost: list[Seat] = []
         """Whose judge's process died; what they had is judged by the others."""
 
     def __enter__(self) -> Self:
@@ -85,21 +83,20 @@ class Fleet:
 
         Raises:
             DeviceError: another process is judging on one of them.
+            WorkerError: the process of one has died.
         """
         with ExitStack() as opening:
-            fresh = multiprocessing.get_context("spawn")  # a CUDA context does not survive a fork
-            for device in self._devices:
-                self._judges[device.id] = opening.enter_context(
-                    ProcessPoolExecutor(max_workers=1, mp_context=fresh)
-                )
             asked = [
-                self._judges[device.id].submit(_open_pool, device, self._protocol, self._wait_s)
-                for device in self._devices
+                seat.process.submit(_open_pool, seat.device, self._protocol, self._wait_s)
+                for seat in self._seats
             ]
-            for device in self._devices:
-                opening.callback(_close, self._judges[device.id])
-            for future in asked:
-                future.result()
+            for seat in self._seats:
+                opening.callback(_close, seat.process)
+            for seat, future in zip(self._seats, asked, strict=True):
+                try:
+                    future.result()
+                except BrokenExecutor as error:
+                    raise WorkerError(f"the judge on {seat} has died: start again") from error
             self._open = opening.pop_all()
         return self
 
@@ -123,65 +120,65 @@ class Fleet:
         """
         waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
         given_back = deque[_Task]()
-        again = {device.id: deque[_Task]() for device in self._devices}
-        running: dict[Future[Judgement | Refusal], tuple[Device, _Task]] = {}
+        again = {seat.device.id: deque[_Task]() for seat in self._seats}
+        running: dict[Future[Judgement | Refusal], tuple[Seat, _Task]] = {}
         while True:
-            for device in self._alive():
-                while sum(busy is device for busy, _ in running.values()) < AHEAD:
-                    mine = again[device.id] or given_back
+            for seat in self._alive():
+                while sum(busy is seat for busy, _ in running.values()) < AHEAD:
+                    mine = again[seat.device.id] or given_back
                     task = mine.popleft() if mine else next(waiting, None)
                     if task is None:
                         break
                     try:
-                        future = self._judges[device.id].submit(_judge, task)
-                    except BrokenProcessPool:  # it died while nobody looked
+                        future = seat.process.submit(_judge, task)
+                    except BrokenExecutor:  # it died while nobody looked
                         given_back.appendleft(task)
-                        if all(busy is not device for busy, _ in running.values()):
-                            self.lost.append(device)  # else its results will say so
+                        if all(busy is not seat for busy, _ in running.values()):
+                            self.lost.append(seat)  # else its results will say so
                         break
-                    running[future] = device, task
+                    running[future] = seat, task
             if not running:
                 if given_back or not self._alive():
                     raise WorkerError("every process that judged has died: start again")
                 return
             done = wait(running, return_when=FIRST_COMPLETED).done
             for future in [each for each in running if each in done]:  # in their order
-                device, task = running.pop(future)
+                seat, task = running.pop(future)
                 try:
                     judgement = future.result()
-                except BrokenProcessPool:
-                    yield from self._bereaved(device, task, given_back, again[device.id])
+                except BrokenExecutor:
+                    yield from self._bereaved(seat, task, given_back, again[seat.device.id])
                     continue
-                other = self._other(device)
+                other = self._other(seat)
                 if isinstance(judgement, Refusal):
                     yield task.first or judgement
                 elif task.first is not None:
                     yield confirmed(task.first, judgement, self._protocol)
                 elif other is not None and _is_large(judgement, self._protocol):
-                    again[other.id].append(
+                    again[other.device.id].append(
                         _Task(task.problem, task.candidate, timing, first=judgement)
                     )
                 else:
                     yield judgement
 
-    def _alive(self) -> list[Device]:
-        return [device for device in self._devices if device not in self.lost]
+    def _alive(self) -> list[Seat]:
+        return [seat for seat in self._seats if seat not in self.lost]
 
     def _bereaved(
-        self, device: Device, task: _Task, given_back: deque[_Task], claims_of_others: deque[_Task]
+        self, seat: Seat, task: _Task, given_back: deque[_Task], claims_of_others: deque[_Task]
     ) -> Iterator[Judgement]:
         """Give back what a device's judge had when it died; what only it could confirm stands.
 
         The first of a device's tasks was the one being judged.
         """
-        if device not in self.lost:
-            self.lost.append(device)
+        if seat not in self.lost:
+            self.lost.append(seat)
             task = replace(task, num_lost=task.num_lost + 1)
             yield from (claim.first for claim in claims_of_others if claim.first is not None)
             claims_of_others.clear()
         if task.num_lost >= MAX_LOST or not self._alive():
             raise WorkerError(
-                f"{task.problem.key}: the judge on {device.kind} {device.id} died with candidate "
+                f"{task.problem.key}: the judge on {seat} died with candidate "
                 f"{task.candidate.id}: start again, without it if that happens again"
             )
         if task.first is not None:
@@ -189,8 +186,11 @@ class Fleet:
         else:
             given_back.append(task)
 
-    def _other(self, device: Device) -> Device | None:
-        return next((d for d in self._alive() if d.kind == device.kind and d.id != device.id), None)
+    def _other(self, seat: Seat) -> Seat | None:
+        """Another device of its kind."""
+        mine = seat.device
+        others = (each for each in self._alive() if each.device.kind == mine.kind)
+        return next((each for each in others if each.device.id != mine.id), None)
 
 
 def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Judgement:
@@ -216,9 +216,9 @@ def _is_large(judgement: Judgement, protocol: EvalProtocol) -> bool:
     return measured is not None and claims.is_large(measured, protocol, record=None)
 
 
-def _close(judge: ProcessPoolExecutor) -> None:
-    with suppress(BrokenProcessPool):
-        judge.submit(_close_pool)
+def _close(process: Executor) -> None:
+    with suppress(BrokenExecutor):
+        process.submit(_close_pool)
 
 
 # --- in a judge's process ------------------------------------------------------------------------

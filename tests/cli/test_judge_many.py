@@ -235,3 +235,11 @@ def test_a_reference_that_cannot_be_judged_leaves_a_run_of_baselines_incomplete(
     done = run("judge", *suite, "--baselines", "eager", "--device", "cpu", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["num_references_without"] == 1
+
+
+def test_a_cluster_that_is_not_there_is_named(run: Run, answers: Callable[..., Path]) -> None:
+    answers(_null(SILU))
+    done = run(*ASKED, "--cluster", "127.0.0.1:1")
+    assert done.returncode == 2
+    assert "--cluster 127.0.0.1:1: no Ray cluster answers" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

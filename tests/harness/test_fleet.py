@@ -5,14 +5,16 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, WorkerError
-from cudal1.harness import Device, Judgement, find_device
+from cudal1.harness import Judgement, find_device
 from cudal1.harness.fleet import Fleet, Refusal, confirmed
+from cudal1.harness.seats import Seat, seats_here
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
@@ -29,7 +31,7 @@ def fleet(quick: EvalProtocol, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("fleet")))
         patch.setattr(tempfile, "tempdir", None)
-        with Fleet(twins, quick) as opened:
+        with seats_here(twins) as seats, Fleet(seats, quick) as opened:
             yield opened
 
 
@@ -63,8 +65,11 @@ def test_a_candidate_that_crashes_takes_no_device_along(
 def test_a_device_that_is_in_use_is_refused_with_one_line(
     fleet: Fleet, quick: EvalProtocol
 ) -> None:
-    held = fleet._devices[0]
-    with pytest.raises(DeviceError, match="in use by process"), Fleet([held], quick):
+    held = fleet._seats[0].device
+    with (
+        pytest.raises(DeviceError, match="in use by process"), seats_here([held]) as seats,
+        Fleet(seats, quick),
+    ):  # fmt: skip
         pass
 
 
@@ -77,12 +82,13 @@ def own_fleet(
     twins = [cpu.model_copy(update={"id": f"{cpu.id}-lost-{number}"}) for number in range(2)]
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    with Fleet(twins, quick) as opened:
+    with seats_here(twins) as seats, Fleet(seats, quick) as opened:
         yield opened
 
 
-def _kill_judge(fleet: Fleet, device: Device) -> None:
-    (process,) = fleet._judges[device.id]._processes.values()
+def _kill_judge(seat: Seat) -> None:
+    assert isinstance(seat.process, ProcessPoolExecutor)
+    (process,) = seat.process._processes.values()
     process.kill()
 
 
@@ -90,14 +96,14 @@ def test_what_a_device_had_when_its_judge_died_is_judged_by_another(
     own_fleet: Fleet, named_problem: NamedProblem
 ) -> None:
     work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
-    first, second = own_fleet._devices
+    first, second = own_fleet._seats
     for judgement in own_fleet.judge_all(work, timing=False):
         if not found:
-            _kill_judge(own_fleet, first)
+            _kill_judge(first)
         found.append(judgement)
     assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
     assert own_fleet.lost == [first]
-    assert found[-1].verdict.device_id == second.id
+    assert found[-1].verdict.device_id == second.device.id
 
 
 def test_a_judge_that_died_while_nobody_looked_is_missed(
@@ -106,7 +112,7 @@ def test_a_judge_that_died_while_nobody_looked_is_missed(
     work = _candidates(named_problem("silu"), 6)
     judging = own_fleet.judge_all(work, timing=False)
     found = [next(judging)]
-    _kill_judge(own_fleet, own_fleet._devices[0])
+    _kill_judge(own_fleet._seats[0])
     time.sleep(1)  # its executor has noticed
     found += judging
     judged = [each.verdict.candidate_id for each in found if isinstance(each, Judgement)]
@@ -133,8 +139,8 @@ def test_without_any_judge_left_it_ends_with_one_line(
 ) -> None:
     judging = own_fleet.judge_all(_candidates(named_problem("silu"), 8), timing=False)
     next(judging)
-    for device in own_fleet._devices:
-        _kill_judge(own_fleet, device)
+    for seat in own_fleet._seats:
+        _kill_judge(seat)
     with pytest.raises(WorkerError, match="start again"):
         list(judging)
     with pytest.raises(WorkerError, match="start again"):

@@ -1,0 +1,78 @@
+"""Trying the references of a suite on the devices that are to judge, side by side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, Future, as_completed
+
+from cudal1.cli.bar import bar
+from cudal1.cli.settings import Settings
+from cudal1.errors import SuiteError, WorkerError
+from cudal1.harness.device import Device
+from cudal1.harness.mutants import kill_table
+from cudal1.harness.seats import Seat
+from cudal1.problem import Problem
+from cudal1.suite.admission import admit_all
+
+AT_A_TIME = 8
+"""Problems that are tried by one new process, which imports PyTorch first."""
+
+Notes = dict[str, str | None]
+"""By the id of a problem that can be judged: what its check would let through, if anything."""
+
+
+def try_references(
+    problems: Sequence[Problem], seats: Sequence[Seat], settings: Settings, *, wait_s: float
+) -> tuple[Notes, list[str]]:
+    """What is known of each problem that can be judged, and a line on each that cannot.
+
+    Raises:
+        DeviceError: another process is judging on a device.
+        WorkerError: the process of one has died.
+    """
+    unique = list({problem.id: problem for problem in problems}.values())
+    size = max(1, min(AT_A_TIME, -(-len(unique) // len(seats))))
+    batches = [unique[first : first + size] for first in range(0, len(unique), size)]
+    notes: Notes = {}
+    complaints: list[str] = []
+    with bar("trying references", len(unique)) as advance:
+        asked: dict[Future[tuple[Notes, list[str]]], Seat] = {}
+        seat = seats[0]
+        try:
+            for seat, batch in zip(itertools.cycle(seats), batches, strict=False):
+                asked[seat.process.submit(_try, batch, seat.device, settings, wait_s)] = seat
+            for future in as_completed(asked):
+                found, refused = future.result()
+                notes |= found
+                complaints += refused
+                for _ in range(len(found) + len(refused)):
+                    advance()
+        except BrokenExecutor as error:
+            gone = next((asked[future] for future in asked if _is_lost(future)), seat)
+            raise WorkerError(f"device {gone}: its process has died: start again") from error
+        finally:
+            for future in asked:
+                future.cancel()
+    return notes, sorted(complaints)
+
+
+def _is_lost(future: Future[tuple[Notes, list[str]]]) -> bool:
+    return future.done() and isinstance(future.exception(), BrokenExecutor)
+
+
+def _try(
+    batch: list[Problem], device: Device, settings: Settings, wait_s: float
+) -> tuple[Notes, list[str]]:
+    """In the process of a device."""
+    notes: Notes = {}
+    complaints: list[str] = []
+    with device.locked(wait_s=wait_s):
+        for problem, admission in admit_all(batch, max_reference_ms=settings.max_reference_ms):
+            try:
+                if not admission.admitted:
+                    raise SuiteError(f"{problem.key}: cannot be judged: {admission.reason}")
+                notes[problem.id] = kill_table(problem, settings.protocol, device).rejection
+            except SuiteError as error:
+                complaints.append(str(error))
+    return notes, complaints

@@ -1,0 +1,56 @@
+"""References are tried by the processes of the devices that are to judge."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from cudal1.cli.settings import choose
+from cudal1.cli.trying import AT_A_TIME, try_references
+from cudal1.errors import DeviceError, WorkerError
+from cudal1.harness import find_device
+from cudal1.harness.seats import seats_here
+from cudal1.problem import DeviceClass, Problem
+from cudal1.suite.loader import load_suite
+
+SETTINGS = choose(None, "cpu", "cpu", None)
+
+
+def _problems(count: int) -> list[Problem]:
+    return [problem for problem in load_suite(DeviceClass.CPU) if problem.level == 1][:count]
+
+
+def _constant(problem: Problem) -> Problem:
+    source = problem.source.replace("return ", "return 0 * ", 1)
+    return problem.model_copy(update={"source": source})
+
+
+@pytest.mark.slow
+def test_each_problem_is_tried_once_on_any_number_of_devices() -> None:
+    cpu = find_device(DeviceClass.CPU)
+    twins = [cpu.model_copy(update={"id": f"{cpu.id}-tried-{number}"}) for number in range(2)]
+    good, bad = _problems(3), _constant(_problems(4)[3])
+    with seats_here(twins) as seats:
+        notes, complaints = try_references([*good, bad, good[0]], seats, SETTINGS, wait_s=0)
+    assert notes.keys() == {problem.id for problem in good}
+    (complaint,) = complaints
+    assert complaint.startswith(f"{bad.key}: cannot be judged")
+
+
+def test_a_device_that_is_in_use_is_named() -> None:
+    cpu = find_device(DeviceClass.CPU)
+    held = cpu.model_copy(update={"id": f"{cpu.id}-held"})
+    problems = _problems(2 * AT_A_TIME)
+    refused = pytest.raises(DeviceError, match="in use by process")
+    with held.locked(), seats_here([held]) as seats, refused:
+        try_references(problems, seats, SETTINGS, wait_s=0)
+
+
+def test_a_process_that_dies_is_named() -> None:
+    cpu = find_device(DeviceClass.CPU)
+    with seats_here([cpu.model_copy(update={"id": f"{cpu.id}-dies"})]) as (seat,):
+        os.kill(seat.process.submit(os.getpid).result(), signal.SIGKILL)
+        with pytest.raises(WorkerError, match="-dies: its process has died: start again"):
+            try_references(_problems(1), [seat], SETTINGS, wait_s=0)

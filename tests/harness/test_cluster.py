@@ -1,0 +1,141 @@
+"""The same fleet on the machines of a Ray cluster; here two nodes of one machine."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import ConfigError, DeviceError, WorkerError
+from cudal1.harness import Device, Judgement, find_device
+from cudal1.harness.cluster import seats_on_cluster
+from cudal1.harness.fleet import Fleet
+from cudal1.harness.seats import Seat
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status
+
+pytestmark = pytest.mark.slow
+
+NamedProblem = Callable[[str], Problem]
+
+
+@pytest.fixture
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """A head without a seat of its own would be one more process: it is the first node."""
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("cluster")))
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    yield started
+    started.shutdown()
+
+
+def _find(device_class: DeviceClass) -> list[Device]:
+    """On one machine both nodes have the same device; the name of the node tells them apart."""
+    import ray
+
+    cpu = find_device(device_class)
+    node = ray.get_runtime_context().get_node_id()
+    return [cpu.model_copy(update={"id": f"{cpu.id}-{node}"})]
+
+
+def _candidates(problem: Problem, count: int) -> list[tuple[Problem, Candidate]]:
+    return [
+        (problem, Candidate(problem_id=problem.id, source=f"{problem.null_source}\n# {number}"))
+        for number in range(count)
+    ]
+
+
+def _ids(work: list[tuple[Problem, Candidate]]) -> list[str]:
+    return sorted(candidate.id for _, candidate in work)
+
+
+def _node_of(cluster: Any, seat: Seat) -> Any:
+    (node,) = [n for n in cluster.list_all_nodes() if seat.device.id.endswith(n.node_id)]
+    return node
+
+
+def test_a_node_that_is_killed_loses_no_verdict(
+    cluster: Any, quick: EvalProtocol, named_problem: NamedProblem
+) -> None:
+    cluster.add_node(num_cpus=1)
+    work, found = _candidates(named_problem("silu"), 10), list[Judgement]()
+    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=_find) as (seats, left_out):
+        assert (len(seats), left_out) == (2, [])
+        assert len({seat.machine for seat in seats}) == 2
+        (other,) = [s for s in seats if not s.device.id.endswith(cluster.head_node.node_id)]
+        doomed = [_node_of(cluster, other)]
+        with Fleet(seats, quick) as fleet:
+            for judgement in fleet.judge_all(work, timing=False):
+                assert isinstance(judgement, Judgement)
+                found.append(judgement)
+                if doomed and len({each.verdict.device_id for each in found}) == 2:
+                    cluster.remove_node(doomed.pop(), allow_graceful=False)
+            assert fleet.lost == [other]
+    assert sorted(j.verdict.candidate_id for j in found) == _ids(work)
+    assert {j.verdict.status for j in found} == {Status.CORRECT}
+
+
+def test_two_nodes_of_one_machine_have_its_device_once(cluster: Any) -> None:
+    cluster.add_node(num_cpus=1)
+    with seats_on_cluster(cluster.address, DeviceClass.CPU) as (seats, left_out):
+        assert [seat.device for seat in seats] == [find_device(DeviceClass.CPU)]
+        assert left_out == []
+
+
+def _nothing(_: DeviceClass) -> list[Device]:
+    raise DeviceError("no GPU can be used")
+
+
+def test_machines_without_a_device_are_named(cluster: Any) -> None:
+    with (
+        pytest.raises(DeviceError, match=r"no device to judge on: .*no GPU can be used"),
+        seats_on_cluster(cluster.address, DeviceClass.CPU, find=_nothing),
+    ):
+        pass
+
+
+def test_what_is_raised_there_is_raised_here(
+    cluster: Any, quick: EvalProtocol, named_problem: NamedProblem
+) -> None:
+    cluster.add_node(num_cpus=1)
+    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=_find) as (seats, _):
+        alone = [s for s in seats if not s.device.id.endswith(cluster.head_node.node_id)]
+        refused = pytest.raises(DeviceError, match="in use by process")
+        with alone[0].device.locked(), refused, Fleet(alone, quick):
+            pass
+        with Fleet(alone, quick) as fleet:
+            cluster.remove_node(_node_of(cluster, alone[0]), allow_graceful=False)
+            with pytest.raises(WorkerError, match="start again"):
+                list(fleet.judge_all(_candidates(named_problem("silu"), 1), timing=False))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "auto"])
+def test_without_a_cluster_it_says_how_to_start_one(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with (
+        pytest.raises(DeviceError, match=r"no Ray cluster answers .*ray start --head"),
+        seats_on_cluster(address, DeviceClass.CPU),
+    ):
+        pass
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(ConfigError, match=r"pip install 'cudal1\[cluster\]'"),
+        seats_on_cluster("auto", DeviceClass.CPU),
+    ):
+        pass
