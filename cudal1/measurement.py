@@ -37,6 +37,8 @@ class Doubt(StrEnum):
     """On a CPU: by what the kernel says that both computed, it is less."""
     PREPARED = "prepared"
     """On a CPU: outputs that were prepared before may be left, or are no longer."""
+    MEDIAN = "median"
+    """Most bursts say less than quads, which take the shorter of two."""
     UNEVEN = "uneven"
     """Some bursts take much longer than most."""
     TOGETHER = "only_together"

@@ -44,7 +44,7 @@ def test_functions_are_short() -> None:
 
 
 def test_one_place_catches_everything() -> None:
-    """Only the worker may: around the candidate."""
+    """Only the worker may, around the candidate; and whoever calls Ray, which raises just that."""
     broad = [
         path.relative_to(ROOT).as_posix()
         for path in MODULES
@@ -52,7 +52,9 @@ def test_one_place_catches_everything() -> None:
         if isinstance(node, ast.ExceptHandler)
         and (node.type is None or (isinstance(node.type, ast.Name) and node.type.id == "Exception"))
     ]
-    assert set(broad) <= {"cudal1/harness/worker/shim.py", "cudal1/suite/trial.py"}
+    assert set(broad) <= {
+        "cudal1/harness/worker/shim.py", "cudal1/suite/trial.py", "cudal1/harness/cluster.py",
+    }  # fmt: skip
 
 
 def test_records_load_without_heavy_packages() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -213,7 +214,8 @@ def _seats(
             seats, left_out = opening.enter_context(seats_here(find_devices(device_class))), []
         else:
             seats, left_out = opening.enter_context(seats_on_cluster(cluster, device_class))
-        kind = seats[0].device.kind
+        kinds = Counter(sorted(seat.device.kind for seat in seats))
+        kind = kinds.most_common(1)[0][0]
         others = [f"{seat}: not of kind {kind}" for seat in seats if seat.device.kind != kind]
         yield [seat for seat in seats if seat.device.kind == kind], left_out + others
 

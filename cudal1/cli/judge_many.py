@@ -140,8 +140,7 @@ def _judge(
             bar("judging", len(work)) as advance,
         ):
             by_id = {problem.id: problem for problem, _ in work}
-            wanted = (pair for pair in work if pair[0].id not in refused)
-            for judgement in fleet.judge_all(wanted, timing=timing):
+            for judgement in fleet.judge_all(work, timing=timing):
                 advance()
                 if isinstance(judgement, Refusal):
                     key, why = by_id[judgement.problem_id].key, judgement.reason

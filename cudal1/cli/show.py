@@ -34,6 +34,7 @@ DOUBTS = {
     Doubt.OVERHEAD: "a leaner loop than the harness's own may save as much",
     Doubt.WORK: "by the processor time that both took it is less",
     Doubt.PREPARED: "outputs that were prepared before may be a part of it",
+    Doubt.MEDIAN: "most bursts say less than the shorter of each two",
     Doubt.UNEVEN: "some bursts take much longer than most",
     Doubt.TOGETHER: "calls one after the other do not save as much",
     Doubt.ONCE: "a part is saved once a burst, not by each call",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
@@ -29,36 +29,39 @@ def try_references(
 
     Raises:
         DeviceError: another process is judging on a device.
-        WorkerError: the process of one has died.
+        WorkerError: the processes of all devices have died.
     """
     unique = list({problem.id: problem for problem in problems}.values())
     size = max(1, min(AT_A_TIME, -(-len(unique) // len(seats))))
-    batches = [unique[first : first + size] for first in range(0, len(unique), size)]
+    batches = deque(unique[first : first + size] for first in range(0, len(unique), size))
+    free, running = deque(seats), dict[Future[tuple[Notes, list[str]]], Seat]()
+    given: dict[Seat, list[Problem]] = {}
     notes: Notes = {}
     complaints: list[str] = []
     with bar("trying references", len(unique)) as advance:
-        asked: dict[Future[tuple[Notes, list[str]]], Seat] = {}
-        seat = seats[0]
-        try:
-            for seat, batch in zip(itertools.cycle(seats), batches, strict=False):
-                asked[seat.process.submit(_try, batch, seat.device, settings, wait_s)] = seat
-            for future in as_completed(asked):
-                found, refused = future.result()
+        while batches or running:
+            while batches and free:
+                seat, batch = free.popleft(), batches.popleft()
+                given[seat] = batch
+                try:
+                    running[seat.process.submit(_try, batch, seat.device, settings, wait_s)] = seat
+                except BrokenExecutor:
+                    batches.appendleft(batch)
+            if not running:
+                raise WorkerError("every process that is to judge has died: start again")
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                seat = running.pop(future)
+                try:
+                    found, refused = future.result()
+                except BrokenExecutor:
+                    batches.append(given[seat])
+                    continue
+                free.append(seat)
                 notes |= found
                 complaints += refused
                 for _ in range(len(found) + len(refused)):
                     advance()
-        except BrokenExecutor as error:
-            gone = next((asked[future] for future in asked if _is_lost(future)), seat)
-            raise WorkerError(f"device {gone}: its process has died: start again") from error
-        finally:
-            for future in asked:
-                future.cancel()
     return notes, sorted(complaints)
-
-
-def _is_lost(future: Future[tuple[Notes, list[str]]]) -> bool:
-    return future.done() and isinstance(future.exception(), BrokenExecutor)
 
 
 def _try(

@@ -72,7 +72,7 @@ def settled(
     return claim.model_copy(
         update={
             "certified": less.certified if agree else min(1.0, again.certified),
-            "doubt": less.doubt if agree else None,
+            "doubt": (less.doubt or claim.doubt) if agree else None,
             "is_confirmed": agree, "confirmed_on": confirmed_on,
         }
     )  # fmt: skip

@@ -11,15 +11,17 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from concurrent.futures import BrokenExecutor, Executor, Future
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from cudal1.errors import ConfigError, CudaL1Error, DeviceError
 from cudal1.harness.device import Device, find_devices
-from cudal1.harness.seats import Seat, judge_process
+from cudal1.harness.seats import MachineLost, Seat, judge_process
 from cudal1.problem import DeviceClass
 from cudal1.protocol import HARNESS_VERSION
 
@@ -30,6 +32,9 @@ CALL_LIMIT_S = 10.0
 """For the cluster's head to answer; Ray would wait for minutes."""
 AT_A_TIME = 64
 """Questions that a relay may have open: a few for each device."""
+MAX_SAID = 300
+"""Characters of what Ray says."""
+SLOWED = "Ray runs its workers at nice 15 there; start it with RAY_worker_niceness=0"
 
 Find = Callable[[DeviceClass], list[Device]]
 
@@ -56,29 +61,16 @@ def seats_on_cluster(
     except ImportError as error:
         raise ConfigError("--cluster: needs Ray; pip install 'cudal1[cluster]'") from error
     with ExitStack() as opening:
-        try:
-            if address != "auto":
-                _call(address)
-            opening.callback(ray.shutdown)
-            # a machine's last words would go where verdicts are printed
-            opening.enter_context(redirect_stdout(opening.enter_context(open(os.devnull, "w"))))
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
-        except (OSError, RuntimeError, ValueError) as error:
-            said = str(error).partition("\n")[0]
-            raise DeviceError(
-                f"--cluster {address}: no Ray cluster answers ({said}); "
-                "start one with ray start --head"
-            ) from error
-        relays = {
-            f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})": _relay(node, device_class, find)
-            for node in ray.nodes()
-            if node["Alive"]
-        }
-        seats, left_out = _seated(relays)
+        opening.callback(ray.shutdown)
+        # a machine's last words would go where verdicts are printed
+        opening.enter_context(redirect_stdout(opening.enter_context(open(os.devnull, "w"))))
+        _join(address)
+        relays, left_out = _relays(device_class, find)
+        opening.push(lambda kind, *_: _close(list(relays.values()), politely=kind is None))
+        seats = _seated(relays, left_out)
         if not seats:
             said = "; ".join(left_out) or "it has no machines"
             raise DeviceError(f"--cluster {address}: no device to judge on: {said}")
-        opening.callback(_close, list(relays.values()))
         yield seats, left_out
 
 
@@ -89,20 +81,37 @@ class Relay:
         self._device_class = device_class
         self._find = find
         self._processes: dict[str, Executor] = {}
+        self._num_asked: Counter[str] = Counter()
+        self._turn = threading.Condition()
 
     def devices(self) -> tuple[str, list[Device], str]:
         """The harness's version, this machine's devices, and why there are none."""
         try:
+            if os.getpriority(os.PRIO_PROCESS, 0) > 0:
+                os.setpriority(os.PRIO_PROCESS, 0, 0)
             devices = self._find(self._device_class)
+        except PermissionError:
+            return HARNESS_VERSION, [], SLOWED
         except DeviceError as error:
             return HARNESS_VERSION, [], str(error)
         self._processes = {device.id: judge_process() for device in devices}
         return HARNESS_VERSION, devices, ""
 
-    def run(self, device_id: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Answer:
-        """What the process of one device answers."""
+    def run(
+        self, device_id: str, number: int, function: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Answer:
+        """What the process of one device answers; it is asked in the order of the numbers."""
+        with self._turn:  # Ray has a thread for each question
+            self._turn.wait_for(lambda: self._num_asked[device_id] == number)
+            try:
+                asked = self._processes[device_id].submit(function, *args)
+            except BrokenExecutor:
+                return Answer(is_lost=True)
+            finally:
+                self._num_asked[device_id] += 1
+                self._turn.notify_all()
         try:
-            return Answer(self._processes[device_id].submit(function, *args).result())
+            return Answer(asked.result())
         except BrokenExecutor:
             return Answer(is_lost=True)
         except CudaL1Error as error:
@@ -129,21 +138,18 @@ class Relayed(Executor):
     def __init__(self, relay: Any, device_id: str) -> None:
         self._relay = relay
         self._device_id = device_id
-        self._waiting = ThreadPoolExecutor(max_workers=AT_A_TIME)
+        self._num_asked = 0
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Ask; the future raises `BrokenExecutor` if process or machine are lost."""
+        """Ask; the future raises `BrokenExecutor` if the process is lost, or its machine."""
         assert not kwargs, "positional arguments are relayed"
         found: Future[Any] = Future()
         found.set_running_or_notify_cancel()  # the machine has it
-        asked = self._waiting.submit(self._answer, fn, args)
+        number, self._num_asked = self._num_asked, self._num_asked + 1
+        with _from_ray():
+            asked = self._relay.run.remote(self._device_id, number, fn, args).future()
         asked.add_done_callback(lambda done: _pass_on(done, found))
         return found
-
-    def _answer(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Answer:
-        import ray
-
-        return ray.get(self._relay.run.remote(self._device_id, function, args))
 
 
 def _pass_on(done: Future[Answer], found: Future[Any]) -> None:
@@ -156,9 +162,46 @@ def _pass_on(done: Future[Answer], found: Future[Any]) -> None:
         if error is None:
             found.set_result(answer.value)
             return
-    elif not isinstance(error, RayTaskError):  # of an actor, the head, or the way there
-        error = BrokenExecutor("its machine is gone")
+    elif not isinstance(error, RayTaskError):  # which is a mistake of ours
+        error = MachineLost(_one_line(error))
     found.set_exception(error)
+
+
+@contextmanager
+def _from_ray() -> Iterator[None]:
+    """Ray raises a bare `Exception` once a machine, or the cluster's head, is gone.
+
+    Raises:
+        MachineLost: it does.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise MachineLost(_one_line(error)) from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:MAX_SAID]
+
+
+def _join(address: str) -> None:
+    """Connect to the cluster.
+
+    Raises:
+        DeviceError: there is none that this process can be a part of.
+    """
+    import ray
+
+    try:
+        if address != "auto":
+            _call(address)
+        with _from_ray():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (OSError, ValueError, MachineLost) as error:
+        raise DeviceError(
+            f"--cluster {address}: no Ray cluster answers ({_one_line(error)}); start one with "
+            "ray start --head, and run this on one of its machines, with the same Ray and Python"
+        ) from error
 
 
 def _call(address: str) -> None:
@@ -174,53 +217,69 @@ def _call(address: str) -> None:
     socket.create_connection((host, int(port)), timeout=CALL_LIMIT_S).close()
 
 
-def _relay(node: dict[str, Any], device_class: DeviceClass, find: Find) -> Any:
-    """An actor that has all of a machine's GPUs, if it is about GPUs: nobody else gets one."""
+def _relays(device_class: DeviceClass, find: Find) -> tuple[dict[str, Any], list[str]]:
+    """By machine an actor that has all of its GPUs, if it is about GPUs: nobody else gets one."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    is_cuda = device_class is DeviceClass.CUDA
     remote: Any = ray.remote(Relay)
-    return remote.options(
-        num_cpus=0, num_gpus=node["Resources"].get("GPU", 0) if is_cuda else 0,
-        max_concurrency=AT_A_TIME, max_restarts=0,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-    ).remote(device_class, find)  # fmt: skip
+    relays: dict[str, Any] = {}
+    left_out: list[str] = []
+    for node in ray.nodes():
+        machine = f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        num_gpus = node["Resources"].get("GPU", 0) if device_class is DeviceClass.CUDA else 0
+        if not node["Alive"]:
+            continue
+        if device_class is DeviceClass.CUDA and not num_gpus:
+            left_out.append(f"{machine}: Ray was given no GPU there")
+            continue
+        relays[machine] = remote.options(
+            num_cpus=0, num_gpus=num_gpus, max_concurrency=AT_A_TIME, max_restarts=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+        ).remote(device_class, find)  # fmt: skip
+    return relays, left_out
 
 
-def _seated(relays: dict[str, Any]) -> tuple[list[Seat], list[str]]:
-    """The seats of all machines, and why some have none."""
+def _seated(relays: dict[str, Any], left_out: list[str]) -> list[Seat]:
+    """The seats of all machines; those without leave `relays`, and a line."""
     import ray
     from ray.exceptions import GetTimeoutError, RayError
 
     asked = {machine: relay.devices.remote() for machine, relay in relays.items()}
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_LIMIT_S)
+    if asked:
+        ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_LIMIT_S)
     seats: dict[str, Seat] = {}
-    left_out: list[str] = []
     for machine, answer in asked.items():
+        devices: list[Device] = []
         try:
             version, devices, why = ray.get(answer, timeout=0)
+            if version != HARNESS_VERSION:
+                why = f"its harness is version {version}, here it is {HARNESS_VERSION}"
+            elif devices and all(device.id in seats for device in devices):
+                why = f"its devices are those of {seats[devices[0].id].machine}"
         except GetTimeoutError:
-            left_out.append(f"{machine}: no answer; others in the cluster may have its GPUs")
-            continue
+            why = "no answer; others in the cluster may have its GPUs"
         except RayError as error:
-            said = str(error).strip().rpartition("\n")[2]
-            left_out.append(f"{machine}: {said}; install cudal1 there")
-            continue
-        if version != HARNESS_VERSION:
-            why = f"its harness is version {version}, here it is {HARNESS_VERSION}"
+            lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
+            why = f"{lines[-1].strip()}; is this version of cudal1 installed there?"
         if why:
             left_out.append(f"{machine}: {why}")
+            ray.kill(relays.pop(machine))
             continue
-        for device in devices:  # two nodes of one machine share its devices
+        for device in devices:
             seats.setdefault(
                 device.id, Seat(device, Relayed(relays[machine], device.id), machine=machine)
             )
-    return list(seats.values()), left_out
+    return list(seats.values())
 
 
-def _close(relays: list[Any]) -> None:
+def _close(relays: list[Any], *, politely: bool) -> None:
+    """End what they have; unless `politely`, whatever it is at."""
     import ray
 
-    closing = [relay.close.remote() for relay in relays]
-    ray.wait(closing, num_returns=len(closing), timeout=CLOSE_LIMIT_S)
+    with suppress(MachineLost), _from_ray():
+        closing = [relay.close.remote() for relay in relays if politely]
+        if closing:
+            ray.wait(closing, num_returns=len(closing), timeout=CLOSE_LIMIT_S)
+        for relay in relays:
+            ray.kill(relay)

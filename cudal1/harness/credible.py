@@ -91,9 +91,11 @@ class Credible:
     def _without(self, doubtful_us: dict[Doubt, float]) -> Limit:
         """What is left of the claim, and what lowers it most.
 
-        Without any doubt that is what most bursts take, where quads may have picked the quicker.
+        Without any doubt that is what most bursts take.
         """
         most = max(doubtful_us, key=lambda doubt: doubtful_us[doubt])
+        if doubtful_us[most] <= 0:
+            return Limit(self._plain_us / self._claimed_us, Doubt.MEDIAN)
         rest_us = self._claimed_us + sum(doubtful_us.values())
         return Limit(self._plain_us / rest_us, most)
 

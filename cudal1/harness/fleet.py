@@ -22,7 +22,8 @@ from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.pool import Pool
 from cudal1.harness.progress import Failure
-from cudal1.harness.seats import Seat
+from cudal1.harness.queue import ByProblem
+from cudal1.harness.seats import MachineLost, Seat
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -75,6 +76,13 @@ class Fleet:
         self._protocol = protocol
         self._wait_s = wait_s
         self._open = ExitStack()
+        self._waiting = ByProblem[_Task]((), id)
+        self._given_back = deque[_Task]()
+        """By devices that were lost."""
+        self._again: dict[str, deque[_Task]] = {}
+        """Claims of others that a device is to confirm."""
+        self._running: dict[Future[Judgement | Refusal], tuple[Seat, _Task]] = {}
+        """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
         """Whose judge's process died; what they had is judged by the others."""
 
@@ -83,20 +91,25 @@ class Fleet:
 
         Raises:
             DeviceError: another process is judging on one of them.
-            WorkerError: the process of one has died.
+            WorkerError: the processes of all have died.
         """
         with ExitStack() as opening:
-            asked = [
-                seat.process.submit(_open_pool, seat.device, self._protocol, self._wait_s)
-                for seat in self._seats
-            ]
+            asked: dict[Seat, Future[None]] = {}
             for seat in self._seats:
+                try:
+                    asked[seat] = seat.process.submit(
+                        _open_pool, seat.device, self._protocol, self._wait_s
+                    )
+                except BrokenExecutor:
+                    self.lost.append(seat)
                 opening.callback(_close, seat.process)
-            for seat, future in zip(self._seats, asked, strict=True):
+            for seat, future in asked.items():
                 try:
                     future.result()
-                except BrokenExecutor as error:
-                    raise WorkerError(f"the judge on {seat} has died: start again") from error
+                except BrokenExecutor:
+                    self.lost.append(seat)
+            if not self._alive():
+                raise WorkerError("every process that is to judge has died: start again")
             self._open = opening.pop_all()
         return self
 
@@ -113,78 +126,100 @@ class Fleet:
     ) -> Iterator[Judgement | Refusal]:
         """A judgement for each pair, as they come, or why there can be none.
 
-        `work` is taken as it is needed; order it by problem, which saves preparing.
+        `work` is taken as it is needed; order it by problem: a device goes on with the one that it
+        has prepared. A problem of which one candidate could not be judged is tried no more.
 
         Raises:
             WorkerError: two judges died with one candidate, or there is none left.
         """
-        waiting = (_Task(problem, candidate, timing) for problem, candidate in work)
-        given_back = deque[_Task]()
-        again = {seat.device.id: deque[_Task]() for seat in self._seats}
-        running: dict[Future[Judgement | Refusal], tuple[Seat, _Task]] = {}
+        tasks = (_Task(problem, candidate, timing) for problem, candidate in work)
+        self._waiting = ByProblem(tasks, lambda task: task.problem.id)
+        self._given_back.clear()
+        self._again = {seat.device.id: deque[_Task]() for seat in self._seats}
+        self._running.clear()
         while True:
             for seat in self._alive():
-                while sum(busy is seat for busy, _ in running.values()) < AHEAD:
-                    mine = again[seat.device.id] or given_back
-                    task = mine.popleft() if mine else next(waiting, None)
-                    if task is None:
-                        break
-                    try:
-                        future = seat.process.submit(_judge, task)
-                    except BrokenExecutor:  # it died while nobody looked
-                        given_back.appendleft(task)
-                        if all(busy is not seat for busy, _ in running.values()):
-                            self.lost.append(seat)  # else its results will say so
-                        break
-                    running[future] = seat, task
-            if not running:
-                if given_back or not self._alive():
-                    raise WorkerError("every process that judged has died: start again")
+                yield from self._feed(seat)
+            if self._running:
+                done = wait(self._running, return_when=FIRST_COMPLETED).done
+                for future in [each for each in self._running if each in done]:  # in their order
+                    if future in self._running:  # else it was lost with its device
+                        yield from self._heard(future)
+            elif not self._alive():
+                raise WorkerError("every process that judged has died: start again")
+            elif not self._given_back and not any(self._again.values()):
                 return
-            done = wait(running, return_when=FIRST_COMPLETED).done
-            for future in [each for each in running if each in done]:  # in their order
-                seat, task = running.pop(future)
-                try:
-                    judgement = future.result()
-                except BrokenExecutor:
-                    yield from self._bereaved(seat, task, given_back, again[seat.device.id])
-                    continue
-                other = self._other(seat)
-                if isinstance(judgement, Refusal):
-                    yield task.first or judgement
-                elif task.first is not None:
-                    yield confirmed(task.first, judgement, self._protocol)
-                elif other is not None and _is_large(judgement, self._protocol):
-                    again[other.device.id].append(
-                        _Task(task.problem, task.candidate, timing, first=judgement)
-                    )
-                else:
-                    yield judgement
+
+    def _feed(self, seat: Seat) -> Iterator[Judgement]:
+        """Ask a device as much as it may be asked."""
+        mine = self._again[seat.device.id]
+        while sum(busy is seat for busy, _ in self._running.values()) < AHEAD:
+            given = mine or self._given_back
+            task = given.popleft() if given else self._waiting.take(seat.device.id)
+            if task is None:
+                return
+            try:
+                self._running[seat.process.submit(_judge, task)] = seat, task
+            except BrokenExecutor:  # it died while nobody looked
+                (self._given_back if task.first is None else mine).appendleft(task)
+                if all(busy is not seat for busy, _ in self._running.values()):
+                    yield from self._lose([seat], blames=False)  # else its results will say so
+                return
+
+    def _heard(self, future: Future[Judgement | Refusal]) -> Iterator[Judgement | Refusal]:
+        """What follows from an answer, or from its absence."""
+        seat, task = self._running[future]
+        try:
+            judgement = future.result()
+        except MachineLost:
+            gone = [each for each in self._alive() if each.machine == seat.machine]
+            yield from self._lose(gone, blames=False)
+            return
+        except BrokenExecutor:
+            yield from self._lose([seat], blames=True)
+            return
+        del self._running[future]
+        other = self._other(seat)
+        if isinstance(judgement, Refusal):
+            yield task.first or judgement
+            for left in self._waiting.drop(task.problem.id):
+                yield Refusal(task.problem.id, left.candidate.id, judgement.reason)
+        elif task.first is not None:
+            yield confirmed(task.first, judgement, self._protocol)
+        elif other is not None and _is_large(judgement, self._protocol):
+            self._again[other.device.id].append(replace(task, first=judgement))
+        else:
+            yield judgement
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
 
-    def _bereaved(
-        self, seat: Seat, task: _Task, given_back: deque[_Task], claims_of_others: deque[_Task]
-    ) -> Iterator[Judgement]:
-        """Give back what a device's judge had when it died; what only it could confirm stands.
+    def _lose(self, gone: Sequence[Seat], *, blames: bool) -> Iterator[Judgement]:
+        """Give back what those had whose judges died; what only they could confirm stands.
 
-        The first of a device's tasks was the one being judged.
+        The first that a judge had not answered was the one being judged.
         """
-        if seat not in self.lost:
-            self.lost.append(seat)
-            task = replace(task, num_lost=task.num_lost + 1)
-            yield from (claim.first for claim in claims_of_others if claim.first is not None)
-            claims_of_others.clear()
-        if task.num_lost >= MAX_LOST or not self._alive():
-            raise WorkerError(
-                f"{task.problem.key}: the judge on {seat} died with candidate "
-                f"{task.candidate.id}: start again, without it if that happens again"
-            )
-        if task.first is not None:
-            yield task.first
-        else:
-            given_back.append(task)
+        self.lost += gone
+        for seat in gone:
+            unanswered = [
+                future
+                for future, (busy, _) in self._running.items()
+                if busy is seat and not (future.done() and future.exception() is None)
+            ]
+            tasks = [self._running.pop(future)[1] for future in unanswered]
+            if tasks and blames:
+                tasks[0] = replace(tasks[0], num_lost=tasks[0].num_lost + 1)
+            tasks += self._again[seat.device.id]
+            self._again[seat.device.id].clear()
+            yield from (task.first for task in tasks if task.first is not None)
+            left = [task for task in tasks if task.first is None]
+            self._given_back += left
+            for task in left:
+                if task.num_lost >= MAX_LOST or not self._alive():
+                    raise WorkerError(
+                        f"{task.problem.key}: the judge on {seat} died with candidate "
+                        f"{task.candidate.id}: start again, without it if that happens again"
+                    )
 
     def _other(self, seat: Seat) -> Seat | None:
         """Another device of its kind."""

@@ -256,10 +256,11 @@ class ProblemJudge:
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()
         believed = statistics.conservative(limit.speedup)
-        if believed >= measured.certified:
-            return measured
-        certified = believed if believed >= self._protocol.dead_zone else 1.0
-        return measured.model_copy(update={"certified": certified, "doubt": limit.doubt})
+        doubt = limit.doubt if believed < measured.certified else None
+        certified = min(measured.certified, believed)
+        if certified < self._protocol.dead_zone:
+            certified = 1.0
+        return measured.model_copy(update={"certified": certified, "doubt": doubt})
 
     def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
         def typical(role: Role) -> float:

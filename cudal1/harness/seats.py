@@ -11,11 +11,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from cudal1.harness.device import Device
+
+
+class MachineLost(BrokenExecutor):
+    """A seat's machine is gone, and all its seats: no candidate is to blame."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Seat:
     device: Device
     process: Executor
     """Of one process, always the same; once that is lost all that is asked of it raises
-    `BrokenExecutor`, or has its future do so."""
+    `BrokenExecutor` or has its future do so. Asked questions are answered in their order."""
     machine: str = ""
     """Its address, unless it is this one."""
 

@@ -48,9 +48,15 @@ def test_a_device_that_is_in_use_is_named() -> None:
         try_references(problems, seats, SETTINGS, wait_s=0)
 
 
-def test_a_process_that_dies_is_named() -> None:
+@pytest.mark.parametrize("num_left", [0, 1])
+def test_what_a_process_that_dies_was_to_try_is_tried_by_the_others(num_left: int) -> None:
     cpu = find_device(DeviceClass.CPU)
-    with seats_here([cpu.model_copy(update={"id": f"{cpu.id}-dies"})]) as (seat,):
-        os.kill(seat.process.submit(os.getpid).result(), signal.SIGKILL)
-        with pytest.raises(WorkerError, match="-dies: its process has died: start again"):
-            try_references(_problems(1), [seat], SETTINGS, wait_s=0)
+    ids = [f"{cpu.id}-dies-{number}" for number in range(1 + num_left)]
+    with seats_here([cpu.model_copy(update={"id": each}) for each in ids]) as seats:
+        os.kill(seats[0].process.submit(os.getpid).result(), signal.SIGKILL)
+        if num_left:
+            notes, complaints = try_references(_problems(2), seats, SETTINGS, wait_s=0)
+            assert (len(notes), complaints) == (2, [])
+        else:
+            with pytest.raises(WorkerError, match="has died: start again"):
+                try_references(_problems(2), seats, SETTINGS, wait_s=0)

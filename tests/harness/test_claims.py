@@ -78,6 +78,11 @@ def test_the_smaller_of_two_that_agree_counts(
     assert settled.speedup == _claim(first).speedup
 
 
+def test_a_doubt_of_the_first_is_kept_where_the_second_has_none(quick: EvalProtocol) -> None:
+    both = _claim(3.5, doubt=Doubt.ONCE), _claim(3.4)
+    assert claims.settled(*both, quick, confirmed_on="GPU-1").doubt is Doubt.ONCE
+
+
 def test_two_that_disagree_earn_nothing(quick: EvalProtocol) -> None:
     for first, second in ((6.0, 4.0), (4.0, 6.0)):
         both = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))

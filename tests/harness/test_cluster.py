@@ -90,7 +90,8 @@ def test_two_nodes_of_one_machine_have_its_device_once(cluster: Any) -> None:
     cluster.add_node(num_cpus=1)
     with seats_on_cluster(cluster.address, DeviceClass.CPU) as (seats, left_out):
         assert [seat.device for seat in seats] == [find_device(DeviceClass.CPU)]
-        assert left_out == []
+        (line,) = left_out
+        assert "its devices are those of" in line
 
 
 def _nothing(_: DeviceClass) -> list[Device]:

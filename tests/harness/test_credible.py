@@ -127,6 +127,7 @@ class Played:
     (Played(Order.KEEP, now_us=PLAIN_US), Doubt.TOGETHER),
     (Played(Order.KEEP, once_us=1000.0), Doubt.ONCE),
     (Played(Order.KEEP, last=1.1), Doubt.LONGER),
+    (Played(Order.KEEP), Doubt.MEDIAN),
 ])  # fmt: skip
 def test_what_lowers_a_claim_most_is_named(played: Played, doubt: Doubt) -> None:
     assert played.judged().doubt is doubt

@@ -1,0 +1,124 @@
+"""What becomes of work when processes and machines are lost: with seats that only play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from typing import Any
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
+from cudal1.harness import Device, Judgement, fleet
+from cudal1.harness.seats import MachineLost, Seat
+from cudal1.measurement import Measurement
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status, Verdict
+
+NamedProblem = Callable[[str], Problem]
+
+
+class Played(Executor):
+    """A process that answers a few questions, and then is lost, in one of three ways."""
+
+    def __init__(self, device: str, *, num_answers: int = 1000, lost: str = "died") -> None:
+        self._device = device
+        self._num_left = num_answers
+        self._lost = lost
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if fn is not fleet._judge:
+            answer.set_result(None)
+            return answer
+        self._num_left -= 1
+        if self._num_left >= 0:
+            answer.set_result(_judgement(self._device, args[0].candidate))
+        elif self._lost == "unseen":
+            raise BrokenExecutor
+        else:
+            answer.set_exception(MachineLost() if self._lost == "machine" else BrokenExecutor())
+        return answer
+
+
+def _judgement(device: str, candidate: Candidate) -> Judgement:
+    """A large claim, which another device is asked to confirm."""
+    measurement = Measurement.model_validate(
+        {
+            "baseline": "eager", "speedup": 5.0, "certified": 5.0, "alpha": 0.01, "num_quads": 9,
+            "bucket_medians": (5.0,), "bucket_variance": 0.0, "is_stable": True,
+            "reference_us": 500.0, "candidate_us": 100.0,
+        }
+    )  # fmt: skip
+    verdict = Verdict(
+        problem_id=candidate.problem_id, candidate_id=candidate.id, protocol_id="x",
+        device_kind="cpu", device_id=device, status=Status.CORRECT, measurement=measurement,
+        judged_at="2026-01-01T00:00:00+00:00", judge_s=1.0,
+    )  # fmt: skip
+    return Judgement(verdict, ())
+
+
+def _seat(name: str, machine: str = "", **played: Any) -> Seat:
+    device = Device(device_class=DeviceClass.CPU, kind="cpu", id=name, worker_core=None)
+    return Seat(device, Played(name, **played), machine)
+
+
+@pytest.fixture
+def work(named_problem: NamedProblem) -> list[tuple[Problem, Candidate]]:
+    problem = named_problem("silu")
+    sources = [f"{problem.null_source}\n# {number}" for number in range(9)]
+    return [(problem, Candidate(problem_id=problem.id, source=source)) for source in sources]
+
+
+def _judged(
+    seats: list[Seat], protocol: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> Iterator[str]:
+    with fleet.Fleet(seats, protocol) as opened:
+        for each in opened.judge_all(work):
+            assert isinstance(each, Judgement)
+            yield each.verdict.candidate_id
+
+
+@pytest.mark.parametrize("lost", ["died", "machine", "unseen"])
+@pytest.mark.parametrize("num_answers", range(8))
+def test_each_candidate_has_one_verdict_whenever_a_device_is_lost(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], lost: str, num_answers: int
+) -> None:
+    seats = [_seat("a"), _seat("b", "m", num_answers=num_answers, lost=lost)]
+    for order in (seats, seats[::-1]):
+        found = list(_judged(order, quick, work))
+        assert sorted(found) == sorted(candidate.id for _, candidate in work)
+        seats[1] = _seat("b", "m", num_answers=num_answers, lost=lost)
+
+
+@pytest.mark.parametrize("num_answers", range(4))
+def test_a_machine_takes_all_its_seats_along_and_blames_no_candidate(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], num_answers: int
+) -> None:
+    gone = [_seat(name, "m", num_answers=num_answers, lost="machine") for name in "abc"]
+    found = list(_judged([*gone, _seat("y", "other")], quick, work))
+    assert sorted(found) == sorted(candidate.id for _, candidate in work)
+
+
+def test_a_candidate_that_ends_two_judges_is_named(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    seats = [_seat(name, num_answers=0) for name in "ab"]
+    with pytest.raises(WorkerError, match=work[0][1].id):
+        list(_judged([*seats, _seat("c", num_answers=0)], quick, work[:1]))
+
+
+def test_a_device_that_is_gone_before_anything_was_asked_keeps_nobody(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = _seat("gone")
+
+    def broken(*_: Any) -> Future[Any]:
+        raise BrokenExecutor
+
+    monkeypatch.setattr(gone.process, "submit", broken)
+    assert len(list(_judged([gone, _seat("a")], quick, work))) == len(work)
+    with pytest.raises(WorkerError, match="start again"):
+        list(_judged([gone], quick, work))

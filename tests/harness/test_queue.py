@@ -1,0 +1,59 @@
+"""Candidates go to devices by problem, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudal1.harness.queue import ByProblem
+
+
+def _queue(*runs: str) -> ByProblem[str]:
+    """Of items such as a0, a1: a letter is a problem."""
+    return ByProblem(
+        (f"{run[0]}{i}" for run in runs for i in range(len(run))), lambda item: item[0]
+    )
+
+
+def test_a_device_goes_on_with_its_problem() -> None:
+    queue = _queue("aaa", "bbb")
+    taken = [queue.take(device) for device in (1, 2, 2, 1, 1, 2)]
+    assert taken == ["a0", "b0", "b1", "a1", "a2", "b2"]
+
+
+def test_who_has_no_problem_left_takes_from_the_end_of_the_longest() -> None:
+    queue = _queue("a", "bbbb", "cc")
+    assert [queue.take(device) for device in (1, 2, 3, 1)] == ["a0", "b0", "c0", "b3"]
+    assert [queue.take(device) for device in (2, 3, 1, 1, 2)] == ["b1", "c1", "b2", None, None]
+
+
+@given(st.lists(st.integers(1, 9), max_size=8), st.integers(1, 5), st.randoms())
+def test_each_is_taken_once_whoever_asks(lengths: list[int], num_devices: int, rng) -> None:
+    items = [(problem, i) for problem, length in enumerate(lengths) for i in range(length)]
+    queue = ByProblem(items, lambda item: item[0])
+    taken: list[tuple[int, int]] = []
+    while (item := queue.take(rng.randrange(num_devices))) is not None:
+        taken.append(item)
+    assert sorted(taken) == items
+
+
+def test_runs_are_taken_as_they_are_needed() -> None:
+    asked: list[str] = []
+
+    def items() -> Iterator[str]:
+        for item in ("a0", "a1", "b0", "c0"):
+            asked.append(item)
+            yield item
+
+    queue = ByProblem(items(), lambda item: item[0])
+    queue.take(1)
+    assert asked == ["a0", "a1", "b0"]  # a run ends where the next one begins
+
+
+def test_a_problem_is_dropped_wherever_it_is_held() -> None:
+    queue = _queue("aaa", "bb")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    assert queue.drop("a") == ["a1", "a2"]
+    assert [queue.take(1), queue.take(1)] == ["b1", None]
