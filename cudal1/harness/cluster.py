@@ -3,7 +3,8 @@
 A relay on each machine keeps the processes that judge on its devices, as `seats_here` does, and
 passes on what they are asked. They are no actors of Ray's: those would see one GPU each and take
 the same core. A machine that leaves takes its seats along, which is what a `Fleet` can bear.
-Threat: none new for candidates; but who may join a Ray cluster may run anything on its machines.
+Threat: who may join a Ray cluster may run anything on its machines. Where control groups do not
+bound a candidate, Ray's own guard of a machine's memory may end the relay for it.
 """
 
 from __future__ import annotations
