@@ -177,7 +177,7 @@ def _from_ray() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # nothing narrower: it is that very class
         raise MachineLost(_one_line(error)) from error
 
 
