@@ -45,10 +45,10 @@ CHAIN_CALLS, NUM_CHAINS, MORE_LOOKS = 4, 3, 2
 """Of the other order, on a GPU."""
 LAUNCH_US = 30.0
 """Host time before a call's first kernel runs; Triton's launcher takes some 20 µs."""
-ONCE_PAIRS, ENOUGH_PAIRS = 6, 3
+ONCE_PAIRS, ENOUGH_PAIRS = 9, 3
 ONCE_US = 60.0
-"""How well it is known what a burst on a GPU costs beyond its calls; who saves no more in the first
-few pairs of bursts is not looked at any longer."""
+"""How well it is known what a burst on a GPU costs beyond its calls; who saves no more in a few
+pairs of bursts is not looked at any longer."""
 
 
 @dataclass(frozen=True)
@@ -220,24 +220,43 @@ class Credible:
     def _saved_once(self) -> float:
         """What the candidate saves in a burst however long it is, beyond `ONCE_US`, by the call.
 
-        Bursts of half the calls tell what is spent once, which should be what a burst without calls
-        spends. The reference's own are longer, and a GPU's clock drifts: they would tell less.
+        Bursts of half the calls tell what is spent once: beside timed ones first and, if that looks
+        bad, beside others in turn, for a GPU's clock drifts.
         """
         count, order = self._quads.num_calls, self._desk.timed_order
         half = count // 2
         if not half:
             return 0.0
-        long_us = self._quads.burst_us(Role.CANDIDATE)
-        time_empty = self._quads.time_empty
-        usual_us = _at_zero(half, time_empty(half), count, time_empty(count))
-        short_us: list[float] = []
-        while True:
-            short_us += self._bursts(order, half, 1)[Role.CANDIDATE]
-            saved_us = usual_us - _at_zero(half, median(short_us), count, long_us)
-            if len(short_us) >= ENOUGH_PAIRS and saved_us <= ONCE_US:
+        short_us = self._bursts(order, half, ENOUGH_PAIRS)
+        saved_us = self._less_than_usual({
+            role: [_at_zero(half, median(short_us[role]), count, self._quads.burst_us(role))]
+            for role in ROLES
+        })  # fmt: skip
+        if saved_us <= ONCE_US:
+            return 0.0
+        once_us: dict[Role, list[float]] = {role: [] for role in ROLES}
+        for number in range(1, ONCE_PAIRS + 1):
+            short_us, long_us = (self._bursts(order, each, 1) for each in (half, count))
+            for role in ROLES:
+                (few_us,), (many_us,) = short_us[role], long_us[role]
+                once_us[role].append(_at_zero(half, few_us, count, many_us))
+            saved_us = self._less_than_usual(once_us)
+            if number >= ENOUGH_PAIRS and saved_us <= ONCE_US:
                 return 0.0
-            if len(short_us) == ONCE_PAIRS:
-                return (saved_us - ONCE_US) / count
+        return (saved_us - ONCE_US) / count
+
+    def _less_than_usual(self, once_us: dict[Role, list[float]]) -> float:
+        """How much less the candidate spends once a burst than whoever spends less of two others.
+
+        A burst without calls has no memory that is slower in long ones, as the reference's has;
+        the reference's own bursts may be long, and then tell little.
+        """
+        count = self._quads.num_calls
+        half = count // 2
+        time_empty = self._quads.time_empty
+        empty_us = _at_zero(half, time_empty(half), count, time_empty(count))
+        usual_us = min(empty_us, median(once_us[Role.REFERENCE]))
+        return usual_us - median(once_us[Role.CANDIDATE])
 
     def _bursts(self, order: Order, count: int, times: int) -> dict[Role, list[float]]:
         return self._quads.bursts(self._candidate, self._reference, order, count, times)

@@ -43,6 +43,7 @@ class Played:
         uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
         last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
+        reference_once_us: float = 0.0,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self.called = 0
@@ -55,7 +56,7 @@ class Played:
         self._us = {Role.REFERENCE: PLAIN_US, Role.CANDIDATE: claimed_us}
         self._now_us = {Role.REFERENCE: PLAIN_US / quicker, Role.CANDIDATE: now_us / quicker}
         self._num_slow = num_slow
-        self._once_us = {Role.REFERENCE: 0.0, Role.CANDIDATE: -once_us}
+        self._once_us = {Role.REFERENCE: -reference_once_us, Role.CANDIDATE: -once_us}
         layout = SimpleNamespace(
             outputs=(None,) * num_outputs, output_bytes=output_bytes, num_slots=SLOTS
         )
@@ -256,13 +257,37 @@ def test_what_is_saved_once_a_burst_is_no_speedup() -> None:
     assert believed == pytest.approx(PLAIN_US / (CLAIMED_US + each_us))
 
 
-@pytest.mark.parametrize(("once_us", "pairs"), [(ONCE_US - 1, ENOUGH_PAIRS), (500.0, ONCE_PAIRS)])
-def test_who_saves_hardly_anything_once_is_not_looked_at_for_long(
-    once_us: float, pairs: int
-) -> None:
+@pytest.mark.parametrize("once_us", [ONCE_US - 1, -ONCE_US])
+def test_who_saves_hardly_anything_once_is_not_looked_at_for_long(once_us: float) -> None:
     played = Played(Order.KEEP, once_us=once_us)
+    assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+    assert played.num_looks == 2  # the chains, and shorter bursts
+
+
+def test_a_clock_that_drifted_since_the_timed_bursts_saves_nothing() -> None:
+    assert Played(Order.KEEP, quicker=1.1).limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+    played = Played(Order.KEEP, now_us=CLAIMED_US / 1.1)
+    assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+    assert played.num_looks == 2 + 2 * ENOUGH_PAIRS  # short and long ones, in turn
+
+
+def test_what_the_reference_saves_once_a_burst_too_is_no_advantage() -> None:
+    played = Played(Order.KEEP, once_us=500.0, reference_once_us=500.0)
+    assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+
+
+def test_a_reference_that_spends_more_once_a_burst_is_not_the_measure() -> None:
+    played = Played(Order.KEEP, once_us=0.0, reference_once_us=-500.0)
+    assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+    assert Played(Order.KEEP, once_us=1000.0, reference_once_us=-500.0).limit() == pytest.approx(
+        Played(Order.KEEP, once_us=1000.0).limit()
+    )
+
+
+def test_who_saves_once_a_burst_is_looked_at_until_that_is_sure() -> None:
+    played = Played(Order.KEEP, once_us=500.0)
     played.limit()
-    assert played.num_looks == 1 + pairs  # the chains, and shorter bursts
+    assert played.num_looks == 2 + 2 * ONCE_PAIRS
 
 
 def test_there_too_work_of_many_calls_that_is_done_in_one_is_added() -> None:
