@@ -22,7 +22,7 @@ from cudal1.harness.sandbox import Worker
 from cudal1.protocol import EvalProtocol
 
 REFERENCE_BURSTS = 5
-EMPTY_BURSTS, MAX_EMPTY_BURSTS = 5, 20
+EMPTY_BURSTS, MAX_EMPTY_BURSTS = 9, 20
 EMPTY_MEMORY = 60
 """Latest empty bursts of one size, whose smallest or median time is subtracted."""
 AGREEING, EMPTY_AGREEMENT = 3, 1.1

@@ -19,6 +19,7 @@ from cudal1.harness.credible import (
     ONCE_PAIRS,
     ONCE_US,
     OUTPUT_US,
+    UNEVEN_LOOKS,
     Credible,
     Limit,
 )  # fmt: skip
@@ -40,7 +41,7 @@ class Played:
         self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
         usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
-        uneven_us: tuple[float, float] = (0.0, 0.0), busy_looks: int = 0,
+        uneven_us: tuple[float, ...] = (0.0,), busy_looks: int = 0,
         last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
         reference_once_us: float = 0.0,
@@ -48,7 +49,8 @@ class Played:
         self.num_calls = COUNT
         self.called = 0
         self.num_looks = 0
-        self._uneven_us = uneven_us
+        self._uneven_us = iter(uneven_us)
+        self.uneven_since: list[int] = []
         self._busy_looks = busy_looks
         self._busy_us = busy_us
         self._last = last
@@ -100,7 +102,8 @@ class Played:
         return 1 + self.called // COUNT
 
     def uneven_us(self, since: int) -> float:
-        return self._uneven_us[min(since, 1)]
+        self.uneven_since.append(since)
+        return next(self._uneven_us)
 
     def bursts(
         self, _candidate: Any, _reference: Any, order: Order, count: int, times: int
@@ -123,8 +126,8 @@ class Played:
     (Played(Order.CHAIN), Doubt.OVERHEAD),
     (Played(Order.CHAIN, worked_us=2 * CLAIMED_US), Doubt.WORK),
     (Played(Order.CHAIN, more_bytes=100 * HOARD_BYTES, now_us=PLAIN_US), Doubt.PREPARED),
-    (Played(Order.CHAIN, uneven_us=(500.0, 110.0)), Doubt.UNEVEN),
-    (Played(Order.KEEP, uneven_us=(500.0, 110.0)), Doubt.UNEVEN),
+    (Played(Order.CHAIN, uneven_us=(500.0, 500.0, 110.0)), Doubt.UNEVEN),
+    (Played(Order.KEEP, uneven_us=(500.0, 500.0, 110.0)), Doubt.UNEVEN),
     (Played(Order.KEEP, now_us=PLAIN_US), Doubt.TOGETHER),
     (Played(Order.KEEP, once_us=1000.0), Doubt.ONCE),
     (Played(Order.KEEP, last=1.1), Doubt.LONGER),
@@ -183,15 +186,25 @@ def test_who_might_hold_more_than_can_be_used_up_in_time_is_not_believed(
     assert Played(Order.CHAIN, more_bytes=1000 * HOARD_BYTES).limit() < 1
 
 
-@pytest.mark.parametrize(("first_us", "second_us", "added_us"), [
-    (0.05 * CLAIMED_US, 500.0, 0.0), (500.0, 0.0, 0.0), (500.0, 110.0, 100.0),
+@pytest.mark.parametrize(("uneven_us", "added_us"), [
+    ([0.05 * CLAIMED_US], 0.0), ([500.0, 0.0], 0.0), ([500.0, 500.0, 0.0], 0.0),
+    ([500.0, 500.0, 110.0], 100.0),
 ])  # fmt: skip
 def test_work_of_many_calls_that_is_done_in_one_is_added_unless_it_does_not_come_again(
-    first_us: float, second_us: float, added_us: float
+    uneven_us: list[float], added_us: float
 ) -> None:
-    played = Played(Order.CHAIN, uneven_us=(first_us, second_us))
+    played = Played(Order.CHAIN, uneven_us=tuple(uneven_us))
     rest_us = CLAIMED_US + LOOP_US + SLACK_US + 5.0 + added_us
     assert played.limit() == pytest.approx(PLAIN_US / rest_us)
+
+
+def test_who_seems_uneven_is_looked_at_for_longer_each_time() -> None:
+    played = Played(Order.KEEP, uneven_us=(500.0, 500.0, 500.0))
+    played.limit()
+    first, second, third = played.uneven_since
+    assert first == 0
+    assert third - second == UNEVEN_LOOKS[0] * second
+    assert UNEVEN_LOOKS[1] > UNEVEN_LOOKS[0]
 
 
 def test_what_is_not_saved_any_more_afterwards_is_not_believed() -> None:
@@ -291,5 +304,5 @@ def test_who_saves_once_a_burst_is_looked_at_until_that_is_sure() -> None:
 
 
 def test_there_too_work_of_many_calls_that_is_done_in_one_is_added() -> None:
-    believed = Played(Order.KEEP, uneven_us=(500.0, 110.0)).limit()
+    believed = Played(Order.KEEP, uneven_us=(500.0, 500.0, 110.0)).limit()
     assert believed == pytest.approx(PLAIN_US / (CLAIMED_US + 100.0))
