@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cudal1.cli.settings import Settings
 from cudal1.cli.trying import try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.harness.builder import COMPILES, Builder, default_folder
 from cudal1.harness.fleet import Fleet, Refusal
 from cudal1.harness.seats import Seat
 from cudal1.problem import Problem
@@ -136,7 +138,8 @@ def _judge(
         if not work:
             return
         with (
-            Fleet(seats, settings.protocol, wait_s=wait_s) as fleet,
+            _builder(work, seats, settings) as builder,
+            Fleet(seats, settings.protocol, wait_s=wait_s, builder=builder) as fleet,
             bar("judging", len(work)) as advance,
         ):
             by_id = {problem.id: problem for problem, _ in work}
@@ -165,3 +168,16 @@ def _judge(
         outcome.stopped, outcome.is_interrupted = "interrupted", True
     except CudaL1Error as error:
         outcome.stopped = str(error)
+
+
+def _builder(
+    work: Sequence[Pair], seats: Sequence[Seat], settings: Settings
+) -> AbstractContextManager[Builder | None]:
+    """What compiles ahead, if there is anything to compile.
+
+    And if all judge on this machine: others may have other compilers.
+    """
+    is_needed = any(COMPILES in candidate.source for _, candidate in work)
+    if not is_needed or any(seat.machine for seat in seats):
+        return nullcontext()
+    return Builder([seat.device for seat in seats], settings.protocol, default_folder())

@@ -16,9 +16,17 @@ class Builds:
 
     def __init__(self) -> None:
         self._found: OrderedDict[str, bytes] = OrderedDict()
+        self._given: set[str] = set()
 
     def __contains__(self, candidate_id: str) -> bool:
-        return candidate_id in self._found
+        """Whether one has handed over what it compiled where it was judged."""
+        return candidate_id in self._found and candidate_id not in self._given
+
+    def give(self, candidate_id: str, content: bytes) -> None:
+        """What was compiled ahead (`builder`), unless more is known."""
+        if content and candidate_id not in self._found:
+            self.keep(candidate_id, content)
+            self._given.add(candidate_id)
 
     def of(self, candidate_id: str) -> bytes:
         """What one compiled; empty where nothing is known."""
@@ -29,6 +37,8 @@ class Builds:
 
     def keep(self, candidate_id: str, content: bytes) -> None:
         """Remember it, though it be nothing; the oldest ones are forgotten."""
+        self._given.discard(candidate_id)
         self._found[candidate_id] = content
         while sum(map(len, self._found.values())) > MAX_BYTES or len(self._found) > MAX_CANDIDATES:
-            self._found.popitem(last=False)
+            forgotten, _ = self._found.popitem(last=False)
+            self._given.discard(forgotten)

@@ -36,6 +36,8 @@ class Device(Record):
     """Which of the GPUs that this process sees."""
     driver: str | None = None
     """The GPU driver's version."""
+    arch: str | None = None
+    """What extensions are compiled for, such as 9.0; None: for this processor."""
 
     @property
     def torch_name(self) -> str:
@@ -126,6 +128,7 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
             reserved_cores=reserved if len(cores) >= 2 * count else reserved[index : index + 1],
             index=index,
             driver=_driver(),
+            arch="{}.{}".format(*torch.cuda.get_device_capability(index)),
         )
         for index in range(count)
     ]

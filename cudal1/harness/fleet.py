@@ -18,6 +18,7 @@ from typing import Self
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness import claims
+from cudal1.harness.builder import Builder
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.pool import Pool
@@ -48,6 +49,10 @@ class _Task:
     """What another device said, when this is asked to confirm it."""
     num_lost: int = 0
     """Judges that died with it."""
+    not_built: Failure | None = None
+    """Why it could not be, if that was tried."""
+    built: bytes = b""
+    """What was compiled ahead; only while it is asked."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,19 @@ class Fleet:
         seats: of different devices; each is locked as by a `Pool`.
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
+        builder: open; compiles candidates ahead for devices of this machine.
     """
 
     def __init__(
-        self, seats: Sequence[Seat], protocol: EvalProtocol, *, wait_s: float = 0.0
-    ) -> None:
+        self, seats: Sequence[Seat], protocol: EvalProtocol, *, wait_s: float = 0.0,
+        builder: Builder | None = None,
+    ) -> None:  # fmt: skip
         self._seats = list(seats)
         assert len({seat.device.id for seat in seats}) == len(seats) > 0
         self._protocol = protocol
         self._wait_s = wait_s
+        self._builder = builder
+        self._building: dict[Future[Failure | None], _Task] = {}
         self._open = ExitStack()
         self._waiting = ByProblem[_Task]((), id)
         self._given_back = deque[_Task]()
@@ -126,13 +135,17 @@ class Fleet:
     ) -> Iterator[Judgement | Refusal]:
         """A judgement for each pair, as they come, or why there can be none.
 
-        `work` is taken as it is needed; order it by problem: a device goes on with the one that it
-        has prepared. A problem of which one candidate could not be judged is tried no more.
+        `work` is taken as it is needed, with a builder at once, and what is to be built comes when
+        it is; order it by problem: a device goes on with the one that it has prepared. A problem of
+        which one candidate could not be judged is tried no more.
 
         Raises:
             WorkerError: two judges died with one candidate, or there is none left.
         """
         tasks = (_Task(problem, candidate, timing) for problem, candidate in work)
+        self._building.clear()
+        if self._builder is not None:
+            tasks = [task for task in tasks if not self._builds(task)]
         self._waiting = ByProblem(tasks, lambda task: task.problem.id)
         self._given_back.clear()
         self._again = {seat.device.id: deque[_Task]() for seat in self._seats}
@@ -140,8 +153,12 @@ class Fleet:
         while True:
             for seat in self._alive():
                 yield from self._feed(seat)
-            if self._running:
-                done = wait(self._running, return_when=FIRST_COMPLETED).done
+            if self._running or (self._building and self._alive()):
+                asked = [*self._running, *self._building]
+                done = wait(asked, return_when=FIRST_COMPLETED).done
+                for built in [each for each in self._building if each in done]:
+                    task = self._building.pop(built)
+                    self._waiting.add(replace(task, not_built=built.result()))
                 for future in [each for each in self._running if each in done]:  # in their order
                     if future in self._running:  # else it was lost with its device
                         yield from self._heard(future)
@@ -159,7 +176,8 @@ class Fleet:
             if task is None:
                 return
             try:
-                self._running[seat.process.submit(_judge, task)] = seat, task
+                asked = seat.process.submit(_judge, self._with_build(task))
+                self._running[asked] = seat, task
             except BrokenExecutor:  # it died while nobody looked
                 (self._given_back if task.first is None else mine).appendleft(task)
                 if all(busy is not seat for busy, _ in self._running.values()):
@@ -182,7 +200,7 @@ class Fleet:
         other = self._other(seat)
         if isinstance(judgement, Refusal):
             yield task.first or judgement
-            for left in self._waiting.drop(task.problem.id):
+            for left in [*self._waiting.drop(task.problem.id), *self._unbuilt(task.problem.id)]:
                 yield Refusal(task.problem.id, left.candidate.id, judgement.reason)
         elif task.first is not None:
             yield confirmed(task.first, judgement, self._protocol)
@@ -190,6 +208,25 @@ class Fleet:
             self._again[other.device.id].append(replace(task, first=judgement))
         else:
             yield judgement
+
+    def _builds(self, task: _Task) -> bool:
+        """Have it built, if that is worth while."""
+        if self._builder is None or not self._builder.takes(task.candidate):
+            return False
+        self._building[self._builder.begin(task.problem, task.candidate)] = task
+        return True
+
+    def _with_build(self, task: _Task) -> _Task:
+        if self._builder is None or task.not_built is not None:
+            return task
+        return replace(task, built=self._builder.content(task.candidate))
+
+    def _unbuilt(self, problem_id: str) -> list[_Task]:
+        """Give up building a problem's."""
+        given_up = [f for f, task in self._building.items() if task.problem.id == problem_id]
+        for future in given_up:
+            future.cancel()
+        return [self._building.pop(future) for future in given_up]
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
@@ -271,6 +308,9 @@ def _close_pool() -> None:
 def _judge(task: _Task) -> Judgement | Refusal:
     assert _pool is not None
     try:
-        return _pool.judge(task.problem, task.candidate, timing=task.timing)
+        return _pool.judge(
+            task.problem, task.candidate, timing=task.timing, built=task.built,
+            not_built=task.not_built,
+        )  # fmt: skip
     except (SuiteError, WorkerError) as error:
         return Refusal(task.problem.id, task.candidate.id, str(error))

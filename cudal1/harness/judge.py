@@ -33,14 +33,13 @@ from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.screen import screen, syntax_error
+from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
 
-MAX_SOURCE_BYTES = 1 << 20
 SLOWER = 1.1
 """A reference's process so much slower than the fastest one is not asked to confirm a claim."""
 
@@ -107,8 +106,9 @@ class ProblemJudge:
         self._desk.close()
 
     def judge(
-        self, candidate: Candidate, *, timing: bool, record: float | None = None
-    ) -> Judgement:
+        self, candidate: Candidate, *, timing: bool, record: float | None = None,
+        not_built: Failure | None = None,
+    ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; whatever it does ends here as data.
 
         Without `timing` it stops before the last gate: a failure is the full protocol's verdict, a
@@ -118,6 +118,7 @@ class ProblemJudge:
             candidate: what to judge.
             timing: whether to time it.
             record: the best certified speedup of the problem so far, where it is known.
+            not_built: why it could not be, where that was tried before (`builder`).
 
         Raises:
             WorkerError: our own machinery failed.
@@ -128,6 +129,8 @@ class ProblemJudge:
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
         try:
+            if not_built is not None:
+                raise not_built
             measurement = self._examine(
                 candidate, examination, timing=timing and self._protocol.timing, record=record
             )

@@ -29,16 +29,16 @@ JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf
 """For a shell: run a command whose standard input is a socket, then remove a folder."""
 
 
-def launch(device: Device) -> Source:
+def launch(device: Device, niceness: int = 0) -> Source:
     """The process, inside bubblewrap unless that leaves a worker with less than it has without.
 
     Raises:
         WorkerError: it does not start.
     """
-    source = Source(device, wrapped=True)
+    source = Source(device, wrapped=True, niceness=niceness)
     if source.is_wrapped and "own_pids" not in source.layers:
         # inside, namespaces may be refused that are granted outside, and keep out more
-        bare = Source(device, wrapped=False)
+        bare = Source(device, wrapped=False, niceness=niceness)
         if "own_pids" in bare.layers or not source.is_up:
             source, bare = bare, source
         bare.close()
@@ -56,14 +56,14 @@ class Source:
     that was killed could not.
     """
 
-    def __init__(self, device: Device, *, wrapped: bool) -> None:
+    def __init__(self, device: Device, *, wrapped: bool, niceness: int) -> None:
         self.folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self.folder).chmod(0o711)
-        Path(self.folder, places.HOME).mkdir()
         wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
+            *(["/usr/bin/nice", f"-n{niceness}"] if niceness else []),
             *wrapper,
             str(Path(sys.executable).absolute()),
             "-m",
@@ -138,11 +138,17 @@ def _clean_environment(device: Device) -> dict[str, str]:
     """Nothing of ours but where our own package lies; no key, no proxy, no token."""
     package_root = str(Path(__file__).resolve().parents[2])
     gpu = {"CUDA_VISIBLE_DEVICES": device.id, "CUDA_DEVICE_MAX_CONNECTIONS": CONNECTIONS}
-    return (gpu if device.device_class is DeviceClass.CUDA else {}) | {
-        "PYTHONPATH": package_root,
-        "PATH": places.PATH,
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    # PyTorch would ask the device, which whoever builds ahead has not
+    arch = {"TORCH_CUDA_ARCH_LIST": device.arch} if device.arch else {}
+    return (
+        (gpu if device.device_class is DeviceClass.CUDA else {})
+        | arch
+        | {
+            "PYTHONPATH": package_root,
+            "PATH": places.PATH,
+            "LANG": "C.UTF-8",
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+    )

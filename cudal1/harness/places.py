@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-HOME = "home"
-"""Beside the workers' folders: where each that has a file system of its own has its own."""
+HOME = "/dev/shm/cudal1"
+"""Where each worker that has a file system of its own has it, by one name on every machine:
+compilers note where they keep what they made."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for, whatever the judge's own environment says."""
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/proc", "/sys")

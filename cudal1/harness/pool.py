@@ -18,6 +18,7 @@ from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
 from cudal1.harness.layers import MINIMUM
+from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem
@@ -77,17 +78,21 @@ class Pool:
 
     def judge(
         self, problem: Problem, candidate: Candidate, *, timing: bool = True,
-        record: float | None = None,
+        record: float | None = None, built: bytes = b"", not_built: Failure | None = None,
     ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; without `timing`, on its correctness only.
 
         `record` is the problem's best certified speedup so far: claims far above it are confirmed.
+        `built` is what was compiled ahead, `not_built` why that failed (`builder`).
 
         Raises:
             SandboxError: less than the minimum stands around a worker.
         """
         with undisturbed(self.device):
-            return self._prepare(problem).judge(candidate, timing=timing, record=record)
+            prepared, zygote = self._prepare(problem), self._zygote
+            assert zygote is not None
+            zygote.builds.give(candidate.id, built)
+            return prepared.judge(candidate, timing=timing, record=record, not_built=not_built)
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

@@ -27,23 +27,48 @@ class ByProblem(Generic[Item]):
             deque(run) for _, run in itertools.groupby(items, problem_of)
         )
         self._held: dict[Hashable, deque[Item]] = {}
+        self._late: list[deque[Item]] = []
+        """Runs of what was added, which no device holds."""
+        self._last: dict[Hashable, Hashable] = {}
+        """The problem of what each device took last."""
 
     def take(self, device: Hashable) -> Item | None:
         """The next item for a device; None when all were taken."""
         run = self._held.get(device)
         if not run:
-            run = self._held[device] = next(self._runs, deque[Item]())
+            run = self._held[device] = self._next_run(device)
+        item = None
         if run:
-            return run.popleft()
-        longest = max(self._held.values(), key=len)
-        return longest.pop() if longest else None
+            item = run.popleft()
+        elif longest := max(self._held.values(), key=len):
+            item = longest.pop()
+        if item is not None:
+            self._last[device] = self._problem_of(item)
+        return item
+
+    def add(self, item: Item) -> None:
+        """One more, behind others of its problem that are held, or in a run of its own."""
+        problem = self._problem_of(item)
+        for run in (*self._held.values(), *self._late):
+            if run and self._problem_of(run[-1]) == problem:
+                run.append(item)
+                return
+        self._late.append(deque([item]))
+
+    def _next_run(self, device: Hashable) -> deque[Item]:
+        """What was added of its problem, if there is any."""
+        for number, run in enumerate(self._late):
+            if self._problem_of(run[0]) == self._last.get(device):
+                return self._late.pop(number)
+        return next(self._runs, None) or (self._late.pop(0) if self._late else deque[Item]())
 
     def drop(self, problem: Hashable) -> list[Item]:
         """Take all that is held of a problem; what is not held yet is of runs to come."""
         dropped: list[Item] = []
-        for run in self._held.values():
+        for run in (*self._held.values(), *self._late):
             dropped += [item for item in run if self._problem_of(item) == problem]
             kept = [item for item in run if self._problem_of(item) != problem]
             run.clear()
             run.extend(kept)
+        self._late = [run for run in self._late if run]
         return dropped

@@ -13,7 +13,6 @@ import contextlib
 import mmap
 import os
 import socket
-from pathlib import Path
 from typing import BinaryIO, Self
 
 from cudal1.harness import places, wire
@@ -85,7 +84,7 @@ class Worker:
         length = min(self._words[Word.TEXT_LENGTH], wire.TEXT_BYTES)
         raw = bytes(self._control[wire.TEXT_OFFSET : wire.TEXT_OFFSET + length])
         text = raw.decode("utf-8", "replace")
-        for folder in (self.job.folder, str(Path(self.job.folder).with_name(places.HOME))):
+        for folder in (self.job.folder, places.HOME):
             text = text.replace(folder, ".")
         return one_line(text)
 

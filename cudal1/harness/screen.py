@@ -28,7 +28,7 @@ __all__ = ["Severity", "screen", "severity", "syntax_error"]
 
 MAX_PARSED = 100_000
 """Characters; parsing takes some 2 µs each."""
-MAX_READ = 1 << 20
+MAX_SOURCE_BYTES = 1 << 20
 MAX_EVIDENCE = 120
 
 Sign = tuple[str, int]
@@ -51,7 +51,7 @@ _WORDS = {
 
 def screen(source: str) -> tuple[HackFlag, ...]:
     """A flag for each kind of sign, with the first line that shows it; the worst kinds first."""
-    source = source[:MAX_READ]
+    source = source[:MAX_SOURCE_BYTES]
     tree = _parsed(source)
     first: dict[str, int] = {}
     for kind, line in _signs(tree) if tree is not None else _signs_of_words(source):

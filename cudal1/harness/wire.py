@@ -211,6 +211,8 @@ class Job:
     in_place: bool = False
     """Whether outputs stay in the worker's own memory, where the judge reads them: as whoever
     starts workers found that it can."""
+    only_builds: bool = False
+    """Whether the module is only made, where there is no device, for what that compiles."""
 
     def encode(self) -> bytes:
         """As text that `decode` reads."""
@@ -223,6 +225,7 @@ class Job:
                 ),
                 self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
                 self.folder, self.ring_bytes, self.allow_tf32, self.practice, self.in_place,
+                self.only_builds,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -233,7 +236,7 @@ class Job:
 
         (
             device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
-            folder, ring_bytes, allow_tf32, practice, in_place,
+            folder, ring_bytes, allow_tf32, practice, in_place, only_builds,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
@@ -241,4 +244,5 @@ class Job:
             layout=Layout(specs[0], specs[1], specs[2], num_slots),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32, practice=practice, in_place=in_place,
+            only_builds=only_builds,
         )  # fmt: skip

@@ -243,3 +243,20 @@ def test_a_cluster_that_is_not_there_is_named(run: Run, answers: Callable[..., P
     assert done.returncode == 2
     assert "--cluster 127.0.0.1:1: no Ray cluster answers" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_extensions_compile_is_kept_in_the_cache_or_that_is_said(
+    run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    cache = tmp_path / "cache"
+    answers(_null(SILU, "\n# as torch.utils.cpp_extension would\n"))
+    cache.write_text("")
+    refused = run(*ASKED, XDG_CACHE_HOME=str(cache))
+    assert refused.returncode == 2
+    assert "cannot keep what is compiled there" in refused.stderr
+    assert "set XDG_CACHE_HOME" in refused.stderr
+    cache.unlink()
+    assert run(*ASKED, XDG_CACHE_HOME=str(cache)).returncode == 0
+    assert [row["verdict"]["status"] for row in verdicts()] == ["correct"]
+    assert (cache / "cudal1" / "builds").stat().st_mode & 0o777 == 0o700

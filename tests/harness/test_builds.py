@@ -190,6 +190,19 @@ def test_nothing_is_unpacked_outside_of_its_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "outside").exists()
 
 
+def test_what_was_compiled_ahead_is_known_until_more_is() -> None:
+    kept = Builds()
+    kept.give("one", b"ahead")
+    assert kept.of("one") == b"ahead"
+    assert "one" not in kept  # its first process will be asked
+    kept.keep("one", b"and more")
+    assert "one" in kept
+    kept.give("one", b"ahead")
+    assert kept.of("one") == b"and more"
+    kept.give("other", b"")
+    assert "other" not in kept
+
+
 def test_the_oldest_are_forgotten() -> None:
     kept = Builds()
     for number in range(MAX_CANDIDATES + 1):

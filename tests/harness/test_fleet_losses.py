@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import Device, Judgement, fleet
+from cudal1.harness.progress import Failure
 from cudal1.harness.seats import MachineLost, Seat
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
@@ -27,6 +30,8 @@ class Played(Executor):
         self._device = device
         self._num_left = num_answers
         self._lost = lost
+        self.asked: list[Any] = []
+        self.refusal: fleet.Refusal | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         answer: Future[Any] = Future()
@@ -34,7 +39,10 @@ class Played(Executor):
             answer.set_result(None)
             return answer
         self._num_left -= 1
-        if self._num_left >= 0:
+        self.asked += args
+        if self.refusal is not None:
+            answer.set_result(replace(self.refusal, candidate_id=args[0].candidate.id))
+        elif self._num_left >= 0:
             answer.set_result(_judgement(self._device, args[0].candidate))
         elif self._lost == "unseen":
             raise BrokenExecutor
@@ -122,3 +130,76 @@ def test_a_device_that_is_gone_before_anything_was_asked_keeps_nobody(
     assert len(list(_judged([gone, _seat("a")], quick, work))) == len(work)
     with pytest.raises(WorkerError, match="start again"):
         list(_judged([gone], quick, work))
+
+
+# --- what is built meanwhile ---------------------------------------------------------------------
+
+
+def _built(future: Future[Failure | None]) -> None:
+    if future.set_running_or_notify_cancel():
+        future.set_result(None)
+
+
+class PlayedBuilder:
+    """Builds every other candidate, when it is told to."""
+
+    def __init__(self, *, refuses: str = "") -> None:
+        self.futures: list[Future[Failure | None]] = []
+        self._refuses = refuses
+
+    def takes(self, candidate: Candidate) -> bool:
+        return candidate.source.endswith(("1", "3", "5", "7"))
+
+    def begin(self, _problem: Problem, candidate: Candidate) -> Future[Failure | None]:
+        future: Future[Failure | None] = Future()
+        if self._refuses and candidate.source.endswith(self._refuses):
+            future.set_result(Failure(Status.NO_BUILD, "no such thing"))
+        else:
+            threading.Timer(0.05 * len(self.futures), _built, [future]).start()
+        self.futures.append(future)
+        return future
+
+    def content(self, candidate: Candidate) -> bytes:
+        return candidate.id.encode() if self.takes(candidate) else b""
+
+
+@pytest.mark.parametrize("num_answers", [1, 3, 1000])
+def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], num_answers: int
+) -> None:
+    builder: Any = PlayedBuilder(refuses="3")
+    seats = [_seat("a"), _seat("b", num_answers=num_answers)]
+    with fleet.Fleet(seats, quick, builder=builder) as opened:
+        found = [each for each in opened.judge_all(work) if isinstance(each, Judgement)]
+        asked = [task for seat in seats for task in seat.process.asked]  # type: ignore[attr-defined]
+    assert sorted(each.verdict.candidate_id for each in found) == sorted(c.id for _, c in work)
+    by_source = {task.candidate.source[-1]: task for task in asked}
+    assert by_source["1"].built == work[1][1].id.encode()
+    assert (by_source["2"].built, by_source["2"].not_built) == (b"", None)
+    assert by_source["3"].not_built.status is Status.NO_BUILD
+
+
+def test_devices_that_are_all_lost_are_said_though_something_is_being_built(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    builder: Any = PlayedBuilder()
+    seat = _seat("a", num_answers=0, lost="machine")
+    with (
+        fleet.Fleet([seat], quick, builder=builder) as opened,
+        pytest.raises(WorkerError, match="start again"),
+    ):
+        list(opened.judge_all(work))
+
+
+def test_a_problem_that_cannot_be_judged_is_built_no_more(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    builder: Any = PlayedBuilder()
+    seat = _seat("a")
+    refusal = fleet.Refusal(work[0][0].id, work[0][1].id, "too large")
+    seat.process.refusal = refusal  # type: ignore[attr-defined]
+    with fleet.Fleet([seat], quick, builder=builder) as opened:
+        found = list(opened.judge_all(work))
+    assert {each.reason for each in found if isinstance(each, fleet.Refusal)} == {"too large"}
+    assert len(found) == len(work)
+    assert any(future.cancelled() for future in builder.futures)

@@ -57,3 +57,42 @@ def test_a_problem_is_dropped_wherever_it_is_held() -> None:
     assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
     assert queue.drop("a") == ["a1", "a2"]
     assert [queue.take(1), queue.take(1)] == ["b1", None]
+
+
+def test_what_is_added_joins_its_problem_where_that_is_held() -> None:
+    queue = _queue("aa", "b")
+    assert queue.take(1) == "a0"
+    queue.add("a9")
+    queue.add("c0")
+    assert [queue.take(1) for _ in range(5)] == ["a1", "a9", "b0", "c0", None]
+
+
+def test_a_device_takes_first_what_was_added_of_its_problem() -> None:
+    queue = _queue("a", "b")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    for item in ("c0", "b9", "a9"):
+        queue.add(item)
+    assert [queue.take(1), queue.take(2), queue.take(1)] == ["a9", "b9", "c0"]
+
+
+def test_what_was_added_is_dropped_with_its_problem() -> None:
+    queue = _queue()
+    for item in ("a0", "b0", "a1"):
+        queue.add(item)
+    assert queue.drop("a") == ["a0", "a1"]
+    assert [queue.take(1), queue.take(1)] == ["b0", None]
+
+
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 3), st.randoms())
+def test_what_is_added_is_taken_once_whoever_asks(problems: list[int], devices: int, rng) -> None:
+    items = list(enumerate(problems))
+    first, later = items[: len(items) // 2], items[len(items) // 2 :]
+    queue = ByProblem(first, lambda item: item[1])
+    taken: list[tuple[int, int]] = []
+    for item in later:
+        queue.add(item)
+        if (one := queue.take(rng.randrange(devices))) is not None:
+            taken.append(one)
+    while (one := queue.take(rng.randrange(devices))) is not None:
+        taken.append(one)
+    assert sorted(taken) == items

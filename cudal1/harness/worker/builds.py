@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -21,11 +22,35 @@ PLACES = {
 """Below that folder, what each compiler is told by."""
 LIMIT_S = 1.0
 """The judge waits for twice as long."""
+MAX_JOBS = "2"
+"""Compilers of one candidate at a time, where many candidates are built: PyTorch would start one
+for each core. An extension has a file for the host and one for the device."""
+FAILED = re.compile(r"Error (?:building extension|compiling objects)")
+"""What PyTorch says when a compiler did not accept an extension."""
+ERROR = re.compile(r"^.*\b(?:error|undefined reference)\b.*$", re.MULTILINE | re.IGNORECASE)
+NOT_ITS_FAULT = re.compile(
+    r"\bnative\b|killed|out of memory|cannot allocate|no space left|temporarily unavailable",
+    re.IGNORECASE,
+)
+"""In what compilers say where the machine may be to blame, or that there is no device."""
 
 
 def places(home: str) -> dict[str, str]:
     """What tells compilers where to keep what they make."""
     return {name: str(Path(home, FOLDER, inner)) for name, inner in PLACES.items()}
+
+
+def complaint(error: BaseException) -> str:
+    """What a compiler says of the source itself, if that is why it failed; else nothing.
+
+    A candidate can pretend it: then it has not been built.
+    """
+    said = str(error)
+    if not FAILED.search(said) or NOT_ITS_FAULT.search(said):
+        return ""
+    first, _, rest = said.partition("\n")
+    found = ERROR.search(rest)
+    return f"{type(error).__name__}: {first} {found.group() if found else rest}"
 
 
 def hand_over(descriptor: int, home: str) -> int:

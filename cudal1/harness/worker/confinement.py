@@ -85,9 +85,10 @@ def confine_files(folder: str, layers: set[str], device: str) -> tuple[str, set[
         gained.add("read_only_files")
         libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", nodev, b"size=64m,mode=1777")
         options = f"size={MAX_FOLDER_BYTES},nr_inodes=16384,mode=700".encode()
-        home = str(Path(folder).with_name(places.HOME))
-        if libc.mount(b"tmpfs", home.encode(), b"tmpfs", nodev, options) == 0:
-            return home, gained
+        with contextlib.suppress(OSError):
+            Path(places.HOME).mkdir()
+        if libc.mount(b"tmpfs", places.HOME.encode(), b"tmpfs", nodev, options) == 0:
+            return places.HOME, gained
         gained.discard("private_folder")
     return folder, gained
 

@@ -91,13 +91,38 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     source_fd, *built = _received(channel, 2)
     for descriptor in built:
         builds.unpack(descriptor, home)
-    _work(job, home, _content(source_fd), control, ring, channel, engine)
+    work = _build if job.only_builds else _work
+    work(job, home, _content(source_fd), control, ring, channel, engine)
     os._exit(1)
 
 
 def _allow_tf32(allowed: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
+
+
+def _build(
+    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor, channel: int,
+    engine: Engine,
+) -> None:  # fmt: skip
+    """Make the module, for what that compiles; who fails for want of a device has not failed."""
+    os.environ["MAX_JOBS"] = builds.MAX_JOBS
+    words = control[: wire.TEXT_OFFSET].cast("Q")
+    # A broad except: as in `_work`.
+    try:
+        load(job, source, ring, engine)
+    except BaseException as error:  # noqa: BLE001
+        if said := builds.complaint(error):
+            _report(control, words, State.BUILD_FAILED, said)
+            return
+    words[Word.STATE] = State.READY
+    while os.read(channel, 1) == HAND_OVER:
+        _hand_over(channel, home)
+
+
+def _hand_over(channel: int, home: str) -> None:
+    num_bytes = sum(builds.hand_over(file, home) for file in _received(channel, 1))
+    os.write(channel, HANDED_OVER.pack(num_bytes))
 
 
 def _work(
@@ -119,8 +144,7 @@ def _work(
         with torch.no_grad(), engine.calling():
             while said := os.read(channel, 1):
                 if said == HAND_OVER:
-                    num_bytes = sum(builds.hand_over(f, home) for f in _received(channel, 1))
-                    os.write(channel, HANDED_OVER.pack(num_bytes))
+                    _hand_over(channel, home)
                     continue
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
