@@ -16,8 +16,9 @@ from cudal1.cli.settings import Settings
 from cudal1.cli.trying import try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
-from cudal1.harness.builder import COMPILES, Builder, default_folder
+from cudal1.harness.builder import COMPILES, Builder
 from cudal1.harness.fleet import Fleet, Refusal
+from cudal1.harness.kept import default_folder
 from cudal1.harness.seats import Seat
 from cudal1.problem import Problem
 
@@ -134,7 +135,9 @@ def _judge(
         outcome.complaints += complaints
         refused = set[str]()
         work = [(problem, each) for problem, each in missing if problem.id in notes]
-        work.sort(key=lambda pair: (pair[0].level, pair[0].number))  # each prepared once
+        work.sort(
+            key=lambda pair: (pair[0].level, pair[0].number)
+        )  # each prepared once, or when it is built
         if not work:
             return
         with (
@@ -160,6 +163,8 @@ def _judge(
                         verdict=judgement.verdict,
                     )
                 )  # fmt: skip
+            if builder is not None and builder.complaint:
+                outcome.complaints.append(builder.complaint)
             outcome.complaints += [
                 f"device {seat}: its judge died; others took its candidates over"
                 for seat in fleet.lost

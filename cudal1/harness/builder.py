@@ -1,71 +1,66 @@
 """Compiling candidates' extensions ahead, side by side, where there is no device and no network.
 
-While one candidate is measured, others are built on cores that no judge needs. A builder makes a
-candidate's module, for what that compiles, and keeps that for the process that will be judged; what
-else the module does there, or cannot do without a device, says nothing. What a compiler does not
-accept has its verdict at once, in the compiler's words.
+While one candidate is measured, others are built on cores that no judge needs. A builder imports a
+candidate's source, for what that compiles, and keeps that for the process that will be judged; what
+else the source does there, or cannot do without a device, says nothing. What a compiler says of a
+line of the source is a verdict; whatever else stops a build, the judge finds out.
 
-Threat: as for any worker, which it is: no answers, no secret, no clock. What it made is read by
-processes with the same source alone. Who pretends that it cannot be compiled has not been built.
+Threat: as for any worker, which it is: no answers, no secret, no clock, and none of the cores that
+judges use. What it made is read by processes with the same source alone. Who pretends that it
+cannot be compiled has not been built.
 """
 
 from __future__ import annotations
 
 import os
-import platform
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import diskcache
 import psutil
 
 from cudal1.candidate import Candidate
-from cudal1.errors import ConfigError, CudaL1Error
-from cudal1.harness import places
+from cudal1.errors import CudaL1Error
 from cudal1.harness.crew import CANDIDATE, CPU_LIMIT_S
 from cudal1.harness.device import Device
+from cudal1.harness.kept import Kept
 from cudal1.harness.progress import Failure
-from cudal1.harness.reference import load_reference
+from cudal1.harness.quiet import unreadable
 from cudal1.harness.rings import host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, syntax_error
 from cudal1.harness.wire import Job, Layout, State
 from cudal1.harness.zygote import Zygote
-from cudal1.problem import DeviceClass, Problem
+from cudal1.problem import DeviceClass
 from cudal1.protocol import EvalProtocol
-from cudal1.record import content_id
 from cudal1.verdict import Status
 
 COMPILES = "cpp_extension"
 """In a source whose compiler takes long; whoever hides it is built where it is judged."""
 LIMIT_S = 300.0
-"""For a module to be made: an extension of many files takes minutes."""
-COMPILER_BYTES = 4 << 30
-"""PyTorch's headers take a compiler more than a gigabyte for each file."""
-KEPT_BYTES = 4 << 30
-"""Of a folder; beyond it, what was not asked for the longest goes."""
+"""For an import: an extension of many files takes minutes. Who takes longer is left to the judge,
+for others may have taken the cores."""
+COMPILER_BYTES, FOLDER_BYTES = 4 << 30, 1 << 30
+"""What a candidate may take: PyTorch's headers cost a compiler more than a gigabyte for each file;
+and its folder's files, which are memory, too."""
+HAND_OVER_S = 30.0
 LOOK_S = 0.02
 RING_BYTES = 4096
 NOTHING = Layout((), (), (), 1)
-IDLE = 19
-"""As nice as can be: whoever compiles waits for everybody else."""
-COMPILERS = ("c++", "/usr/local/cuda/bin/nvcc")
+MAX_FAILED_STARTS = 2
+"""In a row; then nothing is built ahead any more."""
 
 
 class Builder:
-    """Builds while it is open, on cores that are left.
+    """Builds while it is open.
 
     Args:
-        devices: whose candidates.
+        devices: whose candidates; their workers' cores and one more for each are left alone.
         protocol: how they are judged.
         folder: where everything that was compiled is kept; several builders may share it.
         num_workers: side by side; by default as many as there are cores and memory for.
@@ -75,18 +70,20 @@ class Builder:
         self, devices: Sequence[Device], protocol: EvalProtocol, folder: Path, *,
         num_workers: int | None = None,
     ) -> None:  # fmt: skip
-        reserved = tuple(sorted({core for each in devices for core in each.reserved_cores}))
         self._device = Device(
             device_class=DeviceClass.CPU, kind="builder", id="builder", worker_core=None,
-            reserved_cores=reserved, arch=devices[0].arch,
+            reserved_cores=_judges_cores(devices), arch=devices[0].arch,
         )  # fmt: skip
         self._protocol = protocol
         self._folder = folder
-        self._num_workers = num_idle(devices) if num_workers is None else num_workers
+        self.num_workers = num_idle(devices) if num_workers is None else num_workers
+        self.complaint = ""
+        """Why nothing is built ahead any more."""
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
-        self._kept: diskcache.Cache | None = None
+        self._kept: Kept | None = None
         self._zygote: Zygote | None = None
+        self._num_failed = 0
         self._starting = threading.Lock()
         """The zygote is asked by one at a time."""
         self._is_closing = threading.Event()
@@ -95,21 +92,14 @@ class Builder:
         """Open the folder.
 
         Raises:
-            ConfigError: it cannot be written to.
+            ConfigError: it cannot be used.
         """
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._kept = diskcache.Cache(
-                str(self._folder), size_limit=KEPT_BYTES, eviction_policy="least-recently-used"
-            )
-        except (OSError, diskcache.Timeout) as error:
-            raise ConfigError(
-                f"{self._folder}: cannot keep what is compiled there: {error}; set XDG_CACHE_HOME"
-            ) from error
+        self._kept = Kept(self._folder, self._device.arch)
         self._open.callback(self._kept.close)
+        self._open.enter_context(unreadable())
         self._open.callback(self._end_zygote)
-        if self._num_workers > 0:
-            self._threads = ThreadPoolExecutor(self._num_workers, "builder")
+        if self.num_workers > 0:
+            self._threads = ThreadPoolExecutor(self.num_workers, "builder")
             self._open.callback(self._threads.shutdown, cancel_futures=True)
         self._open.callback(self._is_closing.set)
         return self
@@ -124,72 +114,66 @@ class Builder:
 
     def takes(self, candidate: Candidate) -> bool:
         """Whether it is worth building one ahead: it may compile, and has not been built."""
+        assert self._kept is not None, "the builder is not open"
         source = candidate.source
         return (
-            self._threads is not None and COMPILES in source and len(source) <= MAX_SOURCE_BYTES
-            and syntax_error(source) is None and not self.content(candidate)
+            self._threads is not None and not self.complaint and COMPILES in source
+            and len(source) <= MAX_SOURCE_BYTES and syntax_error(source) is None
+            and candidate not in self._kept
         )  # fmt: skip
 
-    def begin(self, problem: Problem, candidate: Candidate) -> Future[Failure | None]:
-        """Build one when its turn comes: None, or why it cannot be built."""
+    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+        """Build one when its turn comes: what a compiler says of it, or None."""
         assert self._threads is not None, "no core is left to build on"
-        return self._threads.submit(self._build, problem, candidate)
+        return self._threads.submit(self._build, candidate)
 
     def content(self, candidate: Candidate) -> bytes:
         """What was compiled for one; empty where nothing is known."""
-        assert self._kept is not None
-        found = b""
-        with suppress(OSError, diskcache.Timeout):
-            found = self._kept.get(self._key(candidate), b"")
-        return found if isinstance(found, bytes) else b""
+        assert self._kept is not None, "the builder is not open"
+        return self._kept.of(candidate)
 
     # --- in a thread -----------------------------------------------------------------------------
 
-    def _build(self, problem: Problem, candidate: Candidate) -> Failure | None:
-        if self.content(candidate):  # a twin's, meanwhile
-            return None
-        try:
-            worker = self._started(problem, candidate)
-        except (CudaL1Error, OSError):  # what stops us the judge will meet, too, and name
+    def _build(self, candidate: Candidate) -> Failure | None:
+        assert self._kept is not None
+        worker = None if candidate in self._kept else self._started(candidate)
+        if worker is None:
             return None
         with worker:
-            if (failure := self._awaited(worker)) is None and worker.state == State.READY:
-                content = worker.hand_over()
-                assert self._kept is not None
-                if content:
-                    with suppress(OSError, diskcache.Timeout):  # a full disk
-                        self._kept.set(self._key(candidate), content)
-            return failure
+            deadline = time.monotonic() + LIMIT_S
+            while worker.state == State.STARTING and worker.is_alive():
+                if time.monotonic() > deadline or self._is_closing.wait(LOOK_S):
+                    return None
+            if worker.state == State.BUILD_FAILED:
+                return Failure(Status.NO_BUILD, worker.display_text())
+            # elsewhere its folder has another name, which compilers have noted
+            if worker.state == State.READY and "private_folder" in worker.layers:
+                self._kept.keep(candidate, worker.hand_over(HAND_OVER_S))
+        return None
 
-    def _started(self, problem: Problem, candidate: Candidate) -> Worker:
+    def _started(self, candidate: Candidate) -> Worker | None:
+        """A worker that imports it; None where none starts: the judge will say why, or has more."""
         job = Job(
-            device=DeviceClass.CPU.value, entry=CANDIDATE,
-            init_inputs=repr(load_reference(problem).init_inputs), weight_names=(),
-            layout=NOTHING, seed=self._protocol.seed,
-            memory_bytes=max(COMPILER_BYTES, self._protocol.memory_bytes), cpu_s=CPU_LIMIT_S,
-            core=None, folder="", ring_bytes=RING_BYTES, allow_tf32=False, only_builds=True,
+            device=DeviceClass.CPU.value, entry=CANDIDATE, init_inputs="[]", weight_names=(),
+            layout=NOTHING, seed=self._protocol.seed, memory_bytes=COMPILER_BYTES,
+            cpu_s=CPU_LIMIT_S, core=None, folder="", ring_bytes=RING_BYTES, allow_tf32=False,
+            only_builds=True,
         )  # fmt: skip
         with self._starting:
-            try:
-                self._zygote = self._zygote or Zygote(
-                    self._device, unsafe=self._protocol.unsafe, niceness=IDLE
-                )
-                return self._zygote.start(job, host_ring(RING_BYTES), candidate.source)
-            except (CudaL1Error, OSError):
-                self._end_zygote()  # the next one starts another
-                raise
-
-    def _awaited(self, worker: Worker) -> Failure | None:
-        deadline = time.monotonic() + LIMIT_S
-        while worker.state == State.STARTING and worker.is_alive():
-            if time.monotonic() > deadline:
-                said = f"did not finish compiling in {LIMIT_S:.0f} s"
-                return Failure(Status.TIMED_OUT, said)
-            if self._is_closing.wait(LOOK_S):
+            if self._is_closing.is_set() or self.complaint:
                 return None
-        if worker.state == State.BUILD_FAILED:
-            return Failure(Status.NO_BUILD, worker.display_text())
-        return None
+            try:
+                if self._zygote is None or not self._zygote.is_alive():
+                    self._end_zygote()
+                    self._zygote = Zygote(self._device, unsafe=self._protocol.unsafe)
+                worker = self._zygote.start(job, host_ring(RING_BYTES), candidate.source)
+            except (CudaL1Error, OSError) as error:
+                self._num_failed += 1
+                if self._num_failed >= MAX_FAILED_STARTS:
+                    self.complaint = f"extensions are not compiled ahead: {error}"
+                return None
+            self._num_failed = 0
+            return worker
 
     def _end_zygote(self) -> None:
         if self._zygote is not None:
@@ -197,38 +181,16 @@ class Builder:
             with suppress(CudaL1Error, OSError):
                 zygote.close()
 
-    def _key(self, candidate: Candidate) -> str:
-        return content_id(candidate.id, toolchain(self._device.arch))
+
+def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:
+    """Their workers', and the first others, one for each judge."""
+    reserved = {core for each in devices for core in each.reserved_cores}
+    others = sorted(os.sched_getaffinity(0) - reserved)
+    return tuple(sorted(reserved | set(others[: len(devices)])))
 
 
 def num_idle(devices: Sequence[Device]) -> int:
-    """How many may compile: a core for each judge and each worker is left alone."""
-    cores = len(os.sched_getaffinity(0)) - 2 * len(devices)
-    return max(0, min(cores, psutil.virtual_memory().available // COMPILER_BYTES))
-
-
-@cache
-def toolchain(arch: str | None) -> str:
-    """What a build depends on beside its source, as far as a worker finds it."""
-    import torch
-
-    said = [arch or "", _processor(), torch.__version__, platform.python_version(), places.HOME]
-    for name in COMPILERS:
-        if path := shutil.which(name, path=places.PATH):
-            done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-            said.append(done.stdout)
-    return content_id(*said)
-
-
-def _processor() -> str:
-    """The model: an extension may be compiled for just that."""
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next((line for line in lines if line.startswith("model name")), platform.machine())
-    return platform.machine()
-
-
-def default_folder() -> Path:
-    """Where runs on files of candidates keep what these compiled."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "cudal1", "builds")
+    """How many may compile side by side: on cores that are left, in half the memory that is."""
+    cores = len(os.sched_getaffinity(0) - set(_judges_cores(devices)))
+    each_bytes = COMPILER_BYTES + FOLDER_BYTES + 2 * RING_BYTES
+    return max(0, min(cores, psutil.virtual_memory().available // 2 // each_bytes))

@@ -38,6 +38,8 @@ class Builds:
     def keep(self, candidate_id: str, content: bytes) -> None:
         """Remember it, though it be nothing; the oldest ones are forgotten."""
         self._given.discard(candidate_id)
+        if not content and candidate_id in self._found:
+            return  # what it was given is better than nothing
         self._found[candidate_id] = content
         while sum(map(len, self._found.values())) > MAX_BYTES or len(self._found) > MAX_CANDIDATES:
             forgotten, _ = self._found.popitem(last=False)

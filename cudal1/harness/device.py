@@ -37,7 +37,7 @@ class Device(Record):
     driver: str | None = None
     """The GPU driver's version."""
     arch: str | None = None
-    """What extensions are compiled for, such as 9.0; None: for this processor."""
+    """What extensions are compiled for, such as 9.0+PTX; None: for this processor."""
 
     @property
     def torch_name(self) -> str:
@@ -128,10 +128,19 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
             reserved_cores=reserved if len(cores) >= 2 * count else reserved[index : index + 1],
             index=index,
             driver=_driver(),
-            arch="{}.{}".format(*torch.cuda.get_device_capability(index)),
+            arch=_arch(index),
         )
         for index in range(count)
     ]
+
+
+def _arch(index: int) -> str:
+    """As PyTorch chooses it where nothing is said: the GPU's, but none that it does not know."""
+    import torch
+
+    known = [re.findall(r"sm_(\d+)(\d)", arch) for arch in torch.cuda.get_arch_list()]
+    newest = max((int(major), int(minor)) for found in known for major, minor in found)
+    return "{}.{}+PTX".format(*min(newest, torch.cuda.get_device_capability(index)))
 
 
 def _driver() -> str | None:

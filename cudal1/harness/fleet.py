@@ -13,11 +13,12 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness import claims
+from cudal1.harness.ahead import Ahead
 from cudal1.harness.builder import Builder
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
@@ -83,7 +84,7 @@ class Fleet:
         self._protocol = protocol
         self._wait_s = wait_s
         self._builder = builder
-        self._building: dict[Future[Failure | None], _Task] = {}
+        self._ahead = Ahead[_Task](None, lambda task: task.candidate)
         self._open = ExitStack()
         self._waiting = ByProblem[_Task]((), id)
         self._given_back = deque[_Task]()
@@ -143,22 +144,25 @@ class Fleet:
             WorkerError: two judges died with one candidate, or there is none left.
         """
         tasks = (_Task(problem, candidate, timing) for problem, candidate in work)
-        self._building.clear()
-        if self._builder is not None:
-            tasks = [task for task in tasks if not self._builds(task)]
-        self._waiting = ByProblem(tasks, lambda task: task.problem.id)
+        self._ahead = Ahead[_Task](self._builder, lambda task: task.candidate)
+        self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
         self._again = {seat.device.id: deque[_Task]() for seat in self._seats}
         self._running.clear()
+        try:
+            yield from self._until_done()
+        finally:
+            self._ahead.drop(lambda _: True)
+
+    def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
             for seat in self._alive():
                 yield from self._feed(seat)
-            if self._running or (self._building and self._alive()):
-                asked = [*self._running, *self._building]
+            if self._running or (self._ahead.building and self._alive()):
+                asked: list[Future[Any]] = [*self._running, *self._ahead.building]
                 done = wait(asked, return_when=FIRST_COMPLETED).done
-                for built in [each for each in self._building if each in done]:
-                    task = self._building.pop(built)
-                    self._waiting.add(replace(task, not_built=built.result()))
+                for task, failure in self._ahead.finished(done):
+                    self._waiting.add(replace(task, not_built=failure))
                 for future in [each for each in self._running if each in done]:  # in their order
                     if future in self._running:  # else it was lost with its device
                         yield from self._heard(future)
@@ -176,8 +180,8 @@ class Fleet:
             if task is None:
                 return
             try:
-                asked = seat.process.submit(_judge, self._with_build(task))
-                self._running[asked] = seat, task
+                asked = replace(task, built=self._ahead.content(task))
+                self._running[seat.process.submit(_judge, asked)] = seat, task
             except BrokenExecutor:  # it died while nobody looked
                 (self._given_back if task.first is None else mine).appendleft(task)
                 if all(busy is not seat for busy, _ in self._running.values()):
@@ -197,36 +201,20 @@ class Fleet:
             yield from self._lose([seat], blames=True)
             return
         del self._running[future]
-        other = self._other(seat)
         if isinstance(judgement, Refusal):
             yield task.first or judgement
-            for left in [*self._waiting.drop(task.problem.id), *self._unbuilt(task.problem.id)]:
+            unbuilt = self._ahead.drop(lambda other: other.problem.id == task.problem.id)
+            for left in [*self._waiting.drop(task.problem.id), *unbuilt]:
+                self._ahead.forget(left)
                 yield Refusal(task.problem.id, left.candidate.id, judgement.reason)
         elif task.first is not None:
             yield confirmed(task.first, judgement, self._protocol)
-        elif other is not None and _is_large(judgement, self._protocol):
-            self._again[other.device.id].append(replace(task, first=judgement))
         else:
-            yield judgement
-
-    def _builds(self, task: _Task) -> bool:
-        """Have it built, if that is worth while."""
-        if self._builder is None or not self._builder.takes(task.candidate):
-            return False
-        self._building[self._builder.begin(task.problem, task.candidate)] = task
-        return True
-
-    def _with_build(self, task: _Task) -> _Task:
-        if self._builder is None or task.not_built is not None:
-            return task
-        return replace(task, built=self._builder.content(task.candidate))
-
-    def _unbuilt(self, problem_id: str) -> list[_Task]:
-        """Give up building a problem's."""
-        given_up = [f for f, task in self._building.items() if task.problem.id == problem_id]
-        for future in given_up:
-            future.cancel()
-        return [self._building.pop(future) for future in given_up]
+            claim, other = judgement.verdict.measurement, self._other(seat)
+            if claim and other and claims.is_large(claim, self._protocol, record=None):
+                self._again[other.device.id].append(replace(task, first=judgement))
+            else:
+                yield judgement
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
@@ -281,11 +269,6 @@ def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Ju
     ]
     verdict = first.verdict.model_copy(update={"measurement": settled})
     return Judgement(verdict, (*first.samples, *behind))
-
-
-def _is_large(judgement: Judgement, protocol: EvalProtocol) -> bool:
-    measured = judgement.verdict.measurement
-    return measured is not None and claims.is_large(measured, protocol, record=None)
 
 
 def _close(process: Executor) -> None:

@@ -29,16 +29,16 @@ JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf
 """For a shell: run a command whose standard input is a socket, then remove a folder."""
 
 
-def launch(device: Device, niceness: int = 0) -> Source:
+def launch(device: Device) -> Source:
     """The process, inside bubblewrap unless that leaves a worker with less than it has without.
 
     Raises:
         WorkerError: it does not start.
     """
-    source = Source(device, wrapped=True, niceness=niceness)
+    source = Source(device, wrapped=True)
     if source.is_wrapped and "own_pids" not in source.layers:
         # inside, namespaces may be refused that are granted outside, and keep out more
-        bare = Source(device, wrapped=False, niceness=niceness)
+        bare = Source(device, wrapped=False)
         if "own_pids" in bare.layers or not source.is_up:
             source, bare = bare, source
         bare.close()
@@ -56,14 +56,13 @@ class Source:
     that was killed could not.
     """
 
-    def __init__(self, device: Device, *, wrapped: bool, niceness: int) -> None:
+    def __init__(self, device: Device, *, wrapped: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self.folder).chmod(0o711)
         wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
-            *(["/usr/bin/nice", f"-n{niceness}"] if niceness else []),
             *wrapper,
             str(Path(sys.executable).absolute()),
             "-m",
@@ -85,6 +84,10 @@ class Source:
         greeting = received(self.channel)
         self.is_up = bool(greeting)
         self.layers = wire.layers_of(greeting)
+
+    def is_running(self) -> bool:
+        """Whether its process is there."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End it, and remove its folder."""

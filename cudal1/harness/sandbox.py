@@ -161,7 +161,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 send_with(self._spare.channel, b"source", [file.fileno() for file in sent])
 
-    def hand_over(self) -> bytes:
+    def hand_over(self, limit_s: float = BUILDS_LIMIT_S) -> bytes:
         """What it compiled, which nobody else ever reads; empty if it says nothing in time.
 
         The last that is asked of a worker. The file is of one size and sealed, and its memory is
@@ -171,7 +171,7 @@ class Worker:
         channel = self._spare.channel
         descriptor, shared = sealed("builds", MAX_BUILDS_BYTES)
         try:
-            channel.settimeout(BUILDS_LIMIT_S)
+            channel.settimeout(limit_s)
             channel.send(HAND_OVER)
             send_with(channel, b"file", [descriptor])
             answer = channel.recv(HANDED_OVER.size)

@@ -38,7 +38,6 @@ class Zygote:
         device: what its workers may use.
         minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
         unsafe: start workers even where they do not, and say so among the layers of each.
-        niceness: how far they yield to others.
 
     Raises:
         WorkerError: it does not start.
@@ -46,7 +45,7 @@ class Zygote:
 
     def __init__(
         self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        unsafe: bool = False, niceness: int = 0,
+        unsafe: bool = False,
     ) -> None:  # fmt: skip
         self.builds = Builds()
         """What its workers' candidates compiled."""
@@ -58,7 +57,11 @@ class Zygote:
         self._num_spares = NUM_SPARES[device.device_class]
         # the first worker that is there tells; the fake device's stream stores what it is given
         self._in_place = None if device.device_class is DeviceClass.CPU else False
-        self._source = launch(device, niceness)
+        self._source = launch(device)
+
+    def is_alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._source.is_running()
 
     def start(self, job: Job, ring: Ring, source: str) -> Worker:
         """Give `job`, `ring` and `source` to a fresh worker, and welcome it.

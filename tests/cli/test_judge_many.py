@@ -245,7 +245,7 @@ def test_a_cluster_that_is_not_there_is_named(run: Run, answers: Callable[..., P
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_what_extensions_compile_is_kept_in_the_cache_or_that_is_said(
+def test_a_folder_that_what_is_compiled_cannot_be_kept_in_is_named_with_a_remedy(
     run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]],
     tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -203,6 +203,14 @@ def test_what_was_compiled_ahead_is_known_until_more_is() -> None:
     assert "other" not in kept
 
 
+def test_who_hands_nothing_over_keeps_what_was_compiled_ahead() -> None:
+    kept = Builds()
+    kept.give("one", b"ahead")
+    kept.keep("one", b"")
+    assert kept.of("one") == b"ahead"
+    assert "one" in kept  # it was asked, once
+
+
 def test_the_oldest_are_forgotten() -> None:
     kept = Builds()
     for number in range(MAX_CANDIDATES + 1):

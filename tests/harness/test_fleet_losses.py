@@ -150,7 +150,9 @@ class PlayedBuilder:
     def takes(self, candidate: Candidate) -> bool:
         return candidate.source.endswith(("1", "3", "5", "7"))
 
-    def begin(self, _problem: Problem, candidate: Candidate) -> Future[Failure | None]:
+    num_workers = 1
+
+    def begin(self, candidate: Candidate) -> Future[Failure | None]:
         future: Future[Failure | None] = Future()
         if self._refuses and candidate.source.endswith(self._refuses):
             future.set_result(Failure(Status.NO_BUILD, "no such thing"))

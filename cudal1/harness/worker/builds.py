@@ -20,19 +20,23 @@ PLACES = {
     "CUDA_CACHE_PATH": "cuda", "CUPY_CACHE_DIR": "cupy",
 }  # fmt: skip
 """Below that folder, what each compiler is told by."""
-LIMIT_S = 1.0
-"""The judge waits for twice as long."""
+LIMIT_S, UNHURRIED_S = 1.0, 15.0
+"""To hand it over; the judge waits for twice as long."""
 MAX_JOBS = "2"
 """Compilers of one candidate at a time, where many candidates are built: PyTorch would start one
 for each core. An extension has a file for the host and one for the device."""
 FAILED = re.compile(r"Error (?:building extension|compiling objects)")
-"""What PyTorch says when a compiler did not accept an extension."""
-ERROR = re.compile(r"^.*\b(?:error|undefined reference)\b.*$", re.MULTILINE | re.IGNORECASE)
+"""What PyTorch says when an extension was not built."""
+LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
+"""What a compiler says of a line."""
 NOT_ITS_FAULT = re.compile(
-    r"\bnative\b|killed|out of memory|cannot allocate|no space left|temporarily unavailable",
+    r"signal|killed|terminated|memory|bad_alloc|no space|quota|too many open|temporarily"
+    r"|internal compiler|input/output|bus error|timed? ?out",
     re.IGNORECASE,
 )
-"""In what compilers say where the machine may be to blame, or that there is no device."""
+"""Somewhere in what is said where the machine may be to blame."""
+ASKS_DEVICE = re.compile(rb"is_available|device_count|get_device|nvidia-smi|arch=native")
+"""In a source that may be another one where there is a device."""
 
 
 def places(home: str) -> dict[str, str]:
@@ -40,25 +44,31 @@ def places(home: str) -> dict[str, str]:
     return {name: str(Path(home, FOLDER, inner)) for name, inner in PLACES.items()}
 
 
-def complaint(error: BaseException) -> str:
-    """What a compiler says of the source itself, if that is why it failed; else nothing.
+def has_failed(error: BaseException) -> bool:
+    """Whether an extension was not built, for whatever reason."""
+    return FAILED.search(str(error)) is not None
+
+
+def complaint(error: BaseException, source: bytes) -> str:
+    """What a compiler says of a line, if that alone is why an extension was not built; or nothing.
 
     A candidate can pretend it: then it has not been built.
     """
     said = str(error)
-    if not FAILED.search(said) or NOT_ITS_FAULT.search(said):
+    found = LOCATED.search(said)
+    if not has_failed(error) or found is None:
         return ""
-    first, _, rest = said.partition("\n")
-    found = ERROR.search(rest)
-    return f"{type(error).__name__}: {first} {found.group() if found else rest}"
+    if NOT_ITS_FAULT.search(said) or ASKS_DEVICE.search(source):
+        return ""
+    return f"{type(error).__name__}: {said.partition(chr(10))[0]} {found.group().strip()}"
 
 
-def hand_over(descriptor: int, home: str) -> int:
+def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
     """Write what was compiled to the judge's file, which cannot grow; how many bytes.
 
     None if it does not fit, takes long, or changes meanwhile.
     """
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
 
     def packed(member: tarfile.TarInfo) -> tarfile.TarInfo:
         if time.monotonic() > deadline:

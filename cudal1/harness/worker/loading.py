@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -40,14 +41,7 @@ def load(
         count = 1 if job.device == "cuda" else job.layout.num_slots
         values = itertools.cycle([[torch.ones_like(slot) for slot in slots] for _ in range(count)])
         return lambda *_: next(values), lambda: None
-    path = Path(SOURCE_NAME).absolute()
-    path.write_bytes(source)
-    spec = importlib.util.spec_from_file_location(MODULE, path)
-    assert spec is not None
-    assert spec.loader is not None
-    namespace = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = namespace
-    spec.loader.exec_module(namespace)
+    namespace = imported(source)
     make = getattr(namespace, job.entry, None)
     if make is None:
         raise AttributeError(f"the source defines no {job.entry}")
@@ -68,6 +62,19 @@ def load(
 
     load_weights()
     return module, load_weights
+
+
+def imported(source: bytes) -> ModuleType:
+    """A source's module, run."""
+    path = Path(SOURCE_NAME).absolute()
+    path.write_bytes(source)
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    assert spec is not None
+    assert spec.loader is not None
+    namespace = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = namespace
+    spec.loader.exec_module(namespace)
+    return namespace
 
 
 def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:

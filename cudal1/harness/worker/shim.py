@@ -29,7 +29,7 @@ from cudal1.harness import wire
 from cudal1.harness.wire import HAND_OVER, HANDED_OVER, SOURCE_NAME, Job, State, Word
 from cudal1.harness.worker import builds, confinement
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
-from cudal1.harness.worker.loading import load, practise, views
+from cudal1.harness.worker.loading import imported, load, practise, views
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
@@ -105,23 +105,24 @@ def _build(
     job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor, channel: int,
     engine: Engine,
 ) -> None:  # fmt: skip
-    """Make the module, for what that compiles; who fails for want of a device has not failed."""
+    """Import the source, for what it compiles; who fails for want of a device has not failed."""
     os.environ["MAX_JOBS"] = builds.MAX_JOBS
     words = control[: wire.TEXT_OFFSET].cast("Q")
     # A broad except: as in `_work`.
     try:
-        load(job, source, ring, engine)
+        imported(source)
     except BaseException as error:  # noqa: BLE001
-        if said := builds.complaint(error):
+        if said := builds.complaint(error, source):
             _report(control, words, State.BUILD_FAILED, said)
+        if builds.has_failed(error):
             return
     words[Word.STATE] = State.READY
     while os.read(channel, 1) == HAND_OVER:
-        _hand_over(channel, home)
+        _hand_over(channel, home, builds.UNHURRIED_S)
 
 
-def _hand_over(channel: int, home: str) -> None:
-    num_bytes = sum(builds.hand_over(file, home) for file in _received(channel, 1))
+def _hand_over(channel: int, home: str, limit_s: float = builds.LIMIT_S) -> None:
+    num_bytes = sum(builds.hand_over(file, home, limit_s) for file in _received(channel, 1))
     os.write(channel, HANDED_OVER.pack(num_bytes))
 
 

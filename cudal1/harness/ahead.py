@@ -1,0 +1,86 @@
+"""Which candidates are built ahead, and when: no more than will soon be judged."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from cudal1.candidate import Candidate
+from cudal1.harness.builder import Builder
+from cudal1.harness.progress import Failure
+
+Item = TypeVar("Item")
+WINDOW = 8
+"""What may be built and not judged yet, beyond two for each that compiles: what was built is kept
+in a folder that has an end."""
+
+
+class Ahead(Generic[Item]):
+    """What is to be built, is being built, or was and waits for a judge.
+
+    Args:
+        builder: open; without one nothing is built.
+        candidate_of: what of an item is built.
+    """
+
+    def __init__(self, builder: Builder | None, candidate_of: Callable[[Item], Candidate]) -> None:
+        self._builder = builder
+        self._candidate_of = candidate_of
+        self._left: deque[Item] = deque()
+        self._ready: set[str] = set()
+        """Candidates that were built and are not judged."""
+        self.building: dict[Future[Failure | None], Item] = {}
+
+    def divert(self, items: Iterable[Item]) -> Iterable[Item]:
+        """Keep those that are worth building, and pass the others on."""
+        builder = self._builder
+        if builder is None:
+            return items
+        rest: list[Item] = []
+        for item in items:
+            worthy = builder.takes(self._candidate_of(item))
+            (self._left if worthy else rest).append(item)
+        self._begin()
+        return rest
+
+    def finished(self, done: Iterable[object]) -> list[tuple[Item, Failure | None]]:
+        """Those of what is done that were built, or why they cannot be."""
+        found: list[tuple[Item, Failure | None]] = []
+        for future in [each for each in self.building if each in set(done)]:
+            item = self.building.pop(future)
+            self._ready.add(self._candidate_of(item).id)
+            # an error of ours costs the build, no candidate
+            failure = future.result() if future.exception() is None else None
+            found.append((item, failure))
+        return found
+
+    def content(self, item: Item) -> bytes:
+        """What was compiled for one that is about to be judged."""
+        self.forget(item)
+        return b"" if self._builder is None else self._builder.content(self._candidate_of(item))
+
+    def forget(self, item: Item) -> None:
+        """It is judged, or will not be."""
+        self._ready.discard(self._candidate_of(item).id)
+        self._begin()
+
+    def drop(self, is_meant: Callable[[Item], bool]) -> list[Item]:
+        """Give some up."""
+        futures = [future for future, item in self.building.items() if is_meant(item)]
+        for future in futures:
+            future.cancel()
+        dropped = [self.building.pop(future) for future in futures]
+        dropped += [item for item in self._left if is_meant(item)]
+        self._left = deque(item for item in self._left if not is_meant(item))
+        self._begin()
+        return dropped
+
+    def _begin(self) -> None:
+        if self._builder is None:
+            return
+        most = WINDOW + 2 * self._builder.num_workers
+        while self._left and len(self.building) + len(self._ready) < most:
+            item = self._left.popleft()
+            self.building[self._builder.begin(self._candidate_of(item))] = item

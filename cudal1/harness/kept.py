@@ -1,0 +1,119 @@
+"""What was compiled ahead, kept in a folder by candidate and toolchain, for this run and others.
+
+Threat: it is bytes of a candidate's own, which no process but one with the same source ever reads.
+The folder is the judge's; no worker sees it. A disk that is full or a file that is damaged costs
+what was kept there, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import diskcache
+
+from cudal1.candidate import Candidate
+from cudal1.errors import ConfigError
+from cudal1.harness import places
+from cudal1.record import content_id
+
+KEPT_BYTES = 4 << 30
+"""Beyond it, what was stored first goes."""
+COMPILERS = ("c++", "/usr/local/cuda/bin/nvcc")
+ASKING_S = 60.0
+FAILURES = (OSError, sqlite3.Error, diskcache.Timeout)
+
+
+class Kept:
+    """A folder of builds; from several threads and processes at once.
+
+    Args:
+        folder: made if it is missing.
+        arch: what is compiled for, where that is not the processor.
+
+    Raises:
+        ConfigError: it cannot be written to, or is somebody else's.
+    """
+
+    def __init__(self, folder: Path, arch: str | None) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.stat().st_uid != os.getuid():  # what lies there is unpickled
+                raise PermissionError("it belongs to another user")
+            self._cache = diskcache.Cache(str(folder), size_limit=KEPT_BYTES)
+        except FAILURES as error:
+            raise ConfigError(
+                f"{folder}: cannot keep what is compiled there: {error}; remove it, or set "
+                "XDG_CACHE_HOME"
+            ) from error
+        self._toolchain = toolchain(arch)
+
+    def close(self) -> None:
+        """Of this thread."""
+        with suppress(*FAILURES):
+            self._cache.close()
+
+    def __contains__(self, candidate: Candidate) -> bool:
+        """Whether one was built, though it may have compiled nothing."""
+        with suppress(*FAILURES):
+            return self._key(candidate) in self._cache
+        return False
+
+    def of(self, candidate: Candidate) -> bytes:
+        """What one compiled; empty where nothing is known."""
+        with suppress(*FAILURES):
+            found = self._cache.get(self._key(candidate), b"")
+            return found if isinstance(found, bytes) else b""
+        return b""
+
+    def keep(self, candidate: Candidate, content: bytes) -> None:
+        """Remember it, though it be nothing; a full disk forgets."""
+        with suppress(*FAILURES):
+            self._cache.set(self._key(candidate), content)
+
+    def _key(self, candidate: Candidate) -> str:
+        return content_id(candidate.id, self._toolchain)
+
+
+def toolchain(arch: str | None) -> str:
+    """What a build depends on beside its source, as far as a worker finds it.
+
+    Compilers' rules hold paths, and ninja compares the ages of headers.
+    """
+    import torch
+
+    torch_folder = Path(torch.__file__).parent
+    said = [
+        arch or "", _processor(), sys.prefix, platform.python_version(), torch.__version__,
+        str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
+    ]  # fmt: skip
+    for name in COMPILERS:
+        if path := shutil.which(name, path=places.PATH):
+            with suppress(OSError, subprocess.TimeoutExpired):
+                done = subprocess.run(
+                    [path, "--version"], capture_output=True, text=True, check=False,
+                    timeout=ASKING_S,
+                )  # fmt: skip
+                said.append(done.stdout)
+    return content_id(*said)
+
+
+def _processor() -> str:
+    """The model: an extension may be compiled for just that."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line
+    return platform.machine()
+
+
+def default_folder() -> Path:
+    """Where runs on files of candidates keep what these compiled."""
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(caches, "cudal1", "builds")
