@@ -21,6 +21,8 @@ def gpus(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> tup
         "is_available": lambda: True, "device_count": lambda: num_gpus,
         "get_device_name": lambda index: "a GPU",
         "get_device_properties": lambda index: SimpleNamespace(uuid=f"{index}"),
+        "get_arch_list": lambda: ["sm_80", "sm_90a", "sm_100", "compute_100"],
+        "get_device_capability": lambda index: (9, 0),
     }.items():  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
     return num_cores, num_gpus
@@ -45,6 +47,18 @@ def test_with_few_cores_a_judge_keeps_off_its_own_worker_s_alone(gpus: tuple[int
 def test_with_too_few_cores_none_is_reserved(gpus: tuple[int, int]) -> None:
     for device in find_devices(DeviceClass.CUDA):
         assert (device.worker_core, device.reserved_cores) == (None, ())
+
+
+@pytest.mark.parametrize("gpus", [(8, 1)], indirect=True)
+@pytest.mark.parametrize(("capability", "arch"), [
+    ((9, 0), "9.0+PTX"), ((8, 6), "8.6+PTX"), ((12, 1), "10.0+PTX"),
+])  # fmt: skip
+def test_extensions_are_compiled_for_the_gpu_or_the_newest_that_pytorch_knows(
+    gpus: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], arch: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
+    (device,) = find_devices(DeviceClass.CUDA)
+    assert device.arch == arch
 
 
 def test_a_cpu_keeps_one_core_for_its_workers() -> None:
