@@ -140,18 +140,17 @@ def remove(folder: str) -> None:
 def _clean_environment(device: Device) -> dict[str, str]:
     """Nothing of ours but where our own package lies; no key, no proxy, no token."""
     package_root = str(Path(__file__).resolve().parents[2])
-    gpu = {"CUDA_VISIBLE_DEVICES": device.id, "CUDA_DEVICE_MAX_CONNECTIONS": CONNECTIONS}
-    # PyTorch would ask the device, which whoever builds ahead has not
-    arch = {"TORCH_CUDA_ARCH_LIST": device.arch} if device.arch else {}
-    return (
-        (gpu if device.device_class is DeviceClass.CUDA else {})
-        | arch
-        | {
-            "PYTHONPATH": package_root,
-            "PATH": places.PATH,
-            "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-    )
+    environment = {
+        "PYTHONPATH": package_root,
+        "PATH": places.PATH,
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    if device.device_class is DeviceClass.CUDA:
+        environment["CUDA_VISIBLE_DEVICES"] = device.id
+        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = CONNECTIONS
+    if device.arch:  # PyTorch would ask the device, which whoever builds ahead has not
+        environment["TORCH_CUDA_ARCH_LIST"] = device.arch
+    return environment
