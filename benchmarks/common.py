@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,7 +76,9 @@ def save(name: str, folder: Path, device: Device, protocol: EvalProtocol, **cont
         "benchmark": name, "measured": time.strftime("%Y-%m-%d"), "machine": machine(device),
         "protocol_id": protocol.id, "protocol": protocol.model_dump(mode="json"), **content,
     }  # fmt: skip
-    text = json.dumps(found, indent=1).replace(str(ROOT), ".")  # where it lies is nobody's business
+    text = json.dumps(found, indent=1)
+    for place in (sys.prefix, str(ROOT)):  # where it lies is nobody's business
+        text = text.replace(place, ".")
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 

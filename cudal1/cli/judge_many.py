@@ -135,9 +135,8 @@ def _judge(
         outcome.complaints += complaints
         refused = set[str]()
         work = [(problem, each) for problem, each in missing if problem.id in notes]
-        work.sort(
-            key=lambda pair: (pair[0].level, pair[0].number)
-        )  # each prepared once, or when it is built
+        # each is prepared once, unless some of its candidates are still being compiled
+        work.sort(key=lambda pair: (pair[0].level, pair[0].number))
         if not work:
             return
         with (

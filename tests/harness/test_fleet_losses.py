@@ -73,6 +73,11 @@ def _seat(name: str, machine: str = "", **played: Any) -> Seat:
     return Seat(device, Played(name, **played), machine)
 
 
+def _played(seat: Seat) -> Played:
+    assert isinstance(seat.process, Played)
+    return seat.process
+
+
 @pytest.fixture
 def work(named_problem: NamedProblem) -> list[tuple[Problem, Candidate]]:
     problem = named_problem("silu")
@@ -173,7 +178,7 @@ def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
     seats = [_seat("a"), _seat("b", num_answers=num_answers)]
     with fleet.Fleet(seats, quick, builder=builder) as opened:
         found = [each for each in opened.judge_all(work) if isinstance(each, Judgement)]
-        asked = [task for seat in seats for task in seat.process.asked]  # type: ignore[attr-defined]
+        asked = [task for seat in seats for task in _played(seat).asked]
     assert sorted(each.verdict.candidate_id for each in found) == sorted(c.id for _, c in work)
     by_source = {task.candidate.source[-1]: task for task in asked}
     assert by_source["1"].built == work[1][1].id.encode()
@@ -199,7 +204,7 @@ def test_a_problem_that_cannot_be_judged_is_built_no_more(
     builder: Any = PlayedBuilder()
     seat = _seat("a")
     refusal = fleet.Refusal(work[0][0].id, work[0][1].id, "too large")
-    seat.process.refusal = refusal  # type: ignore[attr-defined]
+    _played(seat).refusal = refusal
     with fleet.Fleet([seat], quick, builder=builder) as opened:
         found = list(opened.judge_all(work))
     assert {each.reason for each in found if isinstance(each, fleet.Refusal)} == {"too large"}

@@ -108,7 +108,8 @@ def _build(
     """Import the source, for what it compiles; who fails for want of a device has not failed."""
     os.environ["MAX_JOBS"] = builds.MAX_JOBS
     words = control[: wire.TEXT_OFFSET].cast("Q")
-    # A broad except: as in `_work`.
+    # A broad except: a source may raise anything at all when it is imported, SystemExit too, and
+    # what it compiled before is worth keeping all the same.
     try:
         imported(source)
     except BaseException as error:  # noqa: BLE001
