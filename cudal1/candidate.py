@@ -26,9 +26,22 @@ class Completion(Record):
     """`stop`, `length`, or what the provider said."""
     num_prompt_tokens: int | None = None
     num_completion_tokens: int | None = None
+    num_reasoning_tokens: int | None = None
+    """Those among the completion's tokens that are not in the text."""
     cost_usd: float = 0.0
+    """Of the try that was answered; all tries are in the bill (`cudal1.billing`)."""
+    template_id: str
+    """Hash of the template that the prompt was rendered from."""
+    reasoning: str = ""
+    """Thoughts that the provider keeps apart from the answer; no code is looked for in them."""
+    response: str | None = None
+    """The body as it came over the wire; None where there is no wire."""
+    logprobs: tuple[float, ...] | None = None
+    """Natural logarithm of the probability of each token of the text, where it was asked for."""
     exemplar_ids: tuple[str, ...] = ()
     """Candidates that were shown in the prompt, in their order."""
+    island: int | None = None
+    """Which island the exemplars were from (`cudal1.islands`); None where there are none."""
 
 
 class Candidate(Record):

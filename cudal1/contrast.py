@@ -1,4 +1,4 @@
-"""Buckets of scored variants, and how exemplars for a contrastive prompt are drawn from them.
+"""Which earlier successes a prompt shows, by chance or by score: buckets, islands, any.
 
 Source: paper 2.4.2 and 2.4.3, equation 1. What the paper leaves open (fewer than two buckets,
 bucket width, temperature, order, capacity) is a parameter or said in a docstring.
@@ -13,16 +13,24 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from cudal1.exemplar import Exemplar
+from cudal1.islands import islands
 from cudal1.record import Record
 
 
-class Exemplar(Record):
-    """An earlier candidate with its score, fit to be shown in a prompt."""
+class ContrastParams(Record):
+    """The knobs of choosing exemplars, which several sections of params.yaml have."""
 
-    candidate_id: str
-    source: str
-    score: float = Field(ge=0)
-    """Certified speedup."""
+    num_exemplars: int = Field(ge=1)
+    """N (paper 2.4.3: 2)."""
+    bucket_width: float = Field(gt=0)
+    """Width of a score bucket below a speedup of 2 (the paper's figure shows 0.1)."""
+    tau: float = Field(gt=0)
+    """Temperature of equation 1."""
+    num_islands: int = Field(ge=1)
+    """Populations that do not see each other, under `sampling: island` (FunSearch: 10)."""
+    island_reset_every: int = Field(ge=1)
+    """Rounds or training steps after which the worse half of the islands starts anew."""
 
 
 class Bucket(Record):
@@ -46,6 +54,17 @@ class Sampling(StrEnum):
     """Uniformly from all distinct sources of the problem."""
     BUCKET = "bucket"
     """Equation 1."""
+    ISLAND = "island"
+    """From one of several populations that do not see each other (`cudal1.islands`)."""
+
+
+class Choice(Record):
+    """What one prompt shows."""
+
+    exemplars: tuple[Exemplar, ...] = ()
+    """In rising order of score; none: a plain prompt."""
+    island: int | None = None
+    """Whose they are, under `Sampling.ISLAND`: what the prompt brings forth lives there."""
 
 
 def buckets(exemplars: Iterable[Exemplar], *, width: float) -> list[Bucket]:
@@ -54,9 +73,8 @@ def buckets(exemplars: Iterable[Exemplar], *, width: float) -> list[Bucket]:
     Bucket k covers `[k * width, (k + 1) * width)` up to a score of 2; above that buckets widen in
     proportion to the score (a difference of 0.1 means nothing at 50).
     """
-    distinct = {exemplar.candidate_id: exemplar for exemplar in exemplars}
     members: dict[float, list[Exemplar]] = {}
-    for exemplar in sorted(distinct.values(), key=lambda e: (e.score, e.candidate_id)):
+    for exemplar in sorted(_distinct(exemplars), key=lambda e: (e.score, e.candidate_id)):
         members.setdefault(_bucket_low(exemplar.score, width), []).append(exemplar)
     return [Bucket(low=low, exemplars=tuple(group)) for low, group in sorted(members.items())]
 
@@ -81,31 +99,78 @@ def bucket_probabilities(mean_scores: Sequence[float], *, temperature: float) ->
 
 
 def choose(
-    exemplars: Sequence[Exemplar],
+    history: Iterable[Exemplar],
+    knobs: ContrastParams,
     *,
     sampling: Sampling,
-    count: int,
-    width: float,
-    temperature: float,
+    at_round: int,
     rng: random.Random,
-) -> tuple[Exemplar, ...]:
-    """Up to `count` exemplars for one prompt, in rising order of score.
+) -> Choice:
+    """Up to `num_exemplars` of a problem's successes for one prompt.
 
     `bucket` draws distinct buckets one after another without replacement, by equation 1 over those
-    that remain, and one member of each uniformly. Fewer buckets than `count` give fewer exemplars;
-    none gives an empty tuple, which the caller renders as a plain prompt.
+    that remain, and one member of each uniformly. `island` draws an island, each as likely, then
+    does the same with its members: their buckets are those of equal score, as FunSearch's clusters
+    are (which it draws with a temperature that falls; ours is `tau`). An island without members
+    founds itself: its prompt is plain, as the first one of every island is. Fewer buckets than
+    asked for give fewer exemplars; none gives no exemplars, a plain prompt.
+
+    Args:
+        history: in any order; a source may be in it several times.
+        knobs: those of another kind of sampling are not looked at.
+        sampling: which kind.
+        at_round: what was born in it or later is not shown: a step that is done again after a kill
+            chooses as it did.
+        rng: what chance is.
     """
-    if sampling is Sampling.NONE:
-        return ()
-    if sampling is Sampling.RANDOM:
-        distinct = list({exemplar.candidate_id: exemplar for exemplar in exemplars}.values())
-        chosen = rng.sample(distinct, min(count, len(distinct)))
-        return tuple(sorted(chosen, key=lambda e: (e.score, e.candidate_id)))
-    remaining = buckets(exemplars, width=width)
-    chosen = []
-    while remaining and len(chosen) < count:
+    known = [e for e in history if e.born is None or e.born < at_round]
+    count, tau = knobs.num_exemplars, knobs.tau
+    match sampling:
+        case Sampling.NONE:
+            return Choice()
+        case Sampling.RANDOM:
+            distinct = _distinct(known)
+            return _choice(rng.sample(distinct, min(count, len(distinct))))
+        case Sampling.BUCKET:
+            among = buckets(known, width=knobs.bucket_width)
+            return _choice(_drawn(among, count=count, temperature=tau, rng=rng))
+        case Sampling.ISLAND:
+            island = rng.randrange(knobs.num_islands)
+            members = islands(
+                known, num_islands=knobs.num_islands, reset_every=knobs.island_reset_every,
+                at_round=at_round,
+            )[island]  # fmt: skip
+            drawn = _drawn(_clusters(members), count=count, temperature=tau, rng=rng)
+            return _choice(drawn, island=island)
+
+
+def _drawn(
+    among: Sequence[Bucket], *, count: int, temperature: float, rng: random.Random
+) -> list[Exemplar]:
+    remaining = list(among)
+    drawn: list[Exemplar] = []
+    while remaining and len(drawn) < count:
         odds = bucket_probabilities([b.mean_score for b in remaining], temperature=temperature)
         (bucket,) = rng.choices(remaining, weights=odds)
         remaining.remove(bucket)
-        chosen.append(rng.choice(bucket.exemplars))
-    return tuple(sorted(chosen, key=lambda e: (e.score, e.candidate_id)))
+        drawn.append(rng.choice(bucket.exemplars))
+    return drawn
+
+
+def _clusters(exemplars: Iterable[Exemplar]) -> list[Bucket]:
+    """Buckets of equal score."""
+    members: dict[float, list[Exemplar]] = {}
+    for exemplar in _distinct(exemplars):
+        members.setdefault(exemplar.score, []).append(exemplar)
+    return [Bucket(low=score, exemplars=tuple(group)) for score, group in sorted(members.items())]
+
+
+def _distinct(exemplars: Iterable[Exemplar]) -> list[Exemplar]:
+    """Each source once, in the order of content ids."""
+    found = {exemplar.candidate_id: exemplar for exemplar in exemplars}
+    return [found[key] for key in sorted(found)]
+
+
+def _choice(exemplars: Iterable[Exemplar], *, island: int | None = None) -> Choice:
+    shown = sorted(exemplars, key=lambda e: (e.score, e.candidate_id))
+    return Choice(exemplars=tuple(shown), island=island)

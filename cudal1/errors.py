@@ -6,7 +6,9 @@
     ├── DeviceError      the device that was asked for is absent, busy or unhealthy
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
     ├── SandboxError     too little would stand around a candidate on this machine
-    ├── ProviderError    a provider cannot be reached, or its key is missing
+    ├── ProviderError    a provider is misconfigured or refuses us, such as for a missing key
+    │   ├── ProviderDownError   it cannot be reached or does not answer: later it may
+    │   └── BudgetError         asking on could cost more than was allowed
     ├── StoreError       the ledger, a shard or the disk under them cannot be used
     └── TrainingError    weights or a checkpoint cannot be loaded or trained
 
@@ -41,7 +43,15 @@ class SandboxError(CudaL1Error):
 
 
 class ProviderError(CudaL1Error):
-    """A provider is unreachable, misconfigured or out of budget."""
+    """A provider is misconfigured, refuses us, or is one of the two below."""
+
+
+class ProviderDownError(ProviderError):
+    """A provider cannot be reached, or fails one request after the other; later it may answer."""
+
+
+class BudgetError(ProviderError):
+    """Another request could cost more than is left of the provider's budget."""
 
 
 class StoreError(CudaL1Error):

@@ -1,42 +1,43 @@
 """From a completion's text to a candidate's source, or the reason there is none.
 
 Text is never executed or parsed as Python here: hostile source can crash a parser, and whether it
-is valid is for the harness's worker to find out. The text is read line by line, once, as prose,
-reasoning and code blocks; a model that forgets a fence, or to close one, is still understood.
+is valid is for the harness's worker to find out. `answer` takes a text apart and `piece` finds code
+in it; here one piece is chosen, and completed by others where a model has split its module.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import textwrap
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
+from cudal1.answer import Answer, Part, read
+from cudal1.piece import Piece, is_edit, pieces_of
+from cudal1.python_text import (
+    ENTRY_CLASS,
+    assigns_entry,
+    defines_entry,
+    is_imports_only,
+    names_of,
+    top_classes,
+)
 from cudal1.record import Record
-
-ENTRY = re.compile(r"^class[ \t]+ModelNew[ \t]*[(:]", re.MULTILINE)
 
 MAX_SOURCE_CHARS = 200_000
 """A longer source is refused: nothing that a person would write for one module comes near it."""
 
-_MARGIN = r"(?P<margin>(?:[ \t]|>|(?:\d{1,3}[.)]|[-*+])[ \t])*)"
-_OPEN = re.compile(rf"^{_MARGIN}(?P<fence>`{{3,}}|~{{3,}})(?P<info>[^`]*)$")
-_OPEN_AFTER_PROSE = re.compile(r"^[^`]*[^`\s](?:[ \t]+|:)(?P<fence>`{3,})(?P<info>[\w+.-]*)\s*$")
-_CODE_IN_INFO = re.compile(r"^\s*(?:[\w+.-]+\s+)?((?:import|from|class)\s.*)$")
-_REASONING_OPEN = re.compile(r"^\s*<(think|thinking|reasoning|thought)>", re.IGNORECASE)
-_REASONING_CLOSE = re.compile(r"^\s*</(?:think|thinking|reasoning|thought)>", re.IGNORECASE)
-_SECTION = re.compile(r"^\s{0,3}(?:#{2,6}\s+\S|\*\*[^*]+\*\*:?\s*$)")  # one `#` is a comment
-_IMPLEMENTATION = re.compile(
-    r"^[\s#*\d.):]*(?:final\s+)?code\s+implementation\b.{0,40}$", re.IGNORECASE
+NO_CODE = f"no code that defines class {ENTRY_CLASS}"
+CUT_OFF = f"cut off before any code defined class {ENTRY_CLASS}"
+ONLY_A_DIFF = f"only a diff that touches class {ENTRY_CLASS}, not its source"
+_MAX_NAMES = 4
+
+_NOT_PYTHON = frozenset(
+    "bash sh shell zsh console text txt plaintext output log json yaml toml xml html markdown md "
+    "c c++ cpp cxx cuda cu h hpp hip glsl asm ptx diff patch cmake make makefile dockerfile".split()
 )
-_IMPORT_LINE = re.compile(
-    r"^(?:import [A-Za-z_][\w.]*(?: as \w+)?(?:, *[\w.]+(?: as \w+)?)*"
-    r"|from [\w.]+ import [\w, *(]*[\w*(,])\s*(?:#.*)?$"
-)
-_CODE_LINE = re.compile(
-    r"^(?:\s|#|@\w|(?:import|from|class|def|if|for|with|try|except|else|elif|assert|return)\b.*"
-    r"|[])}'\"]|[A-Za-z_][\w.]*(?:\(|\[|[ \t]*[-+*/]?=(?!=)))"
-)
-_DEFINITION_LINE = re.compile(r"^(?:@\w|class \w|def \w|\w+[ \t]*=[ \t])")
+_NO_ATTEMPT = frozenset("bash sh shell zsh console text txt plaintext output log".split())
+_JSON_STRING = re.compile(r'\\.|"(?:[^"\\\n]|\\.)*"')
+_ENTRY_IN_JSON = rf"\nclass {ENTRY_CLASS}"
 
 
 class Extraction(Record):
@@ -46,157 +47,164 @@ class Extraction(Record):
     reason: str | None = None
 
 
-@dataclass
-class _Part:
-    """A run of prose, or what stands inside one fence."""
-
-    is_code: bool
-    in_implementation: bool
-    """Under a heading `Code Implementation`."""
-    margin: str = ""
-    """What stands before the opening fence: white space, list or quotation marks."""
-    is_closed: bool = False
-    lines: list[str] = field(default_factory=list[str])
-
-    @property
-    def text(self) -> str:
-        """Its lines, less the margin of its fence."""
-        return "\n".join(_without(self.margin, self.lines))
-
-
 def extract(text: str) -> Extraction:
     """The source of `ModelNew` in an answer.
 
-    Looks, in this order, at the code blocks under a `Code Implementation` heading, at all code
-    blocks, and at prose that turns into code; takes the last that defines `ModelNew`. Reasoning
-    between tags is dropped first. A block that was never closed counts: whether a truncated
-    source still runs is for the harness to find out.
+    Looks, in this order, at code under a `Code Implementation` heading, at what follows it, and, if
+    nothing was attempted there, at all code; in blocks first, then in prose. Of several pieces that
+    define `ModelNew` it takes the last, but rather one that is complete, and not under a heading
+    that speaks of an alternative. A block that was never closed counts: whether a truncated source
+    still runs is for the harness to find out.
     """
+    if problem := _unreadable(text):
+        return Extraction(reason=problem)
+    answer = read(text)
+    if answer.is_empty:
+        if not answer.has_reasoning:
+            return Extraction(reason="empty answer")
+        is_cut = answer.is_cut_in_reasoning
+        return Extraction(reason="nothing but reasoning" + (", cut off" if is_cut else ""))
+    for group in _groups(answer):
+        if (source := _source(pieces_of(group))) is not None:
+            return _checked(source)
+    for inner in _json_strings(text):
+        if (found := extract(inner)).source is not None:
+            return found
+    return Extraction(reason=_reason(answer))
+
+
+def _unreadable(text: str) -> str | None:
     if "\x00" in text:
-        return Extraction(reason="contains NUL bytes")
+        return "contains NUL bytes"
     try:
         text.encode()
     except UnicodeEncodeError:
-        return Extraction(reason="contains characters that are no text (lone surrogates)")
-    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    parts = _parts(_after_orphan_reasoning(lines))
-    blocks = [part for part in parts if part.is_code]
-    if not blocks and not any(line.strip() for part in parts for line in part.lines):
-        return Extraction(reason="nothing but reasoning" if text.strip() else "empty answer")
-    for among in ([b for b in blocks if b.in_implementation], blocks):
-        defining = [source for block in among if (source := _defining(block.text))]
-        if defining:
-            return _checked(defining[-1])
-    for part in reversed(parts):
-        if not part.is_code and ENTRY.search(part.text):
-            return _checked(_code_in_prose(part.lines))
-    if blocks and not blocks[-1].is_closed:
-        return Extraction(reason="cut off before any code defined class ModelNew")
-    return Extraction(reason="no code that defines class ModelNew")
+        return "contains characters that are no text (lone surrogates)"
+    return None
 
 
-def _checked(block: str) -> Extraction:
-    source = block.strip("\n").rstrip() + "\n"
+def _checked(code: str) -> Extraction:
+    source = code.strip("\n").rstrip() + "\n"
     if len(source) > MAX_SOURCE_CHARS:
         return Extraction(reason=f"source of {len(source)} characters is too long")
     return Extraction(source=source)
 
 
-def _defining(block: str) -> str | None:
-    """The block, moved to the left margin if need be, when it defines `ModelNew`."""
-    for source in (block, textwrap.dedent(block)):
-        if ENTRY.search(source):
-            return source
+def _groups(answer: Answer) -> Iterator[Sequence[Part]]:
+    """Parts of the answer among which to look, best first."""
+    if answer.after_last_thought:
+        yield from _by_section(answer.parts[answer.after_last_thought :])
+    yield from _by_section(answer.parts)
+
+
+def _by_section(parts: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """The implementation, what follows it, and all if neither attempts an answer."""
+    late = _from_implementation(parts)
+    if late is not parts:
+        yield [part for part in parts if part.in_implementation]
+        yield late
+        if any(_is_attempt(part) for part in late) or _is_bare_heading(late):
+            return
+    yield parts
+
+
+def _from_implementation(parts: Sequence[Part]) -> Sequence[Part]:
+    """The parts from the first `Code Implementation` heading on; all parts if there is none."""
+    first = next((i for i, part in enumerate(parts) if part.in_implementation), None)
+    return parts if first is None else parts[first:]
+
+
+def _is_attempt(part: Part) -> bool:
+    return part.is_code and part.language not in _NO_ATTEMPT
+
+
+def _is_bare_heading(parts: Sequence[Part]) -> bool:
+    """Whether the answer ends with the heading."""
+    return not any(line.strip() for part in parts for line in part.lines[not part.is_code :])
+
+
+def _source(pieces: list[Piece]) -> str | None:
+    """The best piece that defines `ModelNew`, completed by others if it needs them."""
+    for defines in (defines_entry, assigns_entry):
+        for is_fenced in (True, False):
+            defining = [
+                (piece.rank, number)
+                for number, piece in enumerate(pieces)
+                if piece.is_fenced is is_fenced and defines(piece.lines)
+            ]
+            if defining:
+                return _completed(pieces, max(defining)[1])
     return None
 
 
-def _after_orphan_reasoning(lines: list[str]) -> list[str]:
-    """The lines after a closing reasoning tag whose opening one was part of the prompt."""
-    first = next((line for line in lines if line.strip()), "")
-    if _OPEN.match(first) or _REASONING_OPEN.match(first):
-        return lines
-    for index, line in enumerate(lines):
-        if _REASONING_OPEN.match(line):
-            return lines
-        if _REASONING_CLOSE.match(line):
-            return [_REASONING_CLOSE.sub("", line), *lines[index + 1 :]]
-    return lines
+def _completed(pieces: list[Piece], chosen: int) -> str:
+    """A piece with what it uses and only other pieces bind: imports, kernels, helpers.
 
-
-def _parts(lines: list[str]) -> list[_Part]:
-    """The answer as runs of prose and code blocks, without reasoning."""
-    parts = [_Part(is_code=False, in_implementation=False)]
-    fence = ""  # of the block that is open
-    closing_tag = ""  # of the reasoning that is open
-    for line in lines:
-        here = parts[-1]
-        if closing_tag:
-            if closing_tag in line.lower():
-                closing_tag = ""
-            continue
-        if not fence and (reasoning := _REASONING_OPEN.match(line)):
-            tag = f"</{reasoning[1].lower()}>"
-            closing_tag = "" if tag in line.lower() else tag
-            continue
-        opening = _opening(line, fence)
-        if opening is not None:
-            fence = opening["fence"]
-            margin = opening.groupdict().get("margin") or ""
-            parts.append(_Part(True, here.in_implementation, margin))
-            if code := _CODE_IN_INFO.match(opening["info"]):
-                parts[-1].lines.append(code[1])
-        elif fence and (rest := _before_closing(line, fence)) is not None:
-            here.lines += [rest] if rest.strip() else []
-            here.is_closed, fence = True, ""
-            parts.append(_Part(is_code=False, in_implementation=here.in_implementation))
-        elif not fence and (_SECTION.match(line) or _IMPLEMENTATION.match(line)):
-            parts.append(_Part(False, bool(_IMPLEMENTATION.match(line)), lines=[line]))
-        else:
-            here.lines.append(line)
-    return parts
-
-
-def _opening(line: str, fence: str) -> re.Match[str] | None:
-    """The match of an opening fence, where `fence` is that of the block the line is in, if any.
-
-    Inside a block only a fence of its kind with a language opens the next: somebody forgot to
-    close.
+    Models split a module over several blocks, as they would explain it. Pieces are joined as
+    somebody would paste them: in order, but late imports first. A piece that stands alone is left
+    alone, so that nothing else in the answer can change it.
     """
-    found = _OPEN.match(line)
-    if not fence:
-        return found or (_OPEN_AFTER_PROSE.match(line) if "```" in line else None)
-    if found and found["fence"][0] == fence[0] and re.match(r"^[\w+.-]+\s*$", found["info"]):
-        return found
-    return None
+    needed = set(names_of(pieces[chosen].lines).free)
+    before, after = list[list[str]](), list[list[str]]()
+    for number in [*range(chosen - 1, -1, -1), *range(chosen + 1, len(pieces))]:
+        piece = pieces[number]
+        if not needed or not _may_complete(piece, is_later=number > chosen):
+            continue
+        names = names_of(piece.lines)
+        if needed & names.top:
+            needed = (needed - names.top) | names.free
+            if number > chosen and not is_imports_only(piece.lines):
+                after.append(piece.lines)
+            else:
+                before.insert(0, piece.lines)
+    return "\n\n\n".join(
+        "\n".join(lines).strip("\n").rstrip() for lines in [*before, pieces[chosen].lines, *after]
+    )
 
 
-def _before_closing(line: str, fence: str) -> str | None:
-    """What stands before the closing fence of a block, or None when the line has none."""
-    stripped = line.rstrip()
-    bare = stripped.rstrip(fence[0])
-    if len(stripped) - len(bare) < len(fence) or fence[0] in bare:
-        return None
-    return "" if not bare.strip(" \t>") else bare
+def _may_complete(piece: Piece, *, is_later: bool) -> bool:
+    """Whether a piece may be joined to another; a later use of `ModelNew` is an example."""
+    if not piece.is_fenced:
+        return is_imports_only(piece.lines)
+    if piece.part.language in _NOT_PYTHON or (is_later and piece.part.is_cut):
+        return False
+    return not (is_later and any(f"{ENTRY_CLASS}(" in line for line in piece.lines))
 
 
-def _without(margin: str, lines: list[str]) -> list[str]:
-    """The lines less the margin of their fence; as they are when some line does not keep it."""
-    if ">" in margin:
-        return [re.sub(r"^[ \t]*>[ \t]?", "", line) for line in lines]
-    kept = " " * len(margin.expandtabs())
-    expanded = [line.expandtabs() if margin else line for line in lines]
-    if all(line.startswith(kept) for line in expanded if line.strip()):
-        return [line[len(kept) :] for line in expanded]
-    return lines
+def _json_strings(text: str) -> Iterator[str]:
+    """Strings of JSON that hold a `ModelNew` with its line breaks escaped, the last one first."""
+    if _ENTRY_IN_JSON not in text:
+        return
+    found = [m[0] for m in _JSON_STRING.finditer(text) if _ENTRY_IN_JSON in m[0]]
+    for quoted in reversed(found):
+        try:
+            inner = json.loads(quoted, strict=False)
+        except ValueError:
+            continue
+        if isinstance(inner, str) and _ENTRY_IN_JSON not in inner:
+            yield inner
 
 
-def _code_in_prose(lines: list[str]) -> str:
-    """The lines from the first import or definition up to where prose begins again."""
-    entry = next(index for index, line in enumerate(lines) if ENTRY.match(line))
-    imports = (index for index in range(entry) if _IMPORT_LINE.match(lines[index]))
-    definitions = (index for index in range(entry) if _DEFINITION_LINE.match(lines[index]))
-    start = next(imports, next(definitions, entry))
-    end = entry + 1
-    while end < len(lines) and (not lines[end].strip() or _CODE_LINE.match(lines[end])):
-        end += 1
-    return "\n".join(lines[start:end])
+def _reason(answer: Answer) -> str:
+    """Why no piece defines `ModelNew`."""
+    parts = _from_implementation(answer.parts)
+    blocks = [part for part in parts if part.is_code]
+    has_code = any(_is_attempt(part) for part in parts)
+    if parts is not answer.parts and not has_code and _is_bare_heading(parts):
+        return CUT_OFF
+    if blocks and blocks[-1].is_cut:
+        return CUT_OFF
+    if any(is_edit(block.lines) and ENTRY_CLASS in "\n".join(block.lines) for block in blocks):
+        return ONLY_A_DIFF
+    names = list(dict.fromkeys(
+        name
+        for piece in pieces_of(parts if has_code else answer.parts)
+        if piece.part.language not in _NOT_PYTHON
+        for name in top_classes(piece.lines)
+    ))  # fmt: skip
+    if not names:
+        return NO_CODE
+    if names[_MAX_NAMES:]:
+        names[_MAX_NAMES:] = [f"{len(names) - _MAX_NAMES} more"]
+    said = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    return f"defines {said} but not {ENTRY_CLASS}"

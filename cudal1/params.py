@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from cudal1.contrast import Sampling
-from cudal1.problem import DeviceClass
+from cudal1.contrast import ContrastParams, Sampling
+from cudal1.problem import DeviceClass, Split
 from cudal1.prompt import PromptStyle
 from cudal1.protocol import EvalProtocol
 from cudal1.provider_settings import ProviderSettings
@@ -140,7 +140,7 @@ class SelfsupParams(TrainingParams):
     top_p: float = Field(gt=0, le=1)
 
 
-class RlParams(Record):
+class RlParams(ContrastParams):
     """Stage `rl` (paper 2.4)."""
 
     init: ItemName
@@ -162,12 +162,6 @@ class RlParams(Record):
     top_p: float = Field(gt=0, le=1)
     sampling: Sampling
     """How exemplars are chosen."""
-    num_exemplars: int = Field(ge=1)
-    """N (paper 2.4.3: 2)."""
-    bucket_width: float = Field(gt=0)
-    """Width of a score bucket below a speedup of 2 (the paper's figure shows 0.1)."""
-    tau: float = Field(gt=0)
-    """Temperature of equation 1."""
     plain_share: float = Field(ge=0, le=1)
     """Share of prompts without exemplars, so that the plain skill survives."""
     smooth_k: float = Field(gt=0)
@@ -183,6 +177,54 @@ class RlParams(Record):
     seed: int
 
 
+class MethodKind(StrEnum):
+    """Baselines of the paper's table 5."""
+
+    VANILLA = "vanilla"
+    """The best of all answers to the plain prompt."""
+    EVOLVE = "evolve"
+    """Rounds of contrastive prompts that show what the method itself has found."""
+
+
+class MethodParams(Record):
+    """One method of stage `search`: how a provider is asked whose weights stay as they are."""
+
+    method: MethodKind
+    sampling: Sampling
+    """How exemplars are chosen; `none` for vanilla, and only there."""
+    reads: str
+    """What DVC must have made before, such as the folder of a local policy; where that is nothing,
+    `data/shards/problems`."""
+    provider: ProviderSettings
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if (self.method is MethodKind.VANILLA) != (self.sampling is Sampling.NONE):
+            raise ValueError(f"method {self.method} with sampling {self.sampling}")
+        path = getattr(self.provider, "path", None)
+        if isinstance(path, str) and path.startswith("data/") and self.reads != path:
+            raise ValueError(
+                f"reads must be {path}, which the provider reads, or DVC will not know"
+            )
+        return self
+
+
+class SearchParams(ContrastParams):
+    """Stage `search@METHOD`: what all methods have in common, so that they can be compared."""
+
+    split: Split
+    """Whose problems."""
+    num_problems: int = Field(gt=0)
+    """Evenly spread over the split; all of it, if it has no more."""
+    rounds: int = Field(gt=0)
+    """`evolve` chooses exemplars anew in each; the first has none to choose from."""
+    answers_per_round: int = Field(gt=0)
+    """To each problem; `vanilla` is given as many in all."""
+    prompts: PromptStyle
+    seed: int
+    methods: dict[ItemName, MethodParams] = Field(min_length=1)
+
+
 class TransferParams(Record):
     """Stage `transfer@DEVICE`."""
 
@@ -190,6 +232,23 @@ class TransferParams(Record):
     """Names under which results are filed; each instance runs only on a device of that name."""
     per_problem: int = Field(gt=0)
     """Best candidates of each problem that are judged again."""
+
+
+class HackJudgeParams(Record):
+    """The adversarial judge, which every stage that measures speed asks (paper 3.2)."""
+
+    provider: ProviderSettings | None
+    """Who is asked; None: nobody, and verdicts say so."""
+    above: float = Field(gt=1)
+    """A certified speedup from which on it is asked about everybody."""
+    above_record: float = Field(gt=1)
+    """The same as a multiple of the problem's best so far (the paper: a jump of the reward)."""
+    when_screened: bool
+    """Whether it is asked about a gain with an advisory flag of the static reading."""
+    num_cases: int = Field(ge=0)
+    """Confirmed cheats that it is shown, the most similar ones (the paper: 3)."""
+    attempts: int = Field(gt=0)
+    """Times that it is asked before what it says counts as no answer."""
 
 
 class ReportParams(Record):
@@ -214,7 +273,9 @@ class Params(Record):
     sft: SftParams
     selfsup: SelfsupParams
     rl: RlParams
+    search: SearchParams
     transfer: TransferParams
+    hack_judge: HackJudgeParams
     report: ReportParams
 
     @model_validator(mode="after")

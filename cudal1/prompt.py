@@ -1,8 +1,9 @@
 """Rendering prompts from templates; a Prompt knows its exemplars.
 
 Templates are Markdown files under `cudal1/prompts/STYLE/`: `paper` holds the paper's prompts for
-general language models, `compact` the short ones that fit a small policy. Placeholders are
-`$name`; a name that is missing or left over is an error. Inserted code is not scanned.
+general language models, `compact` the short ones that fit a small policy, `judge` the adversarial
+judge's. Placeholders are `$name`; a name that is missing or left over is an error, but for facts
+about the device, which a template may use or leave. Inserted code is not scanned.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from importlib.resources import files
 from string import Template
 from typing import Literal
 
-from cudal1.contrast import Exemplar
 from cudal1.errors import ConfigError
+from cudal1.exemplar import Exemplar
+from cudal1.hack_case import HackCase
 from cudal1.problem import Problem
 from cudal1.record import Record, content_id
 
@@ -25,6 +27,20 @@ class PromptStyle(StrEnum):
 
     PAPER = "paper"
     COMPACT = "compact"
+
+
+class DeviceFacts(Record):
+    """What a template may say of the device that candidates are judged on, each as a `$name`."""
+
+    device: str
+    """Such as `NVIDIA H100 80GB HBM3`."""
+    architecture: str
+    """Such as `sm_90`, or a processor's `x86_64`."""
+    memory: str
+    """Such as `79 GiB`."""
+    cuda_version: str
+    """Such as `13.0`; `none` for a processor."""
+    torch_version: str
 
 
 class Message(Record):
@@ -38,6 +54,8 @@ class Prompt(Record):
     """What a provider is asked."""
 
     messages: tuple[Message, ...]
+    template_id: str
+    """Hash of the templates that the messages were rendered from."""
     exemplar_ids: tuple[str, ...] = ()
     """Candidates shown, in order."""
 
@@ -51,24 +69,32 @@ class Prompt(Record):
         return [{"role": m.role, "content": m.content} for m in self.messages]
 
 
-def generation_prompt(problem: Problem, *, style: PromptStyle) -> Prompt:
-    """The one-shot prompt of stages 1 and 2 (paper 2.2, table 2)."""
-    return _prompt(_render(style, "generate", reference=problem.source.rstrip()))
+def generation_prompt(
+    problem: Problem, *, style: PromptStyle, facts: DeviceFacts | None = None
+) -> Prompt:
+    """The one-shot prompt of stages 1 and 2 (paper 2.2, table 2).
+
+    Without facts only where the style's template uses none.
+    """
+    text = _render(style, "generate", facts, reference=problem.source.rstrip())
+    return _prompt(text, (style, "generate"))
 
 
 def contrastive_prompt(
-    problem: Problem, exemplars: Sequence[Exemplar], *, style: PromptStyle
-) -> Prompt:
+    problem: Problem, exemplars: Sequence[Exemplar], *, style: PromptStyle,
+    facts: DeviceFacts | None = None,
+) -> Prompt:  # fmt: skip
     """The prompt of stage 3, with scored exemplars (paper 2.4.1, table 3).
 
     Without exemplars it is the generation prompt.
     """
     if not exemplars:
-        return generation_prompt(problem, style=style)
+        return generation_prompt(problem, style=style, facts=facts)
     shown = [
         _render(
             style,
             "exemplar",
+            facts,
             index=str(index),
             score=f"{exemplar.score:.2f}",
             source=exemplar.source.rstrip(),
@@ -76,9 +102,41 @@ def contrastive_prompt(
         for index, exemplar in enumerate(exemplars, start=1)
     ]
     text = _render(
-        style, "contrast", reference=problem.source.rstrip(), exemplars="\n".join(shown).rstrip()
-    )
-    return _prompt(text, exemplar_ids=tuple(exemplar.candidate_id for exemplar in exemplars))
+        style, "contrast", facts,
+        reference=problem.source.rstrip(), exemplars="\n".join(shown).rstrip(),
+    )  # fmt: skip
+    ids = tuple(exemplar.candidate_id for exemplar in exemplars)
+    return _prompt(text, (style, "contrast"), (style, "exemplar"), exemplar_ids=ids)
+
+
+def judge_prompt(
+    problem: Problem, source: str, cases: Sequence[HackCase], *, speedup: float, trigger: str,
+    fence: str, facts: DeviceFacts,
+) -> Prompt:  # fmt: skip
+    """What the adversarial judge is asked (paper 3.2).
+
+    Args:
+        problem: whose reference it is compared with.
+        source: the candidate's, stripped of comments.
+        cases: confirmed cheats, the most similar first.
+        speedup: what the harness certified.
+        trigger: why it is asked, in one line.
+        fence: a word that no source holds; what stands between two of it is data.
+        facts: of the device that judged.
+    """
+    shown = [
+        _render(
+            "judge", "case", facts, index=str(index), kind=case.kind, evidence=case.evidence,
+            source=case.source.rstrip(), fence=fence,
+        )
+        for index, case in enumerate(cases, start=1)
+    ]  # fmt: skip
+    text = _render(
+        "judge", "judge", facts, reference=problem.source.rstrip(), source=source.rstrip(),
+        cases="\n\n".join(shown) or "None is known yet.", speedup=f"{speedup:.2f}",
+        trigger=trigger, fence=fence,
+    )  # fmt: skip
+    return _prompt(text, ("judge", "judge"), ("judge", "case"))
 
 
 def answer_text(source: str) -> str:
@@ -86,22 +144,28 @@ def answer_text(source: str) -> str:
     return f"```python\n{source.rstrip()}\n```"
 
 
-def _prompt(text: str, *, exemplar_ids: tuple[str, ...] = ()) -> Prompt:
-    return Prompt(messages=(Message(role="user", content=text),), exemplar_ids=exemplar_ids)
+def _prompt(
+    text: str, *templates: tuple[str, str], exemplar_ids: tuple[str, ...] = ()
+) -> Prompt:  # fmt: skip
+    return Prompt(
+        messages=(Message(role="user", content=text),), exemplar_ids=exemplar_ids,
+        template_id=content_id(*(_template(*template).template for template in templates)),
+    )  # fmt: skip
 
 
 @cache
-def _template(style: PromptStyle, name: str) -> Template:
-    path = files("cudal1") / "prompts" / style.value / f"{name}.md"
+def _template(folder: str, name: str) -> Template:
+    path = files("cudal1") / "prompts" / folder / f"{name}.md"
     return Template(path.read_text(encoding="utf-8"))
 
 
-def _render(style: PromptStyle, name: str, **values: str) -> str:
-    template = _template(style, name)
-    wanted = set(template.get_identifiers())
+def _render(folder: str, name: str, facts: DeviceFacts | None, **values: str) -> str:
+    template = _template(folder, name)
+    known = {} if facts is None else facts.model_dump()
+    wanted = set(template.get_identifiers()) - set(known)
     if wanted != set(values) or not template.is_valid():
         raise ConfigError(
-            f"prompts/{style}/{name}.md: placeholders are {sorted(wanted)}, "
+            f"prompts/{folder}/{name}.md: placeholders are {sorted(wanted)}, "
             f"but it is given {sorted(values)}"
         )
-    return template.substitute(values).rstrip()
+    return template.substitute({**known, **values}).rstrip()

@@ -63,7 +63,7 @@ def _problem(problem: ErrorDetails) -> str:
         case "missing":
             return f"{where}: missing key; add it"
         case "union_tag_invalid" | "union_tag_not_found":
-            return f"{where}.kind: must be rewriter, replay or openai"
+            return f"{where}.kind: must be rewriter, replay, openai, local or vllm"
         case "string_pattern_mismatch":
             where = where.removesuffix(".[key]")
             return f"{where}: {problem['input']!r} may hold a to z, 0 to 9, - and _ only"

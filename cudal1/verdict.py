@@ -44,6 +44,8 @@ class FlagSource(StrEnum):
     """Times that cannot be what they claim."""
     JUDGE = "judge"
     """The adversarial language model."""
+    PERSON = "person"
+    """Somebody who looked (`cudal1 hacks confirm`)."""
 
 
 class HackFlag(Record):
@@ -82,6 +84,17 @@ class Correctness(Record):
     """Which input, family and element disagreed first, in one line."""
 
 
+class SecondOpinion(StrEnum):
+    """Whether the adversarial judge was to be asked about a verdict."""
+
+    OFF = "off"
+    """There is none: `hack_judge.provider` is null, or nobody but the harness was asked."""
+    NOT_NEEDED = "not_needed"
+    """Nothing about the verdict is suspicious."""
+    ASKED = "asked"
+    """It was to be asked; what it said is in the reviews."""
+
+
 class Verdict(Record):
     """What the harness says about one candidate, on one device, under one protocol."""
 
@@ -100,6 +113,8 @@ class Verdict(Record):
     """Present once outputs were compared."""
     measurement: Measurement | None = None
     """Present exactly when the candidate is correct and the protocol times."""
+    second_opinion: SecondOpinion = SecondOpinion.OFF
+    """Whether the adversarial judge looked at it, too."""
     sandbox: tuple[str, ...] = ()
     """Layers that were active around the candidate; `unsafe` when fewer would have done."""
     judged_at: str
@@ -118,6 +133,19 @@ class Verdict(Record):
         if self.status is Status.CORRECT and any(not flag.is_advisory for flag in self.flags):
             raise ValueError("correct verdict with a deciding flag")
         return self
+
+    def vetoed(self, flag: HackFlag) -> Verdict:
+        """The verdict once somebody has seen a cheat that the harness had not.
+
+        One that is no success is left as it is.
+        """
+        if self.status is not Status.CORRECT:
+            return self
+        changes = {
+            "status": Status.HACKED, "reason": f"{flag.kind}: {flag.evidence}",
+            "flags": (*self.flags, flag), "measurement": None,
+        }  # fmt: skip
+        return Verdict.model_validate({**dict(self), **changes})
 
     @property
     def is_successful(self) -> bool:

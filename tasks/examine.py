@@ -16,7 +16,7 @@ from cudal1.record import content_id
 from cudal1.reward import speed_reward, success_reward
 from cudal1.train.policy import Sampler
 from cudal1.verdict import Verdict
-from tasks.judging import admitted_problems, bench, keep_completion
+from tasks.judging import admitted_problems, bench, device_facts, keep_completion
 from tasks.progress import progress
 from tasks.stage import Stage, log
 
@@ -50,11 +50,13 @@ class Sampling:
 
 def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int) -> list[Problem]:
     """Up to `count` problems of a split with prompts that the policy can take, evenly spread."""
-    section = stage.params.policy
+    section, facts = stage.params.policy, device_facts(stage.params)
     problems = [
         problem
         for problem in admitted_problems(split)
-        if sampler.num_tokens(generation_prompt(problem, style=section.prompts).as_chat())
+        if sampler.num_tokens(
+            generation_prompt(problem, style=section.prompts, facts=facts).as_chat()
+        )
         <= section.max_prompt_tokens
     ]
     if not problems:
@@ -71,9 +73,11 @@ def sample_and_judge(
     problems: Sequence[Problem], sampling: Sampling, what: str,
 ) -> list[Answer]:  # fmt: skip
     """`num_samples` answers to each problem, judged; those in the ledger are not made again."""
+    style, facts = stage.params.policy.prompts, device_facts(stage.params)
+    prompts = [generation_prompt(problem, style=style, facts=facts) for problem in problems]
     asked: list[tuple[Problem, Prompt, int]] = [
-        (problem, generation_prompt(problem, style=stage.params.policy.prompts), index)
-        for problem in problems
+        (problem, prompt, index)
+        for problem, prompt in zip(problems, prompts, strict=True)
         for index in range(sampling.num_samples)
     ]
     answers: list[Answer] = []
@@ -110,7 +114,7 @@ def _completions(
         problem, prompt, index = asked[i]
         found[ids[i]] = Completion(
             id=ids[i], stage=stage.name, provider="policy", problem_id=problem.id,
-            prompt_id=prompt.id, attempt=index, text=sampled.text,
+            prompt_id=prompt.id, template_id=prompt.template_id, attempt=index, text=sampled.text,
             finish_reason=sampled.finish_reason, num_prompt_tokens=sampled.num_prompt_tokens,
             num_completion_tokens=sampled.num_completion_tokens,
         )  # fmt: skip

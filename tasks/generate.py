@@ -1,101 +1,175 @@
-"""Stage `generate@PROVIDER`: ask one provider for candidates of every training problem.
+"""Stage `generate@PROVIDER`: ask one provider for candidates.
 
-One-shot prompt, up to `attempts` times a problem, until `successes` of its candidates are correct
-(paper 2.2). Correctness is checked as answers arrive; timing is stage `filter`'s.
+Up to `attempts` answers to each problem, until `successes` of them are executable and correct
+(paper 2.2). Never more answers are under way for a problem than it still needs, so none is paid for
+in vain; requests to other problems fill the provider's time while an answer is judged. Every answer
+is stored before it is looked at, with everything found in it. Training problems only: held-out
+ones are for the policy to be examined on.
+
+A provider that is down, or out of money, leaves what it gave; the run goes on without the rest.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from cudal1.candidate import Completion
 from cudal1.ledger import Ledger
-from cudal1.llm.provider import (
-    EXHAUSTED,
-    Provider,
-    Request,
-    has_failed,
-    make_provider,
-    request_to,
-)
+from cudal1.llm.provider import EXHAUSTED, Provider, request_to
 from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
-from tasks.judging import Bench, admitted_problems, bench, keep_completion
+from tasks.asking import Asking, asking, provider_of
+from tasks.foretelling import foretell
+from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
 from tasks.progress import progress
-from tasks.stage import DATA, Stage, main
+from tasks.stage import DATA, Stage, log, main
 
-TOGETHER = 8
-"""Problems asked about at a time: the judge keeps as many prepared."""
+AHEAD = 2
+"""Requests handed over, in multiples of what a provider works on at a time: it never waits for us
+to have judged an answer."""
 
 
 def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     """data/problems.parquet → data/generate/PROVIDER.parquet."""
     section = stage.params.generate
     name = stage.instance
-    provider = make_provider(name, section.providers[name])
+    provider = provider_of(name, section.providers[name])
     problems = admitted_problems(Split.TRAIN)
-    asked = satisfied = 0
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
             bench(ledger, stage.params) as judge,
+            asking(ledger, provider) as ask,
             progress(f"problems answered by {name}", len(problems)) as advance,
         ):
-            for first in range(0, len(problems), TOGETHER):
-                batch = problems[first : first + TOGETHER]
-                counts = _ask_until_satisfied(stage, ledger, judge, provider, batch)
-                asked += sum(num_asked for num_asked, _ in counts.values())
-                satisfied += sum(found >= section.successes for _, found in counts.values())
-                advance(len(batch))
+            inquiry = Inquiry(stage, ledger, judge, provider, ask, problems)
+            while (done := inquiry.step()) is not None:
+                advance(done)
+            if ask.stopped is not None:
+                log.warning(
+                    "%s: %s; the run goes on without %d of %d problems: `dvc repro -f %s` asks on",
+                    stage.name, ask.stopped, inquiry.num_cut, len(problems), stage.name,
+                )  # fmt: skip
         ledger.export()
         ledger.write_product("generated", DATA / "generate" / f"{name}.parquet", stage=stage.name)
     return {
         "num_problems": len(problems),
-        "num_asked": asked,
-        "num_satisfied": satisfied,
+        "num_asked": inquiry.num_asked,
+        "num_satisfied": inquiry.num_satisfied,
+        "num_cut": inquiry.num_cut,
         "num_checked": judge.num_judged,
     }
 
 
-def _ask_until_satisfied(
-    stage: Stage, ledger: Ledger, judge: Bench, provider: Provider, problems: Sequence[Problem]
-) -> dict[str, tuple[int, int]]:
-    """Attempts and successes of each problem, once it has enough of either."""
-    section = stage.params.generate
-    unsatisfied = {problem.id: problem for problem in problems}
-    counts: dict[str, tuple[int, int]] = dict.fromkeys(unsatisfied, (0, 0))
-    for attempt in range(section.attempts):
-        requests = [
-            request_to(
-                provider, stage=stage.name, problem=problem, attempt=attempt,
-                prompt=generation_prompt(problem, style=section.prompts), seed=section.seed,
-            )
-            for problem in unsatisfied.values()
-        ]  # fmt: skip
-        for completion in _answers(ledger, provider, requests):
-            problem = unsatisfied[completion.problem_id]
-            if completion.finish_reason == EXHAUSTED:
-                del unsatisfied[problem.id]
-                continue
-            candidate = keep_completion(ledger, completion)
-            success = candidate is not None and judge.check(problem, candidate).is_successful
-            asked, found = counts[problem.id]
-            counts[problem.id] = asked + 1, found + success
-            if counts[problem.id][1] >= section.successes:
-                del unsatisfied[problem.id]
-    return counts
+@dataclass
+class Quest:
+    """A problem on the way to its successes."""
+
+    problem: Problem
+    num_asked: int = 0
+    num_waiting: int = 0
+    """Of those asked, how many are not answered yet."""
+    num_lost: int = 0
+    """Of those asked, how many will not be answered: the provider stopped."""
+    num_found: int = 0
+    is_exhausted: bool = False
+    """The provider has no more answers to it."""
+    is_refused: bool = False
+    """The provider had stopped when the next attempt was to be asked."""
 
 
-def _answers(ledger: Ledger, provider: Provider, requests: Sequence[Request]) -> list[Completion]:
-    """Answers to the requests; what was answered before is not asked, or paid for, again."""
-    known = {request.id: ledger.completion(request.id) for request in requests}
-    fresh = [r for r in requests if (k := known[r.id]) is None or has_failed(k)]
-    answers = [k for k in known.values() if k is not None and not has_failed(k)]
-    for completion in provider.complete(fresh):
-        keep_completion(ledger, completion)
-        answers.append(completion)
-    return answers
+class Inquiry:
+    """Asks about many problems at once, and about each until it has enough of either."""
+
+    def __init__(
+        self, stage: Stage, ledger: Ledger, judge: Bench, provider: Provider, ask: Asking,
+        problems: Sequence[Problem],
+    ) -> None:  # fmt: skip
+        self._stage = stage
+        self._section = stage.params.generate
+        self._facts = device_facts(stage.params)
+        self._ledger = ledger
+        self._judge = judge
+        self._provider = provider
+        self._ask = ask
+        self._todo = deque(Quest(problem) for problem in problems)
+        self._open: dict[str, Quest] = {}
+        self.num_asked = self.num_satisfied = self.num_cut = 0
+
+    def step(self) -> int | None:
+        """Hand over what may be asked, take in one answer; returns how many problems are done.
+
+        None when all are.
+        """
+        self._hand_over()
+        if self._ask.num_waiting:
+            completion = self._ask.answer()
+            if completion is None:
+                for quest in self._open.values():
+                    quest.num_lost += quest.num_waiting
+                    quest.num_waiting = 0
+            else:
+                self._take_in(completion)
+        elif not self._open:
+            return None
+        return self._close()
+
+    def _hand_over(self) -> None:
+        room = AHEAD * self._provider.width
+        for quest in self._open.values():
+            while self._ask.num_waiting < room and self._may_be_asked(quest):
+                self._hand_over_next(quest)
+        while self._ask.num_waiting < room and self._todo:
+            quest = self._todo.popleft()
+            self._open[quest.problem.id] = quest
+            while self._ask.num_waiting < room and self._may_be_asked(quest):
+                self._hand_over_next(quest)
+
+    def _may_be_asked(self, quest: Quest) -> bool:
+        return not (
+            quest.is_exhausted
+            or quest.is_refused
+            or quest.num_asked >= self._section.attempts
+            or quest.num_found + quest.num_waiting >= self._section.successes
+        )
+
+    def _hand_over_next(self, quest: Quest) -> None:
+        section = self._section
+        prompt = generation_prompt(quest.problem, style=section.prompts, facts=self._facts)
+        request = request_to(
+            self._provider, stage=self._stage.name, problem=quest.problem, prompt=prompt,
+            attempt=quest.num_asked, seed=section.seed,
+        )  # fmt: skip
+        if self._ask.ask(request):
+            quest.num_asked += 1
+            quest.num_waiting += 1
+        else:
+            quest.is_refused = True
+
+    def _take_in(self, completion: Completion) -> None:
+        quest = self._open[completion.problem_id]
+        quest.num_waiting -= 1
+        if completion.finish_reason == EXHAUSTED:
+            quest.is_exhausted = True
+            quest.num_asked -= 1
+            return
+        candidate = keep_completion(self._ledger, completion)
+        if candidate is not None:
+            quest.num_found += self._judge.check(quest.problem, candidate).is_successful
+
+    def _close(self) -> int:
+        """Forget problems that are done; returns their number."""
+        done = [q for q in self._open.values() if not q.num_waiting and not self._may_be_asked(q)]
+        for quest in done:
+            del self._open[quest.problem.id]
+            is_satisfied = quest.num_found >= self._section.successes
+            self.num_asked += quest.num_asked - quest.num_lost
+            self.num_satisfied += is_satisfied
+            self.num_cut += not is_satisfied and (quest.is_refused or quest.num_lost > 0)
+        return len(done)
 
 
 if __name__ == "__main__":
-    main("generate", ask_provider)
+    main("generate", ask_provider, foretell=foretell)

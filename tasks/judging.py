@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.extract import extract
-from cudal1.harness import Pool, find_device
+from cudal1.harness import Pool, facts_of, find_device
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.prompt import DeviceFacts
 from cudal1.protocol import EvalProtocol
-from cudal1.verdict import Verdict
+from cudal1.verdict import SecondOpinion, Verdict
+from tasks.reviewing import Reviewer, reviewer
 from tasks.stage import DATA
 
 WAIT_S = 600.0
@@ -26,11 +29,17 @@ WAIT_S = 600.0
 class Bench:
     """Gives verdicts: known ones from the ledger, new ones from the harness.
 
-    The harness is started only when something is really new, so that a repeated stage is cheap.
+    The harness is started only when something is really new, so that a repeated stage is cheap. A
+    success that is suspicious goes to the adversarial judge, where there is one, and what it or a
+    person has vetoed is no success.
     """
 
-    def __init__(self, ledger: Ledger, device_class: DeviceClass, protocol: EvalProtocol) -> None:
+    def __init__(
+        self, ledger: Ledger, device_class: DeviceClass, protocol: EvalProtocol,
+        reviewer: Reviewer | None,
+    ) -> None:  # fmt: skip
         self._ledger = ledger
+        self._reviewer = reviewer
         self._stack = ExitStack()
         self._pool: Pool | None = None
         self.device = find_device(device_class)
@@ -41,7 +50,8 @@ class Bench:
     def verdict(self, problem: Problem, candidate: Candidate) -> Verdict:
         """The full verdict on a candidate of a problem."""
         known = self._known(candidate, self.protocol)
-        return known or self._judge(problem, candidate, timing=True)
+        verdict = known or self._judge(problem, candidate, timing=True)
+        return self._looked_at_again(problem, candidate, verdict)
 
     def check(self, problem: Problem, candidate: Candidate) -> Verdict:
         """Whether a candidate is executable and correct; its speed is left for later.
@@ -50,7 +60,9 @@ class Bench:
         """
         checks = self.protocol.checks_only()
         known = self._known(candidate, self.protocol) or self._known(candidate, checks)
-        return known or self._judge(problem, candidate, timing=False)
+        verdict = known or self._judge(problem, candidate, timing=False)
+        veto = self._ledger.veto(candidate) if verdict.is_successful else None
+        return verdict if veto is None else verdict.vetoed(veto)
 
     def _known(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
         known = self._ledger.verdict(
@@ -62,17 +74,33 @@ class Bench:
     def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
         if self._pool is None:
             self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
-        judgement = self._pool.judge(
-            problem, candidate, timing=timing, record=self._record(problem) if timing else None
-        )
-        self._ledger.add_verdict(judgement.verdict, judgement.samples)
+        record = self._record(problem, candidate) if timing else None
+        judgement = self._pool.judge(problem, candidate, timing=timing, record=record)
+        second_opinion = SecondOpinion.OFF
+        if self._reviewer is not None:
+            why = self._reviewer.suspicion(judgement.verdict, record)
+            second_opinion = SecondOpinion.NOT_NEEDED if why is None else SecondOpinion.ASKED
+        verdict = judgement.verdict.model_copy(update={"second_opinion": second_opinion})
+        self._ledger.add_verdict(verdict, judgement.samples)
         self.num_judged += 1
-        return judgement.verdict
+        return verdict
 
-    def _record(self, problem: Problem) -> float | None:
+    def _looked_at_again(self, problem: Problem, candidate: Candidate, verdict: Verdict) -> Verdict:
+        """The verdict less what a person or the adversarial judge vetoes."""
+        if not verdict.is_successful:
+            return verdict
+        veto = self._ledger.veto(candidate)
+        if veto is None and self._reviewer is not None:
+            why = self._reviewer.suspicion(verdict, self._record(problem, candidate))
+            if why is not None:
+                self._reviewer.review(problem, candidate, verdict, why)
+                veto = self._ledger.veto(candidate)
+        return verdict if veto is None else verdict.vetoed(veto)
+
+    def _record(self, problem: Problem, candidate: Candidate) -> float | None:
         found = self._ledger.query(
             "record", problem_id=problem.id, device_kind=self.device.kind,
-            protocol_id=self.protocol.id,
+            protocol_id=self.protocol.id, candidate_id=candidate.id,
         )  # fmt: skip
         return found.item(0, "certified")
 
@@ -86,15 +114,26 @@ def bench(ledger: Ledger, params: Params) -> Generator[Bench]:
     """A bench with the stage's device and protocol."""
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)
-    opened = Bench(ledger, params.device, params.protocol)
-    try:
-        yield opened
-    finally:
-        opened.close()
+    with reviewer(ledger, params.hack_judge, device_facts(params)) as second:
+        opened = Bench(ledger, params.device, params.protocol, second)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+
+def device_facts(params: Params) -> DeviceFacts:
+    """What prompts may say of the device that the stages judge on."""
+    return _facts(params.device)
+
+
+@cache
+def _facts(device_class: DeviceClass) -> DeviceFacts:
+    return facts_of(find_device(device_class))
 
 
 def keep_completion(ledger: Ledger, completion: Completion) -> Candidate | None:
-    """Store an answer with the candidate found in it, or the reason why there is none."""
+    """Store what was found in an answer: a candidate, or the reason why there is none."""
     found = extract(completion.text)
     candidate = (
         None

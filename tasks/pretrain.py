@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cudal1.contrast import Exemplar
+from cudal1.exemplar import Exemplar
 from cudal1.llm.rewriter import Kind, Rewrite, Weights, compose, variant
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import (

@@ -15,7 +15,7 @@ from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
-from cudal1.report.inputs import BASELINES, TRANSFERRED
+from cudal1.report.inputs import BASELINES, SEARCHED, TRANSFERRED
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main
@@ -49,6 +49,7 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
             null_test=null_test,
             baselines=BASELINES.to_frame(),
             transferred=_transferred(),
+            searched=_searched(stages),
             samples=ledger.query("telling_samples", protocol_id=stage.params.protocol.id),
             steps=ledger.query("all_steps", stages=stages),
         )
@@ -84,6 +85,14 @@ def _transferred() -> pl.DataFrame:
     files = sorted((DATA / "transfer").glob("*.parquet"))
     frames = [TRANSFERRED.to_frame(), *(read_parquet(path) for path in files)]
     return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _searched(stages: Sequence[str]) -> pl.DataFrame:
+    """What the methods that there are now were given; a file of one that was removed may remain."""
+    files = sorted((DATA / "search").glob("*.parquet"))
+    frames = [SEARCHED.to_frame(), *(read_parquet(path) for path in files)]
+    together = pl.concat(frames, how="diagonal_relaxed")
+    return together.filter(pl.col("stage").is_in(stages))
 
 
 def _provenance(params: Params, device_kind: str) -> Provenance:

@@ -1,9 +1,9 @@
 """Stage `rl` (stage 3): contrastive reinforcement learning.
 
-Before each group is sampled, its prompt is built from the ledger as it stands: two earlier
-candidates of the problem from different score buckets. Each answer is extracted, judged and
-rewarded with its certified speedup, smoothed (equation 6); GRPO does the rest (equations 4 and 5).
-What succeeds may be an exemplar in the next step.
+Before each group is sampled, its prompt is built from what earlier stages and steps have found: by
+default, two candidates of the problem from different score buckets. Each answer is extracted,
+judged and rewarded with its certified speedup, smoothed (equation 6); GRPO does the rest (equations
+4 and 5). What succeeds may be an exemplar in a later step.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from cudal1.candidate import Completion
-from cudal1.contrast import Sampling as Exemplars
-from cudal1.contrast import choose
+from cudal1.contrast import Choice, choose
 from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
@@ -26,11 +25,13 @@ from cudal1.tracking import register
 from cudal1.train.grpo import train_grpo
 from cudal1.train.policy import Sampler
 from tasks.examine import examine, fitting_problems
-from tasks.judging import Bench, bench, keep_completion
+from tasks.judging import Bench, bench, device_facts, keep_completion
 from tasks.stage import DATA, Stage, main
 from tasks.training import Steps, training
 
 MODEL_NAME = "cudal1"
+ATTEMPTS = 10_000
+"""A completion's attempt is its step times this, and its place in the step's batch."""
 
 
 def reinforce(stage: Stage) -> Mapping[str, float | int]:
@@ -82,27 +83,29 @@ class ContrastiveWorld:
         self._steps = steps
         self._problems = {problem.id: problem for problem in problems}
         self._prompts: dict[str, Prompt] = {}
+        self._islands: dict[str, int | None] = {}
         self._smoother = RollingSmoother(
             k=section.smooth_k, window=section.smooth_window, refresh=section.smooth_refresh,
             log_scale=section.smooth_log,
         )  # fmt: skip
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
-        """The group's prompt, from the exemplars that exist at this moment."""
+        """The group's prompt, from the exemplars that exist when the step begins."""
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
-        plain = rng.random() < section.plain_share
-        known = self._ledger.exemplars(
-            problem_id, device_kind=self._judge.device.kind,
-            protocol_id=self._judge.protocol.id, stages=["filter", self._stage.name],
+        choice = Choice()
+        if rng.random() >= section.plain_share:
+            known = self._ledger.exemplars(
+                problem_id, device_kind=self._judge.device.kind,
+                protocol_id=self._judge.protocol.id, stages=["filter", self._stage.name],
+                attempts_per_step=ATTEMPTS,
+            )  # fmt: skip
+            choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
+        prompt = contrastive_prompt(
+            problem, choice.exemplars, style=self._stage.params.policy.prompts,
+            facts=device_facts(self._stage.params),
         )  # fmt: skip
-        exemplars = choose(
-            known, sampling=Exemplars.NONE if plain else section.sampling,
-            count=section.num_exemplars, width=section.bucket_width, temperature=section.tau,
-            rng=rng,
-        )  # fmt: skip
-        prompt = contrastive_prompt(problem, exemplars, style=self._stage.params.policy.prompts)
-        self._prompts[problem_id] = prompt
+        self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
         return prompt.as_chat()
 
     def score(
@@ -139,8 +142,9 @@ class ContrastiveWorld:
         return Completion(
             id=content_id(self._stage.name, str(step), str(index), prompt.id, text),
             stage=self._stage.name, provider="policy", problem_id=problem_id,
-            prompt_id=prompt.id, attempt=step * 10_000 + index, text=text, finish_reason="sampled",
-            exemplar_ids=prompt.exemplar_ids,
+            prompt_id=prompt.id, template_id=prompt.template_id, attempt=step * ATTEMPTS + index,
+            text=text, finish_reason="sampled", exemplar_ids=prompt.exemplar_ids,
+            island=self._islands[problem_id],
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from tasks.examine import (
     fitting_problems,
     sample_and_judge,
 )
-from tasks.judging import bench
+from tasks.judging import bench, device_facts
 from tasks.stage import DATA, Stage, main
 from tasks.training import training
 
@@ -70,10 +70,10 @@ def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]
 
 def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
     """Each distinct success once."""
-    style = stage.params.policy.prompts
+    style, facts = stage.params.policy.prompts, device_facts(stage.params)
     own = {
         answer.candidate.id: (
-            generation_prompt(answer.problem, style=style).as_chat(),
+            generation_prompt(answer.problem, style=style, facts=facts).as_chat(),
             answer_text(answer.candidate.source),
         )
         for answer in answers

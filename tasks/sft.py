@@ -9,7 +9,7 @@ from cudal1.params import Params
 from cudal1.prompt import answer_text, generation_prompt
 from cudal1.train.sft import Pair, train_sft
 from tasks.examine import examine
-from tasks.judging import admitted_problems, product
+from tasks.judging import admitted_problems, device_facts, product
 from tasks.stage import DATA, Stage, main
 from tasks.training import training
 
@@ -40,7 +40,9 @@ def _pairs(params: Params) -> list[Pair]:
     return [
         (
             generation_prompt(
-                problems[str(row["problem_id"])], style=params.policy.prompts
+                problems[str(row["problem_id"])],
+                style=params.policy.prompts,
+                facts=device_facts(params),
             ).as_chat(),
             answer_text(str(row["source"])),
         )

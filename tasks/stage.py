@@ -1,6 +1,8 @@
 """What DVC calls: load params, run one stage body, write its numbers, say failures in one line.
 
-    python -m tasks.STAGE [--item ITEM]
+    python -m tasks.STAGE [--item ITEM] [--dry-run]
+
+`--dry-run`, where a stage has it, says what the stage would do and cost, and does nothing.
 
 Exit codes: 0 done, 2 one of our own failures (its line is on standard error), 130 interrupted.
 """
@@ -71,13 +73,18 @@ class Stage:
 
 
 Body = Callable[[Stage], Mapping[str, float | int | str]]
+Foretell = Callable[[Params, str | None], None]
+"""Prints what the stage would do for an item, or for all."""
 
 
-def main(stage: str, body: Body) -> None:
+def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
     """Run `body` as the stage `stage`; the only caller of stage bodies."""
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=body.__doc__)
     parser.add_argument("--item", help="which instance of a stage that has several")
-    item: str | None = parser.parse_args().item
+    if foretell is not None:
+        parser.add_argument("--dry-run", action="store_true", help="say what it would ask and cost")
+    given = parser.parse_args()
+    item: str | None = given.item
     name = stage if item is None else f"{stage}@{item}"
     _calm_the_machine()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
@@ -86,6 +93,9 @@ def main(stage: str, body: Body) -> None:
     numbers: Mapping[str, float | int | str] = {}
     try:
         params = Params.load(Path("params.yaml"))
+        if foretell is not None and given.dry_run:
+            foretell(params, item)
+            return
         running = Stage(name=name, item=item, params=params, run=run_key(name))
         numbers = body(running)
         running.write_metrics(numbers)

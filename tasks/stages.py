@@ -95,7 +95,10 @@ def _repo(root: Path) -> Generator[Any]:
         raise ConfigError(f"dvc.yaml: {' '.join(str(error).split())}") from error
 
 
-_ORDER = ("problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "transfer", "report")
+_ORDER = (
+    "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "search", "transfer",
+    "report",
+)  # fmt: skip
 
 
 def _position(name: str) -> tuple[int, str]:

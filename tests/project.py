@@ -38,6 +38,22 @@ TINY: dict[str, dict[str, Any]] = {
         "num_problems": 4, "steps": 5, "prompts_per_step": 2, "group_size": 4,
         "checkpoint_every": 1,
     },
+    "search": {
+        "num_problems": 2, "rounds": 2, "answers_per_round": 1,
+        "methods": {
+            "vanilla": {
+                "method": "vanilla", "sampling": "none", "reads": "data/shards/problems",
+                "provider": {"kind": "rewriter", "teacher": "fuser"},
+            },
+            "evolve": {
+                "method": "evolve", "sampling": "island", "reads": "data/policy/sft",
+                "provider": {
+                    "kind": "local", "path": "data/policy/sft", "temperature": 1.0, "top_p": 1.0,
+                    "max_tokens": 60, "batch_size": 2,
+                },
+            },
+        },
+    },
     "protocol": {"min_quads": 9, "max_quads": 9},
 }  # fmt: skip
 

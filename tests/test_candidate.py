@@ -15,7 +15,7 @@ def test_a_candidate_is_named_by_problem_and_source() -> None:
 def test_a_completion_keeps_its_text_to_the_letter() -> None:
     text = "```python\r\nx = 'ä'\n```  \n\x00"
     completion = Completion(
-        id="c", stage="generate@a", provider="a", problem_id="p", prompt_id="q", attempt=0,
-        text=text, finish_reason="stop",
+        id="c", stage="generate@a", provider="a", problem_id="p", prompt_id="q", template_id="t",
+        attempt=0, text=text, finish_reason="stop",
     )  # fmt: skip
     assert Completion.model_validate_json(completion.model_dump_json()).text == text

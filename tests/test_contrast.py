@@ -1,4 +1,4 @@
-"""Equation 1 against a slow loop, the rules of buckets, and how exemplars are drawn."""
+"""Equation 1 against a slow loop, the rules of buckets, and how exemplars are chosen."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.contrast import (
-    Exemplar,
+    ContrastParams,
     Sampling,
     bucket_probabilities,
     buckets,
     choose,
 )
+from cudal1.exemplar import Exemplar
+from cudal1.islands import islands
 
+KNOBS = ContrastParams(
+    num_exemplars=2, bucket_width=0.1, tau=0.5, num_islands=3, island_reset_every=5
+)
 SCORES = st.lists(st.floats(0, 200), min_size=1, max_size=30)
 WIDTHS = st.floats(0.02, 1)
 DRAWS = st.integers(0, 10**6).map(random.Random)
@@ -29,6 +34,13 @@ def _exemplars(scores: list[float]) -> list[Exemplar]:
         Exemplar(candidate_id=f"c{index}", source=f"x = {index}", score=score)
         for index, score in enumerate(scores)
     ]
+
+
+def _chosen(
+    history: list[Exemplar], sampling: Sampling, rng: random.Random, **knobs: float
+) -> tuple[Exemplar, ...]:
+    changed = KNOBS.model_copy(update=knobs)
+    return choose(history, changed, sampling=sampling, at_round=0, rng=rng).exemplars
 
 
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=8), st.floats(0.2, 5))
@@ -98,9 +110,7 @@ def test_chosen_exemplars_come_from_different_buckets_in_rising_order(
     scores: list[float], count: int, rng: random.Random
 ) -> None:
     all_of_them = _exemplars(scores)
-    chosen = choose(
-        all_of_them, sampling=Sampling.BUCKET, count=count, width=0.1, temperature=0.5, rng=rng
-    )
+    chosen = _chosen(all_of_them, Sampling.BUCKET, rng, num_exemplars=count)
     found = buckets(all_of_them, width=0.1)
     assert len(chosen) == min(count, len(found))
     assert [e.score for e in chosen] == sorted(e.score for e in chosen)
@@ -112,12 +122,9 @@ def test_exemplars_are_drawn_as_often_as_equation_1_says() -> None:
     exemplars = _exemplars([1.0, 1.04, 1.5, 2.5])
     rng, temperature, num_draws = random.Random(3), 0.5, 6000
     drawn = Counter(
-        choose(
-            exemplars, sampling=Sampling.BUCKET, count=1, width=0.1, temperature=temperature,
-            rng=rng,
-        )[0].candidate_id
+        _chosen(exemplars, Sampling.BUCKET, rng, num_exemplars=1, tau=temperature)[0].candidate_id
         for _ in range(num_draws)
-    )  # fmt: skip
+    )
     means = [1.02, 1.5, 2.5]
     weights = [math.exp(mean / temperature) for mean in means]
     share = [weight / sum(weights) for weight in weights]
@@ -131,9 +138,7 @@ def test_random_sampling_ignores_scores_and_takes_each_source_once() -> None:
     rng, num_draws = random.Random(4), 3000
     drawn: Counter[str] = Counter()
     for _ in range(num_draws):
-        chosen = choose(
-            exemplars * 2, sampling=Sampling.RANDOM, count=2, width=0.1, temperature=0.5, rng=rng
-        )
+        chosen = _chosen(exemplars * 2, Sampling.RANDOM, rng)
         names = [exemplar.candidate_id for exemplar in chosen]
         assert len(set(names)) == 2
         drawn.update(names)
@@ -141,26 +146,84 @@ def test_random_sampling_ignores_scores_and_takes_each_source_once() -> None:
         assert drawn[name] / num_draws == pytest.approx(2 / 3, abs=0.03)
 
 
-def test_the_same_seed_chooses_the_same_exemplars() -> None:
-    exemplars = _exemplars([1.0, 1.2, 1.6, 2.5, 9.0])
-    one, other = (
-        choose(
-            exemplars, sampling=Sampling.BUCKET, count=2, width=0.1, temperature=0.5,
-            rng=random.Random(8),
-        )
-        for _ in range(2)
-    )  # fmt: skip
-    assert one == other
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_the_same_seed_chooses_the_same_exemplars_of_a_history_in_any_order(
+    sampling: Sampling,
+) -> None:
+    exemplars = _exemplars([1.0, 1.2, 1.6, 2.5, 9.0, 1.2])
+    one = _chosen(exemplars, sampling, random.Random(8))
+    assert one == _chosen(exemplars[::-1], sampling, random.Random(8))
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
 def test_no_exemplars_give_none(sampling: Sampling) -> None:
-    rng = random.Random(0)
-    assert not choose([], sampling=sampling, count=2, width=0.1, temperature=0.5, rng=rng)
+    assert not _chosen([], sampling, random.Random(0))
 
 
 def test_plain_sampling_shows_nothing() -> None:
-    rng = random.Random(0)
-    assert not choose(
-        _exemplars([1.0, 2.0]), sampling=Sampling.NONE, count=2, width=0.1, temperature=0.5, rng=rng
+    assert not _chosen(_exemplars([1.0, 2.0]), Sampling.NONE, random.Random(0))
+
+
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_what_is_born_in_a_round_or_later_is_not_chosen_in_it(sampling: Sampling) -> None:
+    old, *new = [
+        Exemplar(candidate_id=f"c{born}", source="", score=1.0 + born, born=born, island=0)
+        for born in (2, 3, 4)
+    ]
+    knobs = KNOBS.model_copy(update={"num_islands": 1})
+    for history in ([old, *new], [old]):
+        choice = choose(history, knobs, sampling=sampling, at_round=3, rng=random.Random(1))
+        assert choice.exemplars == (() if sampling is Sampling.NONE else (old,))
+
+
+@given(SCORES, DRAWS)
+def test_a_prompt_shows_exemplars_of_one_island_only(
+    scores: list[float], rng: random.Random
+) -> None:
+    history = _exemplars(scores)
+    choice = choose(history, KNOBS, sampling=Sampling.ISLAND, at_round=0, rng=rng)
+    homes = islands(history, num_islands=3, reset_every=5, at_round=0)
+    assert choice.island is not None
+    assert set(choice.exemplars) <= set(homes[choice.island])
+    assert len(choice.exemplars) == min(2, len({e.score for e in homes[choice.island]}))
+
+
+def test_each_island_is_as_likely_be_it_empty_or_full() -> None:
+    rng, num_draws = random.Random(5), 3000
+    drawn = Counter(
+        choose(_exemplars([2.0]), KNOBS, sampling=Sampling.ISLAND, at_round=0, rng=rng).island
+        for _ in range(num_draws)
     )
+    for island in range(3):
+        assert drawn[island] / num_draws == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_an_empty_island_gives_a_plain_prompt_that_may_found_it() -> None:
+    rng = random.Random(6)
+    choices = [
+        choose(_exemplars([2.0]), KNOBS, sampling=Sampling.ISLAND, at_round=0, rng=rng)
+        for _ in range(40)
+    ]
+    assert {(choice.island, len(choice.exemplars)) for choice in choices} == {
+        (0, 1),
+        (1, 0),
+        (2, 0),
+    }
+
+
+def test_on_an_island_equal_scores_share_their_chance() -> None:
+    """As clusters in FunSearch: many sources of one score are no likelier than one of another."""
+    exemplars = _exemplars([1.0] * 9 + [1.5])
+    rng, num_draws = random.Random(7), 4000
+    drawn = Counter(
+        _chosen(exemplars, Sampling.ISLAND, rng, num_islands=1, num_exemplars=1)[0].score
+        for _ in range(num_draws)
+    )
+    assert drawn[1.5] / num_draws == pytest.approx(math.e / (1 + math.e), abs=0.03)
+
+
+def test_only_islands_choose_an_island() -> None:
+    for sampling in set(Sampling) - {Sampling.ISLAND}:
+        rng = random.Random(9)
+        choice = choose(_exemplars([1.0]), KNOBS, sampling=sampling, at_round=0, rng=rng)
+        assert choice.island is None

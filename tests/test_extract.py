@@ -1,7 +1,8 @@
-"""Extraction: awkward answers from models, saved as a table, and properties under fuzzing."""
+"""Extraction: short made-up answers as a table, long saved ones, and properties under fuzzing."""
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from cudal1.extract import MAX_SOURCE_CHARS, extract
 from cudal1.prompt import answer_text
+from tests.answers.saved import FOLDER, SavedAnswer, saved_answers
 
 CODE = (
     "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
@@ -20,6 +22,7 @@ BODY = CODE.rstrip()
 INDENTED = "\n".join(f"   {line}" if line else "" for line in BODY.split("\n"))
 QUOTED = "\n".join(f"> {line}".rstrip() for line in BODY.split("\n"))
 KERNEL = "import torch\nSRC = '''\n__global__ void f() {\n}\n'''\nclass ModelNew:\n    src = SRC\n"
+ANSWERS = saved_answers()
 
 FOUND = {
     "plain block": (f"```python\n{CODE}```", CODE),
@@ -66,7 +69,7 @@ FOUND = {
     ),
     "shell block before it": (f"```bash\npip install x\n```\n```python\n{CODE}```", CODE),
     "tildes": (f"~~~python\n{CODE}~~~", CODE),
-    "tildes around backticks": (f"~~~~markdown\n```python\n{CODE}```\n~~~~", None),
+    "tildes around backticks": (f"~~~~markdown\n```python\n{CODE}```\n~~~~", CODE),
     "four backticks": (f"````python\n{CODE}````", CODE),
     "markdown around the block": (f"````markdown\n# Answer\n```python\n{CODE}```\n````", CODE),
     "indented fence": (f"   ```python\n{INDENTED}\n   ```", CODE),
@@ -138,8 +141,8 @@ NOT_FOUND = {
     "ModelNew in prose only": ("The class ModelNew should call F.softmax.", "no code"),
     "ModelNew begins a line of prose": ("I advise this:\nclass ModelNew is a softmax.", "no code"),
     "ModelNew inside an inline span": ("Write `class ModelNew(nn.Module):` first.", "no code"),
-    "wrong name": ("```python\nclass Model:\n    pass\n```", "no code"),
-    "longer name": ("```python\nclass ModelNew2:\n    pass\n```", "no code"),
+    "wrong name": ("```python\nclass Model:\n    pass\n```", "defines Model but not ModelNew"),
+    "longer name": ("```python\nclass ModelNew2:\n    pass\n```", "defines ModelNew2 but not"),
     "only mentioned in a comment": ("```python\n# class ModelNew(x):\nx = 1\n```", "no code"),
     "cut off before the class": ("```python\nimport torch\nfrom torch", "cut off"),
     "only reasoning": ("<think>\nHm.\n</think>\n", "nothing but reasoning"),
@@ -154,10 +157,7 @@ NOT_FOUND = {
 @pytest.mark.parametrize("case", FOUND)
 def test_an_awkward_answer_gives_its_source(case: str) -> None:
     text, source = FOUND[case]
-    if source is None:
-        assert extract(text).source is not None
-    else:
-        assert extract(text).source == source
+    assert extract(text).source == source
 
 
 @pytest.mark.parametrize("case", NOT_FOUND)
@@ -168,8 +168,43 @@ def test_an_answer_without_source_gives_the_reason(case: str) -> None:
     assert words in (extraction.reason or "")
 
 
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.kind}/{answer.name}")
+def test_a_saved_answer_gives_the_source_or_the_reason_beside_it(answer: SavedAnswer) -> None:
+    extraction = extract(answer.text)
+    assert (extraction.source, extraction.reason) == (answer.source, answer.reason)
+
+
+def test_every_saved_answer_has_one_expectation_and_every_expectation_an_answer() -> None:
+    files = {
+        path for suffix in ("answer", "source", "reason") for path in FOLDER.rglob(f"*.{suffix}")
+    }
+    answers = {path for path in files if path.suffix == ".answer"}
+    expectations = [path.with_suffix(".answer") for path in files - answers]
+    assert len(answers) >= 100
+    assert sorted(expectations) == sorted(answers)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [answer for answer in ANSWERS if answer.source],
+    ids=lambda answer: f"{answer.kind}/{answer.name}",
+)
+def test_a_source_that_was_found_is_found_again_in_the_answer_that_is_trained_on(
+    answer: SavedAnswer,
+) -> None:
+    assert answer.source is not None
+    assert extract(answer_text(answer.source)).source == answer.source
+
+
+MARKUP = re.compile(r"'''|\"\"\"|&\w+;|</|<\||<<|^%%|^[-+@]")
+"""What carries code and is undone: escapes, tags, diffs; and strings that may hide a class."""
 SOURCE_LINES = st.lists(
-    st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="`\x00\r\n")),
+    st.text(
+        alphabet=st.characters(
+            exclude_categories=["Cs"],
+            exclude_characters="`\x00\r\n\ufeff\u200b\u2060\N{NO-BREAK SPACE}",
+        )
+    ).filter(lambda line: not MARKUP.search(line)),
     max_size=8,
 )
 
@@ -183,7 +218,9 @@ def test_a_rendered_source_is_extracted_to_the_letter(before: list[str], after: 
 FRAGMENTS = st.sampled_from(
     ["```", "```python\n", "~~~", "\n", "\r\n", "   ", "> ", "1. ", "<think>", "</think>", "##",
      "## Code Implementation\n", "**Code Implementation**\n", "class ModelNew(x):\n", "import a\n",
-     "class ModelNew", "    pass\n", "from x import y", "@", "'''", "\x00", "\ud800", "\ufeff"]
+     "class ModelNew", "    pass\n", "from x import y", "@", "'''", "\x00", "\ud800", "\ufeff",
+     "<pre><code>", "</code>", "</answer>", "<|im_end|>\n", "&lt;", '"\\nclass ModelNew(x):\\n"',
+     "```diff\n+", "cat <<EOF\n", "EOF\n", "ModelNew = x\n", "def f(x):\n", "if x:\n    ", "# ..."]
 )  # fmt: skip
 
 
@@ -198,18 +235,45 @@ def test_any_text_gives_a_source_or_a_reason(text: str) -> None:
 @settings(max_examples=300)
 def test_every_source_defines_the_class(text: str) -> None:
     source = extract(text).source
-    assert source is None or "class ModelNew" in source
+    assert source is None or re.search(r"class[ \t]+ModelNew|^ModelNew\s*=", source, re.MULTILINE)
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_a_saved_answer_that_is_cut_off_anywhere_gives_a_source_or_a_reason(
+    data: st.DataObject,
+) -> None:
+    text = data.draw(st.sampled_from(ANSWERS)).text
+    extraction = extract(text[: data.draw(st.integers(0, len(text)))])
+    assert (extraction.source is None) != (extraction.reason is None)
+
+
+def seconds(text: str) -> float:
+    started = time.perf_counter()
+    extract(text)
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("frame", ["{}!\n" + CODE, "```python\n{}\n" + CODE + "```"])
+@pytest.mark.parametrize(
+    "unit",
+    [" ", "`", "a ", "a", "a `", "> ", "1. ", "from a import b ", "x, ", "#", "import a.", "**",
+     "\\'", "'\\", '"\\', "(a,", "x.y.", "for a ", "<think></think>", "</code>", "</think>"],
+)  # fmt: skip
+def test_a_long_hostile_line_is_read_in_linear_time(unit: str, frame: str) -> None:
+    def read(count: int) -> float:
+        return seconds(frame.replace("{}", unit * count))
+
+    read(1000)
+    assert read(32_000) < 64 * max(read(4_000), 1e-3)
 
 
 @pytest.mark.parametrize(
-    "line", [" ", "`", "a ", "a `", "> ", "1. ", "from a import b ", "x, ", "#", "import a.", "**"]
-)
-def test_a_long_hostile_line_is_read_in_linear_time(line: str) -> None:
-    def seconds(count: int) -> float:
-        text = f"{line * count}!\n{CODE}"
-        started = time.perf_counter()
-        extract(text)
-        return time.perf_counter() - started
-
-    seconds(1000)
-    assert seconds(64_000) < 64 * max(seconds(4_000), 1e-3)
+    "lines",
+    ["```python\n'''\n", "```python\n'''\n```\n", f"```python\n{CODE}```\n", "```\n~~~\n",
+     f"## Code Implementation\n```\n{CODE}", "</think>\n```\n", "<code>\n```\n", "import a\nb\n",
+     "```\n'''\n```\n\"\"\"\n", "```python\nimport a\n```\n", "cat <<'E'\n", "'''\n</think>\n"],
+)  # fmt: skip
+def test_many_hostile_lines_are_read_in_linear_time(lines: str) -> None:
+    seconds(lines * 100)
+    assert seconds(lines * 4_000) < 64 * max(seconds(lines * 500), 1e-3)

@@ -12,7 +12,10 @@ from cudal1.errors import ConfigError
 from cudal1.params import Params
 
 SHIPPED = Path(__file__).parent.parent / "params.yaml"
-KEYS = ["device", "protocol.min_quads", "selfsup.rounds.r1.init", "rl.tau", "report.fast_p"]
+KEYS = [
+    "device", "protocol.min_quads", "selfsup.rounds.r1.init", "rl.tau", "search.num_islands",
+    "search.methods.evolve-island.sampling", "report.fast_p",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ def test_a_setting_of_a_provider_is_named(content: dict[str, Any], tmp_path: Pat
 def test_a_provider_of_no_kind_is_named(content: dict[str, Any], tmp_path: Path) -> None:
     content["generate"]["providers"]["replay"] = {"kind": "oracle"}
     said = _refusal(content, tmp_path)
-    assert said == "generate.providers.replay.kind: must be rewriter, replay or openai"
+    assert said == "generate.providers.replay.kind: must be rewriter, replay, openai, local or vllm"
 
 
 def test_a_name_that_a_file_could_not_bear_is_refused(
@@ -108,6 +111,32 @@ def test_a_protocol_that_contradicts_itself_is_named(
 ) -> None:
     content["protocol"]["max_quads"] = 8
     assert _refusal(content, tmp_path).startswith("protocol: ")
+
+
+@pytest.mark.parametrize(("method", "sampling"), [("vanilla", "bucket"), ("evolve", "none")])
+def test_a_method_that_contradicts_its_sampling_is_named(
+    method: str, sampling: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["search"]["methods"]["evolve-island"].update(method=method, sampling=sampling)
+    said = _refusal(content, tmp_path)
+    assert said == f"search.methods.evolve-island: method {method} with sampling {sampling}"
+
+
+def test_a_policy_that_a_method_reads_must_be_known_to_dvc(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["search"]["methods"]["vanilla-sft"]["reads"] = "data/policy/rl"
+    said = _refusal(content, tmp_path)
+    assert said.startswith("search.methods.vanilla-sft: reads must be data/policy/sft")
+
+
+def test_a_method_may_read_nothing_of_ours(content: dict[str, Any], tmp_path: Path) -> None:
+    content["search"]["methods"]["vanilla-sft"].update(
+        reads="data/shards/problems", provider={"kind": "rewriter", "teacher": "fuser"}
+    )
+    file = tmp_path / "params.yaml"
+    file.write_text(yaml.safe_dump(content))
+    assert Params.load(file).search.methods["vanilla-sft"].reads == "data/shards/problems"
 
 
 @pytest.mark.parametrize("text", ["", "3", "- a", "a: [1"])

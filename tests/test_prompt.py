@@ -5,14 +5,28 @@ from __future__ import annotations
 import pytest
 
 from cudal1 import prompt
-from cudal1.contrast import Exemplar
 from cudal1.errors import ConfigError
+from cudal1.exemplar import Exemplar
+from cudal1.hack_case import CaseOrigin, HackCase
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.prompt import PromptStyle, answer_text, contrastive_prompt, generation_prompt
+from cudal1.prompt import (
+    DeviceFacts,
+    PromptStyle,
+    answer_text,
+    contrastive_prompt,
+    generation_prompt,
+    judge_prompt,
+)
 
 STYLES = list(PromptStyle)
 SOURCE = "import torch\n\n\nclass Model:\n    '''$reference ${x} $ $$ $unknown'''\n"
 ONE = Exemplar(candidate_id="a", source="class ModelNew: '$score'\n", score=1.004)
+FACTS = DeviceFacts(
+    device="a GPU", architecture="sm_90", memory="79 GiB", cuda_version="13.0", torch_version="2.13"
+)
+CASE = HackCase(
+    kind="cached_output", source="memo = {}\n", evidence="keeps answers", origin=CaseOrigin.SHIPPED
+)
 TWO = Exemplar(candidate_id="b", source="class ModelNew: 'second'\n", score=2.5)
 
 
@@ -25,7 +39,7 @@ def _problem(source: str = SOURCE) -> Problem:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_generation_prompt_shows_the_reference_to_the_letter(style: PromptStyle) -> None:
-    (message,) = generation_prompt(_problem(), style=style).messages
+    (message,) = generation_prompt(_problem(), facts=FACTS, style=style).messages
     assert message.role == "user"
     assert SOURCE.rstrip() in message.content
 
@@ -34,7 +48,7 @@ def test_a_generation_prompt_shows_the_reference_to_the_letter(style: PromptStyl
 def test_a_contrastive_prompt_shows_exemplars_with_scores_in_their_order(
     style: PromptStyle,
 ) -> None:
-    made = contrastive_prompt(_problem(), [TWO, ONE], style=style)
+    made = contrastive_prompt(_problem(), [TWO, ONE], facts=FACTS, style=style)
     text = made.messages[0].content
     assert made.exemplar_ids == ("b", "a")
     parts = ["2.50", TWO.source.rstrip(), "1.00", ONE.source.rstrip()]
@@ -47,31 +61,35 @@ def test_a_contrastive_prompt_shows_exemplars_with_scores_in_their_order(
 def test_without_exemplars_the_contrastive_prompt_is_the_generation_prompt(
     style: PromptStyle,
 ) -> None:
-    plain = generation_prompt(_problem(), style=style)
-    assert contrastive_prompt(_problem(), [], style=style) == plain
+    plain = generation_prompt(_problem(), facts=FACTS, style=style)
+    assert contrastive_prompt(_problem(), [], facts=FACTS, style=style) == plain
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_value_that_a_template_lacks_is_an_error(style: PromptStyle) -> None:
     with pytest.raises(ConfigError, match=r"generate\.md: placeholders are \['reference'\]"):
-        prompt._render(style, "generate", reference="x", colour="red")
+        prompt._render(style, "generate", FACTS, reference="x", colour="red")
 
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_placeholder_that_nobody_fills_is_an_error(style: PromptStyle) -> None:
     with pytest.raises(ConfigError, match=r"exemplar\.md: placeholders are") as caught:
-        prompt._render(style, "exemplar", index="1", score="1.00")
+        prompt._render(style, "exemplar", FACTS, index="1", score="1.00")
     assert "\n" not in str(caught.value)
 
 
 def test_both_styles_have_the_same_templates() -> None:
     for name in ("generate", "contrast", "exemplar"):
         one, other = (prompt._template(style, name).get_identifiers() for style in STYLES)
-        assert set(one) == set(other)
+        assert set(one) - set(FACTS.model_dump()) == set(other) - set(FACTS.model_dump())
 
 
 def test_the_paper_s_style_asks_for_the_paper_s_sections() -> None:
-    text = contrastive_prompt(_problem(), [ONE], style=PromptStyle.PAPER).messages[0].content
+    text = (
+        contrastive_prompt(_problem(), [ONE], facts=FACTS, style=PromptStyle.PAPER)
+        .messages[0]
+        .content
+    )
     sections = [
         "# Task for CUDA Optimization", "## Reference Code",
         "## Previous CUDA Implementations with Scores", "## Generation Protocol",
@@ -84,24 +102,64 @@ def test_the_paper_s_style_asks_for_the_paper_s_sections() -> None:
 
 def test_the_compact_style_is_much_shorter() -> None:
     short, long = (
-        contrastive_prompt(_problem(), [ONE, TWO], style=style).messages[0].content
+        contrastive_prompt(_problem(), [ONE, TWO], facts=FACTS, style=style).messages[0].content
         for style in (PromptStyle.COMPACT, PromptStyle.PAPER)
     )
     assert len(short) < len(long) / 3
 
 
 def test_a_prompt_is_named_by_its_words() -> None:
-    one = generation_prompt(_problem(), style=PromptStyle.COMPACT)
-    again = generation_prompt(_problem(), style=PromptStyle.COMPACT)
-    other = generation_prompt(_problem(SOURCE + "# more"), style=PromptStyle.COMPACT)
+    one = generation_prompt(_problem(), facts=FACTS, style=PromptStyle.COMPACT)
+    again = generation_prompt(_problem(), facts=FACTS, style=PromptStyle.COMPACT)
+    other = generation_prompt(_problem(SOURCE + "# more"), facts=FACTS, style=PromptStyle.COMPACT)
     renamed = one.model_copy(update={"exemplar_ids": ("z",)})
     assert one.id == again.id == renamed.id != other.id
 
 
 def test_a_chat_is_its_messages() -> None:
-    made = generation_prompt(_problem(), style=PromptStyle.COMPACT)
+    made = generation_prompt(_problem(), facts=FACTS, style=PromptStyle.COMPACT)
     assert made.as_chat() == [{"role": "user", "content": made.messages[0].content}]
 
 
 def test_an_answer_is_one_fenced_block() -> None:
     assert answer_text("x = 1\n\n") == "```python\nx = 1\n```"
+
+
+def test_the_paper_s_style_names_the_device() -> None:
+    for exemplars in ([], [ONE]):
+        made = contrastive_prompt(_problem(), exemplars, facts=FACTS, style=PromptStyle.PAPER)
+        text = made.messages[0].content
+        assert all(fact in text for fact in FACTS.model_dump().values())
+
+
+def test_a_template_that_names_the_device_needs_facts() -> None:
+    with pytest.raises(ConfigError, match=r"paper/generate\.md: .*'device'"):
+        generation_prompt(_problem(), style=PromptStyle.PAPER)
+
+
+def test_a_template_is_named_by_its_words_whatever_is_filled_in() -> None:
+    one = contrastive_prompt(_problem(), [ONE], facts=FACTS, style=PromptStyle.PAPER)
+    two = contrastive_prompt(_problem("# x"), [TWO, ONE], facts=FACTS, style=PromptStyle.PAPER)
+    plain = contrastive_prompt(_problem(), [], facts=FACTS, style=PromptStyle.PAPER)
+    compact = contrastive_prompt(_problem(), [ONE], facts=FACTS, style=PromptStyle.COMPACT)
+    assert one.template_id == two.template_id
+    assert len({one.template_id, plain.template_id, compact.template_id}) == 3
+
+
+def test_a_judge_s_prompt_shows_code_cases_and_reason_between_fences() -> None:
+    text = judge_prompt(
+        _problem(), "class ModelNew: 'source'\n", [CASE], speedup=12.345, trigger="above 3x",
+        fence="-----x-----", facts=FACTS,
+    ).messages[0].content  # fmt: skip
+    blocks = text.split("\n-----x-----\n")
+    assert [blocks[1], blocks[3], blocks[5]] == [
+        SOURCE.rstrip(), CASE.source.rstrip(), "class ModelNew: 'source'"
+    ]  # fmt: skip
+    assert all(part in text for part in ("12.35", "above 3x", "cached_output: keeps answers"))
+
+
+def test_a_judge_without_cases_is_told_so() -> None:
+    text = judge_prompt(
+        _problem(), "x", [], speedup=2.0, trigger="t", fence="-----x-----", facts=FACTS
+    ).messages[0].content  # fmt: skip
+    assert "None is known yet." in text

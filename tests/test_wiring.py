@@ -16,14 +16,17 @@ from tasks.stages import stage_names
 ROOT = Path(__file__).parent.parent
 DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 NAMES = (
-    "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "transfer", "report",
+    "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "search", "transfer",
+    "report",
 )  # fmt: skip
-SHARED_SECTIONS = {"device", "protocol", "evaluation"}
+SHARED_SECTIONS = {"device", "protocol", "evaluation", "hack_judge"}
 SHARED_MODULES = {
     "tasks/stage.py": "how a stage is started does not change what it makes",
     "tasks/stages.py": "as above",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
+    "tasks/foretelling.py": "says what a stage would do, and makes nothing",
+    "tasks/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",
     "cudal1/tracking.py": "write-only",
     "cudal1/ledger": "keeps facts as they are; a change of its schema rebuilds it",
@@ -38,7 +41,8 @@ SHARED_MODULES = {
     "cudal1/verdict.py": "a record",
     "cudal1/prompt.py": "fills the templates of cudal1/prompts, which are dependencies",
     "cudal1/extract.py": "answers are kept raw; generate depends on it",
-    "cudal1/contrast.py": "rl depends on it",
+    "cudal1/contrast.py": "rl and search depend on it",
+    "cudal1/exemplar.py": "a record",
     "cudal1/reward.py": "rl depends on it; elsewhere it only counts",
     "cudal1/metrics.py": "report depends on it",
     "cudal1/train": "the training stages depend on it; elsewhere it only samples",
@@ -80,7 +84,7 @@ def _path_of(dotted: str) -> str | None:
     return None
 
 
-def test_stages_are_the_issues_nine() -> None:
+def test_stages_are_those_of_the_issue_and_its_baselines() -> None:
     assert tuple(DVC) == NAMES
 
 
@@ -129,8 +133,14 @@ def test_a_stage_that_declares_single_keys_declares_all_of_its_section(name: str
 
 @pytest.mark.parametrize("name", NAMES)
 def test_declared_code_exists(name: str) -> None:
-    paths = [str(dep) for dep in definition(name)["deps"] if not str(dep).startswith("data/")]
+    deps = [str(dep) for dep in definition(name)["deps"]]
+    paths = [dep for dep in deps if not dep.startswith(("data/", "${"))]
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_a_method_waits_for_the_policy_that_it_asks() -> None:
+    """That `reads` is what the provider reads, `cudal1.params` checks."""
+    assert "${item.reads}" in definition("search")["deps"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,7 +14,7 @@ import duckdb
 
 from cudal1.errors import StoreError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of the tables, in the database and in shards."""
 DATABASE = "ledger.duckdb"
 _MACHINE = (

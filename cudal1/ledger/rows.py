@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
+from cudal1.hack_case import HackCase
 from cudal1.kill_table import KillTable
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
+from cudal1.review import Opinion, Review, Ruling
 from cudal1.verdict import Verdict
 
 _MEASURED = (
@@ -65,6 +68,36 @@ def batch_of_protocol(protocol: EvalProtocol) -> Batch:
     return _single("protocols", values, protocol.id)
 
 
+def batch_of_try(attempt: Try) -> Batch:
+    """The row of a try."""
+    values = attempt.model_dump(mode="json")
+    values["said"] = None if attempt.said is None else _column_text(attempt.said)
+    return _single("tries", values, f"{attempt.request_id}/{attempt.sent_at}")
+
+
+def batch_of_review(review: Review) -> Batch:
+    """The review's row."""
+    values = {
+        "review_id": review.completion.id, "candidate_id": review.candidate_id,
+        "judge_id": review.judge_id, "trigger": review.trigger, "case_ids": list(review.case_ids),
+        **{name: getattr(review.completion, name) for name in _ANSWER_COLUMNS},
+        **_texts_of(review.completion),
+        **{name: getattr(review.opinion, name, None) for name in _OPINION_COLUMNS},
+    }  # fmt: skip
+    return _single("reviews", values, review.completion.id)
+
+
+def batch_of_ruling(ruling: Ruling) -> Batch:
+    """The ruling's row."""
+    return _single("rulings", ruling.model_dump(mode="json"), ruling.candidate_id)
+
+
+def batch_of_case(case: HackCase) -> Batch:
+    """The case's row."""
+    values = {**case.model_dump(mode="json"), "case_id": case.id, "source": _bytes(case.source)}
+    return _single("hack_cases", values, case.id)
+
+
 def batch_of_completion(
     completion: Completion, candidate: Candidate | None, reason: str | None
 ) -> Batch:
@@ -73,7 +106,7 @@ def batch_of_completion(
         "completion_id": completion.id,
         **{name: getattr(completion, name) for name in _COMPLETION_COLUMNS},
         "exemplar_ids": list(completion.exemplar_ids),
-        "answer": _bytes(completion.text),
+        **_texts_of(completion),
         "candidate_id": None if candidate is None else candidate.id,
         "no_candidate_reason": None if reason is None else _column_text(reason),
     }
@@ -103,6 +136,7 @@ def batches_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> lis
         **{part: _plain(getattr(measured, part, None)) for part in _MEASURED},
         "bucket_medians": medians,
         **{_correctness_column(part): _plain(getattr(compared, part, None)) for part in _COMPARED},
+        "second_opinion": verdict.second_opinion.value,
         "sandbox": list(verdict.sandbox), "judge_s": verdict.judge_s,
         "judged_at": verdict.judged_at,
         # ASCII, so that a lone surrogate in a candidate's message goes in and comes out
@@ -143,9 +177,29 @@ def batch_of_steps(stage: str, step: int, values: Mapping[str, float]) -> Batch:
 def completion_of(row: Mapping[str, Any]) -> Completion:
     """The completion that a row of `completions` holds."""
     return Completion(
-        id=row["completion_id"], text=text_of(row["answer"]),
-        exemplar_ids=tuple(row["exemplar_ids"]),
-        **{name: row[name] for name in _COMPLETION_COLUMNS},
+        id=row["completion_id"], exemplar_ids=tuple(row["exemplar_ids"]),
+        **_texts_in(row), **{name: row[name] for name in _COMPLETION_COLUMNS},
+    )  # fmt: skip
+
+
+def review_of(row: Mapping[str, Any]) -> Review:
+    """The review that a row of `reviews` holds."""
+    completion = Completion(
+        id=row["review_id"], **_texts_in(row), **{name: row[name] for name in _ANSWER_COLUMNS},
+    )  # fmt: skip
+    said = {name: row[name] for name in _OPINION_COLUMNS}
+    return Review(
+        completion=completion, candidate_id=row["candidate_id"], judge_id=row["judge_id"],
+        trigger=row["trigger"], case_ids=tuple(row["case_ids"]),
+        opinion=None if row["is_cheat"] is None else Opinion(**said),
+    )  # fmt: skip
+
+
+def case_of(row: Mapping[str, Any]) -> HackCase:
+    """The case that a row of `hack_cases` holds."""
+    return HackCase(
+        kind=row["kind"], source=text_of(row["source"]), evidence=row["evidence"],
+        origin=row["origin"],
     )  # fmt: skip
 
 
@@ -162,10 +216,28 @@ def text_of(stored: bytes) -> str:
 _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 _SAMPLE_COLUMNS = ("session", "quad", "position", "role", "num_calls", "burst_us", "net_us")
 _MUTANT_COLUMNS = ("problem_id", "mutant", "killed", "family", "num_inputs", "precision")
-_COMPLETION_COLUMNS = (
-    "stage", "provider", "problem_id", "prompt_id", "attempt", "finish_reason",
-    "num_prompt_tokens", "num_completion_tokens", "cost_usd",
+_ANSWER_COLUMNS = (
+    "stage", "provider", "problem_id", "prompt_id", "template_id", "attempt", "finish_reason",
+    "num_prompt_tokens", "num_completion_tokens", "num_reasoning_tokens", "cost_usd",
 )  # fmt: skip
+_COMPLETION_COLUMNS = (*_ANSWER_COLUMNS, "island")
+_OPINION_COLUMNS = ("is_cheat", "kind", "quote", "evidence")
+
+
+def _texts_of(completion: Completion) -> dict[str, bytes | None]:
+    response = completion.response
+    return {
+        "answer": _bytes(completion.text), "reasoning": _bytes(completion.reasoning),
+        "response": None if response is None else _bytes(response),
+    }  # fmt: skip
+
+
+def _texts_in(row: Mapping[str, Any]) -> dict[str, Any]:
+    response = row["response"]
+    return {
+        "text": text_of(row["answer"]), "reasoning": text_of(row["reasoning"]),
+        "response": None if response is None else text_of(response),
+    }  # fmt: skip
 
 
 def _correctness_column(part: str) -> str:

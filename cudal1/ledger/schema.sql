@@ -31,16 +31,35 @@ comment on column mutants.precision is 'Class that the check asked for: strict, 
 
 create table if not exists completions (
     completion_id varchar primary key, stage varchar not null, provider varchar not null,
-    problem_id varchar not null, prompt_id varchar not null, attempt integer not null,
-    answer blob not null, finish_reason varchar not null, num_prompt_tokens integer,
-    num_completion_tokens integer, cost_usd double not null, exemplar_ids varchar[] not null,
-    candidate_id varchar, no_candidate_reason varchar
+    problem_id varchar not null, prompt_id varchar not null, template_id varchar not null,
+    attempt integer not null, answer blob not null, reasoning blob not null, response blob,
+    finish_reason varchar not null, num_prompt_tokens integer, num_completion_tokens integer,
+    num_reasoning_tokens integer, cost_usd double not null, exemplar_ids varchar[] not null,
+    island integer, candidate_id varchar, no_candidate_reason varchar
 );
 comment on table completions is 'Raw answers, and the candidate found in each or why there is none';
 comment on column completions.completion_id is 'Names the request: the same one is never asked, or paid for, twice';
 comment on column completions.stage is 'The stage that asked first; who used it since is in members';
 comment on column completions.answer is 'The text as UTF-8 bytes (lone surrogates kept), before anybody parsed it';
+comment on column completions.reasoning is 'Thoughts that the provider kept apart from the answer, UTF-8 bytes';
+comment on column completions.response is 'The body as it came over the wire, UTF-8 bytes; null where there was no wire';
+comment on column completions.prompt_id is 'Hash of the rendered prompt';
+comment on column completions.template_id is 'Hash of the template that it was rendered from';
+comment on column completions.num_reasoning_tokens is 'Of num_completion_tokens, those that were not in the answer';
+comment on column completions.cost_usd is 'Of the try that was answered; the bill is in tries';
+comment on column completions.island is 'Island that the exemplars were from; null where exemplars were chosen otherwise';
 comment on column completions.exemplar_ids is 'Candidates that were shown in the prompt, in their order';
+
+create table if not exists tries (
+    request_id varchar not null, sent_at varchar not null, stage varchar not null,
+    provider varchar not null, outcome varchar not null, cost_usd double, at_most_usd double,
+    said varchar, primary key (request_id, sent_at)
+);
+comment on table tries is 'The bill: a row for each time that a request was sent to a provider over the wire';
+comment on column tries.request_id is 'Of the completion or the review that it was to bring';
+comment on column tries.outcome is 'sent (nothing is known: we were killed), answered, refused (free), or lost (no answer came)';
+comment on column tries.cost_usd is 'What it cost; null: in doubt, nothing to at_most_usd';
+comment on column tries.at_most_usd is 'The most that it could cost; null where an answer''s length had no limit';
 
 create table if not exists candidates (
     candidate_id varchar primary key, problem_id varchar not null, source blob not null
@@ -58,7 +77,7 @@ create table if not exists verdicts (
     lower double, upper double, doubt varchar, num_quads integer, bucket_medians double[], bucket_variance double, is_stable boolean,
     is_confirmed boolean, confirmed_on varchar, reference_us double, candidate_us double, floor_us double,
     num_inputs integer, correctness_stage integer, precision varchar, max_relative_l2 double,
-    max_scaled_error double, first_mismatch varchar, sandbox varchar[],
+    max_scaled_error double, first_mismatch varchar, second_opinion varchar not null, sandbox varchar[],
     judge_s double not null, judged_at varchar not null, content varchar not null,
     primary key (candidate_id, device_kind, protocol_id)
 );
@@ -80,6 +99,7 @@ comment on column verdicts.floor_us is 'No call can take less, by measured ceili
 comment on column verdicts.num_inputs is 'Inputs whose every output element agreed';
 comment on column verdicts.precision is 'Tightest class that every output met';
 comment on column verdicts.max_scaled_error is 'Largest element error over its bound; above 1 fails';
+comment on column verdicts.second_opinion is 'Whether the adversarial judge was asked when it was made: off (there was none), not_needed or asked';
 comment on column verdicts.judge_s is 'Wall time that the verdict cost';
 comment on column verdicts.content is 'The whole record as JSON';
 
@@ -101,8 +121,39 @@ create table if not exists hack_flags (
     primary key (candidate_id, device_kind, protocol_id, kind, source)
 );
 comment on table hack_flags is 'Named cheats that somebody saw';
-comment on column hack_flags.source is 'screen (advisory), guard, timing or judge';
+comment on column hack_flags.source is 'screen (advisory), guard or timing; vetoes of the judge and of people are in vetoes';
 comment on column hack_flags.evidence is 'One line that a person can check';
+
+create table if not exists reviews (
+    review_id varchar primary key, candidate_id varchar not null, stage varchar not null,
+    provider varchar not null, judge_id varchar not null, problem_id varchar not null,
+    prompt_id varchar not null, template_id varchar not null, trigger varchar not null,
+    case_ids varchar[] not null, attempt integer not null, answer blob not null, reasoning blob not null,
+    response blob, finish_reason varchar not null, num_prompt_tokens integer,
+    num_completion_tokens integer, num_reasoning_tokens integer, cost_usd double not null,
+    is_cheat boolean, kind varchar, quote varchar, evidence varchar
+);
+comment on table reviews is 'What the adversarial judge said about suspicious successes';
+comment on column reviews.review_id is 'Names the request, as completion_id does';
+comment on column reviews.judge_id is 'Fingerprint of the provider that was asked';
+comment on column reviews.trigger is 'Why it was asked';
+comment on column reviews.case_ids is 'Confirmed cases that it was shown, the most similar first';
+comment on column reviews.is_cheat is 'Null: what it said was no answer to the question';
+comment on column reviews.quote is 'The line of the source that gives the cheat away';
+
+create table if not exists rulings (
+    candidate_id varchar primary key, is_cheat boolean not null, kind varchar not null,
+    evidence varchar not null, ruled_at varchar not null
+);
+comment on table rulings is 'What people decided about candidates; the latest holds, and stands above the judge';
+
+create table if not exists hack_cases (
+    case_id varchar primary key, kind varchar not null, source blob not null,
+    evidence varchar not null, origin varchar not null
+);
+comment on table hack_cases is 'Confirmed cheats that the adversarial judge is shown the most similar of';
+comment on column hack_cases.source is 'UTF-8 bytes without comments; decode(source) is the text';
+comment on column hack_cases.origin is 'shipped with cudal1, or confirmed by a person here';
 
 create table if not exists rewards (
     stage varchar not null, step integer not null, completion_id varchar not null,
@@ -127,9 +178,26 @@ comment on table members is 'Which facts a stage used in its latest run';
 comment on column members.kind is 'The table of the fact';
 comment on column members.key is 'Its natural key; that of a verdict is candidate_id/device_kind/protocol_id';
 
+create or replace view vetoes as
+    select candidate_id, kind, evidence, 'person' as source from rulings where is_cheat
+    union all
+    select candidate_id, arg_max(kind, review_id), arg_max(evidence, review_id), 'judge' from reviews
+    where is_cheat and candidate_id not in (select candidate_id from rulings)
+    group by candidate_id;
+comment on view vetoes is 'Candidates in which a person or the adversarial judge saw a cheat that the harness had not';
+
+create or replace view judged as
+    select v.* replace (
+        case when v.status = 'correct' and veto.kind is not null then 'hacked' else v.status end as status,
+        case when v.status = 'correct' and veto.kind is not null
+             then veto.kind || ': ' || veto.evidence else v.reason end as reason),
+        veto.source as vetoed_by
+    from verdicts v left join vetoes veto using (candidate_id);
+comment on view judged is 'Verdicts with vetoes applied: what counts';
+
 create or replace view successes as
     select v.*, p.suite, p.level, p.name, p.split
-    from verdicts v join problems p using (problem_id)
+    from judged v join problems p using (problem_id)
     where v.status = 'correct';
 comment on view successes is 'Verdicts of executable, correct, unflagged candidates, with their problem';
 
@@ -154,7 +222,7 @@ create or replace view outcomes as
     join completions c on used.kind = 'completions' and c.completion_id = used.key
     join problems p using (problem_id)
     left join (
-        select m.stage as judged_in, v.* from members m join verdicts v
+        select m.stage as judged_in, v.* from members m join judged v
         on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
     ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
     where c.finish_reason <> 'exhausted';

@@ -29,7 +29,8 @@ _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "problems": ("problem_id",), "protocols": ("protocol_id",), "completions": ("completion_id",),
     "candidates": ("candidate_id",), "timing_samples": _VERDICT_KEY, "verdicts": _VERDICT_KEY,
-    "hack_flags": _VERDICT_KEY, "mutants": ("problem_id",),
+    "hack_flags": _VERDICT_KEY, "mutants": ("problem_id",), "tries": ("request_id", "sent_at"),
+    "reviews": ("review_id",), "rulings": ("candidate_id",), "hack_cases": ("case_id",),
 }  # fmt: skip
 """Facts, and the columns by which they are told apart (flags and samples: their verdict; mutants:
 their problem).
@@ -48,6 +49,11 @@ _SELECTIONS = {
     "or candidate_id in (select candidate_id from completions "
     f"where completion_id in ({_USED} = 'completions'))",
     "timing_samples": _VERDICTS, "verdicts": _VERDICTS, "hack_flags": _VERDICTS,
+    "tries": f"concat_ws('/', request_id, sent_at) in ({_USED} = 'tries') "
+    f"or request_id in ({_USED} = 'completions') or request_id in ({_USED} = 'reviews')",
+    "reviews": f"review_id in ({_USED} = 'reviews')",
+    "rulings": f"candidate_id in ({_USED} = 'rulings')",
+    "hack_cases": f"case_id in ({_USED} = 'hack_cases')",
     **dict.fromkeys(PER_STAGE, "stage = $stage"),
 }  # fmt: skip
 _VERSION_KEY = "cudal1_ledger"
@@ -189,14 +195,18 @@ def on_conflict(table: str, columns: list[str]) -> str:
     """The clause that makes an append of `table` idempotent.
 
     A fact stays as it was first seen. What may be said anew: whether a problem is admitted and its
-    kill table, a step that is done again, and what was found in an answer; a failed request never
-    replaces an answer.
+    kill table, a step that is done again, what became of a try, what was found in an answer, and
+    what a person rules; a failed request never replaces an answer.
     """
     update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
     match table:
         case "problems" | "mutants" | "rewards" | "training_steps":
             return f"on conflict {update}"
-        case "completions":
+        case "tries":
+            return f"on conflict {update} where tries.outcome = 'sent'"
+        case "rulings":
+            return f"on conflict {update} where excluded.ruled_at > rulings.ruled_at"
+        case "completions" | "reviews":
             return f"on conflict {update} where not starts_with(excluded.finish_reason, 'error: ')"
         case _:
             return "on conflict do nothing"

@@ -9,7 +9,8 @@ answer is worth what the harness says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,8 @@ from pydantic import ValidationError
 
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderError
-from cudal1.llm.provider import EXHAUSTED, Request, completion_of
+from cudal1.llm.at_once import answering_at_once
+from cudal1.llm.provider import EXHAUSTED, Exchange, Receipts, Request, completion_of
 from cudal1.problem import Problem
 from cudal1.provider_settings import ReplaySettings
 from cudal1.record import Record, content_id
@@ -65,15 +67,22 @@ class ReplayProvider:
             self._by_problem.setdefault(recording.problem_key, []).append(recording)
         self.fingerprint = content_id("replay", *(r.model_dump_json() for r in recordings))
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    @property
+    def width(self) -> int:
+        """One: the answers are there already."""
+        return 1
+
+    def open(self, receipts: Receipts) -> AbstractContextManager[Exchange]:
         """The recording of each request's attempt, in order."""
-        for request in requests:
-            recorded = self._by_problem.get(_key_of(request.problem), [])
-            text, finish_reason = "", EXHAUSTED
-            if request.attempt < len(recorded):
-                recording = recorded[request.attempt]
-                text, finish_reason = recording.text, recording.finish_reason
-            yield completion_of(request, provider=self.name, text=text, finish_reason=finish_reason)
+        return answering_at_once(self._answer, receipts)
+
+    def _answer(self, request: Request) -> Completion:
+        recorded = self._by_problem.get(_key_of(request.problem), [])
+        text, finish_reason = "", EXHAUSTED
+        if request.attempt < len(recorded):
+            recording = recorded[request.attempt]
+            text, finish_reason = recording.text, recording.finish_reason
+        return completion_of(request, provider=self.name, text=text, finish_reason=finish_reason)
 
 
 def load_recordings(path: Path, *, provider: str = "replay") -> list[Recording]:

@@ -5,13 +5,14 @@ They are no language models: they exist so that the pipeline has real input with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderError
 from cudal1.llm import rewriter
-from cudal1.llm.provider import Request, completion_of
+from cudal1.llm.at_once import answering_at_once
+from cudal1.llm.provider import Exchange, Receipts, Request, completion_of
 from cudal1.provider_settings import RewriterSettings
 from cudal1.record import content_id
 
@@ -32,16 +33,23 @@ class RewriterProvider:
         self._teacher = settings.teacher
         self.fingerprint = content_id("rewriter", settings.teacher, _rules_id())
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    @property
+    def width(self) -> int:
+        """One: it answers at once."""
+        return 1
+
+    def open(self, receipts: Receipts) -> AbstractContextManager[Exchange]:
         """One answer to each request, in order."""
-        for request in requests:
-            text = rewriter.rewrite(
-                request.problem.source,
-                teacher=self._teacher,
-                attempt=request.attempt,
-                seed=request.seed,
-            )
-            yield completion_of(request, provider=self.name, text=text, finish_reason="stop")
+        return answering_at_once(self._answer, receipts)
+
+    def _answer(self, request: Request) -> Completion:
+        text = rewriter.rewrite(
+            request.problem.source,
+            teacher=self._teacher,
+            attempt=request.attempt,
+            seed=request.seed,
+        )
+        return completion_of(request, provider=self.name, text=text, finish_reason="stop")
 
 
 def _rules_id() -> str:

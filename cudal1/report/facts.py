@@ -22,7 +22,10 @@ OUTCOMES = (*(status.value for status in reversed(Status)), NO_SOURCE, NOT_JUDGE
 POLICY = "policy"
 """The provider of our own policies' answers."""
 
-_STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl")
+SEARCH = "search@"
+"""How the stages begin that ask frozen weights by some method."""
+
+_STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl", "search")
 
 
 def verdicts(given: ReportInput) -> pl.DataFrame:
@@ -51,7 +54,7 @@ def answers(given: ReportInput) -> pl.DataFrame:
         .otherwise(pl.col("status").fill_null(NOT_JUDGED))
     )  # fmt: skip
     author = (
-        pl.when(pl.col("provider") == POLICY)
+        pl.when((pl.col("provider") == POLICY) | pl.col("stage").str.starts_with(SEARCH))
         .then(pl.col("stage").map_elements(policy_label, return_dtype=pl.String))
         .otherwise(pl.col("provider"))
     )
@@ -121,7 +124,10 @@ def null_speedups(given: ReportInput) -> list[float | None]:
 
 
 def policy_label(stage: str) -> str:
-    """How the policy that a stage leaves is called: `base`, `sft`, `selfsup r1`, `rl`."""
+    """How the policy that a stage leaves is called: `base`, `sft`, `selfsup r1`, `rl`.
+
+    A method that trains none is called after its stage, too: `search evolve-bucket`.
+    """
     return "base" if stage == "policy" else stage.replace("@", " ")
 
 

@@ -22,7 +22,8 @@ PROBLEMS = pl.Schema({
 })  # fmt: skip
 COMPLETIONS = pl.Schema({
     "completion_id": pl.String, "stage": pl.String, "provider": pl.String,
-    "problem_id": pl.String, "candidate_id": pl.String, "no_candidate_reason": pl.String,
+    "problem_id": pl.String, "attempt": pl.Int64, "candidate_id": pl.String,
+    "no_candidate_reason": pl.String,
     "num_prompt_tokens": pl.Int64, "num_completion_tokens": pl.Int64, "cost_usd": pl.Float64,
 })  # fmt: skip
 CANDIDATES = pl.Schema({
@@ -49,6 +50,10 @@ BASELINES = pl.Schema({
 TRANSFERRED = pl.Schema({
     "problem_id": pl.String, "candidate_id": pl.String, "device_kind": pl.String,
     "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
+})  # fmt: skip
+SEARCHED = pl.Schema({
+    "stage": pl.String, "method": pl.String, "sampling": pl.String, "problem_id": pl.String,
+    "num_asked": pl.Int64,
 })  # fmt: skip
 SAMPLES = pl.Schema({
     "candidate_id": pl.String, "session": pl.Int64, "quad": pl.Int64, "position": pl.Int64,
@@ -117,6 +122,10 @@ class ReportInput(Record):
     """Ways of running each reference, judged as candidates, on the report's device."""
     transferred: Annotated[pl.DataFrame, _conforms(TRANSFERRED)]
     """Winners judged anew, on this device or another."""
+    searched: Annotated[pl.DataFrame, _conforms(SEARCHED)] = Field(
+        default_factory=SEARCHED.to_frame
+    )
+    """Problems that each method of table 5 was given, and how many answers it might ask for."""
     samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]
     """Timing samples of at least one verdict; the fastest candidate among them is drawn."""
     steps: Annotated[pl.DataFrame, _conforms(STEPS)]

@@ -13,7 +13,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from cudal1.record import Record
-from cudal1.report import speedups, tables, tallies
+from cudal1.report import methods, speedups, tables, tallies
 from cudal1.report.curves import learning_figures, policy_figures
 from cudal1.report.exhibits import hack_exhibits, problem_exhibits
 from cudal1.report.figure import Figure
@@ -75,6 +75,7 @@ def _sections(given: ReportInput) -> list[Section]:
             tables=(tables.policy_table(given),), figures=_drawn(*policy_figures(given)),
             nothing_yet="No figure yet: no held-out answers.",
         ),
+        Section(name="methods", title="Methods", tables=(methods.method_table(given),)),
         Section(
             name="learning", title="Learning curves", figures=_drawn(*learning_figures(given)),
             nothing_yet="Nothing yet: no training stage has logged a step.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudal1.report import speedups, tables, tallies
+from cudal1.report import methods, speedups, tables, tallies
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import markdown_text, table_markdown
@@ -20,8 +20,9 @@ def summary_markdown(given: ReportInput) -> str:
         for tile in headlines(given)
     ]
     shown = (
-        speedups.speedup_table, tables.null_table, tables.policy_table, tallies.provider_table,
-        tallies.outcome_table, tables.device_table, tallies.hack_table, tallies.cost_table,
+        speedups.speedup_table, tables.null_table, tables.policy_table, methods.method_table,
+        tallies.provider_table, tallies.outcome_table, tables.device_table, tallies.hack_table,
+        tallies.cost_table,
     )  # fmt: skip
     return "\n".join([
         f"# {markdown_text(where.title)}", "", markdown_text(origin), "", *lines, "",

@@ -1,7 +1,7 @@
-"""The paper's tables from our facts: policies by stage (5), devices (6), and the null test.
+"""The paper's tables from our facts: policies by stage, devices (6), and the null test.
 
-Its table 4 is in `speedups`. Counting is `cudal1.metrics`; tables without a model in the paper are
-in `tallies`.
+Its table 4 is in `speedups`, table 5 in `methods`. Counting is `cudal1.metrics`; tables without a
+model in the paper are in `tallies`.
 """
 
 # ruff: noqa: RUF001 (× and – are what readers see)
@@ -50,7 +50,7 @@ def null_table(given: ReportInput) -> Table:
 
 
 def policy_table(given: ReportInput) -> Table:
-    """Like table 5: how answers of the policy fare, stage by stage."""
+    """How answers of the policy fare, stage by stage."""
     answers = facts.answers(given).filter(pl.col("provider") == facts.POLICY)
     rows: list[Row] = []
     for stage in facts.stages(answers):
@@ -62,7 +62,7 @@ def policy_table(given: ReportInput) -> Table:
             *_answer_cells(trained, interval=False),
         )))  # fmt: skip
     return Table(
-        title="Policies, stage by stage (as table 5)",
+        title="Policies, stage by stage",
         caption=(
             "Answers sampled from the policy and judged. Held out: the policy that the stage "
             "leaves, on problems never trained on; success with its 95 % interval (Wilson); "

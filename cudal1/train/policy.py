@@ -1,8 +1,12 @@
-"""Policies as folders (Hugging Face format): bring one, count its tokens, sample from it."""
+"""Policies as folders (Hugging Face format): bring one, count its tokens, sample from it.
+
+Shapes: B answers of a batch, T tokens of an answer, V tokens of the vocabulary.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +35,13 @@ class Sampled:
     """`stop`, or `length` when it was cut."""
     num_prompt_tokens: int
     num_completion_tokens: int
+    """The end token counts: it was sampled too."""
+    logprobs: tuple[float, ...] | None = None
+    """Natural logarithm of the probability of each token, the end token too, if asked for.
+
+    Under the model's own distribution, before temperature and top_p: what OpenAI and vLLM
+    (`--logprobs-mode raw_logprobs`) call logprobs.
+    """
 
 
 def bring(source: str, out: Path, *, revision: str | None) -> None:
@@ -82,37 +93,71 @@ class Sampler:
         self._model.to(self._device).eval()
         self.id = fingerprint(folder)
 
+    @staticmethod
+    def fingerprint(folder: Path) -> str:
+        """The id that the policy in a folder has; loads nothing."""
+        return fingerprint(folder)
+
     def num_tokens(self, chat: Chat) -> int:
         """Tokens of a prompt, template included."""
         return len(self._render(chat))
 
+    @property
+    def num_positions(self) -> int | None:
+        """The most tokens that prompt and answer may have together; None if nobody knows."""
+        return getattr(self._model.config, "max_position_embeddings", None)
+
     def sample(
         self, chats: Sequence[Chat], *, temperature: float, top_p: float, max_new_tokens: int,
-        seed: int, batch_size: int,
+        seed: int | Sequence[int], batch_size: int, with_logprobs: bool = False,
     ) -> list[Sampled]:  # fmt: skip
         """One answer to each chat, in order; repeat a chat to get several.
 
-        Prompts of like length share a batch, so that little padding is computed.
-        """
-        import torch
+        An answer is drawn from random numbers of its own, so it does not depend on its batch but
+        for rounding: sums of another shape differ in the last digits, and where the draw falls
+        between two tokens by a hair, that decides. The folder's own sampling settings (top_k,
+        repetition penalty) do not apply: log-probabilities and training know nothing of them.
 
-        torch.manual_seed(seed)
+        Args:
+            chats: prompts; those of like length share a batch, so that little padding is computed.
+            temperature: 0 takes the likeliest token.
+            top_p: tokens are drawn from the likeliest that have this probability together.
+            max_new_tokens: the longest answer, its end token counted.
+            seed: one for each chat; or one for all, then equal chats still differ.
+            batch_size: answers at a time; nearly no answer depends on it.
+            with_logprobs: whether `Sampled.logprobs` is there.
+        """
         prompts = [self._render(chat) for chat in chats]
+        seeds = [f"{seed}:{i}" for i in range(len(chats))] if isinstance(seed, int) else list(seed)
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         answers: dict[int, Sampled] = {}
         for first in range(0, len(order), batch_size):
             batch = order[first : first + batch_size]
-            tokens, mask = self._padded([prompts[i] for i in batch])
-            with torch.inference_mode():
-                made = self._model.generate(
-                    input_ids=tokens, attention_mask=mask, do_sample=True, top_k=0,
-                    temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens,
-                    pad_token_id=self._tokenizer.pad_token_id,
-                    eos_token_id=self._tokenizer.eos_token_id,
-                )[:, tokens.shape[1] :]  # fmt: skip
-            for i, row in zip(batch, made.tolist(), strict=True):
-                answers[i] = self._answer(len(prompts[i]), row)
+            draw = Draw(
+                _uniforms([seeds[i] for i in batch], max_new_tokens).to(self._device),
+                temperature=temperature, top_p=top_p,
+            )  # fmt: skip
+            made = self._generate([prompts[i] for i in batch], draw, max_new_tokens)
+            for i, row, logprobs in zip(batch, made, draw.logprobs(), strict=True):
+                answers[i] = self._answer(len(prompts[i]), row, logprobs if with_logprobs else None)
         return [answers[i] for i in range(len(prompts))]
+
+    def _generate(
+        self, prompts: Sequence[list[int]], draw: Draw, max_new_tokens: int
+    ) -> list[list[int]]:
+        """Tokens after each prompt, padded behind the end token."""
+        import torch
+        from transformers import LogitsProcessorList
+
+        tokens, mask = self._padded(prompts)
+        with torch.inference_mode():
+            made = self._model.generate(
+                input_ids=tokens, attention_mask=mask, max_new_tokens=max_new_tokens,
+                do_sample=False, logits_processor=LogitsProcessorList([draw]),
+                repetition_penalty=1.0, pad_token_id=self._tokenizer.pad_token_id,
+                eos_token_id=self._tokenizer.eos_token_id,
+            )  # fmt: skip
+        return made[:, tokens.shape[1] :].tolist()
 
     def _render(self, chat: Chat) -> list[int]:
         text = self._tokenizer.apply_chat_template(
@@ -131,15 +176,77 @@ class Sampler:
             torch.tensor(tokens, device=self._device), torch.tensor(mask, device=self._device)
         )  # fmt: skip
 
-    def _answer(self, num_prompt_tokens: int, row: list[int]) -> Sampled:
+    def _answer(
+        self, num_prompt_tokens: int, row: list[int], logprobs: list[float] | None
+    ) -> Sampled:
         end = self._tokenizer.eos_token_id
-        length = row.index(end) if end in row else len(row)
+        has_ended = end in row
+        length = row.index(end) if has_ended else len(row)
+        num_tokens = length + has_ended
         return Sampled(
             text=self._tokenizer.decode(row[:length], skip_special_tokens=True),
-            finish_reason="stop" if end in row else "length",
+            finish_reason="stop" if has_ended else "length",
             num_prompt_tokens=num_prompt_tokens,
-            num_completion_tokens=length,
+            num_completion_tokens=num_tokens,
+            logprobs=None if logprobs is None else tuple(logprobs[:num_tokens]),
         )
+
+
+class Draw:
+    """Draws the next token of each answer in a batch, and remembers how likely it was.
+
+    As a logits processor of transformers: it leaves the drawn token alone possible, so that
+    greedy generation takes it. Their own sampling has one random stream for the whole batch.
+    """
+
+    def __init__(self, uniforms_TB: torch.Tensor, *, temperature: float, top_p: float) -> None:
+        """Step t draws with row t of numbers in [0, 1)."""
+        self._uniforms_TB = uniforms_TB
+        self._temperature = temperature
+        self._top_p = top_p
+        self._logprobs_TB: list[torch.Tensor] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Scores (B, V) in which only the drawn tokens are finite."""
+        scores_BV = scores.float()
+        uniforms_B = self._uniforms_TB[len(self._logprobs_TB)]
+        tokens_B1 = self._tokens(scores_BV, uniforms_B).unsqueeze(1)
+        logprobs_B1 = scores_BV.log_softmax(-1).gather(1, tokens_B1)
+        self._logprobs_TB.append(logprobs_B1.squeeze(1))
+        return scores.new_full(scores.shape, float("-inf")).scatter(1, tokens_B1, 0.0)
+
+    def logprobs(self) -> list[list[float]]:
+        """Natural log-probabilities (B, T) of all tokens so far; garbage behind an end token."""
+        import torch
+
+        return torch.stack(self._logprobs_TB, dim=1).tolist()
+
+    def _tokens(self, scores_BV: torch.Tensor, uniforms_B: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if self._temperature == 0:
+            return scores_BV.argmax(-1)
+        # the best score becomes 0: a tiny temperature must not overflow
+        scaled_BV = (scores_BV - scores_BV.amax(-1, keepdim=True)) / self._temperature
+        probs_BV = scaled_BV.softmax(-1)
+        if self._top_p < 1:
+            ranked_BV, ranks_BV = probs_BV.sort(-1, descending=True)
+            ranked_BV[ranked_BV.cumsum(-1) - ranked_BV >= self._top_p] = 0
+            probs_BV = torch.zeros_like(probs_BV).scatter(1, ranks_BV, ranked_BV)
+        # in double: a vocabulary is long, and its sum must not lose its small members
+        sums_BV = probs_BV.double().cumsum(-1)
+        targets_B1 = (uniforms_B * sums_BV[:, -1]).unsqueeze(1)
+        tokens_B1 = torch.searchsorted(sums_BV, targets_B1, right=True)
+        return tokens_B1.squeeze(1).clamp(max=probs_BV.shape[1] - 1)
+
+
+def _uniforms(seeds: Sequence[int | str], num_steps: int) -> torch.Tensor:
+    """Numbers (T, B) in [0, 1), each column from its seed: the same on every kind of device."""
+    import torch
+
+    streams = [random.Random(seed) for seed in seeds]
+    columns = [[stream.random() for _ in range(num_steps)] for stream in streams]
+    return torch.tensor(columns, dtype=torch.float64).T
 
 
 def _load(folder: Path) -> tuple[Any, Any]:

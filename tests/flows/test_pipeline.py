@@ -140,7 +140,8 @@ def test_a_second_run_does_nothing(finished: Project) -> None:
 def test_every_stage_leaves_its_product(finished: Project) -> None:
     expected = (
         "problems.parquet", "filter.parquet", "generate/fuser.parquet", "policy/base",
-        "policy/sft", "policy/r1", "policy/r2", "policy/rl", "transfer/cpu.parquet",
+        "policy/sft", "policy/r1", "policy/r2", "policy/rl", "search/vanilla.parquet",
+        "search/evolve.parquet", "transfer/cpu.parquet",
         "report/index.html", "report/summary.md", "ledger.duckdb", "mlflow.db",
     )  # fmt: skip
     assert [name for name in expected if not (finished.data / name).exists()] == []

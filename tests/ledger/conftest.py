@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from cudal1.baseline import Baseline
+from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
+from cudal1.hack_case import CaseOrigin, HackCase
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.ledger import Ledger
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.review import Opinion, Review, Ruling
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
 
 
@@ -43,8 +46,9 @@ class Facts:
     ) -> Completion:  # fmt: skip
         return Completion(
             id=key, stage=stage, provider=provider, problem_id=self.problem().id,
-            prompt_id="prompt", attempt=0, text=text, finish_reason=finish_reason,
-            cost_usd=0.25, num_prompt_tokens=10, num_completion_tokens=20, exemplar_ids=shown,
+            prompt_id="prompt", template_id="template", attempt=0, text=text,
+            finish_reason=finish_reason, cost_usd=0.25, num_prompt_tokens=10,
+            num_completion_tokens=20, exemplar_ids=shown,
         )  # fmt: skip
 
     def correct(self, candidate: Candidate, certified: float = 1.1) -> Verdict:
@@ -106,9 +110,53 @@ class Facts:
         for candidate, certified in ((first, 1.1), (second, 1.5), (third, 2.0)):
             ledger.add_verdict(self.correct(candidate, certified), self.samples())
         ledger.add_verdict(self.failed(broken), [])
+        for attempt in self.tries():
+            ledger.add_try(attempt)
+        ledger.add_case(self.case)
+        ledger.add_review(self.review(third, is_cheat=False))
+        ledger.add_ruling(self.ruling(broken))
         ledger.add_rewards(1, [("a", 1.1, 0.5), ("d", 0.0, -0.5)])
         ledger.add_steps(1, {"loss": 2.0, "reward": 0.5})
         ledger.add_steps(2, {"loss": 1.0, "reward": 0.7})
+
+    case = HackCase(
+        kind="cached_output", source="memo = {}\n", evidence="keeps answers",
+        origin=CaseOrigin.SHIPPED,
+    )  # fmt: skip
+
+    def tries(self) -> list[Try]:
+        """Three paid ones of openai, one of them in doubt, and one that was refused."""
+
+        def made(key: str, second: int, **changes: object) -> Try:
+            values = {
+                "request_id": key, "sent_at": f"2026-01-01T00:00:0{second}.000000+00:00",
+                "stage": "filter", "provider": "openai", "outcome": "answered", "cost_usd": 0.25,
+                "at_most_usd": 1.0,
+            }  # fmt: skip
+            return Try.model_validate({**values, **changes})
+
+        return [
+            made("c", 0, outcome="refused", cost_usd=0.0, said="HTTP 429"), made("c", 1),
+            made("d", 2), made("e", 3), made("z", 4, outcome="sent", cost_usd=None),
+        ]  # fmt: skip
+
+    def review(self, candidate: Candidate, *, is_cheat: bool | None = True) -> Review:
+        opinion = Opinion(
+            is_cheat=bool(is_cheat), kind="cached_output", quote="memo[x]", evidence="keeps answers"
+        )
+        return Review(
+            completion=self.completion(f"review-{candidate.id}", provider="hack_judge"),
+            candidate_id=candidate.id, judge_id="judge", trigger="above 3x",
+            case_ids=(self.case.id,), opinion=None if is_cheat is None else opinion,
+        )  # fmt: skip
+
+    def ruling(
+        self, candidate: Candidate, *, is_cheat: bool = True, at: str = "2026-01-01T00:00:00Z"
+    ) -> Ruling:
+        return Ruling(
+            candidate_id=candidate.id, is_cheat=is_cheat, kind="cached_output",
+            evidence="keeps answers", ruled_at=at,
+        )  # fmt: skip
 
     def known(self, ledger: Ledger, candidate: Candidate) -> Verdict | None:
         return ledger.verdict(candidate, device_kind=self.device_kind, protocol_id=self.protocol.id)
@@ -117,7 +165,8 @@ class Facts:
         """Every row of every table."""
         tables = (
             "problems", "mutants", "completions", "candidates", "protocols", "verdicts",
-            "timing_samples", "hack_flags", "rewards", "training_steps", "members",
+            "timing_samples", "hack_flags", "tries", "reviews", "rulings", "hack_cases", "rewards",
+            "training_steps", "members",
         )  # fmt: skip
         return {table: ledger.sql(f"from {table} order by all").to_dicts() for table in tables}
 

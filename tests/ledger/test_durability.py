@@ -26,8 +26,8 @@ import resource
 
 def answer(i):
     return Completion(
-        id=str(i), stage="generate@x", provider="x", problem_id="p", prompt_id="q", attempt=i,
-        text="t" * 5000, finish_reason="stop",
+        id=str(i), stage="generate@x", provider="x", problem_id="p", prompt_id="q", template_id="t",
+        attempt=i, text="t" * 5000, finish_reason="stop",
     )
 
 with Ledger.open(Path(sys.argv[1])) as ledger:

@@ -112,10 +112,35 @@ def test_exemplars_are_the_timed_successes_of_the_problem(tmp_path, facts):
         ledger.begin("rl")
         facts.fill(ledger)
         found = ledger.exemplars(
-            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"]
-        )
+            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"],
+            attempts_per_step=100,
+        )  # fmt: skip
         assert sorted(exemplar.score for exemplar in found) == [1.1, 1.5, 2.0]
         assert all(exemplar.source.startswith("class ModelNew") for exemplar in found)
+
+
+def test_an_exemplar_is_there_once_for_each_birth(tmp_path, facts):
+    first = facts.candidate("class ModelNew: x = 0")
+
+    def find(ledger, key: str, attempt: int, island: int | None, stage: str) -> None:
+        born = {"attempt": attempt, "island": island}
+        answer = facts.completion(key, stage=stage).model_copy(update=born)
+        ledger.add_completion(answer, first, None)
+
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl")
+        find(ledger, "r1", 203, 1, "rl")
+        find(ledger, "r2", 507, 0, "rl")
+        found = ledger.exemplars(
+            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id,
+            stages=["filter", "rl"], attempts_per_step=100,
+        )  # fmt: skip
+    births = [(e.born, e.island) for e in found if e.candidate_id == first.id]
+    assert births == [(None, None), (2, 1), (5, 0)]
 
 
 def test_a_stage_s_exemplars_are_not_those_of_a_run_that_is_over(tmp_path, facts):
@@ -125,7 +150,8 @@ def test_a_stage_s_exemplars_are_not_those_of_a_run_that_is_over(tmp_path, facts
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl", run="new")
         assert ledger.exemplars(
-            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"]
+            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"],
+            attempts_per_step=100,
         ) == []  # fmt: skip
 
 

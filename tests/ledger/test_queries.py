@@ -53,11 +53,43 @@ def test_providers_counts_an_answer_once_though_two_stages_use_it(ledger, tmp_pa
 
 
 def test_the_record_is_the_best_certified_speedup_under_the_same_protocol(ledger, facts):
-    asked = {"problem_id": facts.problem().id, "device_kind": "cpu"}
+    asked = {"problem_id": facts.problem().id, "device_kind": "cpu", "candidate_id": "new"}
     found = ledger.query("record", **asked, protocol_id=facts.protocol.id)
     assert found["certified"].to_list() == [2.0]
     nobody = ledger.query("record", **asked, protocol_id="another")
     assert nobody["certified"].to_list() == [None]
+
+
+def test_nobody_competes_with_their_own_record(ledger, facts):
+    found = ledger.query(
+        "record", problem_id=facts.problem().id, device_kind="cpu",
+        protocol_id=facts.protocol.id,
+        candidate_id=facts.candidate("class ModelNew: x = 2").id,
+    )  # fmt: skip
+    assert found["certified"].to_list() == [1.5]
+
+
+def test_what_is_vetoed_counts_nowhere(ledger, facts):
+    best = facts.candidate("class ModelNew: x = 2")
+    ledger.add_ruling(facts.ruling(best))
+    asked = {"problem_id": facts.problem().id, "device_kind": "cpu", "candidate_id": "new"}
+    found = ledger.query("record", **asked, protocol_id=facts.protocol.id)
+    assert found["certified"].to_list() == [1.5]
+    assert best.id not in ledger.sql("from successes")["candidate_id"].to_list()
+    outcomes = ledger.sql("select outcome from outcomes where candidate_id = ?", [best.id])
+    assert outcomes["outcome"].to_list() == ["hacked"]
+    exemplars = ledger.exemplars(
+        facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id,
+        stages=["filter"], attempts_per_step=100,
+    )  # fmt: skip
+    assert best.id not in [exemplar.candidate_id for exemplar in exemplars]
+
+
+def test_suspects_names_who_saw_what_and_who_waits_for_a_person(ledger, facts):
+    second = facts.candidate("class ModelNew: x = 1")
+    ledger.add_review(facts.review(second))
+    row = only(ledger.query("suspects"), candidate_id=second.id)
+    assert (row["seen_by"], row["kind"], row["ruled_at"]) == ("judge", "cached_output", None)
 
 
 def test_best_speedups_names_the_winner_and_who_wrote_it(ledger, facts):
@@ -115,9 +147,22 @@ def test_lineage_ends_though_candidates_descend_from_each_other(ledger, facts):
     assert ledger.query("lineage", candidate_id=ids[1]).height == 2
 
 
-def test_cost_counts_failures_too(ledger):
+def test_cost_counts_failures_too_and_says_what_is_in_doubt(ledger):
     row = only(ledger.query("cost"), provider="openai")
-    assert (row["num_answers"], row["cost_usd"], row["usd_per_correct"]) == (3, 0.75, 0.75)
+    assert (row["num_answers"], row["num_tries"]) == (3, 5)
+    assert (row["cost_usd"], row["usd_per_correct"]) == (0.75, 0.75)
+    assert (row["num_in_doubt"], row["in_doubt_usd"]) == (1, 1.0)
+
+
+def test_the_judge_s_answers_are_in_the_bill(ledger):
+    assert only(ledger.query("cost"), provider="hack_judge")["num_answers"] == 1
+
+
+def test_what_is_spent_counts_doubt_in_full(ledger):
+    row = ledger.query("spent", provider="openai").to_dicts()[0]
+    assert (row["cost_usd"], row["at_most_usd"]) == (0.75, 1.75)
+    nobody = ledger.query("spent", provider="nobody").to_dicts()[0]
+    assert (nobody["cost_usd"], nobody["at_most_usd"]) == (0, 0)
 
 
 def test_exemplar_use_tells_how_the_answers_did(ledger, facts):
@@ -146,7 +191,7 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
     given = {
         "protocol_id": facts.protocol.id, "device_kind": "cpu", "stage": "filter", "count": 2,
         "candidate_id": "x", "keys": ["x"], "stages": ["filter"],
-        "problem_id": "x",
+        "problem_id": "x", "provider": "openai", "running": "rl", "attempts_per_step": 100,
     }  # fmt: skip
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})

@@ -14,6 +14,7 @@ import pytest
 from cudal1.llm.provider import Provider, Request, request_to
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import PromptStyle, generation_prompt
+from tests.llm.receipts import Kept
 
 SOURCE = """import torch
 import torch.nn as nn
@@ -66,6 +67,12 @@ def ask(problem: Problem) -> Callable[..., list[Request]]:
     return requests
 
 
+@pytest.fixture
+def kept() -> Kept:
+    """Empty receipts."""
+    return Kept()
+
+
 class Stub:
     """An OpenAI-compatible server whose behaviours are used up one a request; the last stays."""
 
@@ -74,6 +81,8 @@ class Stub:
         self.behaviours: list[str] = ["ok"]
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.idempotency_keys: list[str | None] = []
+        self.on_request: Callable[[], object] = lambda: None
         self.in_flight = 0
         self.most_in_flight = 0
         self.delay_s = 0.0
@@ -114,6 +123,8 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             with stub.lock:
                 stub.bodies.append(json.loads(raw))
                 stub.keys.append(self.headers.get("Authorization", ""))
+                stub.idempotency_keys.append(self.headers.get("Idempotency-Key"))
+                stub.on_request()
                 stub.in_flight += 1
                 stub.most_in_flight = max(stub.most_in_flight, stub.in_flight)
             try:
@@ -133,6 +144,35 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                     self._send(200, json.dumps({"id": "x", "object": "chat.completion"}))
                 case "empty choices":
                     self._send(200, json.dumps({**_chat("stop"), "choices": []}))
+                case "drip":
+                    self._drip(json.dumps(_chat("stop")))
+                case "thoughts":
+                    answer = _chat("stop")
+                    answer["choices"][0]["message"]["reasoning_content"] = "```python\nbad\n```"
+                    answer["usage"]["completion_tokens_details"] = {"reasoning_tokens": 400}
+                    self._send(200, json.dumps(answer))
+                case "cached":
+                    answer = _chat("stop")
+                    answer["usage"]["prompt_tokens_details"] = {"cached_tokens": 80}
+                    self._send(200, json.dumps(answer))
+                case "refusal":
+                    answer = _chat("stop")
+                    answer["choices"][0]["message"] = {"content": None, "refusal": "I will not."}
+                    self._send(200, json.dumps(answer))
+                case "parts":
+                    answer = _chat("stop")
+                    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
+                    answer["choices"][0]["message"]["content"] = parts
+                    self._send(200, json.dumps(answer))
+                case "logprobs":
+                    answer = _chat("stop")
+                    tokens = [{"token": "a", "logprob": -0.5}, {"token": "b", "logprob": -1.5}]
+                    answer["choices"][0]["logprobs"] = {"content": tokens}
+                    self._send(200, json.dumps(answer))
+                case "unbilled":
+                    answer = _chat("stop")
+                    del answer["usage"]
+                    self._send(200, json.dumps(answer))
                 case "null content":
                     answer = _chat("content_filter")
                     answer["choices"][0]["message"]["content"] = None
@@ -159,6 +199,21 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 case status:
                     self._send(int(status), json.dumps({"error": {"message": f"no: {status}"}}))
 
+        def _drip(self, body: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            for character in body:
+                if stub.released.wait(0.05):
+                    break
+                try:
+                    self.wfile.write(character.encode())
+                    self.wfile.flush()
+                except OSError:  # it has gone away
+                    break
+            self.close_connection = True
+
         def _send(self, status: int, body: str, content_type: str = "application/json") -> None:
             encoded = body.encode()
             self.send_response(status)
@@ -184,7 +239,7 @@ def _chat(finish_reason: str) -> dict[str, Any]:
                 "message": {"role": "assistant", "content": ANSWER},
             }
         ],
-        "usage": {"prompt_tokens": 1000, "completion_tokens": 500, "total_tokens": 1500},
+        "usage": {"prompt_tokens": 100, "completion_tokens": 500, "total_tokens": 600},
     }
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from cudal1.candidate import Completion
-from cudal1.errors import ProviderError
+from cudal1.errors import ProviderDownError, ProviderError
 from cudal1.llm.openai_api import MAX_FAILURES_IN_A_ROW, OpenAIProvider
-from cudal1.llm.provider import Request, has_failed
+from cudal1.llm.provider import Request, complete, has_failed
 from cudal1.provider_settings import OpenAISettings
+from tests.llm.receipts import Kept
 
 Ask = Callable[..., list[Request]]
 
@@ -28,15 +31,20 @@ def provider_for(base_url: str, **changes: Any) -> OpenAIProvider:
     settings = {
         "kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None,
         "temperature": None, "top_p": None, "max_tokens": None, "max_completion_tokens": None,
-        "usd_per_million_prompt_tokens": 2.0, "usd_per_million_completion_tokens": 8.0,
+        "reasoning_effort": None, "usd_per_million_prompt_tokens": 2.0,
+        "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 8.0,
+        "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": None,
         "concurrency": 4, "timeout_s": 10.0, "max_retries": 2,
     }  # fmt: skip
     return OpenAIProvider("x", OpenAISettings.model_validate({**settings, **changes}))
 
 
-def answers(provider: OpenAIProvider, requests: Sequence[Request]) -> list[Completion]:
+def answers(
+    provider: OpenAIProvider, requests: Sequence[Request], receipts: Any = None
+) -> list[Completion]:
     """All completions, in the order of their attempts."""
-    return sorted(provider.complete(requests), key=lambda completion: completion.attempt)
+    arrived = complete(provider, requests, receipts or Kept())
+    return sorted(arrived, key=lambda completion: completion.attempt)
 
 
 def test_every_request_gets_its_completion(stub: Any, ask: Ask) -> None:
@@ -50,8 +58,8 @@ def test_every_request_gets_its_completion(stub: Any, ask: Ask) -> None:
 def test_the_bill_is_tokens_times_price(stub: Any, ask: Ask) -> None:
     provider = provider_for(stub.base_url)
     (completion,) = answers(provider, ask(provider))
-    assert (completion.num_prompt_tokens, completion.num_completion_tokens) == (1000, 500)
-    assert completion.cost_usd == pytest.approx(1000 * 2e-6 + 500 * 8e-6)
+    assert (completion.num_prompt_tokens, completion.num_completion_tokens) == (100, 500)
+    assert completion.cost_usd == pytest.approx(100 * 2e-6 + 500 * 8e-6)
 
 
 def test_what_is_none_is_not_sent(stub: Any, ask: Ask) -> None:
@@ -75,10 +83,17 @@ def test_the_key_comes_from_the_named_variable(
     assert stub.keys == ["Bearer abc"]
 
 
-def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_names_its_variable_before_anything_is_asked(
+    stub: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SOME_KEY", raising=False)
-    with pytest.raises(ProviderError, match="provider x: environment variable SOME_KEY"):
-        provider_for("http://127.0.0.1:9/v1", api_key_env="SOME_KEY")
+    provider = provider_for(stub.base_url, api_key_env="SOME_KEY")
+    with (
+        pytest.raises(ProviderError, match="provider x: environment variable SOME_KEY"),
+        provider.open(Kept()),
+    ):
+        pass
+    assert stub.bodies == []
 
 
 def test_concurrency_is_bounded(stub: Any, ask: Ask) -> None:
@@ -153,7 +168,7 @@ def test_misconfiguration_is_our_error(stub: Any, ask: Ask, status: str, words: 
 def test_a_server_that_is_not_there_is_our_error(ask: Ask) -> None:
     provider = provider_for("http://127.0.0.1:9/v1", max_retries=0)
     with pytest.raises(
-        ProviderError, match=r"provider x: cannot connect to http://127\.0\.0\.1:9/v1"
+        ProviderDownError, match=r"provider x: cannot connect to http://127\.0\.0\.1:9/v1"
     ):
         answers(provider, ask(provider))
 
@@ -162,8 +177,8 @@ def test_a_run_of_failures_means_that_the_server_is_down(stub: Any, ask: Ask) ->
     stub.behaviours = ["ok", "400"]
     provider = provider_for(stub.base_url, concurrency=1)
     arrived: list[Completion] = []
-    with pytest.raises(ProviderError, match="in a row"):
-        arrived.extend(provider.complete(ask(provider, attempts=50)))
+    with pytest.raises(ProviderDownError, match="in a row"):
+        arrived.extend(complete(provider, ask(provider, attempts=50), Kept()))
     assert len(arrived) <= 1 + MAX_FAILURES_IN_A_ROW
     assert len(stub.bodies) < 50
 
@@ -173,14 +188,14 @@ def test_completions_that_arrived_come_before_the_error(stub: Any, ask: Ask) -> 
     provider = provider_for(stub.base_url, concurrency=1)
     arrived: list[Completion] = []
     with pytest.raises(ProviderError, match="refuses the key"):
-        arrived.extend(provider.complete(ask(provider, attempts=5)))
+        arrived.extend(complete(provider, ask(provider, attempts=5), Kept()))
     assert len(arrived) == 2
 
 
 def test_closing_early_abandons_the_rest(stub: Any, ask: Ask) -> None:
     stub.behaviours = ["ok", "hang"]
     provider = provider_for(stub.base_url, concurrency=2)
-    completions = provider.complete(ask(provider, attempts=10))
+    completions = complete(provider, ask(provider, attempts=10), Kept())
     next(completions)
     completions.close()  # type: ignore[attr-defined]
     assert len(stub.bodies) <= 4
@@ -188,12 +203,90 @@ def test_closing_early_abandons_the_rest(stub: Any, ask: Ask) -> None:
 
 
 def test_no_requests_give_no_completions(ask: Ask) -> None:
-    assert list(provider_for("http://127.0.0.1:9/v1").complete([])) == []
+    assert answers(provider_for("http://127.0.0.1:9/v1"), []) == []
 
 
 def test_price_is_no_part_of_the_question(ask: Ask) -> None:
     dear = provider_for("http://127.0.0.1:9/v1", usd_per_million_prompt_tokens=99.0, concurrency=1)
     assert ask(dear)[0].id == ask(provider_for("http://127.0.0.1:9/v1"))[0].id
+
+
+def test_thoughts_are_kept_apart(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["thoughts"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert "bad" in completion.reasoning
+    assert "bad" not in completion.text
+    assert completion.num_reasoning_tokens == 400
+
+
+def test_the_body_is_kept_as_it_came(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.response is not None
+    assert json.loads(completion.response)["usage"]["prompt_tokens"] == 100
+
+
+def test_a_malformed_body_is_kept_too(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["malformed"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.response == '{"choices": ['
+
+
+def test_an_answer_in_parts_is_one_text(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["parts"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.text == "one two"
+
+
+def test_a_refusal_says_so(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["refusal"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert (completion.text, completion.finish_reason) == ("", "refusal")
+
+
+def test_log_probabilities_come_when_they_are_asked_for(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["logprobs"]
+    provider = provider_for(stub.base_url)
+    (request,) = ask(provider)
+    (completion,) = answers(provider, [request.model_copy(update={"with_logprobs": True})])
+    assert stub.bodies[0]["logprobs"] is True
+    assert completion.logprobs == (-0.5, -1.5)
+
+
+def test_a_slow_drip_ends(stub: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudal1.llm.openai_api._MAX_RETRY_AFTER_S", 0.2)
+    stub.behaviours = ["drip"]
+    provider = provider_for(stub.base_url, timeout_s=0.3, max_retries=0)
+    (completion,) = answers(provider, ask(provider))
+    assert "dripped" in completion.finish_reason
+
+
+def test_requests_keep_their_pace(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url, requests_per_minute=600.0, concurrency=64)
+    started = time.monotonic()
+    answers(provider, ask(provider, attempts=60))
+    assert time.monotonic() - started > 0.9  # 50 at once, ten more in the next second
+
+
+def test_long_requests_take_their_share_of_the_tokens(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url, tokens_per_minute=60_000.0, max_tokens=2000)
+    started = time.monotonic()
+    answers(provider, ask(provider, attempts=3))  # 2,000 and the prompt each; 5,000 at once
+    assert time.monotonic() - started > 0.9
+
+
+def test_a_second_run_after_the_end_says_the_same(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["401"]
+    provider = provider_for(stub.base_url)
+    with provider.open(Kept()) as exchange:
+        exchange.ask(ask(provider)[0])
+        for _ in range(2):
+            with pytest.raises(ProviderError, match="refuses the key"):
+                exchange.answer()
 
 
 def test_temperature_is_part_of_the_question(ask: Ask) -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from cudal1.candidate import Completion
-from cudal1.llm.provider import Request, completion_of, has_failed, make_provider, request_to
+from cudal1.llm.at_once import answering_at_once
+from cudal1.llm.provider import (
+    Exchange,
+    Receipts,
+    Request,
+    complete,
+    completion_of,
+    has_failed,
+    make_provider,
+    request_to,
+)
 from cudal1.problem import Problem
 from cudal1.prompt import Message, Prompt
 from cudal1.provider_settings import ProviderSettings
@@ -27,10 +39,14 @@ class Silent:
         self.fingerprint = fingerprint
         self.is_seeded = is_seeded
 
-    def complete(self, requests: Sequence[Request]) -> Iterator[Completion]:
+    width = 1
+
+    def open(self, receipts: Receipts) -> AbstractContextManager[Exchange]:
         """Empty texts."""
-        for request in requests:
-            yield completion_of(request, provider=self.name, text="", finish_reason="stop")
+        return answering_at_once(self._answer, receipts)
+
+    def _answer(self, request: Request) -> Completion:
+        return completion_of(request, provider=self.name, text="", finish_reason="stop")
 
 
 @pytest.fixture
@@ -38,7 +54,8 @@ def request_with(problem: Problem) -> Callable[..., Request]:
     """A function that makes a request and changes something of it."""
 
     def make(provider: Silent | None = None, **changes: Any) -> Request:
-        prompt = Prompt(messages=(Message(role="user", content="hi"),), exemplar_ids=("e1", "e2"))
+        message = Message(role="user", content="hi")
+        prompt = Prompt(messages=(message,), template_id="t", exemplar_ids=("e1", "e2"))
         asked = {"stage": "s", "problem": problem, "prompt": prompt, "attempt": 0, "seed": 0}
         return request_to(provider or Silent(), **{**asked, **changes})
 
@@ -58,7 +75,7 @@ def test_another_provider_is_another_question(request_with: Callable[..., Reques
 
 
 def test_another_prompt_is_another_question(request_with: Callable[..., Request]) -> None:
-    prompt = Prompt(messages=(Message(role="user", content="ho"),))
+    prompt = Prompt(messages=(Message(role="user", content="ho"),), template_id="t")
     assert request_with().id != request_with(prompt=prompt).id
 
 
@@ -75,9 +92,18 @@ def test_the_seed_counts_where_it_matters(
     assert differs is is_seeded
 
 
-def test_a_completion_remembers_the_exemplars(request_with: Callable[..., Request]) -> None:
-    (completion,) = Silent().complete([request_with()])
-    assert completion.exemplar_ids == ("e1", "e2")
+def test_a_completion_remembers_its_prompt(request_with: Callable[..., Request], kept: Any) -> None:
+    (completion,) = complete(Silent(), [request_with()], kept)
+    assert (completion.exemplar_ids, completion.template_id) == (("e1", "e2"), "t")
+
+
+def test_an_answer_is_written_down_before_it_is_handed_out(
+    request_with: Callable[..., Request], kept: Any
+) -> None:
+    with Silent().open(kept) as exchange:
+        exchange.ask(request_with())
+        assert kept.completions == []
+        assert exchange.answer() == kept.completions[0]
 
 
 def test_only_an_error_is_a_failure(request_with: Callable[..., Request]) -> None:
@@ -89,6 +115,16 @@ def test_only_an_error_is_a_failure(request_with: Callable[..., Request]) -> Non
     assert failed == [False, False, False, True]
 
 
+class NoPolicy:
+    """Loads nothing."""
+
+    def __call__(self, folder: Path, /) -> Any:
+        """Never called here."""
+        raise AssertionError(f"{folder} was loaded")
+
+    fingerprint = __call__
+
+
 @pytest.mark.parametrize(
     ("section", "type_name"),
     [
@@ -97,7 +133,10 @@ def test_only_an_error_is_a_failure(request_with: Callable[..., Request]) -> Non
     ],
 )
 def test_the_kind_chooses_the_provider(section: dict[str, object], type_name: str) -> None:
-    assert type(make_provider("x", SETTINGS.validate_python(section))).__name__ == type_name
+    assert (
+        type(make_provider("x", SETTINGS.validate_python(section), NoPolicy())).__name__
+        == type_name
+    )
 
 
 def test_an_unknown_kind_is_refused() -> None:

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudal1.errors import ProviderError
 from cudal1.extract import extract
-from cudal1.llm.provider import EXHAUSTED, Request
+from cudal1.llm.provider import EXHAUSTED, Request, complete
 from cudal1.llm.replay import Recording, ReplayProvider, load_recordings
 from cudal1.provider_settings import ReplaySettings
 
@@ -33,21 +34,21 @@ def write(path: Path, *lines: dict[str, object]) -> Path:
     return path
 
 
-def test_attempt_k_gets_the_k_th_recording(tmp_path: Path, ask: Ask) -> None:
+def test_attempt_k_gets_the_k_th_recording(tmp_path: Path, ask: Ask, kept: Any) -> None:
     provider = replay(write(tmp_path / "a.jsonl", LINE, {**LINE, "text": "second"}))
-    texts = [completion.text for completion in provider.complete(ask(provider, attempts=2))]
+    texts = [completion.text for completion in complete(provider, ask(provider, attempts=2), kept)]
     assert texts == ["first", "second"]
 
 
-def test_another_problem_s_recordings_are_left_alone(tmp_path: Path, ask: Ask) -> None:
+def test_another_problem_s_recordings_are_left_alone(tmp_path: Path, ask: Ask, kept: Any) -> None:
     provider = replay(write(tmp_path / "a.jsonl", {**LINE, "number": 2}, LINE))
-    (completion,) = provider.complete(ask(provider))
+    (completion,) = complete(provider, ask(provider), kept)
     assert completion.text == "first"
 
 
-def test_none_left_says_exhausted(tmp_path: Path, ask: Ask) -> None:
+def test_none_left_says_exhausted(tmp_path: Path, ask: Ask, kept: Any) -> None:
     provider = replay(write(tmp_path / "a.jsonl", LINE))
-    completions = list(provider.complete(ask(provider, attempts=2)))
+    completions = list(complete(provider, ask(provider, attempts=2), kept))
     assert [completion.finish_reason for completion in completions] == ["stop", EXHAUSTED]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from cudal1.errors import ProviderError
 from cudal1.extract import extract
-from cudal1.llm.provider import Request
+from cudal1.llm.provider import Request, complete
 from cudal1.llm.rewriter import TEACHERS
 from cudal1.llm.rewriter_provider import RewriterProvider
 from cudal1.provider_settings import RewriterSettings
@@ -22,23 +23,23 @@ def teacher(name: str) -> RewriterProvider:
 
 
 @pytest.mark.parametrize("name", TEACHERS)
-def test_every_teacher_answers_every_request(name: str, ask: Ask) -> None:
+def test_every_teacher_answers_every_request(name: str, ask: Ask, kept: Any) -> None:
     provider = teacher(name)
     requests = ask(provider, attempts=3)
-    completions = list(provider.complete(requests))
+    completions = list(complete(provider, requests, kept))
     assert [c.id for c in completions] == [r.id for r in requests]
     assert all(c.text and c.finish_reason == "stop" for c in completions)
 
 
-def test_some_answer_of_a_teacher_has_a_source(ask: Ask) -> None:
+def test_some_answer_of_a_teacher_has_a_source(ask: Ask, kept: Any) -> None:
     provider = teacher(next(iter(TEACHERS)))
-    texts = [completion.text for completion in provider.complete(ask(provider, attempts=8))]
+    texts = [completion.text for completion in complete(provider, ask(provider, attempts=8), kept)]
     assert any(extract(text).source for text in texts)
 
 
-def test_the_same_question_has_the_same_answer(ask: Ask) -> None:
+def test_the_same_question_has_the_same_answer(ask: Ask, kept: Any) -> None:
     provider = teacher(next(iter(TEACHERS)))
-    first, second = (list(provider.complete(ask(provider, attempts=4))) for _ in range(2))
+    first, second = (list(complete(provider, ask(provider, attempts=4), kept)) for _ in range(2))
     assert first == second
 
 

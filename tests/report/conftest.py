@@ -32,13 +32,15 @@ SCHEMAS = {
     "problems": inputs.PROBLEMS, "completions": inputs.COMPLETIONS,
     "candidates": inputs.CANDIDATES, "verdicts": inputs.VERDICTS, "flags": inputs.FLAGS,
     "null_test": inputs.NULL_TEST, "baselines": inputs.BASELINES,
-    "transferred": inputs.TRANSFERRED, "samples": inputs.SAMPLES, "steps": inputs.STEPS,
+    "transferred": inputs.TRANSFERRED, "searched": inputs.SEARCHED,
+    "samples": inputs.SAMPLES, "steps": inputs.STEPS,
 }  # fmt: skip
 SKILLS = {  # share of correct answers, how many to a problem
     ("generate@fuser", "fuser"): (0.7, 4), ("generate@replay", "replay"): (0.55, 2),
     ("generate@novice", "novice"): (0.35, 5), ("policy", "policy"): (0.02, 4),
     ("sft", "policy"): (0.28, 4), ("selfsup@r1", "policy"): (0.41, 6),
     ("selfsup@r2", "policy"): (0.5, 6), ("rl", "policy"): (0.62, 8),
+    ("search@vanilla", "vanilla"): (0.4, 6), ("search@evolve", "evolve"): (0.5, 6),
 }  # fmt: skip
 FAILURES: tuple[str | None, ...] = (
     "no_build", "crashed", "incorrect", "incorrect", "hacked", "timed_out", None,
@@ -81,11 +83,20 @@ def answer(problem_id: str, candidate_id: str | None, *, stage: str = "generate@
            provider: str = "fuser", number: int = 0) -> dict[str, Any]:  # fmt: skip
     return {
         "completion_id": content_id(stage, provider, problem_id, str(candidate_id), str(number)),
-        "stage": stage, "provider": provider, "problem_id": problem_id,
+        "stage": stage, "provider": provider, "problem_id": problem_id, "attempt": number,
         "candidate_id": candidate_id,
         "no_candidate_reason": None if candidate_id else "no code block",
         "num_prompt_tokens": 400, "num_completion_tokens": 300, "cost_usd": 0.01,
     }  # fmt: skip
+
+
+def searched(stage: str, *problem_ids: str, sampling: str = "none",
+             num_asked: int = 4) -> list[dict[str, Any]]:  # fmt: skip
+    return [
+        {"stage": stage, "method": "vanilla" if sampling == "none" else "evolve",
+         "sampling": sampling, "problem_id": problem_id, "num_asked": num_asked}
+        for problem_id in problem_ids
+    ]  # fmt: skip
 
 
 def verdict(problem_id: str, candidate_id: str, certified: float | None = 1.5, *,
@@ -116,7 +127,7 @@ def flag(candidate_id: str, kind: str = "cached_output", *, source: str = "guard
 def made() -> SimpleNamespace:
     """The makers of rows, for tests that need a few of their own."""
     return SimpleNamespace(
-        build=build, problem=problem, answer=answer, verdict=verdict, flag=flag,
+        build=build, problem=problem, answer=answer, verdict=verdict, flag=flag, searched=searched,
         rows=realistic_rows, protocol_id=PROTOCOL.id, device=DEVICE, schemas=SCHEMAS,
     )  # fmt: skip
 
@@ -142,6 +153,9 @@ def realistic_rows() -> Rows:
             ))  # fmt: skip
     for item in rows["problems"]:
         _answer_problem(rng, rows, item)
+    heldout = [item["problem_id"] for item in rows["problems"] if item["split"] == "heldout"]
+    rows["searched"] += searched("search@vanilla", *heldout, num_asked=6)
+    rows["searched"] += searched("search@evolve", *heldout, sampling="bucket", num_asked=6)
     rows["problems"].append(problem(99, name="constant", admitted=False))
     rows["null_test"] = [
         {"problem_id": item["problem_id"], "status": "correct", "certified": 1.0,
@@ -158,6 +172,8 @@ def _answer_problem(rng: random.Random, rows: Rows, item: dict[str, Any]) -> Non
     potential = 45.0 if "diag" in item["name"] else math.exp(max(0.0, rng.gauss(0.05, 0.5)))
     hopeless = rng.random() < 0.08
     for (stage, provider), (skill, count) in SKILLS.items():
+        if stage.startswith("search@") and item["split"] != "heldout":
+            continue
         for number in range(count):
             status = "correct" if rng.random() < skill and not hopeless else rng.choice(FAILURES)
             if status is None:

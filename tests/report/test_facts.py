@@ -75,10 +75,18 @@ def test_everyone_who_wrote_the_best_source_is_its_author(made):
     assert facts.best(given).row(0, named=True)["authors"] == ["fuser", "rl"]
 
 
+def test_a_method_is_the_author_of_an_answer_that_another_had_asked_for(made):
+    given = made.build({
+        "problems": [made.problem()], "verdicts": [made.verdict("p11", "c")],
+        "completions": [made.answer("p11", "c", stage="search@evolve", provider="vanilla")],
+    })  # fmt: skip
+    assert facts.answers(given)["author"].to_list() == ["search evolve"]
+
+
 def test_stages_come_in_the_order_in_which_they_run(realistic):
     assert facts.stages(facts.answers(realistic)) == [
         "policy", "generate@fuser", "generate@novice", "generate@replay", "sft", "selfsup@r1",
-        "selfsup@r2", "rl",
+        "selfsup@r2", "rl", "search@evolve", "search@vanilla",
     ]  # fmt: skip
 
 

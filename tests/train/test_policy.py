@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from cudal1.errors import TrainingError
 from cudal1.extract import extract
 from cudal1.problem import DeviceClass, Split
 from cudal1.prompt import PromptStyle, generation_prompt
 from cudal1.suite import generator
-from cudal1.train.policy import EMBEDDED, Chat, Sampled, Sampler, bring, fingerprint
+from cudal1.train.policy import EMBEDDED, Chat, Draw, Sampled, Sampler, bring, fingerprint
 
 HELDOUT = generator.problems(4, seed=9001, device_class=DeviceClass.CPU, split=Split.HELDOUT)
 HELLO: Chat = [{"role": "user", "content": "say matrix"}]
@@ -23,10 +26,57 @@ def embedded() -> Sampler:
     return Sampler(EMBEDDED)
 
 
-def sample(sampler: Sampler, chats: list[Chat], *, seed: int = 1) -> list[Sampled]:
-    return sampler.sample(
-        chats, temperature=1.0, top_p=1.0, max_new_tokens=24, seed=seed, batch_size=4
-    )
+def sample(
+    sampler: Sampler, chats: list[Chat], *, seed: int | list[int] = 1, **changes: Any
+) -> list[Sampled]:
+    how: dict[str, Any] = {
+        "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 24, "batch_size": 4, **changes
+    }  # fmt: skip
+    return sampler.sample(chats, seed=seed, **how)
+
+
+def ragged() -> list[Chat]:
+    """Prompts of the embedded policy's kind, of different lengths."""
+    return [generation_prompt(p, style=PromptStyle.COMPACT).as_chat() for p in HELDOUT]
+
+
+def tokens_of(answer: Sampled) -> list[int]:
+    """The embedded policy's, with the end token."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(EMBEDDED)
+    tokens = tokenizer(answer.text, add_special_tokens=False)["input_ids"]
+    return tokens + [tokenizer.eos_token_id] * (answer.finish_reason == "stop")
+
+
+def told_apart(chat: Chat, answer: Sampled) -> tuple[list[int], torch.Tensor]:
+    """An answer's tokens, and the model's log-probabilities where each was drawn: a slow loop."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="float32").eval()
+    tokenizer: Any = AutoTokenizer.from_pretrained(EMBEDDED)
+    text = tokenizer.apply_chat_template(list(chat), add_generation_prompt=True, tokenize=False)
+    prompt = tokenizer(text, add_special_tokens=False)["input_ids"]
+    tokens = tokens_of(answer)
+    rows = []
+    with torch.inference_mode():
+        for end in range(len(tokens)):
+            logits = model(torch.tensor([prompt + tokens[:end]])).logits[0, -1]
+            rows.append(logits.log_softmax(-1))
+    return tokens, torch.stack(rows)
+
+
+def drawn(
+    scores: list[float], uniforms: torch.Tensor, *, temperature: float = 1.0, top_p: float = 1.0
+) -> list[int]:
+    """The token that each uniform number draws from one row of scores."""
+    draw = Draw(uniforms.unsqueeze(0), temperature=temperature, top_p=top_p)
+    scores_BV = torch.tensor([scores] * len(uniforms))
+    return draw(torch.empty(0), scores_BV).argmax(-1).tolist()
+
+
+EVENLY = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
+PROBS = [0.1, 0.5, 0.15, 0.25]
 
 
 def test_most_answers_of_the_embedded_policy_are_code_that_compiles(embedded: Sampler) -> None:
@@ -51,8 +101,6 @@ def test_the_embedded_tokenizer_gives_text_back_unchanged() -> None:
 
 
 def test_the_embedded_policy_says_how_it_was_made() -> None:
-    import json
-
     note = json.loads((EMBEDDED / "pretraining.json").read_text(encoding="utf-8"))
     assert note["generator_version"] == generator.GENERATOR_VERSION
     assert {"settings", "steps_made", "device", "torch"} <= set(note)
@@ -112,3 +160,112 @@ def test_a_damaged_folder_is_an_error_of_one_line(
         Sampler(tmp_path / "broken")
     assert "broken: cannot be loaded" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.6, 1.3])
+def test_logprobs_are_those_of_a_slow_loop_whatever_the_temperature(
+    embedded: Sampler, temperature: float
+) -> None:
+    chats = ragged()
+    answers = sample(
+        embedded, chats, temperature=temperature, top_p=0.9, max_new_tokens=12, with_logprobs=True
+    )
+    num_compared = 0
+    for chat, answer in zip(chats, answers, strict=True):
+        tokens, logprobs = told_apart(chat, answer)
+        assert answer.logprobs is not None
+        assert len(answer.logprobs) == answer.num_completion_tokens
+        if len(tokens) == answer.num_completion_tokens:  # else drawn in other pieces than ours
+            num_compared += 1
+            expected = [row[token].item() for row, token in zip(logprobs, tokens, strict=True)]
+            assert list(answer.logprobs) == pytest.approx(expected, abs=1e-4)
+    assert num_compared >= 3
+
+
+def test_logprobs_are_left_out_unless_asked_for(tiny_policy: Path) -> None:
+    assert {answer.logprobs for answer in sample(Sampler(tiny_policy), [HELLO] * 3)} == {None}
+
+
+def test_asking_for_logprobs_changes_no_answer(tiny_policy: Path) -> None:
+    sampler = Sampler(tiny_policy)
+    plain, curious = (sample(sampler, [HELLO] * 6, with_logprobs=w) for w in (False, True))
+    assert [answer.text for answer in plain] == [answer.text for answer in curious]
+
+
+def test_the_end_token_counts(embedded: Sampler) -> None:
+    answers = sample(
+        embedded, ragged()[:2], temperature=0.0, max_new_tokens=320, with_logprobs=True
+    )
+    for answer in answers:
+        assert answer.finish_reason == "stop"
+        assert answer.num_completion_tokens == len(answer.logprobs or ())
+        assert answer.num_completion_tokens == len(tokens_of(answer))
+
+
+def test_no_temperature_takes_the_likeliest_token(embedded: Sampler) -> None:
+    chat = ragged()[0]
+    (answer,) = sample(embedded, [chat], temperature=0.0, max_new_tokens=12)
+    tokens, logprobs = told_apart(chat, answer)
+    assert tokens == logprobs.argmax(-1).tolist()
+
+
+def test_an_answer_does_not_depend_on_its_batch(tiny_policy: Path) -> None:
+    sampler = Sampler(tiny_policy)
+    chats: list[Chat] = [[{"role": "user", "content": "say " * n}] for n in (9, 2, 7, 4, 8, 1)]
+    seeds = [5, 6, 7, 8, 9, 10]
+    together = sample(sampler, chats, seed=seeds, batch_size=6)
+    alone = [
+        sample(sampler, [chat], seed=[seed])[0] for chat, seed in zip(chats, seeds, strict=True)
+    ]
+    assert together == alone
+
+
+def test_equal_chats_with_equal_seeds_get_equal_answers(tiny_policy: Path) -> None:
+    first, second, third = sample(Sampler(tiny_policy), [HELLO] * 3, seed=[1, 1, 2])
+    assert first == second
+    assert first != third
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    tokens = drawn([torch.tensor(p).log().item() for p in PROBS], EVENLY)
+    assert [tokens.count(token) for token in range(4)] == [100, 500, 150, 250]
+
+
+def test_temperature_divides_the_scores() -> None:
+    scores = [0.0, 1.0, 2.0]
+    assert drawn(scores, EVENLY, temperature=0.5) == drawn([2 * s for s in scores], EVENLY)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1e-30])
+def test_a_temperature_of_next_to_nothing_takes_the_likeliest(temperature: float) -> None:
+    assert set(drawn([3.0, 90.0, -70.0], EVENLY, temperature=temperature)) == {1}
+
+
+@pytest.mark.parametrize(
+    ("top_p", "kept"), [(0.01, {1}), (0.5, {1}), (0.51, {1, 3}), (0.76, {1, 2, 3})]
+)
+def test_top_p_keeps_the_fewest_likeliest_tokens_that_reach_it(
+    top_p: float, kept: set[int]
+) -> None:
+    scores = [torch.tensor(p).log().item() for p in PROBS]
+    assert set(drawn(scores, EVENLY, top_p=top_p)) == kept
+
+
+def test_an_impossible_token_is_never_drawn() -> None:
+    edges = torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)
+    assert drawn([float("-inf"), 0.0, 0.0, float("-inf")], edges) == [1, 2]
+
+
+def test_what_a_folder_says_about_sampling_does_not_apply(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_policy, tmp_path / "opinionated")
+    path = tmp_path / "opinionated" / "generation_config.json"
+    opinions = {"do_sample": True, "top_k": 1, "temperature": 0.1, "repetition_penalty": 9.0}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **opinions}))
+    here, there = Sampler(tiny_policy), Sampler(tmp_path / "opinionated")
+    assert sample(here, [HELLO] * 4) == sample(there, [HELLO] * 4)
+
+
+def test_a_policy_can_be_named_without_loading_it(tiny_policy: Path) -> None:
+    assert Sampler.fingerprint(tiny_policy) == Sampler(tiny_policy).id

@@ -4,6 +4,6 @@ select u.candidate_id, max(shown.certified) as certified, count(distinct u.compl
        max(answer.certified) as best_answer
 from exemplar_uses u
 join completions c using (completion_id)
-left join verdicts shown on shown.candidate_id = u.candidate_id
-left join verdicts answer on answer.candidate_id = c.candidate_id
+left join judged shown on shown.candidate_id = u.candidate_id
+left join judged answer on answer.candidate_id = c.candidate_id
 group by u.candidate_id order by num_uses desc, u.candidate_id

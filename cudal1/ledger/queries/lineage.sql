@@ -12,5 +12,5 @@ select min(a.generation) as generation, a.candidate_id, any_value(c.provider ord
        max(v.certified) as certified
 from ancestors a
 left join completions c using (candidate_id)
-left join verdicts v using (candidate_id)
+left join judged v using (candidate_id)
 group by a.candidate_id order by generation, a.candidate_id

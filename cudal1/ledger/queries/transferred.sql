@@ -1,6 +1,6 @@
 -- What did the winners measure when judged again?
 select v.problem_id, p.name, p.level, p.split, v.candidate_id, v.device_kind, v.status, v.speedup, v.certified
-from verdicts v join problems p using (problem_id)
+from judged v join problems p using (problem_id)
 where v.protocol_id = $protocol_id
   and exists (select 1 from members m where m.stage = $stage and m.kind = 'verdicts'
               and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))

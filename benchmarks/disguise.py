@@ -1,0 +1,161 @@
+"""The same source in other words: what somebody would do to a known cheat so that nobody knows it.
+
+Other names for all that the source names itself, modules under other names, imports, definitions
+and independent assignments in another order, branches the other way round, results in variables,
+and Python's own formatting. It means what it meant, but for who looks at names or reads its text.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+
+KEPT = {"ModelNew", "Model", "forward", "self", "cls"}
+"""Names that a judge, or Python's custom, wants as they are."""
+
+
+def disguised(source: str, *, seed: int = 0) -> str:
+    """The source in disguise; the same one for the same seed."""
+    rng = random.Random(f"{seed}:{source}")
+    tree = ast.parse(source)
+    names = _Names(rng)
+    names.visit(tree)
+    tree = _Rewriting(names, rng).visit(tree)
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+class _Names(ast.NodeVisitor):
+    """Finds what a source names itself, and gives it other names."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.names: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
+        self._numbers = rng.sample(range(1000, 9999), 2000)
+
+    def _new(self, known: dict[str, str], name: str) -> None:
+        is_own = name not in KEPT and not (name.startswith("__") and name.endswith("__"))
+        if is_own and name not in known:
+            known[name] = f"v{self._numbers.pop()}"
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """A variable."""
+        if isinstance(node.ctx, ast.Store):
+            self._new(self.names, node.id)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """A parameter."""
+        self._new(self.names, node.arg)
+
+    def visit_alias(self, node: ast.alias) -> None:
+        """A module, or what comes from one."""
+        if node.name != "*" and ("." not in node.name or node.asname):
+            self._new(self.names, node.asname or node.name)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        """An error's name."""
+        if node.name:
+            self._new(self.names, node.name)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """A function; one that takes `self` is an attribute, too."""
+        is_method = bool(node.args.args) and node.args.args[0].arg in ("self", "cls")
+        self._new(self.attributes if is_method else self.names, node.name)
+        self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """A class."""
+        self._new(self.names, node.name)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """An attribute that an object gives itself."""
+        on_self = isinstance(node.value, ast.Name) and node.value.id == "self"
+        if on_self and isinstance(node.ctx, ast.Store):
+            self._new(self.attributes, node.attr)
+        self.generic_visit(node)
+
+
+class _Rewriting(ast.NodeTransformer):
+    """Writes the other names, and the same steps in another way."""
+
+    def __init__(self, names: _Names, rng: random.Random) -> None:
+        self._names, self._attributes, self._rng = names.names, names.attributes, rng
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        """Every node: its names, then its blocks, then itself."""
+        self.generic_visit(node)
+        for block in ("body", "orelse", "finalbody"):
+            steps = getattr(node, block, None)
+            if isinstance(steps, list):
+                setattr(node, block, self._reordered([t for s in steps for t in self._steps(s)]))
+        match node:
+            case ast.Name():
+                node.id = self._names.get(node.id, node.id)
+            case ast.arg():
+                node.arg = self._names.get(node.arg, node.arg)
+            case ast.alias() if (node.asname or node.name) in self._names:
+                node.asname = self._names[node.asname or node.name]
+            case ast.ExceptHandler() if node.name:
+                node.name = self._names.get(node.name, node.name)
+            case ast.FunctionDef() | ast.ClassDef():
+                node.name = self._names.get(node.name) or self._attributes.get(node.name, node.name)
+            case ast.Attribute(value=ast.Name(id="self")):
+                node.attr = self._attributes.get(node.attr, node.attr)
+            case ast.Global() | ast.Nonlocal():
+                node.names = [self._names.get(name, name) for name in node.names]
+            case ast.If(body=body, orelse=[_, *_] as other):
+                node.test = ast.UnaryOp(ast.Not(), node.test)
+                node.body, node.orelse = other, body
+            case _:
+                pass
+        return node
+
+    def _steps(self, node: ast.stmt) -> list[ast.stmt]:
+        """One step, perhaps as two."""
+        match node:
+            case ast.Return(value=ast.Call() | ast.BinOp() as value):
+                name = f"r{self._rng.randrange(1000, 9999)}"
+                stored = ast.Assign([ast.Name(name, ast.Store())], value)
+                return [stored, ast.Return(ast.Name(name, ast.Load()))]
+            case ast.AugAssign(target=ast.Name(id=name)):
+                sum_ = ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
+                return [ast.Assign([ast.Name(name, ast.Store())], sum_)]
+            case _:
+                return [node]
+
+    def _reordered(self, block: list[ast.stmt]) -> list[ast.stmt]:
+        """With neighbours that do not depend on each other in any order."""
+        ordered, run, kind = list[ast.stmt](), list[ast.stmt](), ""
+        for node in [*block, ast.Pass()]:
+            if not (_kind(node) == kind != "" and all(_are_free(node, other) for other in run)):
+                self._rng.shuffle(run)
+                ordered += run
+                run = []
+            run.append(node)
+            kind = _kind(node)
+        return ordered
+
+
+def _kind(node: ast.stmt) -> str:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return "import"
+    if isinstance(node, ast.FunctionDef):
+        return "function"
+    simple = isinstance(node, ast.Assign) and not any(
+        isinstance(inner, ast.Call | ast.Attribute) for inner in ast.walk(node)
+    )
+    return "assignment" if simple else ""
+
+
+def _are_free(one: ast.stmt, other: ast.stmt) -> bool:
+    """Whether neither binds a name that the other one mentions."""
+    if isinstance(one, ast.Import | ast.ImportFrom):
+        return True
+    if isinstance(one, ast.FunctionDef) and isinstance(other, ast.FunctionDef):
+        return not one.decorator_list and not other.decorator_list
+    return not (_names_in(one) & _names_in(other))
+
+
+def _names_in(node: ast.stmt) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}

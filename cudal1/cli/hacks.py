@@ -1,0 +1,178 @@
+"""`cudal1 hacks`: what the adversarial judge has vetoed, and a person's word on it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cudal1.cli.ending import fail
+from cudal1.errors import CudaL1Error
+
+if TYPE_CHECKING:
+    from cudal1.candidate import Candidate
+    from cudal1.ledger import Ledger
+
+MIN_PREFIX = 6
+"""Characters of a candidate's id that are enough, where no other begins with them."""
+
+Data = Annotated[Path, typer.Option(help="Where ledger and shards are")]
+Which = Annotated[str, typer.Argument(help="A candidate's id, or its first six characters or more")]
+
+hacks = typer.Typer(
+    no_args_is_help=True, help="What the adversarial judge has vetoed, and your word on it."
+)
+
+
+@hacks.command("list")
+def list_suspects(
+    data: Data = Path("data"),
+    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON")] = False,
+) -> None:
+    """Every candidate that the judge or a person called a cheat; the undecided ones first.
+
+    Example: cudal1 hacks list
+    """
+    from cudal1.ledger import Ledger
+
+    try:
+        with Ledger.read(data) as ledger:
+            rows = ledger.query("suspects").to_dicts()
+    except CudaL1Error as error:
+        fail(str(error))
+    if as_json:
+        typer.echo(json.dumps(rows, default=str))
+        return
+    if not rows:
+        typer.echo("nobody has been called a cheat by the adversarial judge or a person")
+    for row in rows:
+        state = "waits for you" if row["ruled_at"] is None else "confirmed"
+        speed = "" if row["certified"] is None else f", certified {row['certified']:.2f}x"
+        typer.echo(
+            f"{row['candidate_id']}  {state}: {row['kind']} in {row['problem']}{speed}\n"
+            f"    {row['seen_by']}: {row['evidence']}"
+        )
+
+
+@hacks.command()
+def show(candidate: Which, data: Data = Path("data")) -> None:
+    """A candidate's source and everything that was said about it.
+
+    Example: cudal1 hacks show 3f9a1c
+    """
+    from cudal1.ledger import Ledger
+
+    try:
+        with Ledger.read(data) as ledger:
+            found = _candidate(ledger, candidate)
+            said = ledger.sql(
+                "select 'judge' as who, is_cheat, kind, evidence, quote, trigger from reviews "
+                "where candidate_id = ? and is_cheat is not null union all "
+                "select 'person', is_cheat, kind, evidence, '', '' from rulings "
+                "where candidate_id = ?",
+                [found.id, found.id],
+            ).to_dicts()  # fmt: skip
+    except CudaL1Error as error:
+        fail(str(error))
+    typer.echo(found.source.rstrip())
+    for row in said:
+        words = "a cheat" if row["is_cheat"] else "no cheat"
+        why = f" (asked because: {row['trigger']})" if row["trigger"] else ""
+        typer.echo(f"\n{row['who']}: {words}, {row['kind']}: {row['evidence']}{why}")
+        if row["quote"]:
+            typer.echo(f"    {row['quote'].strip()}")
+
+
+@hacks.command()
+def confirm(
+    candidate: Which,
+    kind: Annotated[str | None, typer.Option(help="Its name, such as cached_output")] = None,
+    evidence: Annotated[str | None, typer.Option(help="Why, in one line")] = None,
+    data: Data = Path("data"),
+) -> None:
+    """Say that a candidate cheats: it counts for nothing, and the judge is shown it from now on.
+
+    Where the judge has vetoed it, its words are taken unless you give others.
+
+    Example: cudal1 hacks confirm 3f9a1c --kind cached_output --evidence "keeps y between calls"
+    """
+    from cudal1.hack_case import CaseOrigin, HackCase
+    from cudal1.llm.stripping import stripped
+
+    def rule(ledger: Ledger, found: Candidate) -> str:
+        veto = ledger.veto(found)
+        said_kind = kind or (veto.kind if veto else None)
+        said_evidence = evidence or (veto.evidence if veto else None)
+        if said_kind is None or said_evidence is None:
+            fail(f"nobody has vetoed {found.id}: give --kind and --evidence")
+        _rule(ledger, found, is_cheat=True, kind=said_kind, evidence=said_evidence)
+        ledger.add_case(HackCase(
+            kind=said_kind, source=stripped(found.source), evidence=" ".join(said_evidence.split()),
+            origin=CaseOrigin.CONFIRMED,
+        ))  # fmt: skip
+        return f"{found.id} is a confirmed case of {said_kind}"
+
+    _decide(data, candidate, rule)
+
+
+@hacks.command()
+def dismiss(
+    candidate: Which,
+    evidence: Annotated[str, typer.Option(help="Why it is none, in one line")] = "no cheat",
+    data: Data = Path("data"),
+) -> None:
+    """Say that a candidate is honest: a veto of the judge no longer holds.
+
+    Example: cudal1 hacks dismiss 3f9a1c --evidence "the buffer is written anew on each call"
+    """
+
+    def rule(ledger: Ledger, found: Candidate) -> str:
+        _rule(ledger, found, is_cheat=False, kind="none", evidence=evidence)
+        return f"{found.id} is honest; its verdict counts again"
+
+    _decide(data, candidate, rule)
+
+
+def _decide(data: Path, prefix: str, rule: Any) -> None:
+    """Open the ledger for a ruling, and say what it changes."""
+    from pydantic import ValidationError
+
+    from cudal1.ledger import Ledger
+
+    if not data.is_dir():
+        fail(f"{data}: no such folder; give --data")
+    try:
+        with Ledger.open(data) as ledger:
+            ledger.begin_rulings()
+            said = rule(ledger, _candidate(ledger, prefix))
+            ledger.export()
+    except ValidationError as error:
+        first = error.errors()[0]
+        fail(f"--{'.'.join(map(str, first['loc']))}: {first['msg']}".replace("Value error, ", ""))
+    except CudaL1Error as error:
+        fail(str(error))
+    typer.echo(f"{said}; stages that used it: `dvc repro --force STAGE`")
+
+
+def _rule(ledger: Ledger, found: Candidate, *, is_cheat: bool, kind: str, evidence: str) -> None:
+    from cudal1.review import Ruling
+
+    ledger.add_ruling(Ruling(
+        candidate_id=found.id, is_cheat=is_cheat, kind=kind, evidence=" ".join(evidence.split()),
+        ruled_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+    ))  # fmt: skip
+
+
+def _candidate(ledger: Ledger, prefix: str) -> Candidate:
+    """The one candidate whose id begins so."""
+    if len(prefix) < MIN_PREFIX:
+        fail(f"{prefix}: give {MIN_PREFIX} characters of the candidate's id at least")
+    found = ledger.candidates(prefix)
+    if not found:
+        fail(f"{prefix}: no such candidate here; `cudal1 hacks list` names those under suspicion")
+    if len(found) > 1:
+        fail(f"{prefix}: several candidates begin so: {', '.join(each.id for each in found)}")
+    return found[0]

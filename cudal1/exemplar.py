@@ -1,0 +1,24 @@
+"""Exemplar: an earlier success as a prompt shows it. Which ones are shown is `cudal1.contrast`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from cudal1.record import Record
+
+
+class Exemplar(Record):
+    """An earlier candidate with its score, fit to be shown in a prompt.
+
+    A source that was found several times is several exemplars with one `candidate_id`; who counts
+    sources looks at that.
+    """
+
+    candidate_id: str
+    source: str
+    score: float = Field(ge=0)
+    """Certified speedup."""
+    born: int | None = Field(default=None, ge=0)
+    """Round or training step that found it; None: it was there before the first."""
+    island: int | None = Field(default=None, ge=0)
+    """Whose exemplars its author was shown (`cudal1.islands`); None: no island's."""

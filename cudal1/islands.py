@@ -1,0 +1,84 @@
+"""Islands: a problem's successes in populations that do not see each other, as FunSearch has them.
+
+Each prompt shows exemplars of one island, and what comes of it lives there, so islands explore
+apart; now and then the worse half starts again from what the better half has found. Source:
+FunSearch (Romera-Paredes et al., Nature 2023, "Program database"); table 5 of the paper has islands
+and says neither how many nor when they are reset. Nothing is kept between calls: islands are
+computed from the history, so a run that goes on after a kill has the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import cycle
+
+from cudal1.exemplar import Exemplar
+from cudal1.record import content_id
+
+_Population = dict[str, Exemplar]
+"""Members of one island, by candidate."""
+
+
+def islands(
+    history: Iterable[Exemplar], *, num_islands: int, reset_every: int, at_round: int
+) -> list[tuple[Exemplar, ...]]:
+    """The members of each island when round `at_round` begins, in the order of their births.
+
+    A success without an island (a seed, or the answer to a plain prompt) goes to the smallest
+    island, the first of equals, unless its source lives already; those of one round take turns in
+    the order of their content ids. FunSearch puts its one seed on every island: ours has many, and
+    the reference, which every prompt shows, is on all of them. The same source found on two
+    islands lives on both.
+
+    Args:
+        history: all successes of one problem, in any order; one that is found again is there again.
+        num_islands: of which some may be empty.
+        reset_every: rounds; at the start of each that is a multiple, the `num_islands // 2` islands
+            whose best members are worst are emptied. The worst starts anew with the best member of
+            the best island, the next worst with that of the next best.
+        at_round: what was born in it or later does not exist yet.
+    """
+    births = sorted(
+        (e for e in history if e.born is None or e.born < at_round),
+        key=lambda e: (_birth(e), e.island is None, e.candidate_id, e.island or 0),
+    )
+    found: list[_Population] = [{} for _ in range(num_islands)]
+    next_birth = 0
+    for reset in range(reset_every, at_round + 1, reset_every):
+        while next_birth < len(births) and _birth(births[next_birth]) < reset:
+            _settle(births[next_birth], found)
+            next_birth += 1
+        _reset(found, reset)
+    for exemplar in births[next_birth:]:
+        _settle(exemplar, found)
+    return [tuple(population.values()) for population in found]
+
+
+def _birth(exemplar: Exemplar) -> float:
+    return float("-inf") if exemplar.born is None else exemplar.born
+
+
+def _settle(exemplar: Exemplar, found: list[_Population]) -> None:
+    home = exemplar.island
+    if home is None or home >= len(found):
+        if any(exemplar.candidate_id in population for population in found):
+            return
+        home = min(range(len(found)), key=lambda island: len(found[island]))
+    found[home].setdefault(exemplar.candidate_id, exemplar)
+
+
+def _reset(found: list[_Population], at_round: int) -> None:
+    """Empty the worse half and seed it; who is worse of equals is drawn from the round's number."""
+    worst_first = sorted(
+        range(len(found)),
+        key=lambda island: (_best_score(found[island]), content_id(str(at_round), str(island))),
+    )
+    half = len(found) // 2
+    survivors = [found[island] for island in reversed(worst_first[half:]) if found[island]]
+    founders = [max(s.values(), key=lambda e: (e.score, e.candidate_id)) for s in survivors]
+    for island, founder in zip(worst_first[:half], cycle(founders), strict=False):
+        found[island] = {founder.candidate_id: founder}
+
+
+def _best_score(population: _Population) -> float:
+    return max((exemplar.score for exemplar in population.values()), default=-1.0)

@@ -1,0 +1,213 @@
+"""How facts get into the ledger and stay there: journal first, then database, then shard.
+
+What the facts are is not known here: `ledger.py` is the door, `rows.py` turns records into rows.
+Threads of one process take turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from cudal1.errors import StoreError
+from cudal1.ledger import database, shards
+from cudal1.ledger.journal import Entry, Journal, entries, unfinished
+from cudal1.ledger.rows import Batch
+
+FRAME_ROWS = 20
+"""From this many rows on, a data frame is inserted faster than parameters are bound."""
+SETTLE_EVERY = 64
+"""Appends between two notes of how far the journal is in the database; a kill replays the rest."""
+
+
+class Store:
+    """A database with the journal of the stage that runs."""
+
+    def __init__(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self._folder = folder
+        self._path = folder / database.DATABASE
+        self._connection = connection
+        self._stage = ""
+        self._journal: Journal | None = None
+        self._members: set[tuple[str, str]] = set()
+        self._unsettled: list[tuple[str, str]] = []
+        self._journal_end = 0
+        self._num_appends = 0
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        """Close the database; the journal of an unfinished stage stays."""
+        if self._journal is not None:
+            with contextlib.suppress(StoreError):  # said before; the journal has it all
+                self._settle()
+            self._journal.close()
+            self._journal = None
+        self._connection.close()
+
+    # --- a stage's run ---------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> str:
+        """Whose run what is appended belongs to."""
+        return self._stage
+
+    def begin(self, stage: str, *, run: str = "") -> None:
+        """Start a stage's run, or go on with a killed one: what is appended or found belongs to it.
+
+        A killed run is gone on with when it was of the same `run`; a run that had finished, or was
+        of another, is forgotten, though none of its facts are.
+        """
+        assert self._journal is None, "one stage for one opened ledger"
+        self._stage = stage
+        self._journal = Journal(self._folder, stage)
+        shards.keep_unclaimed(self._connection, self._folder)
+        goes_on = self._journal.run == run
+        if not goes_on:
+            self._journal.start(run)
+        with self._transaction():
+            for table in shards.PER_STAGE:
+                self._connection.execute(f"delete from {table} where stage = ?", [stage])
+            # the stage's shard, should it come back unchanged, must be taken in again
+            shard = shards.label(self._folder / "shards" / stage)
+            self._connection.execute("delete from meta where name = ?", [shard])
+            for entry in self._journal.entries():
+                self._apply(stage, entry)
+                self._journal_end = entry.end
+            self._applied(stage, self._journal_end)
+        if goes_on:
+            found = self._rows("select kind, key from members where stage = ?", stage)
+            self._members = {(row["kind"], row["key"]) for row in found}
+
+    def export(self) -> Path:
+        """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
+        assert self._journal is not None, "export without begin"
+        self._settle()
+        try:
+            folder = shards.export(self._connection, self._folder, self._stage)
+            shards.keep_unclaimed(self._connection, self._folder)
+        except duckdb.Error as error:
+            raise database.writing_failed(self._path, error) from error
+        self._journal.discard()
+        self._journal_end = 0
+        with self._transaction():
+            self._applied(self._stage, 0)
+        return folder
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """Take in what is on disk and not in the database: changed shards, unfinished journals."""
+        for stage in shards.import_changed(self._connection, self._folder):
+            with self._transaction():
+                self._applied(stage, 0)  # the import has replaced what its journal had added
+        for stage, path in unfinished(self._folder):
+            found = self._rows("select value from meta where name = ?", f"journal/{stage}")
+            start = int(found[0]["value"]) if found else 0
+            if start > path.stat().st_size:
+                start = 0
+            with self._transaction():
+                for entry in entries(path, after=start):
+                    self._apply(stage, entry)
+                    self._applied(stage, entry.end)
+
+    def _append(self, *batches: Batch) -> None:
+        assert self._journal is not None, "append without begin"
+        with self._lock:
+            end = self._journal.append(batches)
+            with self._transaction():
+                for batch in batches:
+                    self._insert(batch)
+            self._journal_end = end
+            for batch in batches:
+                self._note_members(batch.table, batch.keys)
+            self._num_appends += 1
+            if self._num_appends % SETTLE_EVERY == 0:
+                self._settle()
+
+    def _apply(self, stage: str, entry: Entry) -> None:
+        for batch in entry.batches:
+            self._insert(batch)
+            self._remember(stage, [(batch.table, key) for key in batch.keys])
+        if entry.adopted is not None:
+            self._remember(stage, [entry.adopted])
+
+    def _insert(self, batch: Batch) -> None:
+        shards.forget_replaced(self._connection, batch)
+        columns = list(batch.columns)
+        if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
+            frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)
+            shards.insert_frame(self._connection, batch.table, frame)
+        elif batch.rows:
+            marks = f"({', '.join('?' * len(columns))})"
+            self._connection.execute(
+                f"insert into {batch.table} ({', '.join(columns)}) "
+                f"values {', '.join([marks] * len(batch.rows))} "
+                f"{shards.on_conflict(batch.table, columns)}",
+                [value for row in batch.rows for value in row],
+            )
+
+    def _adopt(self, kind: str, key: str) -> None:
+        """Note the use of a fact that was there before."""
+        with self._lock:
+            if self._journal is not None and (kind, key) not in self._members:
+                self._journal_end = self._journal.adopt(kind, key)
+                self._note_members(kind, [key])
+
+    def _note_members(self, kind: str, keys: Sequence[str]) -> None:
+        fresh = [(kind, key) for key in keys if (kind, key) not in self._members]
+        self._members.update(fresh)
+        self._unsettled += fresh
+
+    def _settle(self) -> None:
+        """Store what the database has not heard of yet: members, and how far the journal is in it.
+
+        Put off because each costs as much as a verdict does, and the journal has them already.
+        """
+        with self._lock:
+            if self._journal is not None and self._unsettled:
+                with self._transaction():
+                    self._remember(self._stage, self._unsettled)
+                    self._applied(self._stage, self._journal_end)
+                self._unsettled.clear()
+
+    def _remember(self, stage: str, members: Sequence[tuple[str, str]]) -> None:
+        if members:
+            self._connection.execute(
+                "insert or ignore into members (stage, kind, key) "
+                f"values {', '.join(['(?, ?, ?)'] * len(members))}",
+                [value for kind, key in members for value in (stage, kind, key)],
+            )
+
+    def _applied(self, stage: str, end: int) -> None:
+        """Note up to which byte of the stage's journal the database has everything."""
+        self._connection.execute(
+            "insert or replace into meta values (?, ?)", [f"journal/{stage}", str(end)]
+        )
+
+    def _rows(self, query: str, *parameters: object) -> list[dict[str, Any]]:
+        try:
+            with self._lock:
+                cursor = self._connection.execute(query, list(parameters))
+                names = [column[0] for column in cursor.description or ()]
+                found = cursor.fetchall()
+        except duckdb.Error as error:
+            raise database.writing_failed(self._path, error) from error
+        return [dict(zip(names, values, strict=True)) for values in found]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Generator[None]:
+        with self._lock:
+            try:
+                self._connection.execute("begin")
+                yield
+                self._connection.execute("commit")
+            except duckdb.Error as error:
+                with contextlib.suppress(duckdb.Error):
+                    self._connection.execute("rollback")
+                raise database.writing_failed(self._path, error) from error

@@ -1,0 +1,152 @@
+"""What stands in the bodies of OpenAI's chat completions: nothing in them is taken on trust."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cudal1.llm.provider import Request
+from cudal1.provider_settings import OpenAISettings
+from cudal1.record import Record
+
+TOKENS_PER_MESSAGE = 64
+"""More than any chat template adds to a message."""
+
+
+class Answer(Record):
+    """The parts of a body that we keep."""
+
+    text: str
+    finish_reason: str
+    reasoning: str
+    num_prompt_tokens: int | None
+    num_completion_tokens: int | None
+    num_reasoning_tokens: int | None
+    cost_usd: float | None
+    """None when the body does not say what was used."""
+    logprobs: tuple[float, ...] | None
+
+
+class MalformedError(Exception):
+    """A body without an answer; the message says what is wrong with it."""
+
+    def __init__(self, what: str, cost_usd: float | None = None) -> None:
+        super().__init__(what)
+        self.cost_usd = cost_usd
+
+
+def body_of(request: Request, settings: OpenAISettings) -> dict[str, Any]:
+    """What is sent: settings that are None are left out, so that the server's own hold."""
+    options = {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "max_tokens": settings.max_tokens,
+        "max_completion_tokens": settings.max_completion_tokens,
+        "reasoning_effort": settings.reasoning_effort,
+        "logprobs": request.with_logprobs or None,
+    }
+    return {
+        "model": settings.model,
+        "messages": request.prompt.as_chat(),
+        **{name: value for name, value in options.items() if value is not None},
+    }
+
+
+def most_prompt_tokens(request: Request) -> int:
+    """No tokenizer makes more of the prompt: a token is a byte at least."""
+    return sum(
+        len(message.content.encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE
+        for message in request.prompt.messages
+    )
+
+
+def most_cost_usd(request: Request, settings: OpenAISettings) -> float | None:
+    """The most that one try can cost; None where the length of an answer has no limit."""
+    prompt_price = max(
+        settings.usd_per_million_prompt_tokens, settings.usd_per_million_cached_prompt_tokens or 0
+    )
+    prompt = most_prompt_tokens(request) * prompt_price
+    price = settings.usd_per_million_completion_tokens
+    if price and settings.max_answer_tokens is None:
+        return None
+    return (prompt + (settings.max_answer_tokens or 0) * price) / 1e6
+
+
+def read(body: str, settings: OpenAISettings) -> Answer:
+    """The answer in a body.
+
+    Raises:
+        MalformedError: it is no JSON, or holds no choice with a text.
+    """
+    try:
+        content: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"no JSON ({' '.join(str(error).split())[:120]})") from error
+    usage = _part(content, "usage")
+    used = {
+        "num_prompt_tokens": _count(usage, "prompt_tokens"),
+        "num_completion_tokens": _count(usage, "completion_tokens"),
+        "num_reasoning_tokens": _count(
+            _part(usage, "completion_tokens_details"), "reasoning_tokens"
+        ),
+    }
+    cost = _cost_usd(usage, settings)
+    choices = _part(content, "choices")
+    if not isinstance(choices, list) or not choices:
+        raise MalformedError("no choices", cost)
+    message = _part(choices[0], "message")
+    text = _text(_part(message, "content"))
+    if text is None:
+        raise MalformedError("content is no text", cost)
+    refused = not text and isinstance(_part(message, "refusal"), str)
+    finish_reason = _part(choices[0], "finish_reason")
+    reasoning = _part(message, "reasoning_content") or _part(message, "reasoning")
+    return Answer(
+        text=text, **used, cost_usd=cost, logprobs=_logprobs(choices[0]),
+        finish_reason="refusal" if refused
+        else finish_reason if isinstance(finish_reason, str) else "stop",
+        reasoning=reasoning if isinstance(reasoning, str) else "",
+    )  # fmt: skip
+
+
+def _part(content: Any, name: str) -> Any:
+    return content.get(name) if isinstance(content, dict) else None
+
+
+def _count(content: Any, name: str) -> int | None:
+    value = _part(content, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _text(content: Any) -> str | None:
+    """A text, or the texts of its parts; nothing is an empty text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return None
+    parts = [_part(part, "text") for part in content]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _cost_usd(usage: Any, settings: OpenAISettings) -> float | None:
+    num_prompt, num_completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    if num_prompt is None or num_completion is None:
+        return None
+    cached = min(_count(_part(usage, "prompt_tokens_details"), "cached_tokens") or 0, num_prompt)
+    price = settings.usd_per_million_prompt_tokens
+    cached_price = settings.usd_per_million_cached_prompt_tokens
+    return (
+        (num_prompt - cached) * price
+        + cached * (price if cached_price is None else cached_price)
+        + num_completion * settings.usd_per_million_completion_tokens
+    ) / 1e6
+
+
+def _logprobs(choice: Any) -> tuple[float, ...] | None:
+    tokens = _part(_part(choice, "logprobs"), "content")
+    if not isinstance(tokens, list):
+        return None
+    values = [_part(token, "logprob") for token in tokens]
+    if not all(isinstance(value, int | float) for value in values):
+        return None
+    return tuple(float(value) for value in values)

@@ -1,0 +1,154 @@
+"""A model server on this machine that we start, watch and stop: nothing of it is left behind.
+
+What it serves and how it is asked is not known here.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cudal1.errors import ProviderError
+from cudal1.llm import guard
+
+HOST = "127.0.0.1"
+_POLL_S = 0.2
+_PROBE_TIMEOUT_S = 2.0
+_END_S = guard.REST_S + 2.0
+_SAYS_WHY = re.compile(r"^killed by |^(?!.*\babove\b).*\b\w*(Error|Exception)\b: ")
+"""Lines of a log that are likelier to say what went wrong than the very last.
+
+Not those that refer to the reason "above", as vLLM's front end does when its engine died.
+"""
+
+
+class Server:
+    """A server's processes, reachable at `url`."""
+
+    def __init__(
+        self, command: Sequence[str], *, port: int, folder: Path, env: Mapping[str, str]
+    ) -> None:
+        """Start it; what it writes goes to a log in `folder`, which is its temporary folder too."""
+        self.url = f"http://{HOST}:{port}"
+        self.log = folder / "server.log"
+        self.is_log_wanted = False
+        """Whether somebody was told where the log is."""
+        self._port = port
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", guard.__file__, *command],
+                stdin=subprocess.PIPE, stdout=log, stderr=log, env={**env, "TMPDIR": str(folder)},
+                # not ours: `python -m` looks for modules in the working directory first
+                cwd=folder, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone, though nobody stopped it."""
+        return self._process.poll() is not None
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it answers GET /health with 200."""
+        # no proxy that the environment names is asked
+        connection = http.client.HTTPConnection(HOST, self._port, timeout=_PROBE_TIMEOUT_S)
+        try:
+            connection.request("GET", "/health")
+            response = connection.getresponse()
+            response.read()
+            return response.status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def ends_soon(self) -> bool:
+        """`has_ended`, for who just lost the connection: its end takes a moment to be seen."""
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def last_words(self) -> str:
+        """The line of its log that says most about its end, and where the log is."""
+        self.is_log_wanted = True
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        telling = [line for line in lines if _SAYS_WHY.search(line)] or lines or ["it said nothing"]
+        return f"{telling[-1][:300]}; its log: {self.log}"
+
+    def stop(self) -> None:
+        """Return when all of its processes are gone."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(b".")  # a fork of ours may hold the pipe open
+            self._process.stdin.close()
+        try:
+            self._process.wait(guard.GRACE_S + 5.0)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+@contextmanager
+def serving(
+    who: str, command: Sequence[str], *, port: int, env: Mapping[str, str], start_timeout_s: float
+) -> Generator[Server]:
+    """A server that is healthy; it is stopped when the context is left, or we are killed.
+
+    Args:
+        who: names it in errors.
+        command: listens at `port`, and answers GET /health once it can work.
+        port: as from `free_port`.
+        env: all of its environment, but for TMPDIR.
+        start_timeout_s: from start to healthy.
+
+    Raises:
+        ProviderError: it died, or was not healthy in time; the log stays where the message says.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cudal1-server-"))
+    server = Server(command, port=port, folder=folder, env=env)
+    try:
+        _wait(who, server, start_timeout_s)
+        yield server
+    finally:
+        server.stop()
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path != server.log or not server.is_log_wanted:
+                path.unlink(missing_ok=True)
+        if not server.is_log_wanted:
+            folder.rmdir()
+
+
+def free_port() -> int:
+    """A port of this machine at which nobody listens just now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def _wait(who: str, server: Server, timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not server.is_healthy:
+        if server.has_ended:
+            raise ProviderError(f"{who} died while it started: {server.last_words()}")
+        if time.monotonic() > deadline:
+            raise ProviderError(
+                f"{who} was not healthy within {timeout_s:g} s (start_timeout_s): "
+                f"{server.last_words()}"
+            )
+        time.sleep(_POLL_S)

@@ -1,0 +1,229 @@
+r"""A source without what it says about itself, for a model that must judge what it does.
+
+Comments in strings of C code are `cudal1.llm.c_comments`; the prompt is not here.
+
+Threat: comments and docstrings are where a candidate would talk to its judge, so they go. Worse
+would be to take code for a comment: what is hidden from the judge runs all the same. So whatever is
+taken out is checked: the syntax tree must be what it was, bare strings apart. Sources that cannot
+be checked so are shown as they are, under a line that says it. What talks in names and in strings
+that are used stays, and so does the middle of a long source not: a mark stands there.
+
+Comments are found by `tokenize` after `ast.parse` has accepted the source. Pygments' Python lexer
+took over 10 s for 100 KB of blank lines (measured, 2.21), and `tokenize` alone as long for
+100 KB of `'\`; but that is no Python, and so it never gets to see it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from cudal1.llm.c_comments import without_c_comments
+
+__all__ = ["MAX_PARSED", "MAX_SHOWN", "NOT_STRIPPED", "parsed", "stripped"]
+
+MAX_PARSED = 100_000
+"""Characters; a longer source is shown as it is. Parsing takes some 2 µs each."""
+MAX_SHOWN = 24_000
+"""Characters of what is returned, some 8,000 tokens; of a longer one, both ends."""
+NOT_STRIPPED = "# [judge's note: comments could not be removed from this source]\n"
+
+Edit = tuple[int, int, bytes]
+"""From, to, and what stands there instead; places count bytes of UTF-8."""
+
+_ENCODING = re.compile(r"[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
+_BLANK_LINES = re.compile(rb"\n(?:[ \t\f]*+\n){2,}")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_REST_OF_LINE = re.compile(rb"[ \t\f]*+(?:#[^\n]*+)?(?:\n|\Z)")
+
+
+def stripped(source: str) -> str:
+    r"""The source without comments, bare strings, and C comments in strings that hold C code.
+
+    Blank lines collapse to one, line ends become `\n`; all other bytes stay. A block of nothing
+    but bare strings becomes `pass`. Not stripped but shown as it is, under `NOT_STRIPPED`: what
+    does not parse, is longer than `MAX_PARSED`, or names an encoding that is not UTF-8. Strings
+    stay of which it is not sure that they hold C. At most some `MAX_SHOWN` characters, with a mark
+    where the middle was; it can always be encoded in UTF-8.
+    """
+    code = _code(source)
+    shown = _shortened(NOT_STRIPPED + source if code is None else code)
+    return shown.encode("utf-8", "replace").decode()
+
+
+def parsed(source: str, *, limit: int = MAX_PARSED) -> ast.Module | None:
+    """The syntax tree; None when there is none to be had, or the source is longer than `limit`."""
+    if len(source) > limit:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in its strings
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_SHOWN:
+        return text
+    half = MAX_SHOWN // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n# [judge's note: {left_out} characters left out]\n{text[-half:]}"
+
+
+def _code(source: str) -> str | None:
+    """The whole source, stripped; None when that cannot be done, or not be checked."""
+    if len(source) > MAX_PARSED or _is_encoded(source):
+        return None
+    text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    tree = parsed(text)
+    if tree is None:
+        return None
+    encoded = text.encode()
+    for with_lines in (True, False):  # a line that a backslash continues must not go
+        edits = [*_comments(text, with_lines), *_idle_statements(tree, encoded, with_lines)]
+        shorter = _edited(encoded, edits)
+        tree_after = parsed(shorter.decode(), limit=2 * MAX_PARSED)  # `pass` is longer than `""`
+        if tree_after is not None and _are_alike(tree, tree_after):
+            return _tidied(shorter, tree_after).decode().strip("\n") + "\n"
+    return None
+
+
+def _is_encoded(source: str) -> bool:
+    """Whether it names an encoding in which a comment might be something else."""
+    for line in re.split(r"\r\n?|\n", source[:10_000], maxsplit=2)[:2]:
+        named = _ENCODING.match(line)
+        if named and named[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
+            return True
+    return False
+
+
+# --- Python --------------------------------------------------------------------------------------
+
+
+def _comments(text: str, with_lines: bool) -> Iterator[Edit]:
+    """An edit for each comment and the blanks before it; none after one that it cannot read."""
+    lines, starts = text.split("\n"), _line_starts(text.encode())
+    plain = _NOT_ASCII.sub("x", text)  # of 3.12: quadratic in a line's length where it is not ASCII
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(plain).readline):
+            if token.type == tokenize.COMMENT:
+                row, column = token.start
+                before = lines[row - 1][:column]
+                start = starts[row - 1]
+                end = start + len(lines[row - 1].encode())
+                if before.strip():
+                    start += len(before.rstrip(" \t").encode())
+                yield start, end + (with_lines and not before.strip()), b""
+    except (tokenize.TokenError, SyntaxError):
+        return
+
+
+def _idle_statements(tree: ast.Module, text: bytes, with_lines: bool) -> Iterator[Edit]:
+    """An edit for each statement that is nothing but strings: gone, or `pass` where need be."""
+    starts = _line_starts(text)
+    indents = [len(line) - len(line.lstrip(b" \t\f")) for line in text.split(b"\n")]
+    for block in _blocks(tree):
+        is_hollow = all(map(_is_idle, block))
+        for node in filter(_is_idle, block):
+            start, end = _span(node, starts)
+            is_first = node.col_offset == indents[node.lineno - 1]
+            line = _REST_OF_LINE.match(text, end)
+            if is_first and line and with_lines and not is_hollow:
+                yield starts[node.lineno - 1], line.end(), b""
+            else:
+                yield start, end, b"pass"
+
+
+def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                yield block
+
+
+def _is_idle(node: object) -> bool:
+    """Whether it is a statement of strings alone, in tuples and lists or not."""
+    if not isinstance(node, ast.Expr):
+        return False
+    waiting: list[ast.expr] = [node.value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, ast.Tuple | ast.List) and inner.elts:
+            waiting += inner.elts
+        elif not (isinstance(inner, ast.Constant) and isinstance(inner.value, str | bytes)):
+            return False
+    return True
+
+
+def _are_alike(one: ast.Module, other: ast.Module) -> bool:
+    """Whether two trees differ in idle statements and `pass` at most."""
+    pairs = zip_longest(_outline(one), _outline(other))
+    return all(type(a) is type(b) and a == b for a, b in pairs)
+
+
+def _outline(tree: ast.Module) -> Iterator[object]:
+    """All that a tree holds but places, in one order; no recursion, since trees may be deep."""
+    waiting: list[object] = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            kept = [p for p in part if not (isinstance(p, ast.Pass) or _is_idle(p))]
+            yield len(kept)
+            waiting += kept
+        elif isinstance(part, ast.AST):
+            yield type(part).__name__
+            waiting += [getattr(part, name, None) for name in part._fields]
+        else:
+            yield part
+
+
+def _line_starts(text: bytes) -> list[int]:
+    return [0, *(found.end() for found in re.finditer(rb"\n", text))]
+
+
+def _span(node: ast.stmt | ast.expr, starts: list[int]) -> tuple[int, int]:
+    last = node.end_lineno or node.lineno
+    return starts[node.lineno - 1] + node.col_offset, starts[last - 1] + (node.end_col_offset or 0)
+
+
+def _edited(text: bytes, edits: list[Edit]) -> bytes:
+    pieces, place = list[bytes](), 0
+    for start, end, instead in sorted(edits):
+        if start >= place:  # else within what is gone already
+            pieces += [text[place:start], instead]
+            place = end
+    return b"".join([*pieces, text[place:]])
+
+
+# --- blank lines, and strings --------------------------------------------------------------------
+
+
+def _tidied(text: bytes, tree: ast.Module) -> bytes:
+    """With single blank lines outside strings of several lines, and no C comments inside them."""
+    pieces, place = list[bytes](), 0
+    for start, end in sorted(_long_strings(tree, _line_starts(text))):
+        if start >= place:
+            pieces += [
+                _BLANK_LINES.sub(b"\n\n", text[place:start]),
+                without_c_comments(text[start:end].decode()).encode(),
+            ]
+            place = end
+    return b"".join([*pieces, _BLANK_LINES.sub(b"\n\n", text[place:])])
+
+
+def _long_strings(tree: ast.Module, starts: list[int]) -> Iterator[tuple[int, int]]:
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Constant | ast.JoinedStr):
+            if node.end_lineno != node.lineno:
+                yield _span(node, starts)
+        else:
+            waiting += ast.iter_child_nodes(node)

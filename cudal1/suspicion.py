@@ -1,0 +1,34 @@
+"""When a success is suspicious enough for the adversarial judge to be asked (paper 3.2)."""
+
+from __future__ import annotations
+
+from cudal1.verdict import Verdict
+
+SMALL_GAIN = 1.01
+"""Nothing is earned below it (the paper's own line), so nothing is worth asking."""
+
+
+def suspicion(
+    verdict: Verdict, *, record: float | None, above: float, above_record: float,
+    when_screened: bool,
+) -> str | None:  # fmt: skip
+    """Why a verdict is suspicious, in one line; None when it is not.
+
+    Args:
+        verdict: with its measurement, or there is nothing to suspect.
+        record: best certified speedup of the problem before it; None where nobody had any.
+        above: a certified speedup from which on everybody is asked about.
+        above_record: the same, as a multiple of the record ("the reward jumps").
+        when_screened: whether a gain with an advisory flag of the static reading suffices.
+    """
+    certified = verdict.speedup
+    if certified is None or certified <= SMALL_GAIN:
+        return None
+    if certified >= above:
+        return f"certified {certified:.2f}x, at or above {above:g}x"
+    if record is not None and certified >= above_record * max(record, 1.0):
+        return f"certified {certified:.2f}x, {certified / max(record, 1.0):.1f} times the record"
+    flags = [flag for flag in verdict.flags if flag.is_advisory]
+    if when_screened and flags:
+        return f"the source shows {', '.join(flag.kind for flag in flags)}"
+    return None

@@ -1,0 +1,210 @@
+"""Stage `search@METHOD`: a provider whose weights stay as they are, as in the paper's table 5.
+
+`vanilla` takes the best of many answers to the plain prompt. `evolve` asks in rounds: each prompt
+shows earlier successes of this method on this problem with their scores. In the first round there
+are none, so its prompt is the plain one, which shows the reference; with the same provider its
+answers are `vanilla`'s first. Every method gives each problem as many answers, all judged in full;
+one whose provider stops ends with the rounds that are complete.
+
+Each choice follows from the parameters and the answers before it, and answers and verdicts are in
+the ledger: a run that was killed goes through its rounds again and makes what is missing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+import polars as pl
+
+from cudal1.candidate import Completion
+from cudal1.contrast import choose
+from cudal1.errors import ConfigError
+from cudal1.exemplar import Exemplar
+from cudal1.ledger import Ledger
+from cudal1.ledger.shards import write_parquet
+from cudal1.llm.provider import EXHAUSTED, Provider, Request, has_failed, request_to
+from cudal1.metrics import MEANINGFUL_SPEEDUP
+from cudal1.problem import Problem
+from cudal1.prompt import contrastive_prompt
+from cudal1.record import content_id
+from cudal1.reward import speed_reward
+from tasks.asking import Asking, asking, provider_of
+from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
+from tasks.progress import progress
+from tasks.stage import DATA, Stage, log, main
+
+
+@dataclass
+class Hunt:
+    """One problem, and what the method has found for it so far."""
+
+    problem: Problem
+    found: list[Exemplar] = field(default_factory=list[Exemplar])
+    """Successes in the order of their answers; a source that came again is there again."""
+    rewards: list[float] = field(default_factory=list[float])
+    """Certified speedup of each answer in their order, 0 for a failure."""
+    num_failed: int = 0
+    """Requests that brought no answer; asked again when the stage is."""
+    is_exhausted: bool = False
+    """Whether the provider has no more answers."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, whose it is, and from which island its exemplars are."""
+
+    hunt: Hunt
+    request: Request
+    island: int | None
+
+
+def run_method(stage: Stage) -> Mapping[str, float | int]:
+    """data/problems.parquet → data/search/METHOD.parquet."""
+    section = stage.params.search
+    provider = provider_of(stage.instance, section.methods[stage.instance].provider)
+    hunts = [Hunt(problem) for problem in _chosen(stage)]
+    num_asked = 0
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name, run=stage.run)
+        with (
+            bench(ledger, stage.params) as judge,
+            asking(ledger, provider) as line,
+            progress(
+                f"answers to {stage.instance}",
+                len(hunts) * section.rounds * section.answers_per_round,
+            ) as advance,
+        ):
+            for number in range(section.rounds):
+                asked = _requests(stage, provider, hunts, number)
+                # all are answered before the first is judged: a policy that writes beside the judge
+                # would be in the times, and problem by problem a reference is prepared once
+                answers = _answers(line, asked)
+                if line.stopped is not None:
+                    log.warning(
+                        "%s: %s; the method ends after %d of %d rounds: `dvc repro -f %s` goes on",
+                        stage.name, line.stopped, number, section.rounds, stage.name,
+                    )  # fmt: skip
+                    break
+                for each in asked:
+                    _judge(ledger, judge, each, answers[each.request.id], number)
+                    advance(1)
+                num_asked += section.answers_per_round
+        ledger.export()
+    rows = [_row(stage, hunt, num_asked) for hunt in hunts]
+    frame = pl.DataFrame(rows, schema_overrides={"certified": pl.Float64})
+    write_parquet(frame, DATA / "search" / f"{stage.instance}.parquet")
+    return {**_marks(hunts), "num_judged": judge.num_judged, "num_reused": judge.num_reused}
+
+
+def _marks(hunts: list[Hunt]) -> dict[str, float | int]:
+    rewards = [reward for hunt in hunts for reward in hunt.rewards]
+    bests = [max(hunt.rewards, default=0.0) for hunt in hunts]
+    return {
+        "num_problems": len(hunts),
+        "num_answers": len(rewards),
+        "num_failed_requests": sum(hunt.num_failed for hunt in hunts),
+        "success": sum(reward > 0 for reward in rewards) / max(1, len(rewards)),
+        "num_successful": sum(best > 0 for best in bests),
+        "num_meaningful": sum(best > MEANINGFUL_SPEEDUP for best in bests),
+        "mean_best_failed_as_0": fmean(bests),
+    }
+
+
+def _chosen(stage: Stage) -> list[Problem]:
+    """`num_problems` of the split, evenly spread."""
+    section = stage.params.search
+    problems = admitted_problems(section.split)
+    if not problems:
+        raise ConfigError(
+            f"{stage.name}: no {section.split} problem was admitted; choose the other "
+            "search.split, or problems that have some"
+        )
+    step = max(1.0, len(problems) / section.num_problems)
+    return [problems[int(i * step)] for i in range(min(section.num_problems, len(problems)))]
+
+
+def _requests(stage: Stage, provider: Provider, hunts: list[Hunt], number: int) -> list[Asked]:
+    """The questions of one round, problem by problem."""
+    section = stage.params.search
+    sampling = section.methods[stage.instance].sampling
+    facts = device_facts(stage.params)
+    asked: list[Asked] = []
+    for hunt in hunts:
+        if hunt.is_exhausted:
+            continue
+        for place in range(section.answers_per_round):
+            attempt = number * section.answers_per_round + place
+            rng = random.Random(content_id(str(section.seed), hunt.problem.id, str(attempt)))
+            choice = choose(hunt.found, section, sampling=sampling, at_round=number, rng=rng)
+            prompt = contrastive_prompt(
+                hunt.problem, choice.exemplars, style=section.prompts, facts=facts
+            )
+            request = request_to(
+                provider, stage=stage.name, problem=hunt.problem, prompt=prompt, attempt=attempt,
+                seed=section.seed,
+            )  # fmt: skip
+            asked.append(_on_island(Asked(hunt, request, choice.island if number else None)))
+    return asked
+
+
+def _on_island(asked: Asked) -> Asked:
+    """The same, with the island in the request's name: an answer lives on one island.
+
+    In the first round nothing lives anywhere: its answers, of no island, are those that other
+    methods are given, and its successes are dealt out.
+    """
+    if asked.island is None:
+        return asked
+    name = content_id(asked.request.id, f"island {asked.island}")
+    return replace(asked, request=asked.request.model_copy(update={"id": name}))
+
+
+def _answers(line: Asking, asked: list[Asked]) -> dict[str, Completion]:
+    """What the provider said to each request, by its id; not to all, if it has stopped."""
+    for each in asked:
+        line.ask(each.request)
+    answers: dict[str, Completion] = {}
+    while line.num_waiting:
+        completion = line.answer()
+        if completion is not None:
+            answers[completion.id] = completion
+    return answers
+
+
+def _judge(ledger: Ledger, judge: Bench, asked: Asked, completion: Completion, number: int) -> None:
+    """Note what an answer is worth."""
+    hunt = asked.hunt
+    if completion.finish_reason == EXHAUSTED:
+        hunt.is_exhausted = True
+        return
+    if has_failed(completion):
+        hunt.num_failed += 1
+        return
+    candidate = keep_completion(ledger, completion.model_copy(update={"island": asked.island}))
+    verdict = None if candidate is None else judge.verdict(hunt.problem, candidate)
+    reward = speed_reward(verdict)
+    hunt.rewards.append(reward)
+    if candidate is not None and reward > 0:
+        hunt.found.append(Exemplar(
+            candidate_id=candidate.id, source=candidate.source, score=reward, born=number,
+            island=asked.island,
+        ))  # fmt: skip
+
+
+def _row(stage: Stage, hunt: Hunt, num_asked: int) -> dict[str, object]:
+    problem, method = hunt.problem, stage.params.search.methods[stage.instance]
+    successes = [reward for reward in hunt.rewards if reward > 0]
+    return {
+        "stage": stage.name, "method": method.method.value, "sampling": method.sampling.value,
+        "problem_id": problem.id, "level": problem.level, "name": problem.name,
+        "split": problem.split.value, "num_asked": num_asked,
+        "num_answers": len(hunt.rewards), "num_successes": len(successes),
+        "certified": max(successes, default=None),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main("search", run_method)

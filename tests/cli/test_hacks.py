@@ -1,0 +1,108 @@
+"""A person's word on what the adversarial judge has vetoed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudal1.candidate import Candidate, Completion
+from cudal1.ledger import Ledger
+from cudal1.review import Opinion, Review
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+SOURCE = "class ModelNew:\n    # my secret\n    memo = {}\n"
+CANDIDATE = Candidate(problem_id="p", source=SOURCE)
+OTHER = Candidate(problem_id="p", source="class ModelNew: ...\n")
+
+
+@pytest.fixture(autouse=True)
+def suspect(tmp_path: Path) -> None:
+    """A ledger with a candidate that the judge has vetoed, and one that nobody has."""
+    completion = Completion(
+        id="r", stage="filter", provider="hack_judge", problem_id="p", prompt_id="q",
+        template_id="t", attempt=0, text="…", finish_reason="stop",
+    )  # fmt: skip
+    opinion = Opinion(is_cheat=True, kind="cached_output", quote="memo = {}", evidence="keeps it")
+    with Ledger.open(tmp_path / "data") as ledger:
+        ledger.begin("filter")
+        ledger.add_candidate(CANDIDATE)
+        ledger.add_candidate(OTHER)
+        ledger.add_review(Review(
+            completion=completion, candidate_id=CANDIDATE.id, judge_id="j", trigger="above 3x",
+            case_ids=(), opinion=opinion,
+        ))  # fmt: skip
+        ledger.export()
+
+
+def vetoed(tmp_path: Path, candidate: Candidate = CANDIDATE) -> str | None:
+    with Ledger.read(tmp_path / "data") as ledger:
+        veto = ledger.veto(candidate)
+    return None if veto is None else veto.source.value
+
+
+def test_a_veto_is_listed_as_waiting(run: Run) -> None:
+    said = run("hacks", "list").stdout
+    assert f"{CANDIDATE.id}  waits for you: cached_output" in said
+    (row,) = json.loads(run("hacks", "list", "--json").stdout)
+    assert row["seen_by"] == "judge"
+
+
+def test_a_candidate_is_shown_with_what_was_said(run: Run) -> None:
+    said = run("hacks", "show", CANDIDATE.id[:8]).stdout
+    assert "# my secret" in said
+    assert "judge: a cheat, cached_output: keeps it (asked because: above 3x)" in said
+
+
+def test_a_confirmed_veto_becomes_a_case_without_its_comments(run: Run, tmp_path: Path) -> None:
+    done = run("hacks", "confirm", CANDIDATE.id)
+    assert done.returncode == 0, done.stderr
+    assert vetoed(tmp_path) == "person"
+    with Ledger.read(tmp_path / "data") as ledger:
+        (case,) = ledger.cases()
+    assert (case.kind, case.evidence) == ("cached_output", "keeps it")
+    assert "secret" not in case.source
+
+
+def test_a_dismissed_veto_no_longer_stands(run: Run, tmp_path: Path) -> None:
+    run("hacks", "dismiss", CANDIDATE.id)
+    assert vetoed(tmp_path) is None
+
+
+def test_the_last_word_holds(run: Run, tmp_path: Path) -> None:
+    run("hacks", "dismiss", CANDIDATE.id)
+    run("hacks", "confirm", CANDIDATE.id, "--kind", "stale", "--evidence", "look twice")
+    assert vetoed(tmp_path) == "person"
+
+
+def test_a_cheat_that_nobody_saw_can_be_confirmed_by_its_words(run: Run, tmp_path: Path) -> None:
+    done = run("hacks", "confirm", OTHER.id)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "give --kind and --evidence" in done.stderr
+    run("hacks", "confirm", OTHER.id, "--kind", "does_nothing", "--evidence", "see class")
+    assert vetoed(tmp_path, OTHER) == "person"
+
+
+def test_rulings_outlive_the_database_and_each_other(run: Run, tmp_path: Path) -> None:
+    run("hacks", "confirm", CANDIDATE.id)
+    run("hacks", "confirm", OTHER.id, "--kind", "does_nothing", "--evidence", "see class")
+    (tmp_path / "data" / "ledger.duckdb").unlink()
+    assert vetoed(tmp_path) == vetoed(tmp_path, OTHER) == "person"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["confirm", "abc"], "give 6 characters"), (["show", "zzzzzz"], "no such candidate here"),
+        (["confirm", CANDIDATE.id, "--kind", "Not Snake"], "kind"),
+        (["list", "--data", "nowhere"], "nowhere: no ledger here"),
+        (["dismiss", CANDIDATE.id, "--data", "nowhere"], "nowhere: no such folder"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(run: Run, arguments: list[str], words: str) -> None:
+    done = run("hacks", *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert words in done.stderr

@@ -1,0 +1,113 @@
+"""Opinions, rulings and cases: what stands, and what it does to verdicts."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudal1.billing import TryOutcome
+from cudal1.ledger import Ledger
+from cudal1.verdict import FlagSource
+
+
+@pytest.fixture
+def ledger(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        yield ledger
+
+
+@pytest.fixture
+def suspect(facts):
+    return facts.candidate("class ModelNew: x = 1")
+
+
+def test_a_veto_is_a_flag_of_the_judge(ledger, facts, suspect):
+    ledger.add_review(facts.review(suspect))
+    flag = ledger.veto(suspect)
+    assert (flag.kind, flag.source) == ("cached_output", FlagSource.JUDGE)
+
+
+@pytest.mark.parametrize("is_cheat", [False, None])
+def test_an_opinion_that_vetoes_nothing_leaves_the_verdict(ledger, facts, suspect, is_cheat):
+    ledger.add_review(facts.review(suspect, is_cheat=is_cheat))
+    assert ledger.veto(suspect) is None
+
+
+def test_a_person_can_lift_a_veto(ledger, facts, suspect):
+    ledger.add_review(facts.review(suspect))
+    ledger.add_ruling(facts.ruling(suspect, is_cheat=False))
+    assert ledger.veto(suspect) is None
+
+
+def test_a_person_s_word_stands_above_the_judge_s(ledger, facts, suspect):
+    ledger.add_review(facts.review(suspect, is_cheat=False))
+    ledger.add_ruling(facts.ruling(suspect))
+    assert ledger.veto(suspect).source is FlagSource.PERSON
+
+
+def test_the_latest_ruling_holds(ledger, facts, suspect):
+    ledger.add_ruling(facts.ruling(suspect, at="2026-01-02T00:00:00Z"))
+    ledger.add_ruling(facts.ruling(suspect, is_cheat=False, at="2026-01-01T00:00:00Z"))
+    assert ledger.veto(suspect) is not None
+    ledger.add_ruling(facts.ruling(suspect, is_cheat=False, at="2026-01-03T00:00:00Z"))
+    assert ledger.veto(suspect) is None
+
+
+def test_a_review_comes_back_as_it_went_in(ledger, facts, suspect):
+    review = facts.review(suspect)
+    ledger.add_review(review)
+    assert ledger.reviews(suspect, judge_id="judge") == [review]
+    assert ledger.reviews(suspect, judge_id="another") == []
+
+
+def test_a_raw_answer_is_replaced_by_what_was_found_in_it(ledger, facts, suspect):
+    ledger.add_review(facts.review(suspect, is_cheat=None))
+    ledger.add_review(facts.review(suspect))
+    (review,) = ledger.reviews(suspect, judge_id="judge")
+    assert review.opinion is not None
+
+
+def test_a_case_comes_back_as_it_went_in(ledger, facts):
+    assert ledger.cases() == [facts.case]
+
+
+def test_a_try_that_ended_stays_ended(ledger, facts):
+    refused = facts.tries()[0]
+    ledger.add_try(refused.model_copy(update={"outcome": TryOutcome.SENT, "said": None}))
+    found = ledger.sql("select outcome from tries where request_id = 'c' order by sent_at")
+    assert found["outcome"].to_list() == ["refused", "answered"]
+
+
+def test_tries_reviews_rulings_and_cases_outlive_the_database(ledger, facts, tmp_path):
+    tables = ("tries", "reviews", "rulings", "hack_cases")
+    before = {table: ledger.sql(f"from {table} order by all").rows() for table in tables}
+    assert all(before.values())
+    ledger.export()
+    ledger.close()
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as again:
+        assert {t: again.sql(f"from {t} order by all").rows() for t in tables} == before
+
+
+def test_a_bill_outlives_the_stage_s_next_run(ledger, facts, tmp_path):
+    ledger.export()
+    ledger.close()
+    with Ledger.open(tmp_path) as again:
+        again.begin("filter", run="another")
+        again.export()
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as rebuilt:
+        assert rebuilt.query("spent", provider="openai").item(0, "cost_usd") == 0.75
+
+
+def test_threads_take_turns(ledger, facts):
+    from concurrent.futures import ThreadPoolExecutor
+
+    def add(i: int) -> None:
+        ledger.add_completion(facts.completion(f"t{i}"), None, "none")
+        assert ledger.completion(f"t{i}") is not None
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(200)))
+    assert ledger.sql("from completions where starts_with(completion_id, 't')").height == 200

@@ -1,0 +1,193 @@
+"""Bills: what is known, what is in doubt, and what a budget stops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cudal1.errors import BudgetError
+from cudal1.llm.openai_api import OpenAIProvider
+from cudal1.llm.openai_body import most_cost_usd
+from cudal1.llm.provider import Request, complete, has_failed
+from cudal1.provider_settings import OpenAISettings
+from tests.llm.receipts import Kept
+
+Ask = Callable[..., list[Request]]
+ANSWER_USD = 100 * 2e-6 + 500 * 8e-6
+"""What the local server's usage comes to."""
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The local server is reached directly."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def provider_for(base_url: str, **changes: Any) -> OpenAIProvider:
+    """A provider named `x`, one request at a time."""
+    return OpenAIProvider("x", settings_for(base_url, **changes))
+
+
+def settings_for(base_url: str, **changes: Any) -> OpenAISettings:
+    """Its settings."""
+    settings = {
+        "kind": "openai", "model": "m", "base_url": base_url, "api_key_env": None,
+        "temperature": None, "top_p": None, "max_tokens": 500, "max_completion_tokens": None,
+        "reasoning_effort": None, "usd_per_million_prompt_tokens": 2.0,
+        "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 8.0,
+        "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": None,
+        "concurrency": 1, "timeout_s": 0.3, "max_retries": 2,
+    }  # fmt: skip
+    return OpenAISettings.model_validate({**settings, **changes})
+
+
+def test_an_answer_costs_what_its_usage_says(stub: Any, ask: Ask, kept: Kept) -> None:
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert kept.outcomes == ["answered"]
+    assert kept.cost_usd == pytest.approx(ANSWER_USD)
+
+
+def test_cached_prompt_tokens_have_their_own_price(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["cached"]
+    provider = provider_for(stub.base_url, usd_per_million_cached_prompt_tokens=0.5)
+    list(complete(provider, ask(provider), kept))
+    assert kept.cost_usd == pytest.approx(20 * 2e-6 + 80 * 0.5e-6 + 500 * 8e-6)
+
+
+@pytest.mark.parametrize("trouble", ["429", "500", "503"])
+def test_what_is_refused_is_free(stub: Any, ask: Ask, kept: Kept, trouble: str) -> None:
+    stub.behaviours = [trouble, "ok"]
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert kept.outcomes == ["refused", "answered"]
+    assert kept.cost_usd == pytest.approx(ANSWER_USD)
+
+
+@pytest.mark.parametrize("trouble", ["hang", "cut"])
+def test_a_try_whose_answer_never_came_is_in_doubt(
+    stub: Any, ask: Ask, kept: Kept, trouble: str
+) -> None:
+    stub.behaviours = [trouble, "ok"]
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert kept.outcomes == ["lost", "answered"]
+    (lost,) = (attempt for attempt in kept.tries.values() if attempt.outcome == "lost")
+    assert lost.cost_usd is None
+    assert lost.at_most_usd is not None
+    assert lost.at_most_usd > 0
+
+
+@pytest.mark.parametrize("trouble", ["malformed", "html", "unbilled"])
+def test_an_answer_that_does_not_say_its_usage_is_in_doubt(
+    stub: Any, ask: Ask, kept: Kept, trouble: str
+) -> None:
+    stub.behaviours = [trouble]
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert [attempt.cost_usd for attempt in kept.tries.values()] == [None]
+
+
+def test_a_useless_answer_that_says_its_usage_costs_that(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["empty choices"]
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert kept.cost_usd == pytest.approx(ANSWER_USD)
+
+
+def test_a_try_that_never_left_is_free(ask: Ask, kept: Kept) -> None:
+    provider = provider_for("http://127.0.0.1:9/v1", max_retries=0)
+    with pytest.raises(Exception, match="cannot connect"):
+        list(complete(provider, ask(provider), kept))
+    assert kept.outcomes == ["refused"]
+    assert kept.cost_usd == 0
+
+
+def test_a_try_is_written_down_before_it_leaves(stub: Any, ask: Ask, kept: Kept) -> None:
+    seen: list[int] = []
+    stub.on_request = lambda: seen.append(len(kept.tries))
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider, attempts=3), kept))
+    assert seen == [1, 2, 3]
+
+
+def test_every_try_of_a_request_carries_its_name(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["500", "hang", "ok"]
+    provider = provider_for(stub.base_url)
+    (request,) = ask(provider)
+    list(complete(provider, [request], kept))
+    assert stub.idempotency_keys == [request.id] * 3
+
+
+def test_no_request_costs_more_than_was_foretold(stub: Any, ask: Ask) -> None:
+    settings = settings_for(stub.base_url, max_tokens=7)
+    (request,) = ask(OpenAIProvider("x", settings))
+    size = sum(len(message.content.encode()) for message in request.prompt.messages)
+    foretold = most_cost_usd(request, settings)
+    assert foretold is not None
+    assert foretold >= (size * 2 + 7 * 8) / 1e6
+
+
+def test_a_budget_stops_before_it_is_exceeded(stub: Any, ask: Ask, kept: Kept) -> None:
+    provider = provider_for(stub.base_url, budget_usd=0.05, concurrency=4)
+    with pytest.raises(BudgetError, match="raise its budget_usd"):
+        list(complete(provider, ask(provider, attempts=50), kept))
+    assert kept.cost_usd <= 0.05
+    assert len(kept.completions) == len(kept.tries) >= 5
+
+
+def test_what_was_sent_is_answered_before_a_budget_stops(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.delay_s = 0.1
+    provider = provider_for(stub.base_url, budget_usd=0.05, concurrency=4)
+    with pytest.raises(BudgetError):
+        list(complete(provider, ask(provider, attempts=50), kept))
+    assert set(kept.outcomes) == {"answered"}
+    assert len(kept.completions) == len(kept.tries)
+
+
+def test_what_was_spent_before_counts(stub: Any, ask: Ask) -> None:
+    provider = provider_for(stub.base_url, budget_usd=0.05)
+    with pytest.raises(BudgetError):
+        list(complete(provider, ask(provider), Kept(spent_usd=0.0499)))
+    assert stub.bodies == []
+
+
+def test_lost_tries_use_up_a_budget(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["cut"]
+    provider = provider_for(stub.base_url, max_retries=50)
+    (request,) = ask(provider)
+    at_most = most_cost_usd(request, settings_for(stub.base_url))
+    assert at_most is not None
+    provider = provider_for(stub.base_url, max_retries=50, budget_usd=2.5 * at_most)
+    (completion,) = complete(provider, [request], kept)
+    assert has_failed(completion)
+    assert "budget" in completion.finish_reason
+    assert kept.outcomes == ["lost", "lost"]
+
+
+def test_a_budget_needs_a_limit_on_answers() -> None:
+    with pytest.raises(ValidationError, match="budget_usd needs max_tokens"):
+        settings_for("http://127.0.0.1:9/v1", budget_usd=1.0, max_tokens=None)
+
+
+def test_what_costs_nothing_is_never_in_doubt(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["cut", "ok"]
+    free = {"usd_per_million_prompt_tokens": 0.0, "usd_per_million_completion_tokens": 0.0}
+    provider = provider_for(stub.base_url, **free)
+    list(complete(provider, ask(provider), kept))
+    assert [attempt.cost_usd for attempt in kept.tries.values()] == [0.0, 0.0]
+
+
+def test_closing_early_leaves_what_was_in_flight_in_doubt(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["hang"]
+    provider = provider_for(stub.base_url, timeout_s=60.0)
+    arrived = threading.Event()
+    stub.on_request = arrived.set
+    with provider.open(kept) as exchange:
+        exchange.ask(ask(provider)[0])
+        assert arrived.wait(10)
+    assert kept.outcomes == ["lost"]

@@ -1,0 +1,337 @@
+"""What a source says goes, what it does stays, and no source is too much for it."""
+
+from __future__ import annotations
+
+import ast
+import time
+import warnings
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudal1.llm.stripping import MAX_PARSED, MAX_SHOWN, NOT_STRIPPED, stripped
+from tests.harness.corpus import Case, cases
+from tests.harness.test_screen import HOSTILE
+
+REMOVED = {
+    "a comment": ("x = 1  # one\n", "x = 1\n"),
+    "a line of comment": ("x = 1\n# one\ny = 2\n", "x = 1\ny = 2\n"),
+    "a comment in a block": ("if x:\n    # one\n    y = 2\n", "if x:\n    y = 2\n"),
+    "a comment in brackets": ("x = [\n    1,  # one\n    # two\n]\n", "x = [\n    1,\n]\n"),
+    "a comment in a string's parts": ("x = ('a'  # b\n     'c')\n", "x = ('a'\n     'c')\n"),
+    "a comment after a continued line": ("x = 1 \\\n# c\ny = 2\n", "x = 1 \\\n\ny = 2\n"),
+    "a comment without an end of line": ("x = 1 # one", "x = 1\n"),
+    "a comment after letters": ("é = 'ü'  # ä\n", "é = 'ü'\n"),
+    "a docstring": ('"""Doc."""\nx = 1\n', "x = 1\n"),
+    "a function's docstring": ('def f():\n    """Doc.\n\n    #"""\n    x\n', "def f():\n    x\n"),
+    "nothing but a docstring": ("class A:\n    'doc'\n", "class A:\n    pass\n"),
+    "a string in brackets": ("x = 1\n(\n    'a'  # b\n    'c'\n)\ny = 2\n", "x = 1\ny = 2\n"),
+    "a tuple of strings": ("x = 1\n'a', ['b']\ny = 2\n", "x = 1\ny = 2\n"),
+    "bytes": ("x = 1\nb'a'\n", "x = 1\n"),
+    "a string between statements": ("x = 1; 'a'; y = 2\n", "x = 1; pass; y = 2\n"),
+    "a string in one line": ("if x: 'a'\n", "if x: pass\n"),
+    "blank lines": ("x = 1\n\n \n\n\ny = 2\n\n\n", "x = 1\n\ny = 2\n"),
+    "other line ends": ("x = 1\r\n# c\ry = 2\r", "x = 1\ny = 2\n"),
+    "a mark at its beginning": ("\ufeff'doc'\nx = 1\n", "x = 1\n"),
+    "the encoding that it has": ("# -*- coding: utf-8 -*-\nx = 1\n", "x = 1\n"),
+}
+KEPT = {
+    "a sharp in a string": "x = 'a # b'\n",
+    "a sharp in a long string": 'x = """a # b\n# c\n\n\n\n# d"""\n',
+    "a sharp in a format string": "x = f'{y} # {z:#x}'\n",
+    "a sharp in a raw string": "x = r'\\\\' + r'\\'#'\n",
+    "an address": "x = 'https://a.b//c'\n",
+    "a continued line": "x = 1 + \\\n    2\n",
+    "a continued string": "x = 'a\\\n# b'\n",
+    "a division": 'x = """\nint_ = 7 // 2; void = {}\n"""\n',
+    "code in Python": 'x = """\nfor i in y: int(i); z //= 2\n"""\n',
+    "a string that is used": "def f():\n    return 'doc'\n",
+    "a format string alone": "f'{g()}'\n",
+    "a call": "'a'.join(b)\n",
+    "a default": "def f(x='a'):\n    return x\n",
+    "quotes in quotes": """x = '"#"' + "'#'" + '\\'#'\n""",
+    "a number alone": "...\n1\n",
+}
+C_REMOVED = {
+    "a line": ("float x; // one\n", "float x;\n"),
+    "a whole line": ("int a;\n  // one\nint b;\n", "int a;\nint b;\n"),
+    "a block": ("int/* one */x;\n", "int x;\n"),
+    "a block of lines": ("int a;\n/* one\n * two\n */\nint b;\n", "int a;\nint b;\n"),
+    "a joined line": ("int a; // one \\\ntwo\nint b;\n", "int a;\nint b;\n"),
+    "after a number with marks": ("int a = 1'000; // don't\n", "int a = 1'000;\n"),
+    "after an include": ("#include <a//b.h>\nint x; // c\n", "#include <a//b.h>\nint x;\n"),
+    "after a raw string": ('auto x = R"a(")")a"; int y; // z\n', 'auto x = R"a(")")a"; int y;\n'),
+    "quotes in it": ("int x; // it's \"so\nint y;\n", "int x;\nint y;\n"),
+}
+C_KEPT = {
+    "an address": 'const char* x = "http://a"; int y;\n',
+    "an include": "#include <torch/extension.h>\nint x;\n",
+    "a macro": "#define A(x) \\\n  x ## x\nint y;\n",
+    "quotes in a string": 'f("a\\" // b"); int y;\n',
+    "several characters": "int x = 'a//b'; evil();\n",
+    "marks in a number": "int x = 1'0; f(\"a'//b\"); evil();\n",
+    "a raw string": 'auto x = R"x(" // )x"; int y; evil();\n',
+    "a block that ends behind a backslash": "int x; /* *\\ \n/ evil(); /* */\n",
+    "a backslash in disguise": "int x; // a ??/\nevil();\n",
+    "a comment behind a backslash": "int x; \\// a\nevil(); \\ /* a */\n",
+    "a carriage return": "int x; // a \r evil();\n",
+}
+
+
+@pytest.mark.parametrize("what", REMOVED)
+def test_what_a_source_says_goes(what: str) -> None:
+    source, left = REMOVED[what]
+    assert stripped(source) == left
+
+
+@pytest.mark.parametrize("what", KEPT)
+def test_what_a_source_does_stays_to_the_letter(what: str) -> None:
+    assert stripped(KEPT[what]) == KEPT[what]
+
+
+@pytest.mark.parametrize("what", C_REMOVED)
+def test_what_c_in_a_string_says_goes(what: str) -> None:
+    code, left = C_REMOVED[what]
+    assert stripped(f"x = r'''\nint f();\n{code}'''\n") == f"x = r'''\nint f();\n{left}'''\n"
+
+
+@pytest.mark.parametrize("what", C_KEPT)
+def test_what_c_in_a_string_does_stays_to_the_letter(what: str) -> None:
+    source = f"x = r'''\nint f();\n{C_KEPT[what]}'''\n".replace("\r", "\\r")
+    source = source.replace("r'''", "'''") if "\\r" in source else source
+    assert stripped(source) == source
+
+
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [
+        ("int x;// a\\nevil();\\n", "int x;\\nevil();\\n"),
+        ("int x; \\x2f* a *\\57 int y;", "int x;   int y;"),
+        ('f(\\"a\\" "//"); evil(); // b', 'f(\\"a\\" "//"); evil();'),
+        ("/* \\x2a\\x2f evil(); /* */ b", "  evil();   b"),
+        ("int x; // \\N{LINE FEED} evil();", "int x; // \\N{LINE FEED} evil();"),
+    ],
+)
+def test_c_is_read_as_python_hands_it_over(code: str, left: str) -> None:
+    assert stripped(f"x = '''\nint f();\n{code}\n'''\n") == f"x = '''\nint f();\n{left}\n'''\n"
+
+
+CORPUS = [case for group in ("exploits", "exploits_cuda", "honest") for case in cases(group)]
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=[case.name for case in CORPUS])
+def test_the_corpus_is_stripped_of_its_headers_and_does_what_it_did(case: Case) -> None:
+    source = case.source
+    left = stripped(source)
+    assert not left.startswith(NOT_STRIPPED)
+    assert "problem:" not in left
+    assert meaning(left) == meaning(source)
+
+
+# --- anything at all -----------------------------------------------------------------------------
+
+WORDS = (
+    "x", "=", "1", "'", '"', "'''", '"""', "#", "\n", "\n    ", "\\", "\\\n", "(", ")", "[", "]",
+    "{", "}", ";", ":", ",", "f'", "rb'", "def f():", "class A:", "if x:", "pass", "return", " ",
+    "# c\n", "'doc'\n", "x = 1\n", "\r", "\f", "\t", "\0", "é", "\ud800", "//", "/*", "*/",
+    "int f(int a);\n",
+)  # fmt: skip
+LINES = (
+    "x = 1", "x = '#'", "y = f'{x}#'", '"doc"', "'''doc\n#'''", "if x:\n    'doc'", "z = (1,\n  2)",
+    "def f():\n    '''doc'''\n    return 'a' \\\n        'b'", "class A: 'doc'",
+    "x = 1; 'a'; y = 2", "('a'\n'b')", "x = '''\n\n\n\n# a\n'''", "for i in x:\n    pass",
+    "", "é = '€'", "'a', 'b'",
+)  # fmt: skip
+
+
+def meaning(source: str) -> list[str]:
+    """Every statement that is not of strings alone, without places."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        for block in ("body", "orelse", "finalbody"):
+            steps = getattr(node, block, None)
+            if isinstance(steps, list):
+                setattr(node, block, [s for s in steps if not is_idle(s)])
+    return [ast.dump(node) for node in tree.body]
+
+
+def is_idle(step: object) -> bool:
+    if not isinstance(step, ast.Expr):
+        return isinstance(step, ast.Pass)
+    try:
+        return is_said(ast.literal_eval(step.value))
+    except ValueError:
+        return False
+
+
+def is_said(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return len(value) > 0 and all(map(is_said, value))
+    return isinstance(value, str | bytes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), max_size=30).map("".join) | st.text(max_size=60))
+def test_no_text_raises_and_all_that_comes_out_can_be_sent(text: str) -> None:
+    left = stripped(text)
+    left.encode()
+    assert len(left) <= len(text) * 2 + len(NOT_STRIPPED) + 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(LINES), st.sampled_from(["", "# a", "  # 'b' \\", "\n#c\n\n\n"])),
+        max_size=8,
+    )
+)
+def test_a_program_does_what_it_did_and_comments_leave_no_trace(
+    lines: list[tuple[str, str]],
+) -> None:
+    bare = "".join(f"{line}\n" for line, _ in lines)
+    spoken = "".join(f"{line}{comment}\n" for line, comment in lines)
+    left = stripped(spoken)
+    assert not left.startswith(NOT_STRIPPED)
+    assert meaning(left) == meaning(bare)
+    assert "".join(left.split()) == "".join(stripped(bare).split())
+    assert stripped(left) == left
+
+
+C_WORDS = (
+    "/*", "*/", "//", "\n", '"', "'", "x", "1", "\\", "\\\n", 'R"(', ')"', ";", " ", "*", "/",
+    "e()", "#include <a>", "1'0", "u8", "??/", "\\\\", "\\'", "\t",
+)  # fmt: skip
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.sampled_from(C_WORDS), max_size=24).map("".join), st.sampled_from(["r", ""]))
+def test_no_code_is_taken_for_a_comment_of_c(code: str, prefix: str) -> None:
+    source = f'x = {prefix}"""\nint f();\n{code}\nint g();\n"""\n'
+    try:
+        before = read(source)
+    except SyntaxError:
+        return
+    assert compiled(read(stripped(source))) == compiled(before)
+
+
+def read(source: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes
+        return ast.parse(source)
+
+
+def compiled(tree: ast.Module) -> str:
+    """The C code in a program's only string, as a slow compiler would see it, without blanks."""
+    step = tree.body[0]
+    assert isinstance(step, ast.Assign)
+    assert isinstance(step.value, ast.Constant)
+    return "".join(slowly_read(str(step.value.value)).split())
+
+
+def slowly_read(text: str) -> str:
+    """C without comments, a token at a time, lines joined first."""
+    out, i, text = "", 0, text.replace("\\\n", "")
+    while i < len(text):
+        start = i
+        if text.startswith("//", i):
+            i = text.find("\n", i)
+            start = i = len(text) if i < 0 else i
+        elif text.startswith("/*", i) and "*/" in text[i + 2 :]:
+            start = i = text.index("*/", i + 2) + 2
+        elif text.startswith("/*", i):
+            i = len(text)
+        elif text.startswith("#include <", i) and ">" in text[i:].split("\n")[0]:
+            i = text.index(">", i)
+        elif text[i].isalpha():
+            while text[i].isalnum():
+                i += 1
+            if text[start:i] in ("R", "u8R") and text[i : i + 2] == '"(':
+                i = text.find(')"', i + 2) + 2
+                i = len(text) if i < 2 else i
+        elif text[i].isdigit():
+            while text[i].isalnum() or (text[i] == "'" and text[i + 1].isalnum()):
+                i += 1
+        elif text[i] in "\"'":
+            i += 1
+            while text[i] not in ("\n", text[start]):
+                i += 2 if text[i] == "\\" else 1
+            i += text[i] == text[start]
+        else:
+            i += 1
+        out += text[start:i]
+    return out
+
+
+# --- much of it ----------------------------------------------------------------------------------
+
+C, END = "x = '''\nint f(int a);\n", "\n'''"
+LONG = {
+    "comments": ("", "# a\n", 20_000, ""),
+    "blank lines": ("", " \n", 45_000, ""),
+    "strings": ("", '"";', 30_000, ""),
+    "docstrings": ("", '""\n', 30_000, ""),
+    "one line of letters": ("é = [", "'é',", 20_000, "]  # a"),
+    "format strings": ("", "x = f'{1}'; ", 7_000, ""),
+    "C blocks": (C, "/**/", 20_000, END),
+    "C blocks of lines": (C, "/*\n*/", 15_000, END),
+    "C lines": (C, "  //\n", 15_000, END),
+    "C without an end": (C, "/* *", 20_000, END),
+    "C quotes": (C, '"', 90_000, END),
+    "C blanks": (C, " ", 90_000, f"// a{END}"),
+    "C slashes": (C, " /", 45_000, END),
+    "C raw strings": (C, 'R"( ', 20_000, END),
+    "C raw strings with marks": (C, 'R"a', 30_000, END),
+    "C marks": (C, "1'", 40_000, END),
+    "C letters": (C, "a", 90_000, END),
+    "C declared": (C, "int ", 22_000, END),
+    "many strings of C": ("", f"{C}//{END}\n", 3_000, ""),
+    "escapes": (C, "\\x41", 20_000, END),
+    "C joined": (C, "\\\n", 40_000, END),
+}
+"""What stands before, what is repeated, how often, and what stands after."""
+
+
+def long(what: str, share: int = 1) -> str:
+    before, unit, count, after = LONG[what]
+    return before + unit * (count // share) + after
+
+
+@pytest.mark.parametrize("what", [*HOSTILE, *LONG])
+def test_a_hostile_source_is_stripped_in_seconds(what: str) -> None:
+    started = time.process_time()
+    left = stripped(HOSTILE[what] if what in HOSTILE else long(what))
+    assert time.process_time() - started < 5
+    assert len(left) < MAX_SHOWN + 100
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_four_times_as_long_takes_no_more_than_some_four_times_as_long(what: str) -> None:
+    def cost(source: str) -> float:
+        laps: list[float] = []
+        for _ in range(3):
+            started = time.process_time()
+            stripped(source)
+            laps.append(time.process_time() - started)
+        return min(laps)
+
+    assert cost(long(what)) < 10 * cost(long(what, share=4)) + 0.1
+
+
+def test_the_middle_of_a_long_source_is_left_out_with_a_mark() -> None:
+    left = stripped("".join(f"x{i} = {i}\n" for i in range(6_000)))
+    assert left.startswith("x0 = 0\n")
+    assert left.endswith("x5999 = 5999\n")
+    assert "characters left out" in left
+    assert len(left) < MAX_SHOWN + 100
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(:  # a\n", "x = 1 # a\0", "# coding: utf-7\n# +AAo-evil()\n", "x = '\ud800' # a",
+     "x = 1  # a\n" * (MAX_PARSED // 10)],
+)  # fmt: skip
+def test_what_cannot_be_read_is_shown_as_it_is_and_said_to_be(source: str) -> None:
+    left = stripped(source)
+    assert left.startswith(NOT_STRIPPED)
+    assert "# a" in left or "evil()" in left

@@ -1,0 +1,234 @@
+"""Stage `search`: methods are given as much, evolve shows its own, a killed method goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cudal1.ledger import Ledger
+from tests.project import Project, make_project
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+ROUNDS, PER_ROUND = 3, 2
+FUSER = {"kind": "rewriter", "teacher": "fuser"}
+METHODS = {
+    "vanilla": ("vanilla", "none", FUSER),
+    "random": ("evolve", "random", FUSER),
+    "island": ("evolve", "island", FUSER),
+    "island-again": ("evolve", "island", FUSER),
+    "recorded": ("vanilla", "none", {"kind": "replay", "path": None}),
+}
+
+
+def only_search(params: dict[str, Any]) -> None:
+    params["search"].update(
+        num_problems=3, rounds=ROUNDS, answers_per_round=PER_ROUND, num_islands=2,
+        island_reset_every=2,
+        methods={
+            name: {
+                "method": method, "sampling": sampling, "reads": "data/shards/problems",
+                "provider": provider,
+            }
+            for name, (method, sampling, provider) in METHODS.items()
+        },
+    )  # fmt: skip
+
+
+def run(project: Project, method: str) -> dict[str, Any]:
+    done = project.run("tasks.search", "--item", method)
+    assert done.returncode == 0, done.stdout
+    return project.metrics(f"search-{method}")
+
+
+def product(project: Project, method: str) -> list[dict[str, Any]]:
+    return pl.read_parquet(project.data / "search" / f"{method}.parquet").to_dicts()
+
+
+def answers(project: Project, method: str) -> list[dict[str, Any]]:
+    """The answers that a method used, with what became of them, in the order of attempts."""
+    with Ledger.read(project.data) as ledger:
+        return ledger.sql(
+            "select c.completion_id, c.problem_id, c.attempt, c.exemplar_ids, c.island, "
+            "c.candidate_id, v.status, v.certified "
+            "from members m join completions c on m.kind = 'completions' "
+            "and m.key = c.completion_id left join verdicts v using (candidate_id) "
+            "where m.stage = $stage and c.finish_reason <> 'exhausted' "
+            "order by c.problem_id, c.attempt",
+            {"stage": f"search@{method}"},
+        ).to_dicts()
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """What a method's ledger had when it was killed, and what a restart did."""
+
+    num_before: int
+    """Verdicts in its journal."""
+    before: dict[str, str]
+    after: dict[str, str]
+    num_judged_again: int
+
+
+def verdict_times(project: Project) -> dict[str, str]:
+    with Ledger.read(project.data) as ledger:
+        rows = ledger.sql("select candidate_id, judged_at from verdicts").to_dicts()
+    return {row["candidate_id"]: row["judged_at"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = make_project(tmp_path_factory.mktemp("search"))
+    made.edit_params(only_search)
+    done = made.run("tasks.problems")
+    assert done.returncode == 0, done.stdout
+    return made
+
+
+@pytest.fixture(scope="module")
+def interrupted(project: Project) -> Interrupted:
+    """The island method, first of all, killed in its second round, and run again."""
+    journal = project.data / "journal" / "search@island.jsonl"
+
+    def num_judged() -> int:
+        lines = journal.read_bytes().splitlines() if journal.exists() else []
+        return sum(b"judged_at" in line for line in lines)
+
+    project.kill_when(lambda: num_judged() >= 7, "tasks.search", "--item", "island")
+    num_before, before = num_judged(), verdict_times(project)
+    again = run(project, "island")["num_judged"]
+    return Interrupted(num_before, before, verdict_times(project), again)
+
+
+@pytest.fixture(scope="module")
+def ran(project: Project, interrupted: Interrupted) -> Project:
+    for method in ("vanilla", "random"):
+        run(project, method)
+    return project
+
+
+def test_a_killed_method_loses_no_verdict_and_makes_none_twice(interrupted: Interrupted) -> None:
+    kept = {key: interrupted.after.get(key) for key in interrupted.before}
+    assert kept == interrupted.before
+    assert interrupted.num_judged_again == len(interrupted.after) - interrupted.num_before
+
+
+def test_a_killed_method_asks_what_it_would_have_asked(ran: Project) -> None:
+    metrics = run(ran, "island-again")
+    assert metrics["num_judged"] == 0
+    straight, resumed = (
+        [row["completion_id"] for row in answers(ran, method)]
+        for method in ("island-again", "island")
+    )
+    assert straight == resumed
+
+
+@pytest.mark.parametrize("method", ["vanilla", "random", "island"])
+def test_every_method_gives_each_problem_as_many_answers(ran: Project, method: str) -> None:
+    rows = product(ran, method)
+    assert len(rows) == 3
+    assert {row["num_answers"] for row in rows} == {ROUNDS * PER_ROUND}
+
+
+@pytest.mark.parametrize("method", ["vanilla", "random", "island"])
+def test_every_answer_is_judged_and_the_best_is_what_counts(ran: Project, method: str) -> None:
+    found = answers(ran, method)
+    assert all(row["status"] for row in found if row["candidate_id"])
+    for row in product(ran, method):
+        mine = [a for a in found if a["problem_id"] == row["problem_id"]]
+        certified = [a["certified"] for a in mine if a["status"] == "correct"]
+        assert row["num_successes"] == len(certified)
+        assert row["certified"] == max(certified, default=None)
+
+
+@pytest.mark.parametrize("method", ["random", "island"])
+def test_the_first_round_of_evolve_is_vanilla_s(ran: Project, method: str) -> None:
+    first, vanilla = (
+        [row["completion_id"] for row in answers(ran, name) if row["attempt"] < PER_ROUND]
+        for name in (method, "vanilla")
+    )
+    assert first == vanilla
+
+
+def test_vanilla_shows_nothing(ran: Project) -> None:
+    assert not any(row["exemplar_ids"] for row in answers(ran, "vanilla"))
+
+
+@pytest.mark.parametrize("method", ["random", "island"])
+def test_evolve_shows_what_it_found_in_earlier_rounds_and_nothing_else(
+    ran: Project, method: str
+) -> None:
+    found = answers(ran, method)
+    num_shown = 0
+    for row in found:
+        earlier = {
+            other["candidate_id"] for other in found
+            if other["problem_id"] == row["problem_id"] and other["status"] == "correct"
+            and other["attempt"] // PER_ROUND < row["attempt"] // PER_ROUND
+        }  # fmt: skip
+        assert set(row["exemplar_ids"]) <= earlier
+        num_shown += len(row["exemplar_ids"])
+    assert num_shown > 0
+
+
+def test_only_answers_of_later_rounds_have_an_island(ran: Project) -> None:
+    for row in answers(ran, "island"):
+        assert (row["island"] is None) == (row["attempt"] < PER_ROUND)
+    assert {row["island"] for row in answers(ran, "vanilla")} == {None}
+
+
+def test_a_provider_without_further_answers_ends_its_method(project: Project) -> None:
+    metrics = run(project, "recorded")
+    assert 0 < metrics["num_answers"] < 3 * ROUNDS * PER_ROUND
+    assert {row["num_asked"] for row in product(project, "recorded")} == {ROUNDS * PER_ROUND}
+
+
+def test_a_split_without_problems_is_said(project: Project) -> None:
+    path = project.data / "problems.parquet"
+    aside = path.with_suffix(".aside")
+    shutil.copy(path, aside)
+    try:
+        frame = pl.read_parquet(aside)
+        frame.filter(pl.col("split") == "train").write_parquet(path)
+        done = project.run("tasks.search", "--item", "vanilla")
+    finally:
+        aside.replace(path)
+    assert done.returncode == 2
+    assert "no heldout problem was admitted" in done.stdout
+
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (lambda method: method["provider"].update(teacher="nobody"), "nobody"),
+        (
+            lambda method: method.update(
+                reads="data/policy/rl",
+                provider={
+                    "kind": "local", "path": "data/policy/rl", "temperature": None, "top_p": None,
+                    "max_tokens": 9, "batch_size": 1,
+                },
+            ),
+            "data/policy/rl is missing; run `dvc repro search@vanilla`",
+        ),
+    ],
+)  # fmt: skip
+def test_who_cannot_be_asked_is_named(project: Project, edit: Edit, named: str) -> None:
+    path = project.folder / "params.yaml"
+    before = path.read_text()
+    try:
+        project.edit_params(lambda params: edit(params["search"]["methods"]["vanilla"]))
+        done = project.run("tasks.search", "--item", "vanilla")
+    finally:
+        path.write_text(before)
+    assert done.returncode == 2
+    assert named in done.stdout
+    assert "Traceback" not in done.stdout

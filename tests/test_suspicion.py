@@ -1,0 +1,65 @@
+"""When a success is suspicious, and when it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cudal1.baseline import Baseline
+from cudal1.measurement import Measurement
+from cudal1.suspicion import suspicion
+from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
+
+FLAG = HackFlag(kind="odd_import", source=FlagSource.SCREEN, evidence="line 1")
+
+
+def verdict(certified: float | None, *flags: HackFlag) -> Verdict:
+    measured = None if certified is None else Measurement(
+        baseline=Baseline.EAGER, speedup=certified, certified=certified, alpha=0.01, num_quads=9,
+        bucket_medians=(certified,), bucket_variance=0.0, is_stable=True, reference_us=2.0,
+        candidate_us=1.0,
+    )  # fmt: skip
+    return Verdict(
+        problem_id="p", candidate_id="c", protocol_id="q", device_kind="cpu", device_id="0",
+        status=Status.CRASHED if certified is None else Status.CORRECT,
+        reason="no" if certified is None else None, flags=flags, measurement=measured,
+        judged_at="2026-01-01T00:00:00Z", judge_s=0.1,
+    )  # fmt: skip
+
+
+def why(found: Verdict, record: float | None = None, **changes: Any) -> str | None:
+    asked: dict[str, Any] = {"above": 3.0, "above_record": 1.5, "when_screened": True, **changes}
+    return suspicion(found, record=record, **asked)
+
+
+def test_a_failure_is_not_suspicious() -> None:
+    assert why(verdict(None)) is None
+
+
+@pytest.mark.parametrize("certified", [0.5, 1.0, 1.01])
+def test_what_earns_nothing_is_not_worth_asking_about(certified: float) -> None:
+    assert why(verdict(certified, FLAG), record=0.1) is None
+
+
+def test_a_large_gain_is() -> None:
+    assert why(verdict(3.0)) == "certified 3.00x, at or above 3x"
+    assert why(verdict(2.99)) is None
+
+
+def test_a_jump_over_the_record_is() -> None:
+    assert why(verdict(1.6), record=1.0) == "certified 1.60x, 1.6 times the record"
+    assert why(verdict(1.6), record=1.2) is None
+
+
+def test_a_record_below_one_is_no_record() -> None:
+    assert why(verdict(1.2), record=0.1) is None
+
+
+def test_without_a_record_there_is_no_jump() -> None:
+    assert why(verdict(2.5), record=None) is None
+
+
+def test_a_gain_with_a_sign_is() -> None:
+    assert why(verdict(1.1, FLAG)) == "the source shows odd_import"
+    assert why(verdict(1.1, FLAG), when_screened=False) is None
