@@ -50,6 +50,8 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
             baselines=BASELINES.to_frame(),
             transferred=_transferred(),
             searched=_searched(stages),
+            bills=ledger.query("cost").filter(pl.col("num_tries") > 0),
+            second_opinions=ledger.query("second_opinions"),
             samples=ledger.query("telling_samples", protocol_id=stage.params.protocol.id),
             steps=ledger.query("all_steps", stages=stages),
         )
@@ -81,6 +83,12 @@ def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(stage=pl.col("used_by"))
 
 
+def _judge(params: Params) -> str | None:
+    """Who the adversarial judge is, for readers."""
+    provider = params.hack_judge.provider
+    return None if provider is None else getattr(provider, "model", provider.kind)
+
+
 def _transferred() -> pl.DataFrame:
     files = sorted((DATA / "transfer").glob("*.parquet"))
     frames = [TRANSFERRED.to_frame(), *(read_parquet(path) for path in files)]
@@ -103,6 +111,7 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
         device_kind=device_kind,
         device={"processor": _processor(), "machine": platform.machine()},
         protocol=params.protocol,
+        judge=_judge(params),
         versions={"python": platform.python_version()} | {n: version(n) for n in VERSIONS_OF},
         params=_flattened(params.model_dump(mode="json")),
         fast_p=params.report.fast_p,

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from cudal1.cli import doctor, hacks, judge, null_test, report, screen, sql
+from cudal1.cli import doctor, hacks, judge, null_test, providers, report, screen, sql
 from cudal1.cli.ending import INTERRUPTED, report_our_own_failure, say
 
 
@@ -50,6 +50,7 @@ app.command("doctor")(doctor.doctor)
 app.command("screen")(screen.screen)
 app.command("sql")(sql.sql)
 app.add_typer(hacks.hacks, name="hacks")
+app.add_typer(providers.providers, name="providers")
 
 
 @app.callback()

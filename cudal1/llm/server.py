@@ -26,11 +26,9 @@ HOST = "127.0.0.1"
 _POLL_S = 0.2
 _PROBE_TIMEOUT_S = 2.0
 _END_S = guard.REST_S + 2.0
-_SAYS_WHY = re.compile(r"^killed by |^(?!.*\babove\b).*\b\w*(Error|Exception)\b: ")
-"""Lines of a log that are likelier to say what went wrong than the very last.
-
-Not those that refer to the reason "above", as vLLM's front end does when its engine died.
-"""
+_SAYS_WHY = re.compile(r"(^killed by |[\w.]*(error|exception): ).*", re.IGNORECASE)
+_IS_NO_REASON = re.compile(r" (INFO|WARNING) |\babove\b")
+"""vLLM's front end refers to the reason "above" when its engine died."""
 
 
 class Server:
@@ -84,10 +82,8 @@ class Server:
     def last_words(self) -> str:
         """The line of its log that says most about its end, and where the log is."""
         self.is_log_wanted = True
-        text = self.log.read_text(encoding="utf-8", errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        telling = [line for line in lines if _SAYS_WHY.search(line)] or lines or ["it said nothing"]
-        return f"{telling[-1][:300]}; its log: {self.log}"
+        reason = reason_in(self.log.read_text(encoding="utf-8", errors="replace"))
+        return f"{reason[:300]}; its log: {self.log}"
 
     def stop(self) -> None:
         """Return when all of its processes are gone."""
@@ -132,6 +128,18 @@ def serving(
                 path.unlink(missing_ok=True)
         if not server.is_log_wanted:
             folder.rmdir()
+
+
+def reason_in(log: str) -> str:
+    """The last line that looks like an exception's, or else the last; in one line."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    for i in range(len(lines) - 1, -1, -1):
+        found = _SAYS_WHY.search(lines[i])
+        if found and not _IS_NO_REASON.search(lines[i]):
+            # pydantic puts what is wrong into the next line
+            more = [line.strip() for line in lines[i + 1 : i + 2] if line.startswith("  ")]
+            return " ".join([found[0], *more])
+    return lines[-1].strip() if lines else "it said nothing"
 
 
 def free_port() -> int:

@@ -55,6 +55,14 @@ SEARCHED = pl.Schema({
     "stage": pl.String, "method": pl.String, "sampling": pl.String, "problem_id": pl.String,
     "num_asked": pl.Int64,
 })  # fmt: skip
+BILLS = pl.Schema({
+    "provider": pl.String, "num_tries": pl.Int64, "cost_usd": pl.Float64,
+    "num_in_doubt": pl.Int64, "in_doubt_usd": pl.Float64,
+})  # fmt: skip
+SECOND_OPINIONS = pl.Schema({
+    "candidate_id": pl.String, "trigger": pl.String, "is_cheat": pl.Boolean, "kind": pl.String,
+    "ruling": pl.Boolean,
+})  # fmt: skip
 SAMPLES = pl.Schema({
     "candidate_id": pl.String, "session": pl.Int64, "quad": pl.Int64, "position": pl.Int64,
     "role": pl.String, "num_calls": pl.Int64, "burst_us": pl.Float64, "net_us": pl.Float64,
@@ -91,6 +99,8 @@ class Provenance(Record):
     """What is known about it, such as its name, driver and memory."""
     protocol: EvalProtocol
     """Whose verdicts are counted; others in the frame are ignored."""
+    judge: str | None = None
+    """The adversarial judge; None: there is none."""
     versions: Mapping[str, str] = {}
     """Of Python and the libraries that matter."""
     params: Mapping[str, str] = {}
@@ -126,6 +136,12 @@ class ReportInput(Record):
         default_factory=SEARCHED.to_frame
     )
     """Problems that each method of table 5 was given, and how many answers it might ask for."""
+    bills: Annotated[pl.DataFrame, _conforms(BILLS)] = Field(default_factory=BILLS.to_frame)
+    """What each provider that charges has charged, all runs together."""
+    second_opinions: Annotated[pl.DataFrame, _conforms(SECOND_OPINIONS)] = Field(
+        default_factory=SECOND_OPINIONS.to_frame
+    )
+    """What the adversarial judge said of whom (null: nothing usable), and a person after it."""
     samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]
     """Timing samples of at least one verdict; the fastest candidate among them is drawn."""
     steps: Annotated[pl.DataFrame, _conforms(STEPS)]

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from cudal1.record import Record
 from cudal1.report import methods, speedups, tables, tallies
+from cudal1.report.cost import cost_table
 from cudal1.report.curves import learning_figures, policy_figures
 from cudal1.report.exhibits import hack_exhibits, problem_exhibits
 from cudal1.report.figure import Figure
@@ -25,6 +26,7 @@ from cudal1.report.figures import (
 )
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
+from cudal1.report.second_opinions import second_opinion_table
 from cudal1.report.table import Table, times
 from cudal1.report.theme import dark_css
 
@@ -93,8 +95,11 @@ def _sections(given: ReportInput) -> list[Section]:
             figures=_drawn(pair_figure(given), spread_figure(given)),
             nothing_yet="No figure yet: nothing was timed.",
         ),
-        Section(name="cost", title="Cost", tables=(tallies.cost_table(given),)),
-        Section(name="hacks", title="Hacks", tables=(tallies.hack_table(given),)),
+        Section(name="cost", title="Cost", tables=(cost_table(given),)),
+        Section(
+            name="hacks", title="Hacks",
+            tables=(tallies.hack_table(given), second_opinion_table(given)),
+        ),
     ]  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from cudal1.report import methods, speedups, tables, tallies
+from cudal1.report.cost import cost_table
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
+from cudal1.report.second_opinions import second_opinion_table
 from cudal1.report.table import markdown_text, table_markdown
 
 
@@ -22,7 +24,7 @@ def summary_markdown(given: ReportInput) -> str:
     shown = (
         speedups.speedup_table, tables.null_table, tables.policy_table, methods.method_table,
         tallies.provider_table, tallies.outcome_table, tables.device_table, tallies.hack_table,
-        tallies.cost_table,
+        second_opinion_table, cost_table,
     )  # fmt: skip
     return "\n".join([
         f"# {markdown_text(where.title)}", "", markdown_text(origin), "", *lines, "",

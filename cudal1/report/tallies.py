@@ -205,42 +205,9 @@ def hack_flags(given: ReportInput) -> pl.DataFrame:
     return given.flags.join(judged, on=keys, how="semi").sort("kind", "source", "candidate_id")
 
 
-def cost_table(given: ReportInput) -> Table:
-    """What answers and verdicts cost."""
-    # an answer that several stages used was paid for once: it counts where it comes first
-    answers = facts.answers(given).unique("completion_id", keep="first", maintain_order=True)
-    rows: list[Row] = []
-    for author in answers["author"].unique(maintain_order=True).to_list():
-        part = answers.filter(pl.col("author") == author)
-        rows.append(Row(cells=(
-            author, f"{part.height:,}", _tokens(part["num_prompt_tokens"]),
-            _tokens(part["num_completion_tokens"]), f"{part['cost_usd'].sum():,.2f}", "–",
-        )))  # fmt: skip
-    judged = facts.verdicts(given)
-    if not judged.is_empty():
-        hours = judged["judge_s"].sum() / 3600
-        rows.append(Row(cells=(
-            f"harness: {judged.height:,} verdicts", "–", "–", "–", "–", f"{hours:.2f}"
-        )))  # fmt: skip
-    return Table(
-        title="Answers and verdicts",
-        caption=(
-            "Tokens where the author reported them. Judging is the wall time of the verdicts added "
-            "up, on whatever number of devices."
-        ),
-        columns=("Author", "Answers", "Prompt tokens", "Answer tokens", "USD", "Judging, h"),
-        rows=tuple(rows),
-        nothing_yet="Nothing yet: nothing was asked or judged.",
-    )
-
-
 def _largest(values: pl.Series) -> float | None:
     found = [float(value) for value in values.drop_nulls().to_list()]
     return max(found, default=None)
-
-
-def _tokens(values: pl.Series) -> str:
-    return f"{values.sum():,}" if values.drop_nulls().len() else "–"
 
 
 def _number(value: object) -> float:

@@ -238,8 +238,9 @@ def test_a_server_that_dies_at_work_says_why(
 ) -> None:
     monkeypatch.setenv("FAKE_VLLM", behaviour)
     provider = fake.provider(concurrency=1)
+    # one or two are lost with it, as data; the next finds nobody there
     with pytest.raises(ProviderDownError, match=f"provider x: vLLM died: {words}"):
-        list(complete(provider, ask(provider, attempts=2), kept))
+        list(complete(provider, ask(provider, attempts=5), kept))
     assert are_gone(fake.pids, within_s=0.1)
 
 

@@ -31,6 +31,7 @@ DEVICE = "cpu"
 SCHEMAS = {
     "problems": inputs.PROBLEMS, "completions": inputs.COMPLETIONS,
     "candidates": inputs.CANDIDATES, "verdicts": inputs.VERDICTS, "flags": inputs.FLAGS,
+    "bills": inputs.BILLS, "second_opinions": inputs.SECOND_OPINIONS,
     "null_test": inputs.NULL_TEST, "baselines": inputs.BASELINES,
     "transferred": inputs.TRANSFERRED, "searched": inputs.SEARCHED,
     "samples": inputs.SAMPLES, "steps": inputs.STEPS,

@@ -62,26 +62,6 @@ def test_an_unstable_measurement_is_counted(made):
     assert values["… of which confirmed"] == "1 (100 %)"
 
 
-def test_cost_adds_dollars_tokens_and_judging_time(made):
-    given = made.build({
-        "problems": [made.problem()],
-        "verdicts": [made.verdict("p11", "a", judge_s=1800.0)],
-        "completions": [made.answer("p11", "a", number=i) for i in range(3)],
-    })  # fmt: skip
-    author, harness = rows_of(tallies.cost_table(given))
-    assert (author["USD"], author["Prompt tokens"]) == ("0.03", "1,200")
-    assert harness["Judging, h"] == "0.50"
-
-
-def test_an_answer_that_two_methods_used_is_paid_for_once(made):
-    shared = made.answer("p11", "a", stage="search@vanilla", provider="vanilla")
-    given = made.build({
-        "problems": [made.problem()],
-        "completions": [shared, {**shared, "stage": "search@evolve"}],
-    })  # fmt: skip
-    assert sum(float(row["USD"]) for row in rows_of(tallies.cost_table(given))) == 0.01
-
-
 def test_candidates_of_a_looser_class_are_shown_apart(made):
     given = made.build({
         "problems": [made.problem()],

@@ -1,0 +1,105 @@
+"""`cudal1 providers`: who is asked for candidates, and ready entries for more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cudal1.cli.ending import fail
+from cudal1.errors import CudaL1Error
+
+if TYPE_CHECKING:
+    from cudal1.provider_settings import ProviderSettings
+
+ParamsFile = Annotated[Path, typer.Option("--params", help="The file that names them")]
+
+providers = typer.Typer(
+    no_args_is_help=True, help="Who is asked for candidates, and ready entries for more."
+)
+
+
+@providers.command("list")
+def list_providers(
+    params: ParamsFile = Path("params.yaml"),
+    profile: Annotated[str | None, typer.Option(help="List a ready profile instead")] = None,
+) -> None:
+    """Each provider with its model, its price, its budget, and whether its key is set.
+
+    Example: cudal1 providers list --profile paper
+    """
+    from cudal1 import profiles
+    from cudal1.params import Params
+
+    try:
+        found = (
+            Params.load(params).generate.providers
+            if profile is None
+            else profiles.load(profile).providers
+        )
+    except CudaL1Error as error:
+        fail(str(error))
+    width = max(map(len, found))
+    for name, settings in found.items():
+        typer.echo(f"{name:<{width}}  {settings.kind}: {_described(settings)}")
+
+
+@providers.command()
+def add(
+    profile: Annotated[str, typer.Argument(help="A ready profile, such as paper")],
+    only: Annotated[list[str] | None, typer.Option(help="Of its entries, just this one")] = None,
+    params: ParamsFile = Path("params.yaml"),
+) -> None:
+    """Add a profile's entries to params.yaml; what stands there already stays as it is.
+
+    Example: cudal1 providers add paper --only gpt-4o
+    """
+    from ruamel.yaml import YAML, YAMLError
+
+    from cudal1 import profiles
+    from cudal1.params import Params
+
+    yaml = YAML()  # keeps comments, and so told, lines and nulls as they are
+    yaml.width = 4096
+    yaml.representer.add_representer(
+        type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    try:
+        Params.load(params)  # what is broken already is said first
+        ready = yaml.load(profiles.path_of(profile).read_text(encoding="utf-8"))["providers"]
+        content = yaml.load(params.read_text(encoding="utf-8"))
+    except CudaL1Error as error:
+        fail(str(error))
+    except YAMLError as error:
+        fail(f"{params}: not valid YAML ({' '.join(str(error).split())})")
+    there = content["generate"]["providers"]
+    wanted = only or list(ready)
+    if unknown := [name for name in wanted if name not in ready]:
+        fail(f"profile {profile} has no {unknown[0]}; it has {', '.join(ready)}")
+    added = [name for name in wanted if name not in there]
+    for name in added:
+        there[name] = ready[name]
+    with params.open("w", encoding="utf-8") as stream:
+        yaml.dump(content, stream)
+    for name in wanted:
+        typer.echo(f"{name}: {'added' if name in added else 'is there already'}")
+    typer.echo("what it would cost: python -m tasks.generate --dry-run")
+
+
+def _described(settings: ProviderSettings) -> str:
+    """Whom it asks, and where it charges: its key, its prices, its budget."""
+    given: dict[str, Any] = settings.model_dump()
+    asks = given.get("model") or given.get("teacher") or given.get("path") or "shipped recordings"
+    if "base_url" not in given:
+        return str(asks)
+    variable, budget = given["api_key_env"], given["budget_usd"]
+    is_set = variable is not None and bool(os.environ.get(variable, "").strip())
+    return "; ".join([
+        f"{asks} at {given['base_url']}",
+        "no key" if variable is None else f"{variable} is {'set' if is_set else 'NOT set'}",
+        f"{given['usd_per_million_prompt_tokens']:g} USD per million tokens in, "
+        f"{given['usd_per_million_completion_tokens']:g} out",
+        "no budget" if budget is None else f"stops at {budget:g} USD",
+    ])  # fmt: skip

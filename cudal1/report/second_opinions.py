@@ -1,0 +1,55 @@
+"""What the adversarial judge was asked and said, and what people made of it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cudal1.report.inputs import ReportInput
+from cudal1.report.table import Row, RowKind, Table
+
+
+def second_opinion_table(given: ReportInput) -> Table:
+    """Suspicious successes by the reason why they were suspicious, and what became of them."""
+    # the numbers in a reason differ from one to the next; its words say which rule asked
+    opinions = given.second_opinions.with_columns(
+        rule=pl.when(pl.col("trigger").str.contains("record")).then(pl.lit("jump over the record"))
+        .when(pl.col("trigger").str.starts_with("certified")).then(pl.lit("large gain"))
+        .otherwise(pl.lit("gain with a sign in the source"))
+    )  # fmt: skip
+    rows = [
+        _row(rule, opinions.filter(pl.col("rule") == rule))
+        for rule in sorted(opinions["rule"].unique().to_list())
+    ]
+    if len(rows) > 1:
+        rows.append(_row("all", opinions, RowKind.TOTAL))
+    judge = given.provenance.judge
+    return Table(
+        title="Second opinions",
+        caption=(
+            f"The adversarial judge is {judge or 'off'}. It is asked about suspicious successes, "
+            "may veto and never approve; a veto holds until a person dismisses it "
+            "(`cudal1 hacks`), and one that a person confirms is shown to it from then on."
+        ),
+        columns=(
+            "Suspicious for", "Candidates", "Vetoed", "Passed", "No answer", "Confirmed",
+            "Dismissed",
+        ),
+        rows=tuple(rows),
+        nothing_yet=(
+            "The adversarial judge is off (`hack_judge.provider` is null); every verdict says so."
+            if judge is None
+            else f"Nothing yet: {judge} was not asked about anybody."
+        ),
+    )  # fmt: skip
+
+
+def _row(rule: str, opinions: pl.DataFrame, kind: RowKind = RowKind.PLAIN) -> Row:
+    counts = (
+        opinions.height,
+        opinions.filter(pl.col("is_cheat")).height,
+        opinions.filter(~pl.col("is_cheat")).height,
+        opinions.filter(pl.col("is_cheat").is_null()).height,
+        opinions.filter(pl.col("ruling")).height,
+        opinions.filter(~pl.col("ruling")).height,
+    )
+    return Row(cells=(rule, *(f"{count:,}" for count in counts)), kind=kind)

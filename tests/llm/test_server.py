@@ -1,0 +1,33 @@
+"""What a server's log says about its end; the rest of servers is tested with vLLM's stand-in."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from cudal1.llm.server import HOST, free_port, reason_in
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("", "it said nothing"),
+        ("loading\n\nloaded\n", "loaded"),
+        ("Traceback …\n  File …\nValueError: no heads\nbye\n", "ValueError: no heads"),
+        ("struct.error: 8 bytes wanted\n", "struct.error: 8 bytes wanted"),
+        ("(Worker pid=1) ERROR 11-23 [a.py:1] RuntimeError: no\n", "RuntimeError: no"),
+        ("ValueError: no\n(Front) WARNING 11-23 such as `OSError: x`\n", "ValueError: no"),
+        ("ValueError: no\nEngineDeadError: see the trace above\n", "ValueError: no"),
+        ("a.ValidationError: 1 error\n  Value error, too long\n    more\n",
+         "a.ValidationError: 1 error Value error, too long"),
+        ("ValueError: shown\nkilled by SIGKILL\n", "killed by SIGKILL"),
+    ],
+)  # fmt: skip
+def test_the_reason_is_the_last_line_that_gives_one(log: str, reason: str) -> None:
+    assert reason_in(log) == reason
+
+
+def test_a_free_port_can_be_listened_at() -> None:
+    with socket.socket() as listener:
+        listener.bind((HOST, free_port()))

@@ -1,0 +1,63 @@
+"""The bill as readers see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cudal1.report.cost import cost_table
+
+
+def rows_of(given: Any) -> list[dict[str, str]]:
+    table = cost_table(given)
+    return [dict(zip(table.columns, row.cells, strict=True)) for row in table.rows]
+
+
+def bill(provider: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "provider": provider, "num_tries": 5, "cost_usd": 1.5, "num_in_doubt": 1,
+        "in_doubt_usd": 0.25, **changes,
+    }  # fmt: skip
+
+
+def test_tokens_and_judging_time_are_added_up(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "a", judge_s=1800.0)],
+        "completions": [made.answer("p11", "a", number=i) for i in range(3)],
+    })  # fmt: skip
+    author, harness = rows_of(given)
+    assert (author["Answers"], author["Prompt tokens"]) == ("3", "1,200")
+    assert harness["Judging, h"] == "0.50"
+
+
+def test_dollars_are_the_bill_s_with_what_is_in_doubt(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "a"), made.verdict("p11", "b", status="crashed")],
+        "completions": [made.answer("p11", "a", number=0), made.answer("p11", "b", number=1)],
+        "bills": [bill("fuser")],
+    })  # fmt: skip
+    author = rows_of(given)[0]
+    assert (author["Requests"], author["USD"], author["In doubt, USD"]) == ("5", "1.50", "0.25")
+    assert author["USD a success"] == "1.500"
+
+
+def test_who_charges_nothing_has_no_bill(made):
+    given = made.build({
+        "problems": [made.problem()], "completions": [made.answer("p11", None)]
+    })  # fmt: skip
+    assert rows_of(given)[0]["USD"] == "–"  # noqa: RUF001
+
+
+def test_a_bill_without_answers_is_shown(made):
+    given = made.build({"problems": [made.problem()], "bills": [bill("hack_judge")]})
+    assert [row["Author"] for row in rows_of(given)] == ["hack_judge"]
+
+
+def test_an_answer_that_two_methods_used_counts_once(made):
+    shared = made.answer("p11", "a", stage="search@vanilla", provider="vanilla")
+    given = made.build({
+        "problems": [made.problem()],
+        "completions": [shared, {**shared, "stage": "search@evolve"}],
+    })  # fmt: skip
+    assert sum(int(row["Answers"]) for row in rows_of(given)) == 1

@@ -1,0 +1,39 @@
+"""What the adversarial judge said, as readers see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cudal1.report.second_opinions import second_opinion_table
+
+
+def opinion(candidate_id: str, trigger: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "candidate_id": candidate_id, "trigger": trigger, "is_cheat": False, "kind": "none",
+        "ruling": None, **changes,
+    }  # fmt: skip
+
+
+def test_without_a_judge_the_report_says_so(empty):
+    table = second_opinion_table(empty)
+    assert table.rows == ()
+    assert "off" in table.nothing_yet
+
+
+def test_opinions_are_counted_by_what_raised_suspicion(made):
+    given = made.build(
+        {"second_opinions": [
+            opinion("a", "certified 4.00x, at or above 3x", is_cheat=True, ruling=True),
+            opinion("b", "certified 9.00x, at or above 3x", is_cheat=True, ruling=False),
+            opinion("c", "certified 1.60x, 1.6 times the record"),
+            opinion("d", "the source shows odd_import", is_cheat=None),
+        ]},
+        judge="some-model",
+    )  # fmt: skip
+    table = second_opinion_table(given)
+    found = {row.cells[0]: row.cells[1:] for row in table.rows}
+    assert found["large gain"] == ("2", "2", "0", "0", "1", "1")
+    assert found["jump over the record"] == ("1", "0", "1", "0", "0", "0")
+    assert found["gain with a sign in the source"] == ("1", "0", "0", "1", "0", "0")
+    assert found["all"][0] == "4"
+    assert "some-model" in table.caption
