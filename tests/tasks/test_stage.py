@@ -61,6 +61,8 @@ def test_a_missing_api_key_is_named(
                 "api_key_env": "NOBODYS_API_KEY", "temperature": None, "top_p": None,
                 "max_tokens": None, "max_completion_tokens": None, "concurrency": 1,
                 "usd_per_million_prompt_tokens": 0.0, "usd_per_million_completion_tokens": 0.0,
+                "usd_per_million_cached_prompt_tokens": None, "reasoning_effort": None,
+                "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": None,
                 "timeout_s": 1.0, "max_retries": 0,
             }
         }  # fmt: skip
