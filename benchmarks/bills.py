@@ -97,7 +97,8 @@ def faulty_server(folder: Path, *, seed: int, forgets_keys: bool) -> Generator[s
 
 def books_of(url: str) -> dict[str, Any]:
     """What the server has seen and charged."""
-    with urllib.request.urlopen(f"{url}/books", timeout=10) as response:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # it runs here
+    with opener.open(f"{url}/books", timeout=10) as response:
         return json.load(response)
 
 

@@ -37,7 +37,8 @@ class Completion(Record):
     response: str | None = None
     """The body as it came over the wire; None where there is no wire."""
     logprobs: tuple[float, ...] | None = None
-    """Natural logarithm of the probability of each token of the text, where it was asked for."""
+    """Natural logarithm of the probability of each token, the end token too, before temperature and
+    top_p; where it was asked for."""
     exemplar_ids: tuple[str, ...] = ()
     """Candidates that were shown in the prompt, in their order."""
     island: int | None = None

@@ -33,16 +33,16 @@ class AnswerSettings(Record):
     """How a language model draws an answer: the same words whoever runs it."""
 
     temperature: float | None = Field(ge=0)
-    """None is not sent: reasoning models refuse it. Left to the model's own settings."""
+    """None is not sent to an endpoint: reasoning models refuse it. To policies of ours it is 1."""
     top_p: float | None = Field(gt=0, le=1)
     """None as for the temperature."""
-    max_tokens: int | None = Field(gt=0)
-    """Length of an answer; None is not sent."""
 
 
 class EndpointSettings(AnswerSettings):
     """How a server is asked, wherever it runs."""
 
+    max_tokens: int | None = Field(gt=0)
+    """Length of an answer; None is not sent."""
     concurrency: int = Field(gt=0)
     """Requests in flight, at most."""
     timeout_s: float = Field(gt=0)
@@ -95,6 +95,8 @@ class LocalSettings(AnswerSettings):
     kind: Literal["local"]
     path: str
     """Such as `data/policy/sft`."""
+    max_tokens: int = Field(gt=0)
+    """Length of an answer: nobody else would end it."""
     batch_size: int = Field(gt=0)
     """Answers sampled at a time."""
 
@@ -108,6 +110,8 @@ class VllmSettings(EndpointSettings):
     """The interpreter of the environment that holds vLLM: `make vllm` makes `.venv-vllm`."""
     max_model_tokens: int = Field(gt=0)
     """Prompt and answer together."""
+    gpu_memory_share: float = Field(gt=0, lt=1)
+    """Of a GPU's memory, what the server takes; whoever judges there needs the rest."""
     start_timeout_s: float = Field(gt=0)
     """From start to healthy; minutes on a small machine."""
 

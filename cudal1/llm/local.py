@@ -97,9 +97,7 @@ class LocalProvider:
     is_seeded = True
 
     def __init__(self, name: str, settings: LocalSettings, load_policy: LoadPolicy) -> None:
-        """Raises ProviderError when there is no policy, or no limit on an answer's length."""
-        if settings.max_tokens is None:
-            raise ProviderError(f"provider {name}: a local policy needs max_tokens")
+        """Raises ProviderError when there is no policy."""
         self.name = name
         self._settings = settings
         self._folder = policy_folder(name, settings.path)
@@ -138,7 +136,7 @@ class Batches:
     ) -> None:
         self._name = name
         self._settings = settings
-        self._max_tokens = settings.max_tokens or 0
+        self._max_tokens = settings.max_tokens
         self._policy = policy
         self._receipts = receipts
         self._waiting: deque[Request] = deque()

@@ -18,6 +18,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import Any, cast
 
 import httpx2
@@ -150,7 +151,9 @@ class OpenAIExchange:
     async def _serve(self) -> None:
         settings = self._settings
         http = openai.DefaultAsyncHttpxClient(
-            event_hooks={"request": [self._on_request], "response": [self._on_response]}
+            event_hooks={"request": [self._on_request], "response": [self._on_response]},
+            # a proxy that the environment names knows nothing of this machine's own servers
+            trust_env=not _is_here(settings.base_url),
         )
         async with openai.AsyncOpenAI(
             api_key=self._api_key, base_url=settings.base_url, timeout=settings.timeout_s,
@@ -262,6 +265,14 @@ class OpenAIExchange:
         return completion_of(
             request, provider=self._name, text="", finish_reason=reason, response=response
         )
+
+
+def _is_here(url: str) -> bool:
+    host = httpx2.URL(url).host
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _first(error: BaseException) -> BaseException:

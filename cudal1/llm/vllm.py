@@ -158,8 +158,11 @@ class VllmProvider:
             "--generation-config", "vllm",
             # before temperature and top_p, as `Sampled.logprobs`
             "--logprobs-mode", "raw_logprobs",
-            *([] if _has_gpu() else self._options_on_cpu()),
+            *(self._options_on_gpu() if _has_gpu() else self._options_on_cpu()),
         ]  # fmt: skip
+
+    def _options_on_gpu(self) -> list[str]:
+        return ["--gpu-memory-utilization", f"{self._settings.gpu_memory_share:g}"]
 
     def _options_on_cpu(self) -> list[str]:
         num_batched = max(_NUM_BATCHED_TOKENS, self._settings.max_model_tokens)

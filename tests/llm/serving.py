@@ -132,7 +132,7 @@ def by_vllm(_: Path) -> Generator[Way]:
         settings = VllmSettings(
             kind="vllm", path=str(EMBEDDED), python=str(VLLM_PYTHON), max_model_tokens=1024,
             start_timeout_s=START_TIMEOUT_S, concurrency=CONCURRENCY, timeout_s=300.0,
-            max_retries=0, **drawn,
+            max_retries=0, gpu_memory_share=0.4, **drawn,
         )  # fmt: skip
         return VllmProvider("vllm", settings, fingerprint)
 

@@ -20,12 +20,6 @@ from tests.llm.receipts import Kept
 Ask = Callable[..., list[Request]]
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local server is reached directly."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 def provider_for(base_url: str, **changes: Any) -> OpenAIProvider:
     """A provider named `x` with short patience."""
     settings = {
@@ -45,6 +39,18 @@ def answers(
     """All completions, in the order of their attempts."""
     arrived = complete(provider, requests, receipts or Kept())
     return sorted(arrived, key=lambda completion: completion.attempt)
+
+
+def test_a_server_of_this_machine_is_asked_without_a_proxy(
+    stub: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.finish_reason == "stop"
 
 
 def test_every_request_gets_its_completion(stub: Any, ask: Ask) -> None:

@@ -21,12 +21,6 @@ ANSWER_USD = 100 * 2e-6 + 500 * 8e-6
 """What the local server's usage comes to."""
 
 
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local server is reached directly."""
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
 def provider_for(base_url: str, **changes: Any) -> OpenAIProvider:
     """A provider named `x`, one request at a time."""
     return OpenAIProvider("x", settings_for(base_url, **changes))
