@@ -10,10 +10,11 @@ from cudal1.ledger import Ledger
 from cudal1.verdict import Status
 from tasks.judging import admitted_problems, bench, product
 from tasks.progress import progress
+from tasks.reviewing import who_judges
 from tasks.stage import DATA, Stage, main
 
 
-def judge_generated(stage: Stage) -> Mapping[str, float | int]:
+def judge_generated(stage: Stage) -> Mapping[str, float | int | str]:
     """data/generate/*.parquet → data/filter.parquet: at most `keep` a problem and provider."""
     problems = {problem.id: problem for problem in admitted_problems()}
     rows = [
@@ -49,6 +50,7 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int]:
         "num_kept": len(chosen),
         "num_judged": judge.num_judged,
         "num_reused": judge.num_reused,
+        "adversarial_judge": who_judges(stage.params),
         **{f"num_{status.value}": counts[status] for status in Status},
     }
 

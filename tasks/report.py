@@ -18,6 +18,7 @@ from cudal1.report import Provenance, ReportInput
 from cudal1.report.inputs import BASELINES, SEARCHED, TRANSFERRED
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
+from tasks.reviewing import who_judges
 from tasks.stage import DATA, Stage, main
 from tasks.stages import stage_names
 
@@ -83,12 +84,6 @@ def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(stage=pl.col("used_by"))
 
 
-def _judge(params: Params) -> str | None:
-    """Who the adversarial judge is, for readers."""
-    provider = params.hack_judge.provider
-    return None if provider is None else getattr(provider, "model", provider.kind)
-
-
 def _transferred() -> pl.DataFrame:
     files = sorted((DATA / "transfer").glob("*.parquet"))
     frames = [TRANSFERRED.to_frame(), *(read_parquet(path) for path in files)]
@@ -111,7 +106,7 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
         device_kind=device_kind,
         device={"processor": _processor(), "machine": platform.machine()},
         protocol=params.protocol,
-        judge=_judge(params),
+        judge=who_judges(params),
         versions={"python": platform.python_version()} | {n: version(n) for n in VERSIONS_OF},
         params=_flattened(params.model_dump(mode="json")),
         fast_p=params.report.fast_p,

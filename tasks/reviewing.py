@@ -16,7 +16,7 @@ from cudal1.ledger import Ledger
 from cudal1.llm.hack_cases import shipped_cases
 from cudal1.llm.hack_judge import opinion_of, question
 from cudal1.llm.provider import Exchange, Provider, Request, has_failed, request_to
-from cudal1.params import HackJudgeParams
+from cudal1.params import HackJudgeParams, Params
 from cudal1.problem import Problem
 from cudal1.prompt import DeviceFacts, Prompt
 from cudal1.review import Opinion, Review
@@ -151,6 +151,12 @@ class Reviewer:
                 "`cudal1 hacks confirm` or `dismiss` it",
                 self._ledger.stage, candidate.id, opinion.kind, opinion.evidence,
             )  # fmt: skip
+
+
+def who_judges(params: Params) -> str:
+    """The adversarial judge's model for readers; `off` where there is none."""
+    provider = params.hack_judge.provider
+    return "off" if provider is None else str(getattr(provider, "model", provider.kind))
 
 
 @contextmanager

@@ -43,7 +43,8 @@ def print_summary() -> None:
             f"candidates {judged['num_candidates']} · correct {judged['num_correct']} · "
             f"incorrect {judged['num_incorrect']} · crashed {judged['num_crashed']} · "
             f"no build {judged['num_no_build']} · timed out {judged['num_timed_out']} · "
-            f"kept for training {judged['num_kept']}"
+            f"kept for training {judged['num_kept']} · "
+            f"adversarial judge: {judged['adversarial_judge']}"
         )
     page = DATA / "report" / "index.html"
     if page.exists():

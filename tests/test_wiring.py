@@ -25,6 +25,7 @@ SHARED_MODULES = {
     "tasks/stages.py": "as above",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
+    "tasks/reviewing.py": "asks the judge that params name; what it says is a fact of the ledger",
     "tasks/foretelling.py": "says what a stage would do, and makes nothing",
     "tasks/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",

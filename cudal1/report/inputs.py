@@ -99,8 +99,8 @@ class Provenance(Record):
     """What is known about it, such as its name, driver and memory."""
     protocol: EvalProtocol
     """Whose verdicts are counted; others in the frame are ignored."""
-    judge: str | None = None
-    """The adversarial judge; None: there is none."""
+    judge: str = "off"
+    """The adversarial judge; `off`: there is none."""
     versions: Mapping[str, str] = {}
     """Of Python and the libraries that matter."""
     params: Mapping[str, str] = {}

@@ -26,7 +26,7 @@ def second_opinion_table(given: ReportInput) -> Table:
     return Table(
         title="Second opinions",
         caption=(
-            f"The adversarial judge is {judge or 'off'}. It is asked about suspicious successes, "
+            f"The adversarial judge is {judge}. It is asked about suspicious successes, "
             "may veto and never approve; a veto holds until a person dismisses it "
             "(`cudal1 hacks`), and one that a person confirms is shown to it from then on."
         ),
@@ -37,7 +37,7 @@ def second_opinion_table(given: ReportInput) -> Table:
         rows=tuple(rows),
         nothing_yet=(
             "The adversarial judge is off (`hack_judge.provider` is null); every verdict says so."
-            if judge is None
+            if judge == "off"
             else f"Nothing yet: {judge} was not asked about anybody."
         ),
     )  # fmt: skip

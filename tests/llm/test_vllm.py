@@ -52,7 +52,8 @@ class Fake:
         values: dict[str, Any] = {
             "kind": "vllm", "path": str(self.policy), "python": str(self.python),
             "max_model_tokens": 512, "gpu_memory_share": 0.4, "start_timeout_s": 60.0,
-            "temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "concurrency": 4, "timeout_s": 20.0, "max_retries": 0, **changes,
+            "temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "concurrency": 4,
+            "timeout_s": 20.0, "max_retries": 0, **changes,
         }  # fmt: skip
         return VllmProvider("x", VllmSettings(**values), lambda folder: weights)
 
