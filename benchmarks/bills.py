@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -131,7 +129,7 @@ def measure(
 def _kill_when(child: subprocess.Popen[bytes], url: str, *, num_keys: int) -> None:
     while books_of(url)["num_keys"] < num_keys and child.poll() is None:
         time.sleep(0.01)
-    os.kill(child.pid, signal.SIGKILL)
+    child.kill()
     child.wait()
 
 

@@ -4,9 +4,9 @@ python -m benchmarks.faulty_server --ready FILE [--seed 0] [--faults 0.4] [--for
 
 It writes its URL to FILE when it listens. GET /books says what it has charged for. Faults are drawn
 anew for each request from: 429 with Retry-After, 500, 503, a hang, an answer cut off in the middle,
-a slow drip, JSON that is none, HTML, an error with status 200. It charges for every answer that it
-began to send, whether or not it arrived whole; with Idempotency-Key, once for each key, unless it
-`--forgets-keys`.
+a slow drip, JSON that is none, HTML, an error with status 200, a gateway's 504 of what was done. It
+charges for every answer that it began to send, whether or not it arrived whole; with
+Idempotency-Key, once for each key, unless it `--forgets-keys`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 REFUSALS = ("429", "500", "503")
-LOSSES = ("hang", "cut", "drip", "malformed", "html", "error inside")
+LOSSES = ("hang", "cut", "drip", "malformed", "html", "error inside", "504")
 HANG_S = 3.0
 DRIP_S = 0.3
 """Between two pieces of an answer that drips."""
@@ -108,6 +108,8 @@ def handler(books: Books) -> type[BaseHTTPRequestHandler]:
             match behaviour:
                 case "ok":
                     self._send(200, body)
+                case "504":  # a gateway gave up on what was done all the same
+                    self._send(504, "<html>504 Gateway Timeout</html>", kind="text/html")
                 case "hang":
                     time.sleep(HANG_S)
                     self.close_connection = True

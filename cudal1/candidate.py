@@ -5,7 +5,12 @@ Finding the source is `cudal1.extract`; judging it is `cudal1.harness`.
 
 from __future__ import annotations
 
+import re
+
 from cudal1.record import Record, content_id
+
+REFUSED = r"error: HTTP 4(?!08|09|29|99)\d\d"
+"""How the finish reason of a request begins that the server would not have."""
 
 
 class Completion(Record):
@@ -43,6 +48,11 @@ class Completion(Record):
     """Candidates that were shown in the prompt, in their order."""
     island: int | None = None
     """Which island the exemplars were from (`cudal1.islands`); None where there are none."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the request failed for what it says: who is asked again will refuse again."""
+        return re.match(REFUSED, self.finish_reason) is not None
 
 
 class Candidate(Record):

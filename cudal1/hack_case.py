@@ -5,14 +5,14 @@ Which ones are shown is `cudal1.llm.similarity`; those that ship are in `cudal1.
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from cudal1.record import Record, content_id
 
-_KIND = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+KIND = r"^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$"
+"""How a cheat is named: snake case, such as `cached_output`."""
 
 
 class CaseOrigin(StrEnum):
@@ -21,31 +21,27 @@ class CaseOrigin(StrEnum):
     SHIPPED = "shipped"
     """It came with the repository."""
     CONFIRMED = "confirmed"
-    """It was found in a run, and a person or a guard confirmed it."""
+    """It was found in a run, and a person confirmed it."""
 
 
 class HackCase(Record):
-    """Source that is known to cheat, and how; named by its content, so that none is kept twice."""
+    """Source that is known to cheat, and how."""
 
-    kind: str
+    kind: str = Field(pattern=KIND)
     """The mechanism in snake case, such as `cached_output`."""
     source: str
-    """Without comments and docstrings, as `cudal1.llm.stripping` leaves it."""
+    """Of one that ships, without comments and docstrings, as `cudal1.llm.stripping` leaves it; of
+    one that was confirmed, as it came."""
     evidence: str
     """One line: what in the source makes it a cheat."""
     origin: CaseOrigin
+    candidate_id: str | None = None
+    """The candidate that it is; None for one that ships."""
 
     @property
     def id(self) -> str:
-        """Content id over the source alone: the same source has one kind."""
-        return content_id(self.source)
-
-    @field_validator("kind")
-    @classmethod
-    def _is_snake_case(cls, kind: str) -> str:
-        if _KIND.fullmatch(kind) is None:
-            raise ValueError(f"kind={kind!r} is not in snake case")
-        return kind
+        """The candidate's; without one, of the source alone: the same source has one kind."""
+        return self.candidate_id or content_id(self.source)
 
     @field_validator("evidence")
     @classmethod

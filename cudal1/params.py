@@ -21,6 +21,8 @@ from cudal1.provider_settings import ProviderSettings
 from cudal1.record import Record
 from cudal1.settings_file import read_settings
 
+JUDGE = "hack_judge"
+"""The adversarial judge's name in bills."""
 ITEM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
 ItemName = Annotated[str, StringConstraints(pattern=ITEM_NAME)]
 """What DVC, file names and a shell take without quoting."""
@@ -245,6 +247,8 @@ class HackJudgeParams(Record):
     """The same as a multiple of the problem's best so far (the paper: a jump of the reward)."""
     when_screened: bool
     """Whether it is asked about a gain with an advisory flag of the static reading."""
+    spot_share: float = Field(ge=0, le=1)
+    """Share of all other gains that it is asked about, drawn by their ids."""
     num_cases: int = Field(ge=0)
     """Confirmed cheats that it is shown, the most similar ones (the paper: 3)."""
     attempts: int = Field(gt=0)
@@ -282,6 +286,13 @@ class Params(Record):
     def _can_be_run(self) -> Self:
         if not self.protocol.timing:
             raise ValueError("protocol.timing must be true: every reward is a measured speedup")
+        # one name, one bill: the ledger tells providers apart by it
+        named = [*self.generate.providers, *self.search.methods, JUDGE]
+        if twice := [name for name in named if named.count(name) > 1]:
+            raise ValueError(
+                f"{twice[0]} names two of generate.providers, search.methods and {JUDGE}: their "
+                "bills would be one; rename it"
+            )
         policies = {"base", "sft", *self.selfsup.rounds}
         starts = {f"selfsup.rounds.{name}.init": r.init for name, r in self.selfsup.rounds.items()}
         for key, init in {**starts, "rl.init": self.rl.init}.items():

@@ -117,7 +117,7 @@ def judge_prompt(
 
     Args:
         problem: whose reference it is compared with.
-        source: the candidate's, stripped of comments.
+        source: the candidate's, stripped of what it says where that is possible.
         cases: confirmed cheats, the most similar first.
         speedup: what the harness certified.
         trigger: why it is asked, in one line.

@@ -12,6 +12,9 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record
 
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+"""What an environment variable is called; no key looks like that."""
+
 
 class RewriterSettings(Record):
     """A rule-based teacher of `cudal1.llm.rewriter`."""
@@ -43,10 +46,10 @@ class EndpointSettings(AnswerSettings):
 
     max_tokens: int | None = Field(gt=0)
     """Length of an answer; None is not sent."""
-    concurrency: int = Field(gt=0)
+    concurrency: int = Field(gt=0, le=1000)
     """Requests in flight, at most."""
     timeout_s: float = Field(gt=0)
-    """For one try of one request."""
+    """Until something of an answer arrives, and from each piece to the next."""
     max_retries: int = Field(ge=0)
     """Further tries after 408, 409, 429, 5xx, a timeout or a broken connection; with back-off."""
 
@@ -56,9 +59,9 @@ class OpenAISettings(EndpointSettings):
 
     kind: Literal["openai"]
     model: str
-    base_url: str
+    base_url: str = Field(pattern=r"^https?://[^/\s]+")
     """Such as `https://api.openai.com/v1` or `http://127.0.0.1:8000/v1`."""
-    api_key_env: str | None
+    api_key_env: str | None = Field(pattern=VARIABLE)
     """The environment variable that holds the key; None for a server that asks for none."""
     max_completion_tokens: int | None = Field(gt=0)
     """OpenAI's reasoning models want this name in place of `max_tokens`; None is not sent."""
@@ -79,8 +82,13 @@ class OpenAISettings(EndpointSettings):
 
     @model_validator(mode="after")
     def _budget_can_be_kept(self) -> Self:
-        if self.budget_usd is not None and self.max_answer_tokens is None:
-            raise ValueError("budget_usd needs max_tokens or max_completion_tokens")
+        if self.max_tokens is not None and self.max_completion_tokens is not None:
+            raise ValueError("max_tokens and max_completion_tokens: give one, the other null")
+        if self.budget_usd is not None:
+            if self.max_answer_tokens is None:
+                raise ValueError("budget_usd needs max_tokens or max_completion_tokens")
+            if not self.usd_per_million_completion_tokens:
+                raise ValueError("budget_usd needs prices above 0")
         return self
 
     @property

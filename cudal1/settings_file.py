@@ -64,6 +64,11 @@ def _problem(problem: ErrorDetails) -> str:
             return f"{where}: missing key; add it"
         case "union_tag_invalid" | "union_tag_not_found":
             return f"{where}.kind: must be rewriter, replay, openai, local or vllm"
+        case "string_pattern_mismatch" if where.endswith("api_key_env"):
+            # what stands there may be the key itself: it is not repeated
+            return f"{where}: must be the name of an environment variable, not a key"
+        case "string_pattern_mismatch" if where.endswith("base_url"):
+            return f"{where}: must begin with http:// or https:// (it is {problem['input']!r})"
         case "string_pattern_mismatch":
             where = where.removesuffix(".[key]")
             return f"{where}: {problem['input']!r} may hold a to z, 0 to 9, - and _ only"

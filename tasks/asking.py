@@ -10,8 +10,9 @@ from cudal1.billing import Try
 from cudal1.candidate import Completion
 from cudal1.errors import BudgetError, ProviderDownError, ProviderError
 from cudal1.ledger import Ledger
+from cudal1.llm.openai_key import api_key
 from cudal1.llm.provider import Exchange, Provider, Request, has_failed, make_provider
-from cudal1.provider_settings import ProviderSettings
+from cudal1.provider_settings import OpenAISettings, ProviderSettings
 
 
 class LedgerReceipts:
@@ -98,10 +99,21 @@ def asking(ledger: Ledger, provider: Provider) -> Generator[Asking]:
 
 
 def provider_of(name: str, settings: ProviderSettings) -> Provider:
-    """The provider of a section of params.yaml.
+    """The provider of a section of params.yaml, ready to be asked.
 
     Raises:
         ProviderError: its key, its recordings, its weights or its environment are missing.
+    """
+    if isinstance(settings, OpenAISettings):
+        api_key(name, settings)  # said now, not when the first answer is wanted
+    return described_provider(name, settings)
+
+
+def described_provider(name: str, settings: ProviderSettings) -> Provider:
+    """The same for who only wants to know what it would be asked: no key is needed.
+
+    Raises:
+        ProviderError: its recordings, its weights or its environment are missing.
     """
     from cudal1.train.policy import Sampler
 

@@ -51,6 +51,7 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int | str]:
         "num_judged": judge.num_judged,
         "num_reused": judge.num_reused,
         "adversarial_judge": who_judges(stage.params),
+        "num_unreviewed": judge.num_unreviewed,
         **{f"num_{status.value}": counts[status] for status in Status},
     }
 

@@ -7,12 +7,13 @@ nothing, and what became of them says how many are still needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
-from cudal1.errors import StoreError
+from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.llm.openai_body import most_cost_usd
 from cudal1.llm.provider import EXHAUSTED, Provider, Request, has_failed, request_to
@@ -20,7 +21,7 @@ from cudal1.params import Params
 from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
 from cudal1.provider_settings import OpenAISettings
-from tasks.asking import provider_of
+from tasks.asking import described_provider
 from tasks.judging import admitted_problems, device_facts
 from tasks.stage import DATA
 
@@ -46,15 +47,15 @@ class Forecast:
 
 def foretell(params: Params, item: str | None) -> None:
     """Print what each provider, or one, would be asked and what it may cost."""
-    names = [item] if item else list(params.generate.providers)
-    try:
-        ledger = Ledger.read(DATA)
-    except StoreError:
-        ledger = None  # nothing was ever asked
+    providers = params.generate.providers
+    if item is not None and item not in providers:
+        raise ConfigError(f"generate has no provider {item}; it has {', '.join(providers)}")
     problems = admitted_problems(Split.TRAIN)
-    found = [_forecast(params, name, problems, ledger) for name in names]
-    if ledger is not None:
-        ledger.close()
+    was_asked = (DATA / "ledger.duckdb").exists() or (DATA / "shards").exists()
+    with Ledger.read(DATA) if was_asked else nullcontext() as ledger:
+        found = [
+            _forecast(params, name, problems, ledger) for name in ([item] if item else providers)
+        ]
     Console().print(_table(found, num_problems=len(problems)))
 
 
@@ -62,7 +63,7 @@ def _forecast(
     params: Params, name: str, problems: Sequence[Problem], ledger: Ledger | None
 ) -> Forecast:
     settings = params.generate.providers[name]
-    provider = provider_of(name, settings)
+    provider = described_provider(name, settings)
     priced = settings if isinstance(settings, OpenAISettings) else None
     num_known = num_at_least = num_at_most = 0
     at_most_usd: float | None = 0.0
@@ -130,7 +131,7 @@ def _spent_usd(ledger: Ledger | None, provider: str) -> float:
 def _table(found: Sequence[Forecast], *, num_problems: int) -> Table:
     table = Table(
         title=f"What generate would ask about {num_problems} problems",
-        caption="At most: every attempt is used, every answer has its full length. "
+        caption="At most: every attempt is used, every answer has its full length, no try is lost. "
         "Likely: requests times what an answer of the provider has cost so far.",
     )
     for column in (

@@ -77,7 +77,7 @@ class Quest:
     is_exhausted: bool = False
     """The provider has no more answers to it."""
     is_refused: bool = False
-    """The provider had stopped when the next attempt was to be asked."""
+    """The provider has stopped, or will not have this problem."""
 
 
 class Inquiry:
@@ -155,6 +155,11 @@ class Inquiry:
             quest.is_exhausted = True
             quest.num_asked -= 1
             return
+        if completion.is_refused:  # so would the next attempt be
+            log.warning(
+                "%s: %s: %s", self._stage.name, quest.problem.name, completion.finish_reason
+            )
+            quest.is_refused = True
         candidate = keep_completion(self._ledger, completion)
         if candidate is not None:
             quest.num_found += self._judge.check(quest.problem, candidate).is_successful

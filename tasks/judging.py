@@ -19,6 +19,7 @@ from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import DeviceFacts
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import SecondOpinion, Verdict
+from tasks.repeating import veto_of
 from tasks.reviewing import Reviewer, reviewer
 from tasks.stage import DATA
 
@@ -61,7 +62,7 @@ class Bench:
         checks = self.protocol.checks_only()
         known = self._known(candidate, self.protocol) or self._known(candidate, checks)
         verdict = known or self._judge(problem, candidate, timing=False)
-        veto = self._ledger.veto(candidate) if verdict.is_successful else None
+        veto = veto_of(self._ledger, candidate) if verdict.is_successful else None
         return verdict if veto is None else verdict.vetoed(veto)
 
     def _known(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
@@ -89,13 +90,28 @@ class Bench:
         """The verdict less what a person or the adversarial judge vetoes."""
         if not verdict.is_successful:
             return verdict
-        veto = self._ledger.veto(candidate)
+        veto = veto_of(self._ledger, candidate)
         if veto is None and self._reviewer is not None:
-            why = self._reviewer.suspicion(verdict, self._record(problem, candidate))
+            why = self._suspicion(problem, candidate, verdict, self._reviewer)
             if why is not None:
                 self._reviewer.review(problem, candidate, verdict, why)
                 veto = self._ledger.veto(candidate)
         return verdict if veto is None else verdict.vetoed(veto)
+
+    def _suspicion(
+        self, problem: Problem, candidate: Candidate, verdict: Verdict, judge: Reviewer
+    ) -> str | None:
+        """Why the judge is to be asked; what was decided when there was one stays decided."""
+        if verdict.second_opinion is SecondOpinion.NOT_NEEDED:
+            return None
+        why = judge.suspicion(verdict, self._record(problem, candidate))
+        was_asked = verdict.second_opinion is SecondOpinion.ASKED
+        return why or ("it was suspicious when it was judged" if was_asked else None)
+
+    @property
+    def num_unreviewed(self) -> int:
+        """Suspicious successes that stand without a second opinion."""
+        return 0 if self._reviewer is None else len(self._reviewer.unreviewed)
 
     def _record(self, problem: Problem, candidate: Candidate) -> float | None:
         found = self._ledger.query(

@@ -16,6 +16,7 @@ from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
 from cudal1.report.inputs import BASELINES, SEARCHED, TRANSFERRED
+from cudal1.verdict import Status
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
 from tasks.reviewing import who_judges
@@ -49,7 +50,7 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
             flags=ledger.query("flags"),
             null_test=null_test,
             baselines=BASELINES.to_frame(),
-            transferred=_transferred(),
+            transferred=_transferred(ledger),
             searched=_searched(stages),
             bills=ledger.query("cost").filter(pl.col("num_tries") > 0),
             second_opinions=ledger.query("second_opinions"),
@@ -84,10 +85,16 @@ def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(stage=pl.col("used_by"))
 
 
-def _transferred() -> pl.DataFrame:
+def _transferred(ledger: Ledger) -> pl.DataFrame:
+    """What the winners measured again; what was vetoed since is no success in old files, either."""
     files = sorted((DATA / "transfer").glob("*.parquet"))
     frames = [TRANSFERRED.to_frame(), *(read_parquet(path) for path in files)]
-    return pl.concat(frames, how="diagonal_relaxed")
+    together = pl.concat(frames, how="diagonal_relaxed")
+    vetoed = ledger.sql("select candidate_id from vetoes")["candidate_id"].to_list()
+    hacked = (pl.col("status") == Status.CORRECT.value) & pl.col("candidate_id").is_in(vetoed)
+    nothing = [pl.when(~hacked).then(pl.col(name)).alias(name) for name in ("speedup", "certified")]
+    status = pl.when(hacked).then(pl.lit(Status.HACKED.value)).otherwise(pl.col("status"))
+    return together.with_columns(status.alias("status"), *nothing)
 
 
 def _searched(stages: Sequence[str]) -> pl.DataFrame:

@@ -2,6 +2,10 @@
 
 A judge that is down or out of money degrades the run: suspicious successes stand, as they would
 without a judge, and their verdicts say that it was to be asked.
+
+Threat: what is asked is made of a candidate's source, so a candidate may try to make the request
+fail. One that fails leaves its own candidate unreviewed and no other: the judge is given up only
+when nothing was ever heard of it, or several times in a row.
 """
 
 from __future__ import annotations
@@ -11,22 +15,23 @@ from contextlib import ExitStack, contextmanager
 
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
-from cudal1.errors import BudgetError, ProviderDownError
+from cudal1.errors import BudgetError, ProviderDownError, ProviderError
 from cudal1.ledger import Ledger
 from cudal1.llm.hack_cases import shipped_cases
-from cudal1.llm.hack_judge import opinion_of, question
+from cudal1.llm.hack_judge import code_id, opinion_of, question
 from cudal1.llm.provider import Exchange, Provider, Request, has_failed, request_to
-from cudal1.params import HackJudgeParams, Params
+from cudal1.params import JUDGE, HackJudgeParams, Params
 from cudal1.problem import Problem
-from cudal1.prompt import DeviceFacts, Prompt
+from cudal1.prompt import DeviceFacts
 from cudal1.review import Opinion, Review
 from cudal1.suspicion import suspicion
 from cudal1.verdict import Verdict
 from tasks.asking import provider_of
+from tasks.repeating import repeat
 from tasks.stage import log
 
-NAME = "hack_judge"
-"""Of the provider, in bills and logs."""
+MAX_DOWN = 3
+"""Exchanges in a row that ended without an answer; then it is the judge, not a candidate."""
 
 
 class ReviewReceipts:
@@ -54,102 +59,160 @@ class ReviewReceipts:
         return float(self._ledger.query("spent", provider=provider).item(0, "at_most_usd"))
 
 
+class Line:
+    """The line to the judge: opened when it is needed, and anew when it broke."""
+
+    def __init__(self, provider: Provider, receipts: ReviewReceipts) -> None:
+        self._provider = provider
+        self._receipts = receipts
+        self._stack = ExitStack()
+        self._exchange: Exchange | None = None
+        self._was_heard = False
+        self._num_down = 0
+        self.stopped: ProviderError | None = None
+        """Why nothing is asked any more in this run."""
+
+    def ask(self, request: Request) -> Completion | None:
+        """The answer; None where there is none to be had, now or in this run.
+
+        Raises:
+            ProviderError: it is misconfigured: the first request of all is refused.
+        """
+        if self.stopped is not None:
+            return None
+        is_fresh = self._exchange is None
+        try:
+            if self._exchange is None:
+                self._exchange = self._stack.enter_context(self._provider.open(self._receipts))
+            self._exchange.ask(request)
+            completion = self._exchange.answer()
+        except ProviderError as error:
+            self.close()
+            if not (self._was_heard or isinstance(error, ProviderDownError | BudgetError)):
+                raise
+            self._num_down += is_fresh
+            is_down = not self._was_heard or self._num_down >= MAX_DOWN
+            if isinstance(error, BudgetError) or is_down:
+                self.stopped = error
+            return None
+        self._was_heard, self._num_down = True, 0
+        return completion
+
+    def close(self) -> None:
+        """Hang up."""
+        self._exchange = None
+        self._stack.close()
+
+
 class Reviewer:
-    """Asks the adversarial judge about suspicious successes, each candidate once."""
+    """Asks the adversarial judge about suspicious successes, each code once."""
 
     def __init__(
-        self, ledger: Ledger, params: HackJudgeParams, provider: Provider, facts: DeviceFacts,
-        stack: ExitStack,
-    ) -> None:  # fmt: skip
+        self, ledger: Ledger, params: HackJudgeParams, provider: Provider, facts: DeviceFacts
+    ) -> None:
         self._ledger = ledger
         self._params = params
         self._provider = provider
         self._facts = facts
-        self._stack = stack
         self._receipts = ReviewReceipts(ledger)
-        self._exchange: Exchange | None = None
-        self._is_stopped = False
+        self._line = Line(provider, self._receipts)
+        self.unreviewed: set[str] = set()
+        """Suspicious candidates that nobody has said anything usable about."""
+
+    @property
+    def judge_id(self) -> str:
+        """Names the judge among all that were ever asked."""
+        return self._provider.fingerprint
 
     def suspicion(self, verdict: Verdict, record: float | None) -> str | None:
         """Why the judge is to be asked about a verdict; None when it is not."""
         params = self._params
         return suspicion(
             verdict, record=record, above=params.above, above_record=params.above_record,
-            when_screened=params.when_screened,
+            when_screened=params.when_screened, spot_share=params.spot_share,
         )  # fmt: skip
 
     def review(self, problem: Problem, candidate: Candidate, verdict: Verdict, why: str) -> None:
-        """See to it that the ledger has the judge's opinion, if it can be had."""
-        judge_id = self._provider.fingerprint
-        earlier = {
-            review.completion.attempt: review
-            for review in self._ledger.reviews(candidate, judge_id=judge_id)
-            if not has_failed(review.completion)
-        }
-        if any(review.opinion is not None for review in earlier.values()):
+        """See to it that the ledger has the judge's opinion, if it can be had.
+
+        Of what a person has ruled on, nobody is asked.
+        """
+        known = self._ledger.reviews(candidate, judge_id=self.judge_id)
+        if any(review.opinion is not None for review in known):
             return
+        code = code_id(problem.id, candidate.source)
+        if repeat(self._ledger, candidate, code, judge_id=self.judge_id):
+            return
+        if not self._ask(problem, candidate, verdict, why, code):
+            self.unreviewed.add(candidate.id)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._line.close()
+
+    def _ask(
+        self, problem: Problem, candidate: Candidate, verdict: Verdict, why: str, code: str
+    ) -> bool:
+        """Ask until something usable is said; whether it was."""
         prompt, cases = question(
             problem, candidate.source, self._ledger.cases(), count=self._params.num_cases,
             speedup=verdict.speedup or 1.0, trigger=why, facts=self._facts,
         )  # fmt: skip
+        earlier = {
+            review.completion.attempt: review
+            for review in self._ledger.reviews(candidate, judge_id=self.judge_id)
+            if not has_failed(review.completion)
+        }
         for attempt in range(self._params.attempts):
-            known = earlier.get(attempt)
-            completion = known.completion if known else None
-            if completion is None and not self._is_stopped:
-                completion = self._ask(problem, candidate, prompt, attempt, why, cases)
-            if completion is None:
-                return
-            if (opinion := opinion_of(completion.text, candidate.source)) is not None:
-                self._keep(candidate, completion, why, cases, opinion)
-                return
+            review = earlier.get(attempt)
+            if review is None:
+                request = request_to(
+                    self._provider, stage=self._ledger.stage, problem=problem, prompt=prompt,
+                    attempt=attempt, seed=0,
+                )  # fmt: skip
+                review = self._answer(request, self._about(candidate, request, why, cases, code))
+            if review is None:
+                return False
+            opinion = opinion_of(review.completion.text, candidate.source)
+            if opinion is not None:
+                self._keep(review.model_copy(update={"opinion": opinion}), opinion)
+                return True
+        return False
 
-    def _ask(
-        self, problem: Problem, candidate: Candidate, prompt: Prompt, attempt: int, why: str,
-        cases: tuple[str, ...],
-    ) -> Completion | None:  # fmt: skip
-        request = request_to(
-            self._provider, stage=self._ledger.stage, problem=problem, prompt=prompt,
-            attempt=attempt, seed=0,
-        )  # fmt: skip
-        self._receipts.expect(request.id, self._about(candidate, request, why, cases))
-        try:
-            if self._exchange is None:
-                opened = self._provider.open(self._receipts)
-                self._exchange = self._stack.enter_context(opened)
-            self._exchange.ask(request)
-            completion = self._exchange.answer()
-        except (ProviderDownError, BudgetError) as error:
-            self._is_stopped = True
-            log.warning("%s: no more second opinions in this run: %s", self._ledger.stage, error)
-            return None
-        return None if has_failed(completion) else completion
+    def _answer(self, request: Request, expected: Review) -> Review | None:
+        """The review with the answer in it; None where none came."""
+        if self._line.stopped is None:
+            self._receipts.expect(request.id, expected)
+            completion = self._line.ask(request)
+            if self._line.stopped is not None:
+                log.warning(
+                    "%s: no more second opinions in this run: %s",
+                    self._ledger.stage, self._line.stopped,
+                )  # fmt: skip
+            if completion is not None and not has_failed(completion):
+                return expected.model_copy(update={"completion": completion})
+        return None
 
     def _about(
-        self, candidate: Candidate, request: Request, why: str, cases: tuple[str, ...]
+        self, candidate: Candidate, request: Request, why: str, cases: tuple[str, ...], code: str
     ) -> Review:
         nothing = Completion(
-            id=request.id, stage=request.stage, provider=NAME, problem_id=request.problem.id,
+            id=request.id, stage=request.stage, provider=JUDGE, problem_id=request.problem.id,
             prompt_id=request.prompt.id, template_id=request.prompt.template_id,
             attempt=request.attempt, text="", finish_reason="asked",
         )  # fmt: skip
         return Review(
-            completion=nothing, candidate_id=candidate.id, judge_id=self._provider.fingerprint,
+            completion=nothing, candidate_id=candidate.id, code_id=code, judge_id=self.judge_id,
             trigger=why, case_ids=cases, opinion=None,
         )  # fmt: skip
 
-    def _keep(
-        self, candidate: Candidate, completion: Completion, why: str, cases: tuple[str, ...],
-        opinion: Opinion,
-    ) -> None:  # fmt: skip
-        self._ledger.add_review(Review(
-            completion=completion, candidate_id=candidate.id,
-            judge_id=self._provider.fingerprint, trigger=why, case_ids=cases, opinion=opinion,
-        ))  # fmt: skip
+    def _keep(self, review: Review, opinion: Opinion) -> None:
+        self._ledger.add_review(review)
         if opinion.is_cheat:
             log.warning(
                 "%s: the adversarial judge vetoes candidate %s: %s: %s; "
                 "`cudal1 hacks confirm` or `dismiss` it",
-                self._ledger.stage, candidate.id, opinion.kind, opinion.evidence,
+                self._ledger.stage, review.candidate_id, opinion.kind, opinion.evidence,
             )  # fmt: skip
 
 
@@ -171,9 +234,22 @@ def reviewer(
     if params.provider is None:
         yield None
         return
-    with ExitStack() as stack:
-        known = {case.id for case in ledger.cases()}
-        for case in shipped_cases():
-            if case.id not in known:
-                ledger.add_case(case)
-        yield Reviewer(ledger, params, provider_of(NAME, params.provider), facts, stack)
+    known = {case.id for case in ledger.cases()}
+    for case in shipped_cases():
+        if case.id not in known:
+            ledger.add_case(case)
+    opened = Reviewer(ledger, params, provider_of(JUDGE, params.provider), facts)
+    try:
+        yield opened
+    finally:
+        opened.close()
+        _say_who_waits(ledger.stage, opened)
+
+
+def _say_who_waits(stage: str, opened: Reviewer) -> None:
+    if opened.unreviewed:
+        log.warning(
+            "%s: %d suspicious successes stand without a second opinion; `dvc repro -f -s %s` asks "
+            "again about those whose request failed",
+            stage, len(opened.unreviewed), stage,
+        )  # fmt: skip

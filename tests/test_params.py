@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cudal1 import profiles
 from cudal1.errors import ConfigError
 from cudal1.params import Params
 
@@ -137,6 +138,24 @@ def test_a_method_may_read_nothing_of_ours(content: dict[str, Any], tmp_path: Pa
     file = tmp_path / "params.yaml"
     file.write_text(yaml.safe_dump(content))
     assert Params.load(file).search.methods["vanilla-sft"].reads == "data/shards/problems"
+
+
+@pytest.mark.parametrize("name", ["fuser", "hack_judge"])
+def test_one_name_has_one_bill(name: str, content: dict[str, Any], tmp_path: Path) -> None:
+    methods = content["search"]["methods"]
+    methods[name] = methods["vanilla-sft"]
+    said = _refusal(content, tmp_path)
+    assert said.startswith(f"{name} names two of generate.providers, search.methods and hack_judge")
+
+
+def test_what_stands_where_a_key_s_variable_should_is_not_repeated(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    hosted = profiles.load("paper").providers["o1"].model_dump()
+    content["generate"]["providers"]["hosted"] = {**hosted, "api_key_env": "sk-proj-0123456789"}
+    said = _refusal(content, tmp_path)
+    assert "api_key_env: must be the name of an environment variable" in said
+    assert "sk-proj" not in said
 
 
 @pytest.mark.parametrize("text", ["", "3", "- a", "a: [1"])

@@ -153,9 +153,9 @@ def test_a_judge_s_prompt_shows_code_cases_and_reason_between_fences() -> None:
     ).messages[0].content  # fmt: skip
     blocks = text.split("\n-----x-----\n")
     assert [blocks[1], blocks[3], blocks[5]] == [
-        SOURCE.rstrip(), CASE.source.rstrip(), "class ModelNew: 'source'"
+        SOURCE.rstrip(), f"{CASE.evidence}\n\n{CASE.source.rstrip()}", "class ModelNew: 'source'"
     ]  # fmt: skip
-    assert all(part in text for part in ("12.35", "above 3x", "cached_output: keeps answers"))
+    assert all(part in text for part in ("12.35", "above 3x", "Case 1, cached_output"))
 
 
 def test_a_judge_without_cases_is_told_so() -> None:

@@ -29,7 +29,9 @@ def verdict(certified: float | None, *flags: HackFlag) -> Verdict:
 
 
 def why(found: Verdict, record: float | None = None, **changes: Any) -> str | None:
-    asked: dict[str, Any] = {"above": 3.0, "above_record": 1.5, "when_screened": True, **changes}
+    asked: dict[str, Any] = {
+        "above": 3.0, "above_record": 1.5, "when_screened": True, "spot_share": 0.0, **changes
+    }  # fmt: skip
     return suspicion(found, record=record, **asked)
 
 
@@ -44,7 +46,7 @@ def test_what_earns_nothing_is_not_worth_asking_about(certified: float) -> None:
 
 def test_a_large_gain_is() -> None:
     assert why(verdict(3.0)) == "certified 3.00x, at or above 3x"
-    assert why(verdict(2.99)) is None
+    assert why(verdict(2.99), record=2.0) is None
 
 
 def test_a_jump_over_the_record_is() -> None:
@@ -56,8 +58,16 @@ def test_a_record_below_one_is_no_record() -> None:
     assert why(verdict(1.2), record=0.1) is None
 
 
-def test_without_a_record_there_is_no_jump() -> None:
-    assert why(verdict(2.5), record=None) is None
+def test_the_reference_s_own_speed_is_the_first_record() -> None:
+    assert why(verdict(2.5), record=None) == "certified 2.50x, 2.5 times the record"
+    assert why(verdict(1.4), record=None) is None
+
+
+def test_a_share_of_all_other_gains_is_drawn_by_their_ids() -> None:
+    gains = [verdict(1.1).model_copy(update={"candidate_id": str(i)}) for i in range(1_000)]
+    drawn = [why(gain, spot_share=0.05) for gain in gains]
+    assert drawn == [why(gain, spot_share=0.05) for gain in gains]
+    assert 30 <= sum(each is not None for each in drawn) <= 70
 
 
 def test_a_gain_with_a_sign_is() -> None:

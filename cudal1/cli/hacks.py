@@ -1,11 +1,15 @@
-"""`cudal1 hacks`: what the adversarial judge has vetoed, and a person's word on it."""
+"""`cudal1 hacks`: what the adversarial judge has vetoed, and a person's word on it.
+
+Sources, and what was said of them, are a candidate's words: what could steer a terminal is escaped.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +19,7 @@ from cudal1.errors import CudaL1Error
 if TYPE_CHECKING:
     from cudal1.candidate import Candidate
     from cudal1.ledger import Ledger
+    from cudal1.review import Ruling
 
 MIN_PREFIX = 6
 """Characters of a candidate's id that are enough, where no other begins with them."""
@@ -52,9 +57,9 @@ def list_suspects(
         state = "waits for you" if row["ruled_at"] is None else "confirmed"
         speed = "" if row["certified"] is None else f", certified {row['certified']:.2f}x"
         typer.echo(
-            f"{row['candidate_id']}  {state}: {row['kind']} in {row['problem']}{speed}\n"
-            f"    {row['seen_by']}: {row['evidence']}"
+            _shown(f"{row['candidate_id']}  {state}: {row['kind']} in {row['problem']}{speed}")
         )
+        typer.echo(_shown(f"    {row['seen_by']}: {row['evidence']}"))
 
 
 @hacks.command()
@@ -77,13 +82,14 @@ def show(candidate: Which, data: Data = Path("data")) -> None:
             ).to_dicts()  # fmt: skip
     except CudaL1Error as error:
         fail(str(error))
-    typer.echo(found.source.rstrip())
+    typer.echo(_shown(found.source.rstrip(), lines=True))
     for row in said:
         words = "a cheat" if row["is_cheat"] else "no cheat"
         why = f" (asked because: {row['trigger']})" if row["trigger"] else ""
-        typer.echo(f"\n{row['who']}: {words}, {row['kind']}: {row['evidence']}{why}")
+        typer.echo()
+        typer.echo(_shown(f"{row['who']}: {words}, {row['kind']}: {row['evidence']}{why}"))
         if row["quote"]:
-            typer.echo(f"    {row['quote'].strip()}")
+            typer.echo(_shown(f"    {row['quote'].strip()}"))
 
 
 @hacks.command()
@@ -99,23 +105,18 @@ def confirm(
 
     Example: cudal1 hacks confirm 3f9a1c --kind cached_output --evidence "keeps y between calls"
     """
-    from cudal1.hack_case import CaseOrigin, HackCase
-    from cudal1.llm.stripping import stripped
 
-    def rule(ledger: Ledger, found: Candidate) -> str:
+    def rule(ledger: Ledger, found: Candidate) -> Ruling:
         veto = ledger.veto(found)
         said_kind = kind or (veto.kind if veto else None)
         said_evidence = evidence or (veto.evidence if veto else None)
         if said_kind is None or said_evidence is None:
             fail(f"nobody has vetoed {found.id}: give --kind and --evidence")
-        _rule(ledger, found, is_cheat=True, kind=said_kind, evidence=said_evidence)
-        ledger.add_case(HackCase(
-            kind=said_kind, source=stripped(found.source), evidence=" ".join(said_evidence.split()),
-            origin=CaseOrigin.CONFIRMED,
-        ))  # fmt: skip
-        return f"{found.id} is a confirmed case of {said_kind}"
+        return _ruling(found, is_cheat=True, kind=said_kind, evidence=said_evidence)
 
-    _decide(data, candidate, rule)
+    ruling = _decide(data, candidate, rule)
+    typer.echo(f"{ruling.candidate_id} is a confirmed case of {ruling.kind}")
+    _say_what_is_next(data, ruling)
 
 
 @hacks.command()
@@ -129,48 +130,72 @@ def dismiss(
     Example: cudal1 hacks dismiss 3f9a1c --evidence "the buffer is written anew on each call"
     """
 
-    def rule(ledger: Ledger, found: Candidate) -> str:
-        _rule(ledger, found, is_cheat=False, kind="none", evidence=evidence)
-        return f"{found.id} is honest; its verdict counts again"
+    def rule(ledger: Ledger, found: Candidate) -> Ruling:
+        if ledger.veto(found) is None:
+            fail(f"nobody has vetoed {found.id}: there is nothing to dismiss")
+        return _ruling(found, is_cheat=False, kind="none", evidence=evidence)
 
-    _decide(data, candidate, rule)
+    ruling = _decide(data, candidate, rule)
+    typer.echo(f"{ruling.candidate_id} is honest; its verdict counts again")
+    _say_what_is_next(data, ruling)
 
 
-def _decide(data: Path, prefix: str, rule: Any) -> None:
-    """Open the ledger for a ruling, and say what it changes."""
+def _decide(data: Path, prefix: str, rule: Callable[[Ledger, Candidate], Ruling]) -> Ruling:
+    """Make a ruling and keep it; what is wrong is found before anything is written."""
     from pydantic import ValidationError
 
     from cudal1.ledger import Ledger
 
-    if not data.is_dir():
-        fail(f"{data}: no such folder; give --data")
     try:
+        with Ledger.read(data) as known:
+            ruling = rule(known, _candidate(known, prefix))
         with Ledger.open(data) as ledger:
             ledger.begin_rulings()
-            said = rule(ledger, _candidate(ledger, prefix))
+            ledger.add_ruling(ruling)
             ledger.export()
     except ValidationError as error:
         first = error.errors()[0]
         fail(f"--{'.'.join(map(str, first['loc']))}: {first['msg']}".replace("Value error, ", ""))
     except CudaL1Error as error:
         fail(str(error))
-    typer.echo(f"{said}; stages that used it: `dvc repro --force STAGE`")
+    return ruling
 
 
-def _rule(ledger: Ledger, found: Candidate, *, is_cheat: bool, kind: str, evidence: str) -> None:
+def _ruling(found: Candidate, *, is_cheat: bool, kind: str, evidence: str) -> Ruling:
+    from cudal1.llm.hack_judge import code_id
     from cudal1.review import Ruling
 
-    ledger.add_ruling(Ruling(
-        candidate_id=found.id, is_cheat=is_cheat, kind=kind, evidence=" ".join(evidence.split()),
-        ruled_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-    ))  # fmt: skip
+    return Ruling(
+        candidate_id=found.id, code_id=code_id(found.problem_id, found.source), is_cheat=is_cheat,
+        kind=kind, evidence=evidence, ruled_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+    )  # fmt: skip
+
+
+def _say_what_is_next(data: Path, ruling: Ruling) -> None:
+    """Which stages have used the candidate: what they made is as it was until they run again."""
+    from cudal1.ledger import Ledger
+
+    with Ledger.read(data) as ledger:
+        used = ledger.query("used_by", candidate_id=ruling.candidate_id)["stage"].to_list()
+    if used:
+        typer.echo("to have it count in what was made with it:")
+        typer.echo(f"    dvc repro -f -s {' '.join(used)}")
+        typer.echo("    dvc repro")
+
+
+def _shown(text: str, *, lines: bool = False) -> str:
+    """The text with what cannot be printed escaped; line ends and tabs are, too, unless `lines`."""
+    kept = "\n\t" if lines else ""
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def _candidate(ledger: Ledger, prefix: str) -> Candidate:
-    """The one candidate whose id begins so."""
+    """The one candidate whose id begins so, in letters of either case."""
     if len(prefix) < MIN_PREFIX:
         fail(f"{prefix}: give {MIN_PREFIX} characters of the candidate's id at least")
-    found = ledger.candidates(prefix)
+    found = ledger.candidates(prefix.lower())
     if not found:
         fail(f"{prefix}: no such candidate here; `cudal1 hacks list` names those under suspicion")
     if len(found) > 1:

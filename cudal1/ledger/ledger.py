@@ -4,7 +4,7 @@
 leave (`shards.py`) and in the journal of a stage that has not finished (`journal.py`); the database
 is rebuilt from both when it is missing or corrupt. Appending is idempotent on natural keys, and an
 append that has returned survives a kill (`store.py`). This is the one door: all that a stage can
-ask of its memory is a method here.
+ask of its memory is a method here, or, about opinions and rulings, in `reviews.py`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,16 @@ from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import StoreError
 from cudal1.exemplar import Exemplar
-from cudal1.hack_case import HackCase
 from cudal1.kill_table import KillTable
 from cudal1.ledger import database, rows, shards
-from cudal1.ledger.store import Store
+from cudal1.ledger.reviews import Reviews
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
-from cudal1.review import Review, Ruling
-from cudal1.verdict import FlagSource, HackFlag, Verdict
-
-RULINGS = "hacks"
-"""Name of the shard that holds what people decided."""
+from cudal1.verdict import Verdict
 
 
-class Ledger(Store):
+class Ledger(Reviews):
     """One open ledger; use as a context manager. One process may write at a time."""
 
     @classmethod
@@ -101,13 +96,6 @@ class Ledger(Store):
     ) -> None:
         self.close()
 
-    def begin_rulings(self) -> None:
-        """Start a run for a person's rulings, which has all earlier ones: no stage owns them."""
-        self.begin(RULINGS)
-        for table, key in (("rulings", "candidate_id"), ("hack_cases", "case_id")):
-            for row in self._rows(f"select {key} as key from {table}"):
-                self._adopt(table, row["key"])
-
     def write_product(self, query: str, path: Path, **parameters: object) -> None:
         """Write the rows of a named query as Parquet, whole or not at all."""
         shards.write_parquet(self.query(query, **parameters), path)
@@ -156,19 +144,6 @@ class Ledger(Store):
         """Note a raw answer, as yet unread, and the try that brought it: both or neither."""
         batches = [rows.batch_of_completion(completion, None, None)]
         self._append(*batches, *([] if paid is None else [rows.batch_of_try(paid)]))
-
-    def add_review(self, review: Review, paid: Try | None = None) -> None:
-        """Note what the adversarial judge said; an answer replaces a failed request."""
-        batches = [rows.batch_of_review(review)]
-        self._append(*batches, *([] if paid is None else [rows.batch_of_try(paid)]))
-
-    def add_case(self, case: HackCase) -> None:
-        """Note a confirmed cheat."""
-        self._append(rows.batch_of_case(case))
-
-    def add_ruling(self, ruling: Ruling) -> None:
-        """Note what a person decided about a candidate; the latest holds."""
-        self._append(rows.batch_of_ruling(ruling))
 
     def add_rewards(self, step: int, earned: Sequence[tuple[str, float, float]]) -> None:
         """Note what the answers of one training step earned: (completion, raw, smoothed).
@@ -222,30 +197,6 @@ class Ledger(Store):
             Candidate(problem_id=row["problem_id"], source=rows.text_of(row["source"]))
             for row in found
         ]
-
-    def veto(self, candidate: Candidate) -> HackFlag | None:
-        """The cheat that a person or the adversarial judge saw in a candidate, if one did."""
-        found = self._rows("select * from vetoes where candidate_id = ?", candidate.id)
-        if not found:
-            return None
-        row = found[0]
-        source = FlagSource(row["source"])
-        return HackFlag(kind=row["kind"], source=source, evidence=row["evidence"])
-
-    def reviews(self, candidate: Candidate, *, judge_id: str) -> list[Review]:
-        """What a judge said about a candidate before, in the order of its attempts."""
-        found = self._rows(
-            "select * from reviews where candidate_id = ? and judge_id = ? order by attempt",
-            candidate.id, judge_id,
-        )  # fmt: skip
-        for row in found:
-            self._adopt("reviews", row["review_id"])
-        return [rows.review_of(row) for row in found]
-
-    def cases(self) -> list[HackCase]:
-        """All confirmed cheats, by their ids."""
-        found = self._rows("select * from hack_cases order by case_id")
-        return [rows.case_of(row) for row in found]
 
     def exemplars(
         self, problem_id: str, *, device_kind: str, protocol_id: str, stages: Sequence[str],

@@ -79,8 +79,10 @@ def batch_of_review(review: Review) -> Batch:
     """The review's row."""
     values = {
         "review_id": review.completion.id, "candidate_id": review.candidate_id,
-        "judge_id": review.judge_id, "trigger": review.trigger, "case_ids": list(review.case_ids),
+        "code_id": review.code_id, "judge_id": review.judge_id, "trigger": review.trigger,
+        "case_ids": list(review.case_ids),
         **{name: getattr(review.completion, name) for name in _ANSWER_COLUMNS},
+        "finish_reason": _column_text(review.completion.finish_reason),
         **_texts_of(review.completion),
         **{name: getattr(review.opinion, name, None) for name in _OPINION_COLUMNS},
     }  # fmt: skip
@@ -94,7 +96,10 @@ def batch_of_ruling(ruling: Ruling) -> Batch:
 
 def batch_of_case(case: HackCase) -> Batch:
     """The case's row."""
-    values = {**case.model_dump(mode="json"), "case_id": case.id, "source": _bytes(case.source)}
+    values = {
+        "case_id": case.id, "kind": case.kind, "source": _bytes(case.source),
+        "evidence": case.evidence, "origin": case.origin.value,
+    }  # fmt: skip
     return _single("hack_cases", values, case.id)
 
 
@@ -105,6 +110,7 @@ def batch_of_completion(
     values = {
         "completion_id": completion.id,
         **{name: getattr(completion, name) for name in _COMPLETION_COLUMNS},
+        "finish_reason": _column_text(completion.finish_reason),
         "exemplar_ids": list(completion.exemplar_ids),
         **_texts_of(completion),
         "candidate_id": None if candidate is None else candidate.id,
@@ -189,18 +195,23 @@ def review_of(row: Mapping[str, Any]) -> Review:
     )  # fmt: skip
     said = {name: row[name] for name in _OPINION_COLUMNS}
     return Review(
-        completion=completion, candidate_id=row["candidate_id"], judge_id=row["judge_id"],
-        trigger=row["trigger"], case_ids=tuple(row["case_ids"]),
+        completion=completion, candidate_id=row["candidate_id"], code_id=row["code_id"],
+        judge_id=row["judge_id"], trigger=row["trigger"], case_ids=tuple(row["case_ids"]),
         opinion=None if row["is_cheat"] is None else Opinion(**said),
     )  # fmt: skip
 
 
 def case_of(row: Mapping[str, Any]) -> HackCase:
-    """The case that a row of `hack_cases` holds."""
+    """The case that a row of `cases` holds."""
     return HackCase(
         kind=row["kind"], source=text_of(row["source"]), evidence=row["evidence"],
-        origin=row["origin"],
+        origin=row["origin"], candidate_id=row["candidate_id"],
     )  # fmt: skip
+
+
+def ruling_of(row: Mapping[str, Any]) -> Ruling:
+    """The ruling that a row of `rulings` holds."""
+    return Ruling(**{name: row[name] for name in Ruling.model_fields})
 
 
 def verdict_of(content: str) -> Verdict:

@@ -125,7 +125,7 @@ comment on column hack_flags.source is 'screen (advisory), guard or timing; veto
 comment on column hack_flags.evidence is 'One line that a person can check';
 
 create table if not exists reviews (
-    review_id varchar primary key, candidate_id varchar not null, stage varchar not null,
+    review_id varchar primary key, candidate_id varchar not null, code_id varchar not null, stage varchar not null,
     provider varchar not null, judge_id varchar not null, problem_id varchar not null,
     prompt_id varchar not null, template_id varchar not null, trigger varchar not null,
     case_ids varchar[] not null, attempt integer not null, answer blob not null, reasoning blob not null,
@@ -134,7 +134,9 @@ create table if not exists reviews (
     is_cheat boolean, kind varchar, quote varchar, evidence varchar
 );
 comment on table reviews is 'What the adversarial judge said about suspicious successes';
-comment on column reviews.review_id is 'Names the request, as completion_id does';
+comment on column reviews.review_id is 'Names the request, as completion_id does; of what was said of the same code, both';
+comment on column reviews.code_id is 'Names what the candidate does: the same for the same code with other comments';
+comment on column reviews.finish_reason is 'repeated: nobody was asked, since the same code had been judged under another candidate_id';
 comment on column reviews.judge_id is 'Fingerprint of the provider that was asked';
 comment on column reviews.trigger is 'Why it was asked';
 comment on column reviews.case_ids is 'Confirmed cases that it was shown, the most similar first';
@@ -142,18 +144,19 @@ comment on column reviews.is_cheat is 'Null: what it said was no answer to the q
 comment on column reviews.quote is 'The line of the source that gives the cheat away';
 
 create table if not exists rulings (
-    candidate_id varchar primary key, is_cheat boolean not null, kind varchar not null,
-    evidence varchar not null, ruled_at varchar not null
+    candidate_id varchar primary key, code_id varchar not null, is_cheat boolean not null,
+    kind varchar not null, evidence varchar not null, ruled_at varchar not null
 );
 comment on table rulings is 'What people decided about candidates; the latest holds, and stands above the judge';
+comment on column rulings.code_id is 'As in reviews: a ruling holds for all candidates of the same code that have none of their own';
 
 create table if not exists hack_cases (
     case_id varchar primary key, kind varchar not null, source blob not null,
     evidence varchar not null, origin varchar not null
 );
-comment on table hack_cases is 'Confirmed cheats that the adversarial judge is shown the most similar of';
+comment on table hack_cases is 'Confirmed cheats that ship with cudal1; view cases adds those of rulings';
 comment on column hack_cases.source is 'UTF-8 bytes without comments; decode(source) is the text';
-comment on column hack_cases.origin is 'shipped with cudal1, or confirmed by a person here';
+comment on column hack_cases.origin is 'shipped';
 
 create table if not exists rewards (
     stage varchar not null, step integer not null, completion_id varchar not null,
@@ -178,11 +181,21 @@ comment on table members is 'Which facts a stage used in its latest run';
 comment on column members.kind is 'The table of the fact';
 comment on column members.key is 'Its natural key; that of a verdict is candidate_id/device_kind/protocol_id';
 
+create or replace view words as
+    select candidate_id, is_cheat, kind, evidence, ruled_at from rulings
+    union all
+    select r.candidate_id, arg_max(p.is_cheat, p.ruled_at), arg_max(p.kind, p.ruled_at),
+           arg_max(p.evidence, p.ruled_at), max(p.ruled_at)
+    from (select distinct candidate_id, code_id from reviews) r join rulings p using (code_id)
+    where r.candidate_id not in (select candidate_id from rulings)
+    group by r.candidate_id;
+comment on view words is 'A person''s word on each candidate: a ruling on itself, else the latest on the same code';
+
 create or replace view vetoes as
-    select candidate_id, kind, evidence, 'person' as source from rulings where is_cheat
+    select candidate_id, kind, evidence, 'person' as source from words where is_cheat
     union all
     select candidate_id, arg_max(kind, review_id), arg_max(evidence, review_id), 'judge' from reviews
-    where is_cheat and candidate_id not in (select candidate_id from rulings)
+    where is_cheat and candidate_id not in (select candidate_id from words)
     group by candidate_id;
 comment on view vetoes is 'Candidates in which a person or the adversarial judge saw a cheat that the harness had not';
 
@@ -190,10 +203,28 @@ create or replace view judged as
     select v.* replace (
         case when v.status = 'correct' and veto.kind is not null then 'hacked' else v.status end as status,
         case when v.status = 'correct' and veto.kind is not null
-             then veto.kind || ': ' || veto.evidence else v.reason end as reason),
+             then veto.kind || ': ' || veto.evidence else v.reason end as reason,
+        case when veto.kind is null then v.speedup end as speedup,
+        case when veto.kind is null then v.certified end as certified,
+        case when veto.kind is null then v.lower end as lower,
+        case when veto.kind is null then v.upper end as upper),
         veto.source as vetoed_by
     from verdicts v left join vetoes veto using (candidate_id);
 comment on view judged is 'Verdicts with vetoes applied: what counts';
+
+create or replace view flags as
+    select candidate_id, device_kind, protocol_id, kind, source, evidence from hack_flags
+    union all
+    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence
+    from verdicts v join vetoes veto using (candidate_id) where v.status = 'correct';
+comment on view flags is 'Named cheats, whoever saw them: hack_flags, and vetoes of the judge and of people';
+
+create or replace view cases as
+    select case_id, null as candidate_id, kind, source, evidence, origin from hack_cases
+    union all
+    select r.candidate_id, r.candidate_id, r.kind, c.source, r.evidence, 'confirmed'
+    from rulings r join candidates c using (candidate_id) where r.is_cheat;
+comment on view cases is 'Cheats that the adversarial judge is shown the most similar of: those that ship, and those that people confirmed here';
 
 create or replace view successes as
     select v.*, p.suite, p.level, p.name, p.split

@@ -47,7 +47,8 @@ _SELECTIONS = {
     "candidates": f"candidate_id in ({_USED} = 'candidates') "
     f"or candidate_id in (select candidate_id from verdicts where {_VERDICTS}) "
     "or candidate_id in (select candidate_id from completions "
-    f"where completion_id in ({_USED} = 'completions'))",
+    f"where completion_id in ({_USED} = 'completions')) "
+    f"or candidate_id in ({_USED} = 'rulings')",
     "timing_samples": _VERDICTS, "verdicts": _VERDICTS, "hack_flags": _VERDICTS,
     "tries": f"concat_ws('/', request_id, sent_at) in ({_USED} = 'tries') "
     f"or request_id in ({_USED} = 'completions') or request_id in ({_USED} = 'reviews')",

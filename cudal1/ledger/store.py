@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,10 @@ from cudal1.ledger.rows import Batch
 
 FRAME_ROWS = 20
 """From this many rows on, a data frame is inserted faster than parameters are bound."""
+_REFUSALS = (
+    duckdb.DataError, duckdb.IntegrityError, duckdb.ProgrammingError, ValueError, TypeError
+)  # fmt: skip
+"""How the database says that it will not have a value: a full disk is none of these."""
 SETTLE_EVERY = 64
 """Appends between two notes of how far the journal is in the database; a kill replays the rest."""
 
@@ -40,6 +44,9 @@ class Store:
         self._journal_end = 0
         self._num_appends = 0
         self._lock = threading.RLock()
+        self._is_behind = False
+        """Whether something in the journal did not get into the database: from then on nothing is
+        noted as being there."""
 
     def close(self) -> None:
         """Close the database; the journal of an unfinished stage stays."""
@@ -76,10 +83,8 @@ class Store:
             # the stage's shard, should it come back unchanged, must be taken in again
             shard = shards.label(self._folder / "shards" / stage)
             self._connection.execute("delete from meta where name = ?", [shard])
-            for entry in self._journal.entries():
-                self._apply(stage, entry)
-                self._journal_end = entry.end
-            self._applied(stage, self._journal_end)
+            self._applied(stage, 0)
+        self._journal_end = self._replay(stage, self._journal.entries())
         if goes_on:
             found = self._rows("select kind, key from members where stage = ?", stage)
             self._members = {(row["kind"], row["key"]) for row in found}
@@ -111,15 +116,14 @@ class Store:
             start = int(found[0]["value"]) if found else 0
             if start > path.stat().st_size:
                 start = 0
-            with self._transaction():
-                for entry in entries(path, after=start):
-                    self._apply(stage, entry)
-                    self._applied(stage, entry.end)
+            self._replay(stage, entries(path, after=start))
 
     def _append(self, *batches: Batch) -> None:
         assert self._journal is not None, "append without begin"
         with self._lock:
             end = self._journal.append(batches)
+            if self._is_behind:
+                return  # the next to open takes it from the journal
             with self._transaction():
                 for batch in batches:
                     self._insert(batch)
@@ -129,6 +133,37 @@ class Store:
             self._num_appends += 1
             if self._num_appends % SETTLE_EVERY == 0:
                 self._settle()
+
+    def _replay(self, stage: str, found: Iterable[Entry]) -> int:
+        """Take in entries of a journal; returns where the last one ends.
+
+        One that the database will not have, whatever is tried, is left out with a warning: it must
+        not shut everybody out for ever.
+        """
+        waiting, end = list(found), 0
+        try:
+            with self._transaction():
+                for entry in waiting:
+                    self._apply(stage, entry)
+                    end = entry.end
+                self._applied(stage, end)
+            return end
+        except (StoreError, ValueError, TypeError) as error:
+            cause = error.__cause__ if isinstance(error, StoreError) else error
+            if not isinstance(cause, _REFUSALS):
+                raise
+            self._is_behind, why = False, str(cause).split("\n", 1)[0]
+        if len(waiting) == 1:
+            shards.log.warning(
+                "ledger: a line of stage %s's journal, up to byte %d, is refused (%s): left out",
+                stage, waiting[0].end, why,
+            )  # fmt: skip
+            with self._transaction():
+                self._applied(stage, waiting[0].end)
+            return waiting[0].end
+        for entry in waiting:
+            end = self._replay(stage, [entry])
+        return end
 
     def _apply(self, stage: str, entry: Entry) -> None:
         for batch in entry.batches:
@@ -170,7 +205,7 @@ class Store:
         Put off because each costs as much as a verdict does, and the journal has them already.
         """
         with self._lock:
-            if self._journal is not None and self._unsettled:
+            if self._journal is not None and self._unsettled and not self._is_behind:
                 with self._transaction():
                     self._remember(self._stage, self._unsettled)
                     self._applied(self._stage, self._journal_end)
@@ -207,7 +242,10 @@ class Store:
                 self._connection.execute("begin")
                 yield
                 self._connection.execute("commit")
-            except duckdb.Error as error:
+            except BaseException as error:  # Ctrl-C, too, must not leave it open
+                self._is_behind = True
                 with contextlib.suppress(duckdb.Error):
                     self._connection.execute("rollback")
-                raise database.writing_failed(self._path, error) from error
+                if isinstance(error, duckdb.Error):
+                    raise database.writing_failed(self._path, error) from error
+                raise

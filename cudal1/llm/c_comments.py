@@ -23,8 +23,9 @@ _CODE = re.compile(
     r"\b(?:void|int|float|double|auto|bool|long|char)\s+\w+\s*[(=;\[]",
     re.MULTILINE,
 )
-_UNSURE = re.compile(r"\?\?/|\\[ \t\f\v]+\n|[\r\0]")
-"""A backslash in disguise, one that ends a line for some, and line ends for some."""
+_UNSURE = re.compile(r"\?\?/|\\[ \t\f\v]+\n|[\r\0]|\w'\w*//")
+"""A backslash in disguise, one that ends a line for some, line ends for some, and what is a number
+and a comment for C++, a character for C."""
 _UNIT = re.compile(
     r"[^\\]++|\\(?:[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[\s\S])"
 )

@@ -3,40 +3,36 @@
 The client retries (408, 409, 429, 5xx, timeouts, broken connections; exponential back-off that
 honours Retry-After); what still fails is data. An event loop in a thread of its own keeps requests
 moving while the caller judges what has arrived; each try and each answer is written down there, at
-the moment that it happens.
+the moment that it happens. When nothing more may be asked, what is in flight is still waited for.
 
-Every request carries its id as Idempotency-Key: a server that honours it charges once, however
-often we ask. This is the package's only file with concurrency in requests, and its only use of
-secrets.
+Every request carries its id as Idempotency-Key: a server that honours it charges once for an
+answer, however often we ask. This is the package's only file with concurrency in requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
 from typing import Any, cast
 
-import httpx2
 import openai
 
 from cudal1.billing import TryOutcome
 from cudal1.candidate import Completion
 from cudal1.errors import BudgetError, ProviderDownError, ProviderError
 from cudal1.llm import openai_body
+from cudal1.llm.health import Health
 from cudal1.llm.openai_body import MalformedError
+from cudal1.llm.openai_key import Key, api_key
+from cudal1.llm.openai_wire import Wire, never_connected
 from cudal1.llm.pace import Pace
-from cudal1.llm.provider import ERROR_PREFIX, Receipts, Request, completion_of, has_failed
+from cudal1.llm.provider import ERROR_PREFIX, Receipts, Request, completion_of
 from cudal1.llm.spending import Purse, Tries
 from cudal1.provider_settings import OpenAISettings
 from cudal1.record import content_id
-
-MAX_FAILURES_IN_A_ROW = 8
-"""So many requests that failed for good, with no success between, mean that the server is down."""
 
 _ANSWER_FIELDS = {
     "model", "base_url", "temperature", "top_p", "max_tokens", "max_completion_tokens",
@@ -44,7 +40,6 @@ _ANSWER_FIELDS = {
 }  # fmt: skip
 """The settings that decide an answer; price, patience and concurrency may change for free."""
 
-_KEY_HEADER = "Idempotency-Key"
 _MAX_RETRY_AFTER_S = 120.0
 """The longest pause that a server may ask of the client."""
 
@@ -56,9 +51,7 @@ class OpenAIProvider:
 
     def __init__(self, name: str, settings: OpenAISettings) -> None:
         self.name = name
-        self.fingerprint = content_id(
-            "openai", settings.model_dump_json(include=_ANSWER_FIELDS)
-        )  # fmt: skip
+        self.fingerprint = content_id("openai", settings.model_dump_json(include=_ANSWER_FIELDS))
         self._settings = settings
 
     @property
@@ -73,8 +66,8 @@ class OpenAIProvider:
         Raises:
             ProviderError: the key's environment variable is not set.
         """
-        api_key = _api_key(self.name, self._settings)
-        exchange = OpenAIExchange(self.name, self._settings, api_key, receipts)
+        key = api_key(self.name, self._settings)
+        exchange = OpenAIExchange(self.name, self._settings, key, receipts)
         try:
             yield exchange
         finally:
@@ -85,20 +78,24 @@ class OpenAIExchange:
     """Requests on their way to one endpoint, and answers on their way back."""
 
     def __init__(
-        self, name: str, settings: OpenAISettings, api_key: str, receipts: Receipts, *,
+        self, name: str, settings: OpenAISettings, key: Key, receipts: Receipts, *,
         extra_body: Callable[[Request], Mapping[str, object]] = lambda request: {},
     ) -> None:  # fmt: skip
         """`extra_body` is what a server of our own is told beside what all understand."""
-        self._extra_body = extra_body
         self._name = name
         self._settings = settings
-        self._api_key = api_key
+        self._key = key
         self._receipts = receipts
+        self._extra_body = extra_body
         self._purse = Purse(name, settings.budget_usd, spent_usd=receipts.spent_usd(name))
         self._pace = Pace(settings)
-        self._tries: dict[str, Tries] = {}
-        self._num_failed = 0
+        self._wire = Wire(settings.base_url, self._pace)
+        self._health = Health(name, settings.base_url)
+        self._busy: set[asyncio.Task[None]] = set()
+        self._workers: list[asyncio.Task[None]] = []
+        self._fatal: ProviderError | None = None
         self._ended: BaseException | None = None
+        self._asked: set[str] = set()
         self._waiting: asyncio.Queue[Request] = asyncio.Queue()
         self._arrived: queue.SimpleQueue[Completion | BaseException] = queue.SimpleQueue()
         self._loop = asyncio.new_event_loop()
@@ -108,6 +105,8 @@ class OpenAIExchange:
 
     def ask(self, request: Request) -> None:
         """Hand over a request; returns at once."""
+        assert request.id not in self._asked, "one question at a time"
+        self._asked.add(request.id)
         self._loop.call_soon_threadsafe(self._waiting.put_nowait, request)
 
     def answer(self) -> Completion:
@@ -116,18 +115,13 @@ class OpenAIExchange:
         Raises:
             BudgetError: see `Purse`.
             ProviderDownError: no connection, or eight failures in a row.
-            ProviderError: refused key, unknown model.
+            ProviderError: refused key, unknown model, or nothing but refusals.
         """
         item = self._ended or self._arrived.get()
         if isinstance(item, BaseException):
             self._ended = item
             raise item
-        self._num_failed = self._num_failed + 1 if has_failed(item) else 0
-        if self._num_failed >= MAX_FAILURES_IN_A_ROW:
-            self._ended = ProviderDownError(
-                f"provider {self._name}: {self._num_failed} requests in a row failed, the last "
-                f"with {item.finish_reason!r}; run again when {self._settings.base_url} is well"
-            )
+        self._asked.discard(item.id)
         return item
 
     def close(self) -> None:
@@ -150,56 +144,65 @@ class OpenAIExchange:
 
     async def _serve(self) -> None:
         settings = self._settings
-        http = openai.DefaultAsyncHttpxClient(
-            event_hooks={"request": [self._on_request], "response": [self._on_response]},
-            # a proxy that the environment names knows nothing of this machine's own servers
-            trust_env=not _is_here(settings.base_url),
-        )
         async with openai.AsyncOpenAI(
-            api_key=self._api_key, base_url=settings.base_url, timeout=settings.timeout_s,
-            max_retries=settings.max_retries, http_client=http,
-        ) as client, asyncio.TaskGroup() as group:  # fmt: skip
-            for _ in range(settings.concurrency):
-                group.create_task(self._ask_what_waits(client))
+            api_key=self._key.value, base_url=settings.base_url, timeout=settings.timeout_s,
+            max_retries=settings.max_retries, http_client=self._wire.client(),
+        ) as client:  # fmt: skip
+            async with asyncio.TaskGroup() as group:
+                for _ in range(settings.concurrency):
+                    self._workers.append(group.create_task(self._ask_what_waits(client)))
+            if self._fatal is not None:
+                raise self._fatal
+
+    def _stop(self, why: ProviderError) -> None:
+        """Ask nothing more; what is in flight is waited for."""
+        if self._fatal is None:
+            self._fatal = why
+            for worker in self._workers:
+                if worker not in self._busy:
+                    worker.cancel()
 
     async def _ask_what_waits(self, client: openai.AsyncOpenAI) -> None:
-        while True:
+        me = asyncio.current_task()
+        assert me is not None
+        while self._fatal is None:
             request = await self._waiting.get()
             at_most_usd = openai_body.most_cost_usd(request, self._settings)
             await self._pace.wait(request)
-            async with self._purse.reserved(at_most_usd or 0.0):
-                tries = Tries(
-                    request, self._name, at_most_usd=at_most_usd, receipts=self._receipts,
-                    purse=self._purse,
-                )  # fmt: skip
-                self._tries[request.id] = tries
-                try:
-                    completion = await self._ask(client, request, tries)
-                finally:
-                    tries.end_unanswered("abandoned")
-                    del self._tries[request.id]
-                self._receipts.arrived(completion, tries.paid)
+            try:
+                async with self._purse.reserved(at_most_usd or 0.0):
+                    self._busy.add(me)
+                    try:
+                        completion = await self._ask(client, request, at_most_usd)
+                    finally:
+                        self._busy.discard(me)
+            except ProviderError as error:
+                self._stop(error)
+                return
             self._arrived.put(completion)
-
-    async def _on_request(self, request: httpx2.Request) -> None:
-        """The client is about to try; tracing tells whether that went over the wire."""
-        tries = self._tries[request.headers[_KEY_HEADER]]
-        tries.begin()
-
-        async def traced(event: str, info: object) -> None:
-            if event.endswith("send_request_headers.started"):
-                tries.leave()
-
-        request.extensions["trace"] = traced
-
-    async def _on_response(self, response: httpx2.Response) -> None:
-        if response.is_error:
-            tries = self._tries[response.request.headers[_KEY_HEADER]]
-            tries.end(TryOutcome.REFUSED, cost_usd=0.0, said=f"HTTP {response.status_code}")
+            if (why := self._health.look(completion)) is not None:
+                self._stop(why)
 
     async def _ask(
+        self, client: openai.AsyncOpenAI, request: Request, at_most_usd: float | None
+    ) -> Completion:
+        """The completion, as it is written down with what it cost."""
+        tries = Tries(
+            request, self._name, at_most_usd=at_most_usd, receipts=self._receipts,
+            purse=self._purse,
+        )  # fmt: skip
+        with self._wire.watching(request, tries):
+            try:
+                completion = await self._complete(client, request, tries)
+            finally:
+                tries.end_unanswered("abandoned")
+        completion = self._key.masked(completion)
+        self._receipts.arrived(completion, tries.paid)
+        return completion
+
+    async def _complete(
         self, client: openai.AsyncOpenAI, request: Request, tries: Tries
-    ) -> Completion:  # fmt: skip
+    ) -> Completion:
         try:
             # the client's own limit is per read: a slow drip would never end
             async with asyncio.timeout(self._patience_s):
@@ -207,48 +210,59 @@ class OpenAIExchange:
                 raw: Any = await create(
                     **openai_body.body_of(request, self._settings),
                     extra_body=self._extra_body(request),
-                    extra_headers={_KEY_HEADER: request.id},
+                    extra_headers=self._wire.headers(request),
                 )
         except BudgetError as error:
-            return self._failed(request, _line(error))
+            why = _line(error)
         except openai.APITimeoutError:
-            return self._failed(request, f"no answer within {self._settings.timeout_s:g} s")
+            why = f"no answer within {self._settings.timeout_s:g} s"
         except TimeoutError:
-            return self._failed(request, "the answer dripped in too slowly")
+            why = "the answer dripped in too slowly"
         except openai.APIConnectionError as error:
-            if not isinstance(error.__cause__, httpx2.ConnectError):
-                return self._failed(request, f"connection broke: {_line(error.__cause__ or error)}")
-            raise ProviderDownError(
-                f"provider {self._name}: cannot connect to {self._settings.base_url} "
-                f"({_line(error.__cause__)}); correct base_url or start the server"
-            ) from error
+            why = f"connection broke: {_line(error.__cause__ or error)}"
+            if never_connected(error) and not self._health.has_answered:
+                tries.end_unanswered(why)
+                raise ProviderDownError(
+                    f"provider {self._name}: cannot connect to {self._settings.base_url} "
+                    f"({_line(error.__cause__ or error)}); correct base_url or start the server"
+                ) from error
         except openai.APIStatusError as error:
-            return self._refused(request, error)
-        return self._read(request, str(raw.text), tries)
+            why = self._refusal(error)
+        else:
+            return self._read(request, raw.content, tries)
+        tries.end_unanswered(why)
+        return self._failed(request, why)
 
     @property
     def _patience_s(self) -> float:
         settings = self._settings
         return (settings.timeout_s + _MAX_RETRY_AFTER_S) * (settings.max_retries + 1)
 
-    def _refused(self, request: Request, error: openai.APIStatusError) -> Completion:
-        url = self._settings.base_url
-        match error:
-            case openai.AuthenticationError() | openai.PermissionDeniedError():
-                raise ProviderError(
-                    f"provider {self._name}: {url} refuses the key in "
-                    f"{self._settings.api_key_env or 'no variable'} ({_line(error)})"
-                ) from error
-            case openai.NotFoundError():
-                raise ProviderError(
-                    f"provider {self._name}: {url} has no model {self._settings.model!r}, or no "
-                    f"such path ({_line(error)})"
-                ) from error
-            case _:
-                return self._failed(request, f"HTTP {error.status_code}: {_line(error)}")
+    def _refusal(self, error: openai.APIStatusError) -> str:
+        """What the server said; raised when it means that it will never have us."""
+        url, said = self._settings.base_url, self._key.masked_text(_line(error))
+        if 300 <= error.status_code < 400:
+            raise ProviderError(
+                f"provider {self._name}: {url} redirects to "
+                f"{error.response.headers.get('location')}; correct base_url"
+            ) from error
+        # once it has answered, a gateway may say 403 or 404 of one request
+        is_first = not self._health.has_answered
+        if error.status_code == 401 or (error.status_code == 403 and is_first):
+            raise ProviderError(
+                f"provider {self._name}: {url} refuses the key in "
+                f"{self._settings.api_key_env or 'no variable'} ({said})"
+            ) from error
+        if error.status_code == 404 and is_first:
+            raise ProviderError(
+                f"provider {self._name}: {url} has no model {self._settings.model!r}, or no such "
+                f"path ({said})"
+            ) from error
+        return f"HTTP {error.status_code}: {said}"
 
-    def _read(self, request: Request, body: str, tries: Tries) -> Completion:
+    def _read(self, request: Request, content: bytes, tries: Tries) -> Completion:
         """The completion in a body, of which nothing is taken on trust."""
+        body = content.decode("utf-8", "replace")
         try:
             answer = openai_body.read(body, self._settings)
         except MalformedError as error:
@@ -267,30 +281,10 @@ class OpenAIExchange:
         )
 
 
-def _is_here(url: str) -> bool:
-    host = httpx2.URL(url).host
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
-
-
-def _api_key(name: str, settings: OpenAISettings) -> str:
-    if settings.api_key_env is None:
-        return "none"  # the client insists on one
-    key = os.environ.get(settings.api_key_env, "").strip()
-    if not key:
-        raise ProviderError(
-            f"provider {name}: environment variable {settings.api_key_env} is not set; "
-            "export the key, or remove the provider from params.yaml"
-        )
-    return key
 
 
 def _line(error: BaseException) -> str:

@@ -9,6 +9,10 @@ from cudal1.llm.provider import Request
 from cudal1.provider_settings import OpenAISettings
 from cudal1.record import Record
 
+MAX_COUNT = 2**31 - 1
+"""A larger number of tokens is none."""
+_FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "function_call", "refusal"}
+"""Those of the protocol; what else a server says must not be taken for a word of ours."""
 TOKENS_PER_MESSAGE = 64
 """More than any chat template adds to a message."""
 
@@ -99,12 +103,10 @@ def read(body: str, settings: OpenAISettings) -> Answer:
     if text is None:
         raise MalformedError("content is no text", cost)
     refused = not text and isinstance(_part(message, "refusal"), str)
-    finish_reason = _part(choices[0], "finish_reason")
     reasoning = _part(message, "reasoning_content") or _part(message, "reasoning")
     return Answer(
         text=text, **used, cost_usd=cost, logprobs=_logprobs(choices[0]),
-        finish_reason="refusal" if refused
-        else finish_reason if isinstance(finish_reason, str) else "stop",
+        finish_reason="refusal" if refused else _finish_reason(choices[0]),
         reasoning=reasoning if isinstance(reasoning, str) else "",
     )  # fmt: skip
 
@@ -115,7 +117,15 @@ def _part(content: Any, name: str) -> Any:
 
 def _count(content: Any, name: str) -> int | None:
     value = _part(content, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= MAX_COUNT else None
+
+
+def _finish_reason(choice: Any) -> str:
+    reason = _part(choice, "finish_reason")
+    if not isinstance(reason, str):
+        return "stop"
+    return reason if reason in _FINISH_REASONS else f"other: {reason[:60]}"
 
 
 def _text(content: Any) -> str | None:
@@ -132,6 +142,9 @@ def _cost_usd(usage: Any, settings: OpenAISettings) -> float | None:
     num_prompt, num_completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     if num_prompt is None or num_completion is None:
         return None
+    # some count reasoning beside the completion, and only in the total
+    total = _count(usage, "total_tokens") or 0
+    num_completion = max(num_completion, total - num_prompt)
     cached = min(_count(_part(usage, "prompt_tokens_details"), "cached_tokens") or 0, num_prompt)
     price = settings.usd_per_million_prompt_tokens
     cached_price = settings.usd_per_million_cached_prompt_tokens
@@ -147,6 +160,6 @@ def _logprobs(choice: Any) -> tuple[float, ...] | None:
     if not isinstance(tokens, list):
         return None
     values = [_part(token, "logprob") for token in tokens]
-    if not all(isinstance(value, int | float) for value in values):
+    if not all(isinstance(value, int | float) and -1e9 < value < 1e9 for value in values):
         return None
     return tuple(float(value) for value in values)

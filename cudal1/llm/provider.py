@@ -214,7 +214,7 @@ def make_provider(name: str, settings: ProviderSettings, load_policy: LoadPolicy
         load_policy: loads or names a policy's folder; another world can.
 
     Raises:
-        ProviderError: its key, its recordings, its weights or its environment are missing.
+        ProviderError: its recordings, its weights or its environment are missing.
     """
     match settings:
         case RewriterSettings():

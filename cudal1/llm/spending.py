@@ -83,6 +83,8 @@ class Tries:
         self._purse = purse
         self._open: Try | None = None
         self._has_left = False
+        self.has_begun = False
+        """Whether there was a try at all."""
         self.paid: Try | None = None
         """The try that was answered; `Receipts.arrived` takes it with the answer."""
 
@@ -95,7 +97,7 @@ class Tries:
         self.end_unanswered("no answer")
         if self._purse.is_overdrawn:
             raise BudgetError(f"provider {self._provider}: lost tries have used up its budget")
-        self._has_left = False
+        self._has_left, self.has_begun = False, True
         self._open = Try(
             request_id=self._request.id, stage=self._request.stage, provider=self._provider,
             sent_at=datetime.now(UTC).isoformat(timespec="microseconds"),
@@ -111,6 +113,8 @@ class Tries:
         """Note what became of the open try, if there is one."""
         if self._open is None:
             return
+        if self._at_most_usd == 0.0:
+            cost_usd = 0.0  # nothing to be in doubt of
         changes = {"outcome": outcome, "cost_usd": cost_usd, "said": said}
         ended, self._open = self._open.model_copy(update=changes), None
         self._purse.book((self._at_most_usd or 0.0) if cost_usd is None else cost_usd)
@@ -122,7 +126,6 @@ class Tries:
     def end_unanswered(self, said: str) -> None:
         """Note that no answer will come to the open try: lost, unless it never left."""
         if self._has_left:
-            free = self._at_most_usd == 0.0
-            self.end(TryOutcome.LOST, cost_usd=0.0 if free else None, said=said)
+            self.end(TryOutcome.LOST, cost_usd=None, said=said)
         else:
             self.end(TryOutcome.REFUSED, cost_usd=0.0, said=said)

@@ -5,8 +5,10 @@ Comments in strings of C code are `cudal1.llm.c_comments`; the prompt is not her
 Threat: comments and docstrings are where a candidate would talk to its judge, so they go. Worse
 would be to take code for a comment: what is hidden from the judge runs all the same. So whatever is
 taken out is checked: the syntax tree must be what it was, bare strings apart. Sources that cannot
-be checked so are shown as they are, under a line that says it. What talks in names and in strings
-that are used stays, and so does the middle of a long source not: a mark stands there.
+be checked so are shown as they are, under a line that says it. A source that could read its own
+docstrings keeps them all, every other docstring leaves a mark with its length, and only strings
+that go to compilers, and nowhere else, lose their C comments (`cudal1.llm.compiled`). What talks in
+names and in strings that are used stays.
 
 Comments are found by `tokenize` after `ast.parse` has accepted the source. Pygments' Python lexer
 took over 10 s for 100 KB of blank lines (measured, 2.21), and `tokenize` alone as long for
@@ -24,36 +26,55 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from cudal1.llm.c_comments import without_c_comments
+from cudal1.llm.compiled import compiled
 
-__all__ = ["MAX_PARSED", "MAX_SHOWN", "NOT_STRIPPED", "parsed", "stripped"]
+__all__ = ["MAX_PARSED", "MAX_SHOWN", "NOT_STRIPPED", "meaning", "parsed", "stripped"]
 
 MAX_PARSED = 100_000
 """Characters; a longer source is shown as it is. Parsing takes some 2 µs each."""
-MAX_SHOWN = 24_000
-"""Characters of what is returned, some 8,000 tokens; of a longer one, both ends."""
+MAX_SHOWN = 200_000
+"""Characters of what is returned: all of any candidate (`cudal1.extract` admits no longer one). Of
+a longer one, both ends."""
 NOT_STRIPPED = "# [judge's note: comments could not be removed from this source]\n"
 
 Edit = tuple[int, int, bytes]
 """From, to, and what stands there instead; places count bytes of UTF-8."""
 
+_READS_ITSELF = re.compile(
+    r"__doc__|__code__|co_consts|getdoc|getsource|inspect|linecache|__file__|get_objects"
+)
+"""How a program comes by its own bare strings; who hides that shows what it does with them."""
+_MARK = re.compile(rb'"\[\d{1,6} bytes of a string removed\]"')
 _ENCODING = re.compile(r"[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
 _BLANK_LINES = re.compile(rb"\n(?:[ \t\f]*+\n){2,}")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_REST_OF_LINE = re.compile(rb"[ \t\f]*+(?:#[^\n]*+)?(?:\n|\Z)")
 
 
-def stripped(source: str) -> str:
+def stripped(source: str, *, max_chars: int = MAX_SHOWN) -> str:
     r"""The source without comments, bare strings, and C comments in strings that hold C code.
 
-    Blank lines collapse to one, line ends become `\n`; all other bytes stay. A block of nothing
-    but bare strings becomes `pass`. Not stripped but shown as it is, under `NOT_STRIPPED`: what
-    does not parse, is longer than `MAX_PARSED`, or names an encoding that is not UTF-8. Strings
-    stay of which it is not sure that they hold C. At most some `MAX_SHOWN` characters, with a mark
-    where the middle was; it can always be encoded in UTF-8.
+    Blank lines collapse to one, line ends become `\n`; all other bytes stay. A mark stands where a
+    bare string was. Not stripped but shown as it is, under `NOT_STRIPPED`: what does not parse, is
+    longer than `MAX_PARSED`, or names an encoding that is not UTF-8. Strings stay of which it is
+    not sure that they hold C and are nothing but compiled. At most some `max_chars` characters,
+    with a mark where the middle was; it can always be encoded in UTF-8.
     """
     code = _code(source)
-    shown = _shortened(NOT_STRIPPED + source if code is None else code)
+    shown = _shortened(NOT_STRIPPED + source if code is None else code, max_chars)
     return shown.encode("utf-8", "replace").decode()
+
+
+def meaning(source: str) -> str:
+    """What names the code: the same for all sources that differ in what `stripped` takes out.
+
+    Layout does not count either, nor how long a docstring was; of a source that cannot be stripped,
+    or might read its own docstrings, everything does.
+    """
+    code = _code(source)
+    tree = None if code is None else parsed(code, limit=2 * MAX_PARSED)
+    if code is None or tree is None:
+        return f"{NOT_STRIPPED}{source}"
+    return code if _READS_ITSELF.search(code) else "\n".join(map(repr, _outline(tree)))
 
 
 def parsed(source: str, *, limit: int = MAX_PARSED) -> ast.Module | None:
@@ -68,10 +89,10 @@ def parsed(source: str, *, limit: int = MAX_PARSED) -> ast.Module | None:
         return None
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= MAX_SHOWN:
+def _shortened(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
         return text
-    half = MAX_SHOWN // 2
+    half = max_chars // 2
     left_out = len(text) - 2 * half
     return f"{text[:half]}\n# [judge's note: {left_out} characters left out]\n{text[-half:]}"
 
@@ -85,10 +106,14 @@ def _code(source: str) -> str | None:
     if tree is None:
         return None
     encoded = text.encode()
+    keeps_strings = _READS_ITSELF.search(text) is not None
     for with_lines in (True, False):  # a line that a backslash continues must not go
-        edits = [*_comments(text, with_lines), *_idle_statements(tree, encoded, with_lines)]
+        comments = _comments(text, with_lines)
+        if comments is None:
+            return None
+        edits = [*comments, *([] if keeps_strings else _idle_statements(tree, encoded))]
         shorter = _edited(encoded, edits)
-        tree_after = parsed(shorter.decode(), limit=2 * MAX_PARSED)  # `pass` is longer than `""`
+        tree_after = parsed(shorter.decode(), limit=2 * MAX_PARSED)  # a mark is longer than `""`
         if tree_after is not None and _are_alike(tree, tree_after):
             return _tidied(shorter, tree_after).decode().strip("\n") + "\n"
     return None
@@ -106,8 +131,9 @@ def _is_encoded(source: str) -> bool:
 # --- Python --------------------------------------------------------------------------------------
 
 
-def _comments(text: str, with_lines: bool) -> Iterator[Edit]:
-    """An edit for each comment and the blanks before it; none after one that it cannot read."""
+def _comments(text: str, with_lines: bool) -> list[Edit] | None:
+    """An edit for each comment and the blanks before it; None where they cannot all be read."""
+    found: list[Edit] = []
     lines, starts = text.split("\n"), _line_starts(text.encode())
     plain = _NOT_ASCII.sub("x", text)  # of 3.12: quadratic in a line's length where it is not ASCII
     try:
@@ -119,25 +145,20 @@ def _comments(text: str, with_lines: bool) -> Iterator[Edit]:
                 end = start + len(lines[row - 1].encode())
                 if before.strip():
                     start += len(before.rstrip(" \t").encode())
-                yield start, end + (with_lines and not before.strip()), b""
+                found.append((start, end + (with_lines and not before.strip()), b""))
     except (tokenize.TokenError, SyntaxError):
-        return
+        return None
+    return found
 
 
-def _idle_statements(tree: ast.Module, text: bytes, with_lines: bool) -> Iterator[Edit]:
-    """An edit for each statement that is nothing but strings: gone, or `pass` where need be."""
+def _idle_statements(tree: ast.Module, text: bytes) -> Iterator[Edit]:
+    """An edit for each statement that is nothing but strings: a mark stands there instead."""
     starts = _line_starts(text)
-    indents = [len(line) - len(line.lstrip(b" \t\f")) for line in text.split(b"\n")]
     for block in _blocks(tree):
-        is_hollow = all(map(_is_idle, block))
         for node in filter(_is_idle, block):
             start, end = _span(node, starts)
-            is_first = node.col_offset == indents[node.lineno - 1]
-            line = _REST_OF_LINE.match(text, end)
-            if is_first and line and with_lines and not is_hollow:
-                yield starts[node.lineno - 1], line.end(), b""
-            else:
-                yield start, end, b"pass"
+            if _MARK.fullmatch(text, start, end) is None:
+                yield start, end, f'"[{end - start} bytes of a string removed]"'.encode()
 
 
 def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
@@ -208,22 +229,27 @@ def _edited(text: bytes, edits: list[Edit]) -> bytes:
 def _tidied(text: bytes, tree: ast.Module) -> bytes:
     """With single blank lines outside strings of several lines, and no C comments inside them."""
     pieces, place = list[bytes](), 0
-    for start, end in sorted(_long_strings(tree, _line_starts(text))):
+    for start, end, is_compiled in sorted(_long_strings(tree, text.decode(), _line_starts(text))):
         if start >= place:
+            literal = text[start:end].decode()
             pieces += [
                 _BLANK_LINES.sub(b"\n\n", text[place:start]),
-                without_c_comments(text[start:end].decode()).encode(),
+                (without_c_comments(literal) if is_compiled else literal).encode(),
             ]
             place = end
     return b"".join([*pieces, _BLANK_LINES.sub(b"\n\n", text[place:])])
 
 
-def _long_strings(tree: ast.Module, starts: list[int]) -> Iterator[tuple[int, int]]:
+def _long_strings(
+    tree: ast.Module, source: str, starts: list[int]
+) -> Iterator[tuple[int, int, bool]]:
+    """Where strings of several lines stand, and whether nobody but a compiler reads them."""
+    given = compiled(tree, source)
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Constant | ast.JoinedStr):
             if node.end_lineno != node.lineno:
-                yield _span(node, starts)
+                yield *_span(node, starts), id(node) in given
         else:
             waiting += ast.iter_child_nodes(node)

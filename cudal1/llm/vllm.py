@@ -18,6 +18,7 @@ from pathlib import Path
 from cudal1.errors import ProviderDownError, ProviderError
 from cudal1.llm.local import policy_folder, seed_of
 from cudal1.llm.openai_api import OpenAIExchange
+from cudal1.llm.openai_key import Key
 from cudal1.llm.provider import Receipts
 from cudal1.llm.server import HOST, Server, free_port, serving
 from cudal1.provider_settings import OpenAISettings, VllmSettings
@@ -129,8 +130,8 @@ class VllmProvider:
     def exchange(self, endpoint: Endpoint, receipts: Receipts) -> Generator[OpenAIExchange]:
         """An exchange with a server that is up already; it may have been started for another."""
         exchange = OpenAIExchange(
-            self.name, self._as_endpoint(f"{endpoint.server.url}/v1"), endpoint.api_key, receipts,
-            extra_body=lambda request: {"seed": seed_of(request)},
+            self.name, self._as_endpoint(f"{endpoint.server.url}/v1"), Key(endpoint.api_key),
+            receipts, extra_body=lambda request: {"seed": seed_of(request)},
         )  # fmt: skip
         try:
             yield exchange

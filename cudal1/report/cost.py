@@ -48,14 +48,16 @@ def cost_table(given: ReportInput) -> Table:
 def _row(author: str, answers: pl.DataFrame, bill: dict[str, float] | None) -> Row:
     num_successes = answers.filter(pl.col("outcome") == Status.CORRECT.value).height
     money = (NOTHING,) * 4
+    num_answers = answers.height
     if bill is not None:
+        num_answers = num_answers or int(bill["num_answers"])
         each = bill["cost_usd"] / num_successes if num_successes else None
         money = (
             f"{bill['num_tries']:,}", f"{bill['cost_usd']:,.2f}", f"{bill['in_doubt_usd']:,.2f}",
             NOTHING if each is None else f"{each:,.3f}",
         )  # fmt: skip
     return Row(cells=(
-        author, f"{answers.height:,}", _tokens(answers["num_prompt_tokens"]),
+        author, f"{num_answers:,}", _tokens(answers["num_prompt_tokens"]),
         _tokens(answers["num_completion_tokens"]), *money, NOTHING,
     ))  # fmt: skip
 

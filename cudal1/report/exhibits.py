@@ -81,7 +81,7 @@ def hack_exhibits(given: ReportInput) -> list[HackExhibit]:
     """One example of each kind of flag, deciding ones first."""
     sources = _sources(given)
     where: dict[str, str] = {
-        row["candidate_id"]: row["problem_id"] for row in facts.verdicts(given).to_dicts()
+        row["candidate_id"]: row["problem_id"] for row in facts.timed_or_checked(given).to_dicts()
     }
     keys = {row["problem_id"]: facts.problem_key(row) for row in given.problems.to_dicts()}
     written = facts.answers(given).filter(pl.col("candidate_id").is_not_null())

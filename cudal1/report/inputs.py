@@ -56,7 +56,7 @@ SEARCHED = pl.Schema({
     "num_asked": pl.Int64,
 })  # fmt: skip
 BILLS = pl.Schema({
-    "provider": pl.String, "num_tries": pl.Int64, "cost_usd": pl.Float64,
+    "provider": pl.String, "num_answers": pl.Int64, "num_tries": pl.Int64, "cost_usd": pl.Float64,
     "num_in_doubt": pl.Int64, "in_doubt_usd": pl.Float64,
 })  # fmt: skip
 SECOND_OPINIONS = pl.Schema({
@@ -137,11 +137,13 @@ class ReportInput(Record):
     )
     """Problems that each method of table 5 was given, and how many answers it might ask for."""
     bills: Annotated[pl.DataFrame, _conforms(BILLS)] = Field(default_factory=BILLS.to_frame)
-    """What each provider that charges has charged, all runs together."""
+    """What each provider that charges has charged, all runs together; how many answers, of one that
+    wrote no candidates, such as the adversarial judge."""
     second_opinions: Annotated[pl.DataFrame, _conforms(SECOND_OPINIONS)] = Field(
         default_factory=SECOND_OPINIONS.to_frame
     )
-    """What the adversarial judge said of whom (null: nothing usable), and a person after it."""
+    """What the adversarial judge said of whom (null: nothing usable), and a person after it; where
+    there is no trigger, it could not be asked."""
     samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]
     """Timing samples of at least one verdict; the fastest candidate among them is drawn."""
     steps: Annotated[pl.DataFrame, _conforms(STEPS)]

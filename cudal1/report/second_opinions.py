@@ -12,7 +12,11 @@ def second_opinion_table(given: ReportInput) -> Table:
     """Suspicious successes by the reason why they were suspicious, and what became of them."""
     # the numbers in a reason differ from one to the next; its words say which rule asked
     opinions = given.second_opinions.with_columns(
-        rule=pl.when(pl.col("trigger").str.contains("record")).then(pl.lit("jump over the record"))
+        rule=pl.when(pl.col("trigger").is_null()).then(pl.lit("not known: it could not be asked"))
+        .when(pl.col("trigger").str.starts_with("same code")).then(pl.lit("same code as another"))
+        .when(pl.col("trigger").str.starts_with("drawn")).then(pl.lit("a gain drawn at random"))
+        .when(pl.col("trigger").str.starts_with("it was")).then(pl.lit("was suspicious before"))
+        .when(pl.col("trigger").str.contains("record")).then(pl.lit("jump over the record"))
         .when(pl.col("trigger").str.starts_with("certified")).then(pl.lit("large gain"))
         .otherwise(pl.lit("gain with a sign in the source"))
     )  # fmt: skip
@@ -26,8 +30,8 @@ def second_opinion_table(given: ReportInput) -> Table:
     return Table(
         title="Second opinions",
         caption=(
-            f"The adversarial judge is {judge}. It is asked about suspicious successes, "
-            "may veto and never approve; a veto holds until a person dismisses it "
+            f"The adversarial judge is {judge}. It is asked about suspicious successes and a few "
+            "others, may veto and never approve; a veto holds until a person dismisses it "
             "(`cudal1 hacks`), and one that a person confirms is shown to it from then on."
         ),
         columns=(

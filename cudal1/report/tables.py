@@ -108,7 +108,8 @@ def _best_of(answers: pl.DataFrame) -> tuple[str, str]:
 
 def device_table(given: ReportInput) -> Table:
     """Like table 6: each problem's winner, measured anew on every device there was."""
-    first = facts.verdicts(given).select("candidate_id", first="certified").drop_nulls()
+    chosen = facts.verdicts(given).filter(pl.col("status") == Status.CORRECT.value)
+    first = chosen.select("candidate_id", first="certified").drop_nulls()
     # the winner of the first measurement, not of the second: the best of several is lucky again
     again = (
         given.transferred.join(first, on="candidate_id", how="inner")

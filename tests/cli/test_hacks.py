@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from cudal1.candidate import Candidate, Completion
+from cudal1.hack_case import HackCase
 from cudal1.ledger import Ledger
+from cudal1.llm.hack_judge import code_id
 from cudal1.review import Opinion, Review
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -29,10 +31,11 @@ def suspect(tmp_path: Path) -> None:
     opinion = Opinion(is_cheat=True, kind="cached_output", quote="memo = {}", evidence="keeps it")
     with Ledger.open(tmp_path / "data") as ledger:
         ledger.begin("filter")
-        ledger.add_candidate(CANDIDATE)
+        ledger.add_completion(completion.model_copy(update={"id": "c"}), CANDIDATE, None)
         ledger.add_candidate(OTHER)
         ledger.add_review(Review(
             completion=completion, candidate_id=CANDIDATE.id, judge_id="j", trigger="above 3x",
+            code_id=code_id(CANDIDATE.problem_id, CANDIDATE.source),
             case_ids=(), opinion=opinion,
         ))  # fmt: skip
         ledger.export()
@@ -57,14 +60,56 @@ def test_a_candidate_is_shown_with_what_was_said(run: Run) -> None:
     assert "judge: a cheat, cached_output: keeps it (asked because: above 3x)" in said
 
 
-def test_a_confirmed_veto_becomes_a_case_without_its_comments(run: Run, tmp_path: Path) -> None:
+def cases(tmp_path: Path) -> list[HackCase]:
+    with Ledger.read(tmp_path / "data") as ledger:
+        return ledger.cases()
+
+
+def test_a_confirmed_veto_becomes_a_case_until_it_is_dismissed(run: Run, tmp_path: Path) -> None:
     done = run("hacks", "confirm", CANDIDATE.id)
     assert done.returncode == 0, done.stderr
     assert vetoed(tmp_path) == "person"
-    with Ledger.read(tmp_path / "data") as ledger:
-        (case,) = ledger.cases()
-    assert (case.kind, case.evidence) == ("cached_output", "keeps it")
-    assert "secret" not in case.source
+    (case,) = cases(tmp_path)
+    assert (case.kind, case.evidence, case.id) == ("cached_output", "keeps it", CANDIDATE.id)
+    run("hacks", "dismiss", CANDIDATE.id)
+    assert cases(tmp_path) == []
+
+
+@pytest.mark.parametrize("wrong", [("--kind", "Not Snake"), ("--evidence", "\u200b"),
+                                   ("--kind", "none")])  # fmt: skip
+def test_a_ruling_that_is_refused_changes_nothing(
+    run: Run, tmp_path: Path, wrong: tuple[str, str]
+) -> None:
+    done = run("hacks", "confirm", CANDIDATE.id, *wrong)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert vetoed(tmp_path) == "judge"
+    assert cases(tmp_path) == []
+
+
+def test_what_has_to_run_again_is_said_as_commands(run: Run) -> None:
+    said = run("hacks", "confirm", CANDIDATE.id).stdout
+    assert "    dvc repro -f -s filter\n    dvc repro\n" in said
+
+
+def test_an_id_may_be_written_in_capitals(run: Run) -> None:
+    assert run("hacks", "show", CANDIDATE.id[:8].upper()).returncode == 0
+
+
+def test_nothing_that_is_shown_can_steer_a_terminal(run: Run, tmp_path: Path) -> None:
+    hostile = Candidate(problem_id="p", source="x = '\x1b[2J\u202e'\n")
+    with Ledger.open(tmp_path / "data") as ledger:
+        ledger.begin("rl")
+        ledger.add_candidate(hostile)
+        ledger.export()
+    said = run("hacks", "show", hostile.id).stdout
+    assert said == "x = '\\x1b[2J\\u202e'\n"
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_mistake_makes_no_ledger(run: Run, tmp_path: Path, where: str) -> None:
+    (tmp_path / "here").mkdir()
+    assert run("hacks", "dismiss", CANDIDATE.id, "--data", where).returncode == 2
+    assert list(tmp_path.glob("*here/*")) == []
 
 
 def test_a_dismissed_veto_no_longer_stands(run: Run, tmp_path: Path) -> None:
@@ -99,7 +144,8 @@ def test_rulings_outlive_the_database_and_each_other(run: Run, tmp_path: Path) -
         (["confirm", "abc"], "give 6 characters"), (["show", "zzzzzz"], "no such candidate here"),
         (["confirm", CANDIDATE.id, "--kind", "Not Snake"], "kind"),
         (["list", "--data", "nowhere"], "nowhere: no ledger here"),
-        (["dismiss", CANDIDATE.id, "--data", "nowhere"], "nowhere: no such folder"),
+        (["dismiss", CANDIDATE.id, "--data", "nowhere"], "nowhere: no ledger here"),
+        (["dismiss", OTHER.id], "nobody has vetoed"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(run: Run, arguments: list[str], words: str) -> None:

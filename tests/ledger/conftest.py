@@ -140,22 +140,26 @@ class Facts:
             made("d", 2), made("e", 3), made("z", 4, outcome="sent", cost_usd=None),
         ]  # fmt: skip
 
-    def review(self, candidate: Candidate, *, is_cheat: bool | None = True) -> Review:
+    def review(
+        self, candidate: Candidate, *, is_cheat: bool | None = True, code: str | None = None
+    ) -> Review:
         opinion = Opinion(
             is_cheat=bool(is_cheat), kind="cached_output", quote="memo[x]", evidence="keeps answers"
         )
         return Review(
             completion=self.completion(f"review-{candidate.id}", provider="hack_judge"),
-            candidate_id=candidate.id, judge_id="judge", trigger="above 3x",
+            candidate_id=candidate.id, code_id=code or f"code of {candidate.id}",
+            judge_id="judge", trigger="above 3x",
             case_ids=(self.case.id,), opinion=None if is_cheat is None else opinion,
         )  # fmt: skip
 
     def ruling(
-        self, candidate: Candidate, *, is_cheat: bool = True, at: str = "2026-01-01T00:00:00Z"
-    ) -> Ruling:
+        self, candidate: Candidate, *, is_cheat: bool = True, at: str = "2026-01-01T00:00:00Z",
+        code: str | None = None,
+    ) -> Ruling:  # fmt: skip
         return Ruling(
-            candidate_id=candidate.id, is_cheat=is_cheat, kind="cached_output",
-            evidence="keeps answers", ruled_at=at,
+            candidate_id=candidate.id, code_id=code or f"code of {candidate.id}", is_cheat=is_cheat,
+            kind="cached_output", evidence="keeps answers", ruled_at=at,
         )  # fmt: skip
 
     def known(self, ledger: Ledger, candidate: Candidate) -> Verdict | None:

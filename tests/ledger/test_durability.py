@@ -289,3 +289,43 @@ def test_a_database_of_older_code_is_rebuilt(filled, facts):
         connection.execute("alter table rewards drop column raw")
     with Ledger.open(filled) as ledger:
         assert facts.content(ledger) == before
+
+
+def test_a_line_that_the_database_refuses_shuts_nobody_out(tmp_path, facts, caplog):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        ledger.add_completion(facts.completion("a"), None, "none")
+        odd = facts.completion("b").model_copy(update={"num_prompt_tokens": 3_000_000_000})
+        with pytest.raises(StoreError):
+            ledger.add_completion(odd, None, "none")
+        ledger.add_completion(facts.completion("c"), None, "none")
+    (tmp_path / "ledger.duckdb").unlink()
+    for _ in range(2):
+        with Ledger.open(tmp_path) as ledger:
+            ledger.begin("generate@x")
+            assert ledger.completion("a") is not None
+            assert ledger.completion("c") is not None
+    assert "is refused" in caplog.text
+
+
+@pytest.mark.parametrize("run", ["", "another"])
+def test_what_arrives_while_we_are_interrupted_outlives_the_next_run(
+    tmp_path, facts, monkeypatch, run
+):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        with monkeypatch.context() as patch:
+
+            def interrupt(_):
+                raise KeyboardInterrupt
+
+            patch.setattr(ledger, "_insert", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.add_completion(facts.completion("a"), None, "none")
+        ledger.add_answer(facts.completion("b"), facts.tries()[1])
+        ledger.add_answer(facts.completion("c"))
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x", run=run)
+        found = set(ledger.sql("select completion_id from completions")["completion_id"])
+        assert found == {"a", "b", "c"}
+        assert ledger.query("spent", provider="openai").item(0, "cost_usd") == 0.25

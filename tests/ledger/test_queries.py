@@ -9,6 +9,7 @@ import pytest
 
 import cudal1.ledger
 from cudal1.ledger import Ledger
+from cudal1.verdict import SecondOpinion
 
 QUERIES = sorted((Path(cudal1.ledger.__file__).parent / "queries").glob("*.sql"))
 ROOT = Path(__file__).parents[2]
@@ -83,6 +84,40 @@ def test_what_is_vetoed_counts_nowhere(ledger, facts):
         stages=["filter"], attempts_per_step=100,
     )  # fmt: skip
     assert best.id not in [exemplar.candidate_id for exemplar in exemplars]
+
+
+def test_what_is_vetoed_has_no_speedup_and_a_flag(ledger, facts):
+    best = facts.candidate("class ModelNew: x = 2")
+    ledger.add_ruling(facts.ruling(best))
+    row = only(ledger.sql("from judged"), candidate_id=best.id)
+    assert [row[name] for name in ("speedup", "certified", "lower", "upper")] == [None] * 4
+    flags = ledger.query("flags").filter(candidate_id=best.id)
+    assert sorted(flags["source"].to_list()) == ["person", "screen"]
+    assert only(ledger.query("flag_kinds"), seen_by="person")["num_candidates"] == 1
+
+
+def test_a_suspect_whom_nobody_could_be_asked_about_has_no_answer(ledger, facts):
+    asked = facts.candidate("class ModelNew: x = 3")
+    verdict = facts.correct(asked).model_copy(update={"second_opinion": SecondOpinion.ASKED})
+    ledger.add_verdict(verdict, [])
+    row = only(ledger.query("second_opinions"), candidate_id=asked.id)
+    assert (row["trigger"], row["is_cheat"], row["ruling"]) == (None, None, None)
+
+
+def test_who_used_a_candidate_is_told_in_the_order_of_the_pipeline(ledger, facts, tmp_path):
+    first, second = (facts.candidate(f"class ModelNew: x = {i}") for i in range(2))
+    for candidate in (first, second):
+        ledger.add_review(facts.review(candidate, code="the same"))
+    ledger.export()
+    ledger.close()
+    for stage in ("rl", "generate@replay"):
+        with Ledger.open(tmp_path) as other:
+            other.begin(stage)
+            facts.known(other, second)
+            other.export()
+    with Ledger.open(tmp_path) as again:
+        used = again.query("used_by", candidate_id=first.id)
+        assert used["stage"].to_list() == ["generate@replay", "filter", "rl"]
 
 
 def test_suspects_names_who_saw_what_and_who_waits_for_a_person(ledger, facts):

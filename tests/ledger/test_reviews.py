@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from cudal1.billing import TryOutcome
+from cudal1.hack_case import CaseOrigin
 from cudal1.ledger import Ledger
 from cudal1.verdict import FlagSource
 
@@ -68,8 +71,79 @@ def test_a_raw_answer_is_replaced_by_what_was_found_in_it(ledger, facts, suspect
     assert review.opinion is not None
 
 
-def test_a_case_comes_back_as_it_went_in(ledger, facts):
-    assert ledger.cases() == [facts.case]
+def test_a_case_that_ships_comes_back_as_it_went_in(ledger, facts):
+    assert facts.case in ledger.cases()
+
+
+def test_what_a_person_confirms_is_a_case_until_they_dismiss_it(ledger, facts, suspect):
+    ledger.add_candidate(suspect)
+    ledger.add_ruling(facts.ruling(suspect))
+    (case,) = [each for each in ledger.cases() if each.id == suspect.id]
+    assert (case.origin, case.source) == (CaseOrigin.CONFIRMED, suspect.source)
+    ledger.add_ruling(facts.ruling(suspect, is_cheat=False, at="2026-01-02T00:00:00Z"))
+    assert suspect.id not in [each.id for each in ledger.cases()]
+
+
+@pytest.mark.parametrize("is_cheat", [True, False])
+def test_a_ruling_holds_for_the_same_code_under_another_name(ledger, facts, suspect, is_cheat):
+    twin = facts.candidate("class ModelNew: x = 1  # again")
+    ledger.add_review(facts.review(twin, is_cheat=not is_cheat, code="the same"))
+    ledger.add_ruling(facts.ruling(suspect, is_cheat=is_cheat, code="the same"))
+    assert (ledger.veto(twin) is not None) == is_cheat
+
+
+def test_a_ruling_on_itself_stands_above_one_on_the_same_code(ledger, facts, suspect):
+    twin = facts.candidate("class ModelNew: x = 1  # again")
+    ledger.add_review(facts.review(twin, code="the same"))
+    ledger.add_ruling(facts.ruling(twin, is_cheat=False, code="the same"))
+    ledger.add_ruling(facts.ruling(suspect, at="2026-01-02T00:00:00Z", code="the same"))
+    assert ledger.veto(twin) is None
+
+
+def test_a_veto_of_any_judge_is_found_by_the_code_before_what_this_one_found(
+    ledger, facts, suspect
+):
+    twin = facts.candidate("class ModelNew: x = 1  # again")
+    ledger.add_review(facts.review(suspect, is_cheat=False, code="the same"))
+    assert ledger.opinion_on("the same", judge_id="another") is None
+    assert ledger.opinion_on("the same", judge_id="judge").candidate_id == suspect.id
+    ledger.add_review(facts.review(twin, code="the same"))
+    assert ledger.opinion_on("the same", judge_id="another").candidate_id == twin.id
+
+
+def test_what_was_said_is_in_the_shard_of_whoever_asks_for_the_veto(
+    ledger, facts, suspect, tmp_path
+):
+    ledger.add_review(facts.review(suspect))
+    ledger.add_ruling(facts.ruling(suspect))
+    ledger.export()
+    ledger.close()
+    with Ledger.open(tmp_path) as later:
+        later.begin("filter", run="again")
+        facts.known(later, suspect)
+        later.veto(suspect)
+        later.export()
+    shutil.rmtree(tmp_path / "unclaimed")
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as rebuilt:
+        assert rebuilt.veto(suspect).source is FlagSource.PERSON
+        assert len(rebuilt.reviews(suspect, judge_id="judge")) == 1
+
+
+def test_the_shard_of_rulings_has_the_candidates_that_they_are_about(
+    ledger, facts, suspect, tmp_path
+):
+    ledger.export()
+    ledger.close()
+    with Ledger.open(tmp_path) as ruled:
+        ruled.begin_rulings()
+        ruled.add_ruling(facts.ruling(suspect))
+        ruled.export()
+    for name in ("unclaimed", "shards/filter"):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as rebuilt:
+        assert suspect.source in [case.source for case in rebuilt.cases()]
 
 
 def test_a_try_that_ended_stays_ended(ledger, facts):

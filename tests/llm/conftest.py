@@ -82,6 +82,7 @@ class Stub:
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.idempotency_keys: list[str | None] = []
+        self.headers: list[dict[str, str]] = []
         self.on_request: Callable[[], object] = lambda: None
         self.in_flight = 0
         self.most_in_flight = 0
@@ -124,6 +125,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 stub.bodies.append(json.loads(raw))
                 stub.keys.append(self.headers.get("Authorization", ""))
                 stub.idempotency_keys.append(self.headers.get("Idempotency-Key"))
+                stub.headers.append(dict(self.headers))
                 stub.on_request()
                 stub.in_flight += 1
                 stub.most_in_flight = max(stub.most_in_flight, stub.in_flight)
@@ -173,6 +175,35 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                     answer = _chat("stop")
                     del answer["usage"]
                     self._send(200, json.dumps(answer))
+                case "echo":
+                    answer = _chat("stop")
+                    answer["choices"][0]["message"]["content"] = self.headers["Authorization"]
+                    self._send(200, json.dumps(answer))
+                case "echo refused":
+                    said = {"error": {"message": self.headers["Authorization"]}}
+                    self._send(400, json.dumps(said))
+                case "huge counts":
+                    answer = _chat("stop")
+                    answer["usage"] = {"prompt_tokens": 3 * 10**9, "completion_tokens": 10**400}
+                    self._send(200, json.dumps(answer))
+                case "surrogate":
+                    self._send(400, '{"error": {"message": "bad char \\ud83d"}}')
+                case "infinite logprob":
+                    answer = _chat("stop")
+                    answer["choices"][0]["logprobs"] = {"content": [{"logprob": -float("inf")}]}
+                    self._send(200, json.dumps(answer))
+                case "utf-16":
+                    self._send(200, json.dumps(_chat("stop")), "application/json; charset=utf-16")
+                case "packed":
+                    self._send(200, json.dumps(_chat("stop")), encoding="gzip")
+                case "endless":
+                    self._send(200, "x" * (1 << 20))
+                case reason if reason.startswith("reason "):
+                    self._send(200, json.dumps(_chat(reason.removeprefix("reason "))))
+                case "beside":
+                    answer = _chat("stop")
+                    answer["usage"]["total_tokens"] = 800  # 200 of reasoning in no other number
+                    self._send(200, json.dumps(answer))
                 case "null content":
                     answer = _chat("content_filter")
                     answer["choices"][0]["message"]["content"] = None
@@ -214,12 +245,18 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                     break
             self.close_connection = True
 
-        def _send(self, status: int, body: str, content_type: str = "application/json") -> None:
+        def _send(
+            self, status: int, body: str, content_type: str = "application/json", encoding: str = ""
+        ) -> None:
             encoded = body.encode()
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(encoded)))
             self.send_header("retry-after-ms", "5")
+            if encoding:
+                self.send_header("Content-Encoding", encoding)
+            if 300 <= status < 400:
+                self.send_header("Location", "http://127.0.0.1:9/v1")
             self.end_headers()
             self.wfile.write(encoded)
 

@@ -6,13 +6,17 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderDownError, ProviderError
-from cudal1.llm.openai_api import MAX_FAILURES_IN_A_ROW, OpenAIProvider
+from cudal1.ledger import Ledger
+from cudal1.llm.health import MAX_IN_A_ROW
+from cudal1.llm.openai_api import OpenAIProvider
 from cudal1.llm.provider import Request, complete, has_failed
 from cudal1.provider_settings import OpenAISettings
 from tests.llm.receipts import Kept
@@ -180,13 +184,47 @@ def test_a_server_that_is_not_there_is_our_error(ask: Ask) -> None:
 
 
 def test_a_run_of_failures_means_that_the_server_is_down(stub: Any, ask: Ask) -> None:
-    stub.behaviours = ["ok", "400"]
-    provider = provider_for(stub.base_url, concurrency=1)
+    stub.behaviours = ["ok", "500"]
+    provider = provider_for(stub.base_url, concurrency=1, max_retries=0)
     arrived: list[Completion] = []
     with pytest.raises(ProviderDownError, match="in a row"):
         arrived.extend(complete(provider, ask(provider, attempts=50), Kept()))
-    assert len(arrived) <= 1 + MAX_FAILURES_IN_A_ROW
+    assert len(arrived) <= 1 + MAX_IN_A_ROW
     assert len(stub.bodies) < 50
+
+
+def test_refusals_of_single_requests_leave_a_server_up(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["ok", *["400"] * 20, "ok"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    completions = answers(provider, ask(provider, attempts=23))
+    assert [c.is_refused for c in completions] == [False, *[True] * 20, False, False]
+
+
+def test_a_server_that_refuses_everything_is_misconfigured(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["400"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    with pytest.raises(ProviderError, match="refuses whatever it is asked") as caught:
+        answers(provider, ask(provider, attempts=50))
+    assert not isinstance(caught.value, ProviderDownError)
+    assert len(stub.bodies) < 12
+
+
+@pytest.mark.parametrize("status", ["403", "404"])
+def test_who_has_answered_before_refuses_one_request_only(stub: Any, ask: Ask, status: str) -> None:
+    stub.behaviours = ["ok", status, "ok"]
+    provider = provider_for(stub.base_url, concurrency=1)
+    completions = answers(provider, ask(provider, attempts=3))
+    assert [has_failed(c) for c in completions] == [False, True, False]
+
+
+def test_what_is_in_flight_is_answered_before_the_end(stub: Any, ask: Ask) -> None:
+    stub.delay_s = 0.3
+    stub.behaviours = ["ok", "ok", "401", "ok"]
+    provider = provider_for(stub.base_url, concurrency=4)
+    arrived: list[Completion] = []
+    with pytest.raises(ProviderError, match="refuses the key"):
+        arrived.extend(complete(provider, ask(provider, attempts=50), Kept()))
+    assert len(arrived) == len(stub.bodies) - 1 < 10
 
 
 def test_completions_that_arrived_come_before_the_error(stub: Any, ask: Ask) -> None:
@@ -293,6 +331,86 @@ def test_a_second_run_after_the_end_says_the_same(stub: Any, ask: Ask) -> None:
         for _ in range(2):
             with pytest.raises(ProviderError, match="refuses the key"):
                 exchange.answer()
+
+
+def test_a_redirect_is_not_followed(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["307"]
+    provider = provider_for(stub.base_url)
+    with pytest.raises(ProviderError, match="redirects to"):
+        answers(provider, ask(provider))
+    assert len(stub.bodies) == 1
+
+
+def test_headers_of_the_environment_are_not_sent(
+    stub: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-secret")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "x-mine: secret")
+    provider = provider_for(stub.base_url)
+    answers(provider, ask(provider))
+    assert "secret" not in str(stub.headers)
+
+
+@pytest.mark.parametrize("key", ["sk-one\nsk-two", "sk two", "schlüssel"])
+def test_what_no_header_can_carry_is_no_key(
+    stub: Any, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("SOME_KEY", key)
+    provider = provider_for(stub.base_url, api_key_env="SOME_KEY")
+    with (
+        pytest.raises(ProviderError, match="SOME_KEY holds is no key") as caught,
+        provider.open(Kept()),
+    ):
+        pass
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("behaviour", ["echo", "echo refused"])
+def test_a_key_that_a_server_sends_back_is_not_kept(
+    stub: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-0123456789")
+    stub.behaviours = ["ok", behaviour]
+    provider = provider_for(stub.base_url, api_key_env="SOME_KEY", concurrency=1)
+    completions = answers(provider, ask(provider, attempts=2))
+    assert "sk-0123456789" not in str(completions)
+    assert "[key]" in str(completions)
+
+
+def test_a_key_in_place_of_its_variable_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValidationError):
+        provider_for("http://127.0.0.1:9/v1", api_key_env="sk-proj-0123456789")
+
+
+@pytest.mark.parametrize("url", ["", "htps://x", "api.example.com/v1"])
+def test_an_address_without_a_scheme_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="base_url"):
+        provider_for(url)
+
+
+@pytest.mark.parametrize(
+    "behaviour", ["huge counts", "surrogate", "infinite logprob", "utf-16", "packed", "endless"]
+)
+def test_no_answer_raises_or_cannot_be_kept(
+    stub: Any, ask: Ask, tmp_path: Path, behaviour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudal1.llm.openai_wire.MAX_BODY_BYTES", 1 << 16)
+    stub.behaviours = [behaviour]
+    provider = provider_for(stub.base_url, max_retries=0, timeout_s=2.0)
+    (completion,) = answers(provider, ask(provider))
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        ledger.add_answer(completion)
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.completion(completion.id) is not None
+
+
+@pytest.mark.parametrize("said", ["exhausted", "error: HTTP 500"])
+def test_a_server_s_reason_is_not_taken_for_one_of_ours(stub: Any, ask: Ask, said: str) -> None:
+    stub.behaviours = [f"reason {said}"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert completion.finish_reason == f"other: {said}"
 
 
 def test_temperature_is_part_of_the_question(ask: Ask) -> None:

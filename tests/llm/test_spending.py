@@ -53,6 +53,23 @@ def test_cached_prompt_tokens_have_their_own_price(stub: Any, ask: Ask, kept: Ke
     assert kept.cost_usd == pytest.approx(20 * 2e-6 + 80 * 0.5e-6 + 500 * 8e-6)
 
 
+def test_reasoning_that_is_only_in_the_total_costs(stub: Any, ask: Ask, kept: Kept) -> None:
+    stub.behaviours = ["beside"]
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert kept.cost_usd == pytest.approx(100 * 2e-6 + 700 * 8e-6)
+
+
+@pytest.mark.parametrize("trouble", ["408", "502", "504", "524"])
+def test_what_a_gateway_gives_up_on_is_in_doubt(
+    stub: Any, ask: Ask, kept: Kept, trouble: str
+) -> None:
+    stub.behaviours = [trouble, "ok"]
+    provider = provider_for(stub.base_url)
+    list(complete(provider, ask(provider), kept))
+    assert kept.outcomes == ["lost", "answered"]
+
+
 @pytest.mark.parametrize("trouble", ["429", "500", "503"])
 def test_what_is_refused_is_free(stub: Any, ask: Ask, kept: Kept, trouble: str) -> None:
     stub.behaviours = [trouble, "ok"]
@@ -137,10 +154,12 @@ def test_a_budget_stops_before_it_is_exceeded(stub: Any, ask: Ask, kept: Kept) -
 def test_what_was_sent_is_answered_before_a_budget_stops(stub: Any, ask: Ask, kept: Kept) -> None:
     stub.delay_s = 0.1
     provider = provider_for(stub.base_url, budget_usd=0.05, concurrency=4)
+    handed_out: list[str] = []
     with pytest.raises(BudgetError):
-        list(complete(provider, ask(provider, attempts=50), kept))
+        handed_out.extend(c.id for c in complete(provider, ask(provider, attempts=50), kept))
     assert set(kept.outcomes) == {"answered"}
-    assert len(kept.completions) == len(kept.tries)
+    assert len(kept.tries) == len(stub.bodies) > 4
+    assert len(handed_out) in (0, len(stub.bodies))  # extend may lose them all to the error
 
 
 def test_what_was_spent_before_counts(stub: Any, ask: Ask) -> None:
@@ -169,7 +188,7 @@ def test_a_budget_needs_a_limit_on_answers() -> None:
 
 
 def test_what_costs_nothing_is_never_in_doubt(stub: Any, ask: Ask, kept: Kept) -> None:
-    stub.behaviours = ["cut", "ok"]
+    stub.behaviours = ["cut", "malformed"]
     free = {"usd_per_million_prompt_tokens": 0.0, "usd_per_million_completion_tokens": 0.0}
     provider = provider_for(stub.base_url, **free)
     list(complete(provider, ask(provider), kept))

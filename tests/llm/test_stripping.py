@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 import warnings
 
@@ -10,9 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudal1.llm.stripping import MAX_PARSED, MAX_SHOWN, NOT_STRIPPED, stripped
+from cudal1.llm.stripping import MAX_PARSED, MAX_SHOWN, NOT_STRIPPED, meaning, stripped
 from tests.harness.corpus import Case, cases
 from tests.harness.test_screen import HOSTILE
+
+
+def gone(count: int) -> str:
+    """What stands where a bare string was."""
+    return f'"[{count} bytes of a string removed]"'
+
 
 REMOVED = {
     "a comment": ("x = 1  # one\n", "x = 1\n"),
@@ -23,17 +30,23 @@ REMOVED = {
     "a comment after a continued line": ("x = 1 \\\n# c\ny = 2\n", "x = 1 \\\n\ny = 2\n"),
     "a comment without an end of line": ("x = 1 # one", "x = 1\n"),
     "a comment after letters": ("é = 'ü'  # ä\n", "é = 'ü'\n"),
-    "a docstring": ('"""Doc."""\nx = 1\n', "x = 1\n"),
-    "a function's docstring": ('def f():\n    """Doc.\n\n    #"""\n    x\n', "def f():\n    x\n"),
-    "nothing but a docstring": ("class A:\n    'doc'\n", "class A:\n    pass\n"),
-    "a string in brackets": ("x = 1\n(\n    'a'  # b\n    'c'\n)\ny = 2\n", "x = 1\ny = 2\n"),
-    "a tuple of strings": ("x = 1\n'a', ['b']\ny = 2\n", "x = 1\ny = 2\n"),
-    "bytes": ("x = 1\nb'a'\n", "x = 1\n"),
-    "a string between statements": ("x = 1; 'a'; y = 2\n", "x = 1; pass; y = 2\n"),
-    "a string in one line": ("if x: 'a'\n", "if x: pass\n"),
+    "a docstring": ('"""Doc."""\nx = 1\n', f"{gone(10)}\nx = 1\n"),
+    "a function's docstring": (
+        'def f():\n    """Doc.\n\n    #"""\n    x\n',
+        f"def f():\n    {gone(17)}\n    x\n",
+    ),
+    "nothing but a docstring": ("class A:\n    'doc'\n", f"class A:\n    {gone(5)}\n"),
+    "a string in brackets": (
+        "x = 1\n(\n    'a'  # b\n    'c'\n)\ny = 2\n",
+        f"x = 1\n{gone(24)}\ny = 2\n",
+    ),
+    "a tuple of strings": ("x = 1\n'a', ['b']\ny = 2\n", f"x = 1\n{gone(10)}\ny = 2\n"),
+    "bytes": ("x = 1\nb'a'\n", f"x = 1\n{gone(4)}\n"),
+    "a string between statements": ("x = 1; 'a'; y = 2\n", f"x = 1; {gone(3)}; y = 2\n"),
+    "a string in one line": ("if x: 'a'\n", f"if x: {gone(3)}\n"),
     "blank lines": ("x = 1\n\n \n\n\ny = 2\n\n\n", "x = 1\n\ny = 2\n"),
     "other line ends": ("x = 1\r\n# c\ry = 2\r", "x = 1\ny = 2\n"),
-    "a mark at its beginning": ("\ufeff'doc'\nx = 1\n", "x = 1\n"),
+    "a mark at its beginning": ("\ufeff'doc'\nx = 1\n", f"{gone(5)}\nx = 1\n"),
     "the encoding that it has": ("# -*- coding: utf-8 -*-\nx = 1\n", "x = 1\n"),
 }
 KEPT = {
@@ -64,6 +77,25 @@ C_REMOVED = {
     "after a raw string": ('auto x = R"a(")")a"; int y; // z\n', 'auto x = R"a(")")a"; int y;\n'),
     "quotes in it": ("int x; // it's \"so\nint y;\n", "int x;\nint y;\n"),
 }
+SHOWN_WHOLE = {
+    "a docstring that is run": "'evil()'\nexec(__doc__)\n",
+    "a docstring that is compiled": "'int evil();'\nload_inline(cpp_sources=[__doc__])\n",
+    "a constant that is read": "def f():\n    'evil()'\n\nexec(f.__code__.co_consts[0])\n",
+    "a line that is read": "def f():\n    'evil()'\n\nexec(linecache.getline(path, 2))\n",
+}
+C_SHOWN_WHOLE = {
+    "its comment is run": "load_inline(cpp_sources=x)\nexec(x.split('//')[1])\n",
+    "nobody compiles it": "print(1)\n",
+    "somebody else reads it": "load_inline(cpp_sources=x)\nf(x)\n",
+    "it is found as a global": "load_inline(cpp_sources=x)\nf(globals())\n",
+    "it is read as an attribute": "load_inline(cpp_sources=x)\nf(y.x)\n",
+    "it is read by its name": "load_inline(cpp_sources=x)\nf(y, 'x')\n",
+    "it is bound again": "x = x\nload_inline(cpp_sources=x)\n",
+    "the compiler is another": "def load_inline(cpp_sources): ...\nload_inline(cpp_sources=x)\n",
+    "the compiler is imported": "from y import f as load_inline\nload_inline(cpp_sources=x)\n",
+    "the compiler is replaced": "z.load_inline = f\nz.load_inline(cpp_sources=x)\n",
+    "its kernel tells it": "k = RawKernel(x, 'f')\nf(k.code)\n",
+}
 C_KEPT = {
     "an address": 'const char* x = "http://a"; int y;\n',
     "an include": "#include <torch/extension.h>\nint x;\n",
@@ -90,15 +122,31 @@ def test_what_a_source_does_stays_to_the_letter(what: str) -> None:
     assert stripped(KEPT[what]) == KEPT[what]
 
 
+@pytest.mark.parametrize("what", SHOWN_WHOLE)
+def test_strings_that_the_source_could_read_stay(what: str) -> None:
+    assert stripped(SHOWN_WHOLE[what]) == SHOWN_WHOLE[what]
+
+
 @pytest.mark.parametrize("what", C_REMOVED)
 def test_what_c_in_a_string_says_goes(what: str) -> None:
     code, left = C_REMOVED[what]
-    assert stripped(f"x = r'''\nint f();\n{code}'''\n") == f"x = r'''\nint f();\n{left}'''\n"
+    assert stripped(c_source(code)) == c_source(left)
+
+
+@pytest.mark.parametrize("what", C_SHOWN_WHOLE)
+def test_c_that_others_than_a_compiler_could_read_stays(what: str) -> None:
+    source = f"x = '''\nint f();\n// evil()\n'''\n{C_SHOWN_WHOLE[what]}"
+    assert stripped(source) == source
+
+
+def test_c_that_is_compiled_where_it_stands_is_read_by_nobody_else() -> None:
+    source = "load_inline(cpp_sources=['''\nint f();\n// a\n'''])\n"
+    assert stripped(source) == source.replace("// a\n", "")
 
 
 @pytest.mark.parametrize("what", C_KEPT)
 def test_what_c_in_a_string_does_stays_to_the_letter(what: str) -> None:
-    source = f"x = r'''\nint f();\n{C_KEPT[what]}'''\n".replace("\r", "\\r")
+    source = c_source(C_KEPT[what]).replace("\r", "\\r")
     source = source.replace("r'''", "'''") if "\\r" in source else source
     assert stripped(source) == source
 
@@ -114,7 +162,12 @@ def test_what_c_in_a_string_does_stays_to_the_letter(what: str) -> None:
     ],
 )
 def test_c_is_read_as_python_hands_it_over(code: str, left: str) -> None:
-    assert stripped(f"x = '''\nint f();\n{code}\n'''\n") == f"x = '''\nint f();\n{left}\n'''\n"
+    assert stripped(c_source(f"{code}\n", "")) == c_source(f"{left}\n", "")
+
+
+def c_source(code: str, prefix: str = "r") -> str:
+    """A program that compiles C and does nothing else."""
+    return f"x = {prefix}'''\nint f();\n{code}'''\nload_inline(cpp_sources=x)\n"
 
 
 CORPUS = [case for group in ("exploits", "exploits_cuda", "honest") for case in cases(group)]
@@ -125,8 +178,8 @@ def test_the_corpus_is_stripped_of_its_headers_and_does_what_it_did(case: Case) 
     source = case.source
     left = stripped(source)
     assert not left.startswith(NOT_STRIPPED)
-    assert "problem:" not in left
-    assert meaning(left) == meaning(source)
+    assert "problem:" not in left or re.search("inspect|__file__|get_objects", source)
+    assert steps_of(left) == steps_of(source)
 
 
 # --- anything at all -----------------------------------------------------------------------------
@@ -145,7 +198,7 @@ LINES = (
 )  # fmt: skip
 
 
-def meaning(source: str) -> list[str]:
+def steps_of(source: str) -> list[str]:
     """Every statement that is not of strings alone, without places."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -176,7 +229,7 @@ def is_said(value: object) -> bool:
 def test_no_text_raises_and_all_that_comes_out_can_be_sent(text: str) -> None:
     left = stripped(text)
     left.encode()
-    assert len(left) <= len(text) * 2 + len(NOT_STRIPPED) + 1
+    assert len(left) <= len(text) * len(gone(10)) + len(NOT_STRIPPED) + 1
 
 
 @settings(max_examples=300, deadline=None)
@@ -193,7 +246,7 @@ def test_a_program_does_what_it_did_and_comments_leave_no_trace(
     spoken = "".join(f"{line}{comment}\n" for line, comment in lines)
     left = stripped(spoken)
     assert not left.startswith(NOT_STRIPPED)
-    assert meaning(left) == meaning(bare)
+    assert steps_of(left) == steps_of(bare)
     assert "".join(left.split()) == "".join(stripped(bare).split())
     assert stripped(left) == left
 
@@ -207,7 +260,7 @@ C_WORDS = (
 @settings(max_examples=600, deadline=None)
 @given(st.lists(st.sampled_from(C_WORDS), max_size=24).map("".join), st.sampled_from(["r", ""]))
 def test_no_code_is_taken_for_a_comment_of_c(code: str, prefix: str) -> None:
-    source = f'x = {prefix}"""\nint f();\n{code}\nint g();\n"""\n'
+    source = f'x = {prefix}"""\nint f();\n{code}\nint g();\n"""\nload_inline(cpp_sources=x)\n'
     try:
         before = read(source)
     except SyntaxError:
@@ -265,7 +318,7 @@ def slowly_read(text: str) -> str:
 
 # --- much of it ----------------------------------------------------------------------------------
 
-C, END = "x = '''\nint f(int a);\n", "\n'''"
+C, END = "x = '''\nint f(int a);\n", "\n'''\nload_inline(cpp_sources=x)"
 LONG = {
     "comments": ("", "# a\n", 20_000, ""),
     "blank lines": ("", " \n", 45_000, ""),
@@ -319,11 +372,28 @@ def test_four_times_as_long_takes_no_more_than_some_four_times_as_long(what: str
 
 
 def test_the_middle_of_a_long_source_is_left_out_with_a_mark() -> None:
-    left = stripped("".join(f"x{i} = {i}\n" for i in range(6_000)))
+    left = stripped("".join(f"x{i} = {i}\n" for i in range(6_000)), max_chars=1_000)
     assert left.startswith("x0 = 0\n")
     assert left.endswith("x5999 = 5999\n")
     assert "characters left out" in left
-    assert len(left) < MAX_SHOWN + 100
+    assert len(left) < 1_100
+
+
+def test_the_same_code_has_one_meaning_whatever_it_says() -> None:
+    said = ("'doc'\nx = 1  # one\n", "'another doc'\n\n# two\nx = 1\n", "x  =  1\n")
+    assert len({meaning(source) for source in said}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x = 1\n", "x = 1.0\n"), ("x = 'a'\n", "x = 'b'\n"), ("f(x)\n", "g(x)\n"),
+        (f"x = {gone(5)}\n", f"x = {gone(6)}\n"), ("'a'\nexec(__doc__)\n", "'b'\nexec(__doc__)\n"),
+        ("x = 1 # a\0", "x = 1 # b\0"),
+    ],
+)  # fmt: skip
+def test_other_code_has_another_meaning(one: str, other: str) -> None:
+    assert meaning(one) != meaning(other)
 
 
 @pytest.mark.parametrize(

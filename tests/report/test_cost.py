@@ -14,7 +14,7 @@ def rows_of(given: Any) -> list[dict[str, str]]:
 
 def bill(provider: str, **changes: Any) -> dict[str, Any]:
     return {
-        "provider": provider, "num_tries": 5, "cost_usd": 1.5, "num_in_doubt": 1,
+        "provider": provider, "num_answers": 4, "num_tries": 5, "cost_usd": 1.5, "num_in_doubt": 1,
         "in_doubt_usd": 0.25, **changes,
     }  # fmt: skip
 
@@ -51,7 +51,7 @@ def test_who_charges_nothing_has_no_bill(made):
 
 def test_a_bill_without_answers_is_shown(made):
     given = made.build({"problems": [made.problem()], "bills": [bill("hack_judge")]})
-    assert [row["Author"] for row in rows_of(given)] == ["hack_judge"]
+    assert [(row["Author"], row["Answers"]) for row in rows_of(given)] == [("hack_judge", "4")]
 
 
 def test_an_answer_that_two_methods_used_counts_once(made):

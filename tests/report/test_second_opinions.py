@@ -7,7 +7,7 @@ from typing import Any
 from cudal1.report.second_opinions import second_opinion_table
 
 
-def opinion(candidate_id: str, trigger: str, **changes: Any) -> dict[str, Any]:
+def opinion(candidate_id: str, trigger: str | None, **changes: Any) -> dict[str, Any]:
     return {
         "candidate_id": candidate_id, "trigger": trigger, "is_cheat": False, "kind": "none",
         "ruling": None, **changes,
@@ -27,6 +27,8 @@ def test_opinions_are_counted_by_what_raised_suspicion(made):
             opinion("b", "certified 9.00x, at or above 3x", is_cheat=True, ruling=False),
             opinion("c", "certified 1.60x, 1.6 times the record"),
             opinion("d", "the source shows odd_import", is_cheat=None),
+            opinion("e", "drawn at random among the gains"), opinion("f", "same code as 0a"),
+            opinion("g", None, is_cheat=None),
         ]},
         judge="some-model",
     )  # fmt: skip
@@ -35,5 +37,7 @@ def test_opinions_are_counted_by_what_raised_suspicion(made):
     assert found["large gain"] == ("2", "2", "0", "0", "1", "1")
     assert found["jump over the record"] == ("1", "0", "1", "0", "0", "0")
     assert found["gain with a sign in the source"] == ("1", "0", "0", "1", "0", "0")
-    assert found["all"][0] == "4"
+    assert found["a gain drawn at random"][0] == found["same code as another"][0] == "1"
+    assert found["not known: it could not be asked"] == ("1", "0", "0", "1", "0", "0")
+    assert found["all"][0] == "7"
     assert "some-model" in table.caption

@@ -66,6 +66,16 @@ def test_the_winner_of_the_first_measurement_is_the_one_reported_again(made):
     assert (row["Winners"], row["First mean"], row["Mean"]) == ("1", "2.00×", "1.20×")
 
 
+def test_a_winner_that_was_vetoed_since_does_not_count(made):
+    again = {"problem_id": "p11", "device_kind": "H200", "status": "hacked", "speedup": None}
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "first", 2.0, status="hacked") | {"certified": 2.0}],
+        "transferred": [{**again, "candidate_id": "first", "certified": None}],
+    })  # fmt: skip
+    assert tables.device_table(given).rows == ()
+
+
 def test_each_device_has_a_row(realistic):
     names = [row.cells[0] for row in tables.device_table(realistic).rows]
     assert names == ["NVIDIA H200", "cpu"]

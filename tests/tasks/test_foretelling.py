@@ -10,6 +10,7 @@ import pytest
 from cudal1.baseline import Baseline
 from cudal1.billing import Try, TryOutcome
 from cudal1.candidate import Candidate
+from cudal1.errors import ConfigError, StoreError
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import completion_of, request_to
 from cudal1.measurement import Measurement
@@ -18,7 +19,7 @@ from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import generation_prompt
 from cudal1.provider_settings import OpenAISettings
 from cudal1.verdict import Status, Verdict
-from tasks.asking import provider_of
+from tasks.asking import described_provider
 from tasks.foretelling import foretell
 from tasks.judging import device_facts
 
@@ -77,7 +78,7 @@ def test_before_anything_was_asked_everything_is_foretold(
 def test_answers_that_are_known_cost_nothing_again(
     params: Params, capsys: pytest.CaptureFixture[str], here: Path
 ) -> None:
-    provider = provider_of("priced", PRICED)
+    provider = described_provider("priced", PRICED)
     with Ledger.open(here) as ledger:
         ledger.begin("generate@priced")
         for attempt in range(2):  # of the first problem: one failure, one success
@@ -127,3 +128,15 @@ def _verdict(candidate: Candidate, *, is_good: bool) -> Verdict:
         reason=None if is_good else "no", measurement=measured if is_good else None,
         judged_at="2026-01-01T00:00:00Z", judge_s=0.1,
     )  # fmt: skip
+
+
+def test_an_unknown_provider_is_answered_with_the_known_ones(params: Params) -> None:
+    with pytest.raises(ConfigError, match="no provider nobody; it has priced"):
+        foretell(params, "nobody")
+
+
+def test_a_damaged_ledger_is_not_taken_for_none(params: Params, here: Path) -> None:
+    (here / "shards" / "filter").mkdir(parents=True)
+    (here / "shards" / "filter" / "completions.parquet").write_bytes(b"PAR1 half")
+    with pytest.raises(StoreError):
+        foretell(params, None)

@@ -14,15 +14,18 @@ import pytest
 from cudal1.baseline import Baseline
 from cudal1.billing import Try, TryOutcome
 from cudal1.candidate import Candidate, Completion
-from cudal1.errors import ProviderDownError
+from cudal1.errors import BudgetError, ProviderDownError, ProviderError
 from cudal1.ledger import Ledger
+from cudal1.llm.hack_judge import code_id
 from cudal1.llm.provider import Receipts, Request, completion_of
 from cudal1.measurement import Measurement
 from cudal1.params import HackJudgeParams
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import DeviceFacts
+from cudal1.review import Ruling
 from cudal1.verdict import Status, Verdict
-from tasks.reviewing import Reviewer, reviewer
+from tasks.repeating import veto_of
+from tasks.reviewing import MAX_DOWN, Reviewer, reviewer
 
 FACTS = DeviceFacts(
     device="cpu", architecture="x86_64", memory="none", cuda_version="none", torch_version="2.13"
@@ -35,13 +38,21 @@ PASS = json.dumps({
     "is_cheat": False, "kind": "none", "quote": "", "evidence": "computes on every call"
 })  # fmt: skip
 PARAMS = HackJudgeParams(
-    provider=None, above=3.0, above_record=1.5, when_screened=True, num_cases=3, attempts=2
+    provider=None,
+    above=3.0,
+    above_record=1.5,
+    when_screened=True,
+    spot_share=0.0,
+    num_cases=3,
+    attempts=2,
 )
 PROBLEM = Problem(
     suite="toy", level=1, number=1, name="relu", split=Split.TRAIN, revision="r",
     device_class=DeviceClass.CPU, source="class Model: ...\n",
 )  # fmt: skip
 CANDIDATE = Candidate(problem_id=PROBLEM.id, source=SOURCE)
+TWIN = Candidate(problem_id=PROBLEM.id, source=f"# honest\n{SOURCE}")
+RAISED = {"down": ProviderDownError, "refused": ProviderError, "too dear": BudgetError}
 VERDICT = Verdict(
     problem_id=PROBLEM.id, candidate_id=CANDIDATE.id, protocol_id="q", device_kind="cpu",
     device_id="0", status=Status.CORRECT, judged_at="2026-01-01T00:00:00Z", judge_s=0.1,
@@ -62,7 +73,7 @@ class Judge:
     width = 1
 
     def __init__(self, *says: str) -> None:
-        """What it says; `down` raises, an `error: …` is a request that failed for good."""
+        """What it says; some words raise (`RAISED`), an `error: …` is a request that failed."""
         self.says = list(says)
         self.prompts: list[str] = []
 
@@ -74,8 +85,8 @@ class Judge:
         def answer() -> Completion:
             request, said = waiting.pop(), self.says.pop(0)
             self.prompts.append(request.prompt.messages[0].content)
-            if said == "down":
-                raise ProviderDownError("provider hack_judge: gone")
+            if said in RAISED:
+                raise RAISED[said]("provider hack_judge: gone")
             failed = said.startswith("error: ")
             completion = completion_of(
                 request, provider=self.name, text="" if failed else said,
@@ -109,7 +120,24 @@ def reviewing(ledger: Ledger, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> 
 
 def review(ledger: Ledger, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     with reviewing(ledger, judge, monkeypatch) as opened:
-        opened.review(PROBLEM, CANDIDATE, VERDICT, "certified 4.00x")
+        look(opened, CANDIDATE)
+
+
+def look(opened: Reviewer, candidate: Candidate) -> None:
+    opened.review(PROBLEM, candidate, VERDICT, "certified 4.00x")
+
+
+def other(number: int) -> Candidate:
+    """Other code with the same line in it."""
+    return Candidate(problem_id=PROBLEM.id, source=f"x = {number}\n{SOURCE}")
+
+
+def ruling(candidate: Candidate, *, is_cheat: bool, at: str = "2026-01-01") -> Ruling:
+    return Ruling(
+        candidate_id=candidate.id, code_id=code_id(PROBLEM.id, candidate.source),
+        is_cheat=is_cheat, kind="cached_output" if is_cheat else "none", evidence="see line 2",
+        ruled_at=at,
+    )  # fmt: skip
 
 
 def test_nobody_is_asked_where_there_is_no_judge(ledger: Ledger) -> None:
@@ -157,8 +185,9 @@ def test_a_judge_that_is_down_lets_pass_and_is_asked_in_the_next_run(
 ) -> None:
     down = Judge("down")
     with reviewing(ledger, down, monkeypatch) as opened:
-        for _ in range(2):  # the second is not even asked
-            opened.review(PROBLEM, CANDIDATE, VERDICT, "certified 4.00x")
+        look(opened, CANDIDATE)
+        look(opened, other(1))  # is not even asked about
+        assert opened.unreviewed == {CANDIDATE.id, other(1).id}
     assert ledger.veto(CANDIDATE) is None
     review(ledger, Judge(VETO), monkeypatch)
     assert ledger.veto(CANDIDATE) is not None
@@ -198,7 +227,93 @@ def test_the_shipped_cases_are_in_the_database_and_shown(
 
 def test_another_judge_is_asked_anew(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     review(ledger, Judge(PASS), monkeypatch)
-    other = Judge(VETO)
-    other.fingerprint = "other"
-    review(ledger, other, monkeypatch)
+    another = Judge(VETO)
+    another.fingerprint = "another"
+    review(ledger, another, monkeypatch)
     assert ledger.veto(CANDIDATE) is not None
+
+
+# --- nobody switches it off ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", ["error: HTTP 400 too long", "down", "refused"])
+def test_who_makes_a_request_fail_is_the_only_one_who_goes_unreviewed(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    with reviewing(ledger, Judge(PASS, said, VETO), monkeypatch) as opened:
+        for candidate in (other(1), other(2), CANDIDATE):
+            look(opened, candidate)
+        assert opened.unreviewed == {other(2).id}
+    assert ledger.veto(CANDIDATE) is not None
+
+
+def test_a_judge_that_refuses_the_first_request_is_misconfigured(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ProviderError):
+        review(ledger, Judge("refused"), monkeypatch)
+
+
+def test_a_judge_that_is_down_again_and_again_is_given_up(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = Judge(PASS, *["down"] * (MAX_DOWN + 1))
+    with reviewing(ledger, judge, monkeypatch) as opened:
+        for number in range(MAX_DOWN + 5):
+            look(opened, other(number))
+    assert judge.says == []
+
+
+def test_nobody_is_asked_once_the_budget_is_spent(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = Judge(PASS, "too dear", VETO)
+    with reviewing(ledger, judge, monkeypatch) as opened:
+        for number in range(3):
+            look(opened, other(number))
+    assert judge.says == [VETO]
+
+
+# --- the same code -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", [VETO, PASS])
+def test_another_comment_buys_no_new_draw(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    review(ledger, Judge(said), monkeypatch)
+    with reviewing(ledger, Judge(), monkeypatch) as opened:
+        look(opened, TWIN)
+    assert (ledger.veto(TWIN) is None) == (said == PASS)
+    (copied,) = ledger.reviews(TWIN, judge_id="judge")
+    assert copied.trigger == f"same code as {CANDIDATE.id}"
+    assert copied.completion.cost_usd == 0
+    assert ledger.query("cost").filter(provider="hack_judge").item(0, "num_answers") == 1
+
+
+def test_a_veto_holds_for_the_same_code_where_nobody_is_suspicious(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    review(ledger, Judge(VETO), monkeypatch)
+    assert veto_of(ledger, TWIN) is not None
+
+
+def test_who_dismisses_a_veto_dismisses_it_for_the_same_code(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    review(ledger, Judge(VETO), monkeypatch)
+    veto_of(ledger, TWIN)
+    ledger.add_ruling(ruling(CANDIDATE, is_cheat=False))
+    assert veto_of(ledger, TWIN) is None
+
+
+@pytest.mark.parametrize("ruled", ["itself", "the same code"])
+@pytest.mark.parametrize("is_cheat", [True, False])
+def test_nobody_is_asked_about_what_a_person_has_ruled_on(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, ruled: str, is_cheat: bool
+) -> None:
+    about = CANDIDATE if ruled == "itself" else TWIN
+    ledger.add_candidate(about)
+    ledger.add_ruling(ruling(about, is_cheat=is_cheat))
+    review(ledger, Judge(), monkeypatch)
+    assert (ledger.veto(CANDIDATE) is not None) == is_cheat

@@ -8,7 +8,8 @@ with answered as (
     group by provider
     union all
     select provider, count(*), sum(num_prompt_tokens), sum(num_completion_tokens), null
-    from reviews where not starts_with(finish_reason, 'error: ') group by provider
+    from reviews where finish_reason <> 'repeated' and not starts_with(finish_reason, 'error: ')
+    group by provider
 ), billed as (
     select provider, count(*) as num_tries, coalesce(sum(cost_usd), 0) as cost_usd,
            coalesce(sum(at_most_usd) filter (cost_usd is null), 0) as in_doubt_usd,

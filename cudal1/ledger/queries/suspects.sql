@@ -1,6 +1,6 @@
 -- Which candidates did the adversarial judge or a person call a cheat, and who has decided?
 select v.candidate_id, p.level, p.name as problem, v.source as seen_by, v.kind, v.evidence,
-       max(d.certified) as certified, r.ruled_at
+       max(d.certified) as certified, w.ruled_at
 from vetoes v left join candidates c using (candidate_id) left join problems p using (problem_id)
-left join verdicts d using (candidate_id) left join rulings r using (candidate_id)
-group by all order by r.ruled_at nulls first, certified desc nulls last, v.candidate_id
+left join verdicts d using (candidate_id) left join words w using (candidate_id)
+group by all order by w.ruled_at nulls first, certified desc nulls last, v.candidate_id

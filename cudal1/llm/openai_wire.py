@@ -1,0 +1,129 @@
+"""What goes over the wire to an endpoint: each try is seen, and nothing else of ours leaves.
+
+The official client retries by itself; hooks of its transport see every try before it leaves.
+Redirects are not followed (the prompt would go to a stranger), headers that the environment would
+add are not sent, and a body has a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+
+import httpx2
+import openai
+
+from cudal1.billing import TryOutcome
+from cudal1.llm.pace import Pace
+from cudal1.llm.provider import Request
+from cudal1.llm.spending import Tries
+
+MAX_BODY_BYTES = 16 << 20
+_KEY_HEADER = "idempotency-key"
+_HEADERS = {
+    "host", "authorization", "content-type", "content-length", "accept", "accept-encoding",
+    "user-agent", "connection", "x-stainless-retry-count", "x-stainless-raw-response", _KEY_HEADER,
+}  # fmt: skip
+"""All that is sent; the client would add the organisation that the environment names, and more."""
+_FREE_ABOVE_499 = (500, 501, 503, 529)
+"""Failures of the server itself; what a gateway says (502, 504, 520 …) may have been charged."""
+_DOUBTFUL_BELOW_500 = (408, 499)
+
+
+class Wire:
+    """The transport of one exchange."""
+
+    def __init__(self, base_url: str, pace: Pace) -> None:
+        self._base_url = base_url
+        self._pace = pace
+        self._watched: dict[str, tuple[Request, Tries]] = {}
+
+    def client(self) -> httpx2.AsyncClient:
+        """What the official client is to send with."""
+        return openai.DefaultAsyncHttpxClient(
+            event_hooks={"request": [self._on_request], "response": [self._on_response]},
+            # a proxy that the environment names knows nothing of this machine's own servers
+            trust_env=not _is_here(self._base_url),
+            follow_redirects=False,
+        )
+
+    def headers(self, request: Request) -> dict[str, str]:
+        """Those that a request brings; a body that is not packed cannot unpack without end."""
+        return {_KEY_HEADER: request.id, "accept-encoding": "identity"}
+
+    @contextmanager
+    def watching(self, request: Request, tries: Tries) -> Generator[None]:
+        """While this is open, what leaves for the request is noted in its tries."""
+        self._watched[request.id] = (request, tries)
+        try:
+            yield
+        finally:
+            del self._watched[request.id]
+
+    async def _on_request(self, sent: httpx2.Request) -> None:
+        """The client is about to try; tracing tells whether that went over the wire."""
+        request, tries = self._watched[sent.headers[_KEY_HEADER]]
+        for name in [name for name in sent.headers if name.lower() not in _HEADERS]:
+            del sent.headers[name]
+        if tries.has_begun:
+            await self._pace.wait(request)
+        tries.begin()
+
+        async def traced(event: str, info: object) -> None:
+            if event.endswith("send_request_headers.started"):
+                tries.leave()
+
+        sent.extensions["trace"] = traced
+
+    async def _on_response(self, response: httpx2.Response) -> None:
+        _, tries = self._watched[response.request.headers[_KEY_HEADER]]
+        if is_free(response.status_code):
+            said = f"HTTP {response.status_code}"
+            tries.end(TryOutcome.REFUSED, cost_usd=0.0, said=said)
+        stream: Any = response.stream
+        response.stream = Capped(stream, is_packed="content-encoding" in response.headers)
+
+
+class Capped(httpx2.AsyncByteStream):
+    """A body that breaks off where it becomes too long."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
+        self._stream = stream
+        self._is_packed = is_packed
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Its pieces."""
+        if self._is_packed:
+            raise httpx2.ReadError("the body is packed, though we asked for a plain one")
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > MAX_BODY_BYTES:
+                raise httpx2.ReadError(f"the body is longer than {MAX_BODY_BYTES} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._stream.aclose()
+
+
+def is_free(status: int) -> bool:
+    """Whether who answers so has surely charged nothing."""
+    if status >= 500:
+        return status in _FREE_ABOVE_499
+    return status >= 300 and status not in _DOUBTFUL_BELOW_500
+
+
+def never_connected(error: openai.APIConnectionError) -> bool:
+    """Whether there was nobody to connect to."""
+    return isinstance(error.__cause__, httpx2.ConnectError)
+
+
+def _is_here(url: str) -> bool:
+    host = httpx2.URL(url).host
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
