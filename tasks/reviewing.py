@@ -26,7 +26,7 @@ from cudal1.prompt import DeviceFacts
 from cudal1.review import Opinion, Review
 from cudal1.suspicion import suspicion
 from cudal1.verdict import Verdict
-from tasks.asking import provider_of
+from tasks.asking import LedgerReceipts, provider_of
 from tasks.repeating import repeat
 from tasks.stage import log
 
@@ -34,29 +34,21 @@ MAX_DOWN = 3
 """Exchanges in a row that ended without an answer; then it is the judge, not a candidate."""
 
 
-class ReviewReceipts:
+class ReviewReceipts(LedgerReceipts):
     """Receipts of a judge's answers, kept in the ledger beside the candidate they are about."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        super().__init__(ledger)
         self._asked: dict[str, Review] = {}
 
     def expect(self, completion_id: str, review: Review) -> None:
         """Say what the answer that is about to be asked for is about."""
         self._asked[completion_id] = review
 
-    def tried(self, attempt: Try) -> None:
-        """Note a try before it leaves, and what became of it."""
-        self._ledger.add_try(attempt)
-
     def arrived(self, completion: Completion, paid: Try | None = None) -> None:
         """Note the raw answer with what it cost; what it says is found later."""
         review = self._asked[completion.id]
         self._ledger.add_review(review.model_copy(update={"completion": completion}), paid)
-
-    def spent_usd(self, provider: str) -> float:
-        """The bill so far, with everything that is in doubt."""
-        return float(self._ledger.query("spent", provider=provider).item(0, "at_most_usd"))
 
 
 class Line:
