@@ -16,7 +16,13 @@ from cudal1.record import content_id
 from cudal1.reward import speed_reward, success_reward
 from cudal1.train.policy import Sampler
 from cudal1.verdict import Verdict
-from tasks.judging import admitted_problems, bench, device_facts, keep_completion
+from tasks.judging import (
+    admitted_problems,
+    bench,
+    device_facts,
+    evenly_spread,
+    keep_completion,
+)
 from tasks.progress import progress
 from tasks.stage import Stage, log
 
@@ -64,8 +70,7 @@ def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int
             f"{stage.name}: no {split} problem has a prompt of at most {section.max_prompt_tokens} "
             "tokens; raise policy.max_prompt_tokens, or admit more problems"
         )
-    step = max(1.0, len(problems) / count)
-    return [problems[int(i * step)] for i in range(min(count, len(problems)))]
+    return evenly_spread(problems, count)
 
 
 def sample_and_judge(

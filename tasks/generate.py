@@ -49,7 +49,7 @@ def ask_provider(stage: Stage) -> Mapping[str, float | int]:
                 advance(done)
             if ask.stopped is not None:
                 log.warning(
-                    "%s: %s; the run goes on without %d of %d problems: `dvc repro -f %s` asks on",
+                    "%s: %s; the run goes on without %d of %d problems: `dvc repro -f -s %s`",
                     stage.name, ask.stopped, inquiry.num_cut, len(problems), stage.name,
                 )  # fmt: skip
         ledger.export()

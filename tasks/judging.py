@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -166,6 +166,12 @@ def admitted_problems(split: Split | None = None) -> list[Problem]:
     columns = [name for name in frame.columns if name in Problem.model_fields]
     problems = [Problem.model_validate(row) for row in frame.select(columns).to_dicts()]
     return [problem for problem in problems if split is None or problem.split is split]
+
+
+def evenly_spread(problems: Sequence[Problem], count: int) -> list[Problem]:
+    """Up to `count` problems, from all over the list."""
+    step = max(1.0, len(problems) / count)
+    return [problems[int(i * step)] for i in range(min(count, len(problems)))]
 
 
 def product(path: Path) -> list[dict[str, object]]:

@@ -32,7 +32,14 @@ from cudal1.prompt import contrastive_prompt
 from cudal1.record import content_id
 from cudal1.reward import speed_reward
 from tasks.asking import Asking, asking, provider_of
-from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
+from tasks.judging import (
+    Bench,
+    admitted_problems,
+    bench,
+    device_facts,
+    evenly_spread,
+    keep_completion,
+)
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
@@ -84,7 +91,7 @@ def run_method(stage: Stage) -> Mapping[str, float | int]:
                 answers = _answers(line, asked)
                 if line.stopped is not None:
                     log.warning(
-                        "%s: %s; the method ends after %d of %d rounds: `dvc repro -f %s` goes on",
+                        "%s: %s; the method ends after %d of %d rounds: `dvc repro -f -s %s`",
                         stage.name, line.stopped, number, section.rounds, stage.name,
                     )  # fmt: skip
                     break
@@ -122,8 +129,7 @@ def _chosen(stage: Stage) -> list[Problem]:
             f"{stage.name}: no {section.split} problem was admitted; choose the other "
             "search.split, or problems that have some"
         )
-    step = max(1.0, len(problems) / section.num_problems)
-    return [problems[int(i * step)] for i in range(min(section.num_problems, len(problems)))]
+    return evenly_spread(problems, section.num_problems)
 
 
 def _requests(stage: Stage, provider: Provider, hunts: list[Hunt], number: int) -> list[Asked]:

@@ -84,7 +84,7 @@ class Store:
             shard = shards.label(self._folder / "shards" / stage)
             self._connection.execute("delete from meta where name = ?", [shard])
             self._applied(stage, 0)
-        self._journal_end = self._replay(stage, self._journal.entries())
+        self._journal_end = self._replay(stage, self._journal.entries(), 0)
         if goes_on:
             found = self._rows("select kind, key from members where stage = ?", stage)
             self._members = {(row["kind"], row["key"]) for row in found}
@@ -92,6 +92,8 @@ class Store:
     def export(self) -> Path:
         """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
         assert self._journal is not None, "export without begin"
+        if self._is_behind:  # the journal, which an export drops, is all that has the rest
+            raise StoreError(f"{self._path}: an append failed before; run the stage again")
         self._settle()
         try:
             folder = shards.export(self._connection, self._folder, self._stage)
@@ -116,7 +118,7 @@ class Store:
             start = int(found[0]["value"]) if found else 0
             if start > path.stat().st_size:
                 start = 0
-            self._replay(stage, entries(path, after=start))
+            self._replay(stage, entries(path, after=start), start)
 
     def _append(self, *batches: Batch) -> None:
         assert self._journal is not None, "append without begin"
@@ -134,13 +136,15 @@ class Store:
             if self._num_appends % SETTLE_EVERY == 0:
                 self._settle()
 
-    def _replay(self, stage: str, found: Iterable[Entry]) -> int:
-        """Take in entries of a journal; returns where the last one ends.
+    def _replay(self, stage: str, found: Iterable[Entry], start: int) -> int:
+        """Take in the entries of a journal from byte `start` on; returns where the last one ends.
 
         One that the database will not have, whatever is tried, is left out with a warning: it must
         not shut everybody out for ever.
         """
-        waiting, end = list(found), 0
+        waiting, end = list(found), start
+        if not waiting:
+            return start
         try:
             with self._transaction():
                 for entry in waiting:
@@ -162,7 +166,7 @@ class Store:
                 self._applied(stage, waiting[0].end)
             return waiting[0].end
         for entry in waiting:
-            end = self._replay(stage, [entry])
+            end = self._replay(stage, [entry], end)
         return end
 
     def _apply(self, stage: str, entry: Entry) -> None:

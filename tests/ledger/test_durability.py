@@ -329,3 +329,28 @@ def test_what_arrives_while_we_are_interrupted_outlives_the_next_run(
         found = set(ledger.sql("select completion_id from completions")["completion_id"])
         assert found == {"a", "b", "c"}
         assert ledger.query("spent", provider="openai").item(0, "cost_usd") == 0.25
+
+
+def test_what_the_database_lacks_is_not_dropped_by_an_export(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        odd = facts.completion("b").model_copy(update={"num_prompt_tokens": 3_000_000_000})
+        with pytest.raises(StoreError):
+            ledger.add_completion(odd, None, "none")
+        ledger.add_completion(facts.completion("c"), None, "none")
+        with pytest.raises(StoreError, match="run the stage again"):
+            ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.completion("c") is not None
+
+
+def test_a_journal_is_read_once_by_those_who_only_open(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("generate@x")
+        ledger.add_completion(facts.completion("a"), None, "none")
+    marks = []
+    for _ in range(2):
+        with Ledger.open(tmp_path) as ledger:
+            found = ledger.sql("select value from meta where name = 'journal/generate@x'")
+            marks.append(int(found.item(0, 0)))
+    assert marks[0] == marks[1] > 0
