@@ -94,7 +94,8 @@ class Measurement(Record):
     bucket_variance: float = Field(ge=0)
     """Sample variance of `bucket_medians`."""
     is_stable: bool
-    """False: the variance gate or the agreement of the buckets failed; `certified` is then 1.0."""
+    """False: the variance gate or the agreement of the buckets failed, here or when the claim was
+    measured again; nothing above 1.0 is then certified."""
     is_confirmed: bool | None = None
     """For claims large enough to need it: whether fresh processes agreed. Otherwise None."""
     confirmed_on: str | None = None

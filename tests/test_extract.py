@@ -249,9 +249,14 @@ def test_a_saved_answer_that_is_cut_off_anywhere_gives_a_source_or_a_reason(
 
 
 def seconds(text: str) -> float:
-    started = time.perf_counter()
-    extract(text)
-    return time.perf_counter() - started
+    """Processor time of the best of three: the machine may be busy with others' work."""
+
+    def once() -> float:
+        started = time.process_time()
+        extract(text)
+        return time.process_time() - started
+
+    return min(once() for _ in range(3))
 
 
 @pytest.mark.parametrize("frame", ["{}!\n" + CODE, "```python\n{}\n" + CODE + "```"])

@@ -58,6 +58,8 @@ def settled(
 ) -> Measurement:
     """The claim with what became of it: the smaller counts, and no gain where they disagree.
 
+    Where the second was unsteady, which is why it counts for nothing, so is the whole.
+
     Raises:
         Failure: both are below the floor.
     """
@@ -73,6 +75,7 @@ def settled(
         update={
             "certified": less.certified if agree else min(1.0, again.certified),
             "doubt": (less.doubt or claim.doubt) if agree else None,
+            "is_stable": claim.is_stable and (again.is_stable or not agree),
             "is_confirmed": agree, "confirmed_on": confirmed_on,
         }
     )  # fmt: skip

@@ -83,6 +83,12 @@ def test_a_doubt_of_the_first_is_kept_where_the_second_has_none(quick: EvalProto
     assert claims.settled(*both, quick, confirmed_on="GPU-1").doubt is Doubt.ONCE
 
 
+def test_a_second_that_was_unsteady_is_said_where_it_takes_the_gain(quick: EvalProtocol) -> None:
+    unsteady = _claim(1.0, is_stable=False, speedup=3.6)
+    settled = claims.settled(_claim(3.5), unsteady, quick, confirmed_on="GPU-1")
+    assert (settled.certified, settled.is_stable, settled.is_confirmed) == (1.0, False, True)
+
+
 def test_two_that_disagree_earn_nothing(quick: EvalProtocol) -> None:
     for first, second in ((6.0, 4.0), (4.0, 6.0)):
         both = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))
