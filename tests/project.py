@@ -162,6 +162,4 @@ def git_commit(folder: Path) -> None:
     """Commit whatever is there, as an engineer does after a run."""
     who = ["-c", "user.name=an engineer", "-c", "user.email=engineer@example.com"]
     subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
-    subprocess.run(
-        ["git", *who, "commit", "--quiet", "--message", "a run"], cwd=folder, check=True
-    )
+    subprocess.run(["git", *who, "commit", "--quiet", "--message", "a run"], cwd=folder, check=True)

@@ -29,6 +29,7 @@ SHARED_MODULES = {
     "tasks/reviewing.py": "asks the judge that params name; what it says is a fact of the ledger",
     "tasks/repeating.py": "as above",
     "tasks/foretelling.py": "says what a stage would do, and makes nothing",
+    "tasks/consent.py": "says whether a run may spend; an answer does not depend on it",
     "tasks/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",
     "cudal1/tracking.py": "write-only",
