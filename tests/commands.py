@@ -35,6 +35,9 @@ def parse(command: str) -> None:
             from dvc.cli import parse_args
 
             parse_args(arguments)
+        case ["python", "-m", "pytest", *arguments]:
+            files = [word for word in arguments if word.startswith("tests/")]
+            assert [file for file in files if not (ROOT / file).exists()] == []
         case ["python", "-m", module, *arguments]:
             parse_module(module, arguments)
         case ["make", *_]:
@@ -55,13 +58,13 @@ def words_of(command: str) -> list[str]:
 
 
 def parse_cudal1(arguments: list[str]) -> None:
-    """With the real parser; a group without a command is a mention of it."""
+    """With the real parser; a command without anything is a mention of it."""
     command: Any = typer.main.get_command(app)
     name, context = "cudal1", None
     while True:
         if isinstance(command, Waiting):
             command = command.load()
-        if isinstance(command, TyperGroup) and not arguments:
+        if name != "cudal1" and not arguments:
             return
         context = command.make_context(name, list(arguments), parent=context)
         if not isinstance(command, TyperGroup):

@@ -1,4 +1,4 @@
-"""A run is shared through git and a DVC remote, compared, tried with other values, and not paid for.
+"""A run is shared through git and a DVC remote, compared, tried with other values, not paid for.
 
 With commands that stand in for the stages where only DVC's part is looked at, and with the real
 first stages, tiny, where the ledger's is.
@@ -42,8 +42,8 @@ def ran(project: Project, *command: str, **variables: str) -> str:
     return done.stdout
 
 
-def clone_of(project: Project, folder: Path) -> Project:
-    """A run that was pushed, as somebody else has it."""
+def clone_of(project: Project, folder: Path, *targets: str) -> Project:
+    """A run that was pushed, as somebody else has it; all of it, or targets and what they need."""
     remote = folder / "remote"
     ran(project, "dvc", "remote", "add", "--default", "shared", str(remote))
     git_commit(project.folder)
@@ -52,7 +52,7 @@ def clone_of(project: Project, folder: Path) -> Project:
         ["git", "clone", "--quiet", str(project.folder), str(folder / "clone")], check=True
     )
     clone = Project(folder / "clone")
-    ran(clone, "dvc", "pull")
+    ran(clone, "dvc", "pull", *(["--with-deps", *targets] if targets else []))
     return clone
 
 
@@ -79,7 +79,7 @@ def test_an_experiment_runs_what_depends_on_its_value(finished: Project) -> None
     assert stages_run(said) == ["rl", "transfer@cpu", "report"]
     assert "rl.tau" in ran(finished, "dvc", "params", "diff")
     metrics = json.loads(ran(finished, "dvc", "metrics", "diff", "--json"))
-    assert list(metrics["diff"]) == ["data/metrics/report.json"]
+    assert list(metrics) == ["data/metrics/report.json"]
     of_rl = ran(finished, "dvc", "metrics", "diff", "--targets", "data/metrics/rl.json")
     assert "success" in of_rl
     shown = ran(finished, "dvc", "plots", "diff", "--json")
@@ -95,7 +95,7 @@ def test_a_clone_has_nothing_to_do(finished: Project, tmp_path: Path) -> None:
 
 
 def test_a_clone_of_a_real_run_knows_what_was_judged(judged: Project, tmp_path: Path) -> None:
-    clone = clone_of(judged, tmp_path)
+    clone = clone_of(judged, tmp_path, "filter")
     assert stages_run(ran(clone, "dvc", "repro", "filter")) == []
     with Ledger.read(judged.data) as there, Ledger.read(clone.data) as here:
         asked = "select candidate_id, judged_at from verdicts order by all"
