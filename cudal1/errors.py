@@ -2,6 +2,7 @@
 
     CudaL1Error
     ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
+    │   └── ConsentError        a run that nobody has allowed to spend would have to
     ├── SuiteError       a problem suite cannot be read
     ├── DeviceError      the device that was asked for is absent, busy or unhealthy
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
@@ -24,6 +25,10 @@ class CudaL1Error(Exception):
 
 class ConfigError(CudaL1Error):
     """A parameter or argument is wrong; the message gives its dotted path."""
+
+
+class ConsentError(ConfigError):
+    """The run would pay somebody, and was not told that it may; nothing was asked."""
 
 
 class SuiteError(CudaL1Error):

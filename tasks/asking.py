@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from cudal1.billing import Try
 from cudal1.candidate import Completion
@@ -13,6 +14,7 @@ from cudal1.ledger import Ledger
 from cudal1.llm.openai_key import api_key
 from cudal1.llm.provider import Exchange, Provider, Request, has_failed, make_provider
 from cudal1.provider_settings import OpenAISettings, ProviderSettings
+from tasks.consent import WithConsent, is_paid, may_spend_usd
 
 
 class LedgerReceipts:
@@ -99,14 +101,20 @@ def asking(ledger: Ledger, provider: Provider) -> Generator[Asking]:
 
 
 def provider_of(name: str, settings: ProviderSettings) -> Provider:
-    """The provider of a section of params.yaml, ready to be asked.
+    """The provider of a section of params.yaml, ready to be asked; who charges, with consent only.
 
     Raises:
+        ConfigError: what the run may spend is no amount.
         ProviderError: its key, its recordings, its weights or its environment are missing.
     """
-    if isinstance(settings, OpenAISettings):
-        api_key(name, settings)  # said now, not when the first answer is wanted
-    return described_provider(name, settings)
+    provider = described_provider(name, settings)
+    if not isinstance(settings, OpenAISettings):
+        return provider
+    api_key(name, settings)  # said now, not when the first answer is wanted
+    if not is_paid(settings):
+        return provider
+    may_spend_usd()  # as well
+    return WithConsent(provider, settings, partial(described_provider, name))
 
 
 def described_provider(name: str, settings: ProviderSettings) -> Provider:

@@ -6,8 +6,9 @@ nothing, and what became of them says how many are still needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -22,6 +23,7 @@ from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
 from cudal1.provider_settings import OpenAISettings
 from tasks.asking import described_provider
+from tasks.consent import is_paid, may_spend_usd, refusal
 from tasks.judging import admitted_problems, device_facts
 from tasks.stage import DATA
 
@@ -51,12 +53,40 @@ def foretell(params: Params, item: str | None) -> None:
     if item is not None and item not in providers:
         raise ConfigError(f"generate has no provider {item}; it has {', '.join(providers)}")
     problems = admitted_problems(Split.TRAIN)
-    was_asked = (DATA / "ledger.duckdb").exists() or (DATA / "shards").exists()
-    with Ledger.read(DATA) if was_asked else nullcontext() as ledger:
+    with _ledger() as ledger:
         found = [
             _forecast(params, name, problems, ledger) for name in ([item] if item else providers)
         ]
     Console().print(_table(found, num_problems=len(problems)))
+
+
+def stop_without_consent(params: Params, name: str) -> None:
+    """Nothing, unless the stage would ask a provider that charges and the run may not spend.
+
+    Raises:
+        ConsentError: with what it would cost.
+    """
+    if not is_paid(params.generate.providers[name]) or may_spend_usd():
+        return
+    problems = admitted_problems(Split.TRAIN)
+    with _ledger() as ledger:
+        found = _forecast(params, name, problems, ledger)
+    if found.num_at_most:
+        cost, such_as_usd = "without a limit", 5.0
+        if found.at_most_usd is not None:
+            cost = f"for {found.at_most_usd:.2f} USD at most"
+            such_as_usd = math.ceil(round(found.at_most_usd * 100, 6)) / 100 or 0.01
+        raise refusal(
+            name,
+            f"it would be asked {found.num_at_least} to {found.num_at_most} new questions, {cost} "
+            f"(`python -m tasks.generate --item {name} --dry-run`)",
+            such_as_usd=such_as_usd,
+        )
+
+
+def _ledger() -> AbstractContextManager[Ledger | None]:
+    was_asked = (DATA / "ledger.duckdb").exists() or (DATA / "shards").exists()
+    return Ledger.read(DATA) if was_asked else nullcontext()
 
 
 def _forecast(

@@ -21,7 +21,7 @@ from cudal1.llm.provider import EXHAUSTED, Provider, request_to
 from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
 from tasks.asking import Asking, asking, provider_of
-from tasks.foretelling import foretell
+from tasks.foretelling import foretell, stop_without_consent
 from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
@@ -36,6 +36,7 @@ def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     section = stage.params.generate
     name = stage.instance
     provider = provider_of(name, section.providers[name])
+    stop_without_consent(stage.params, name)
     problems = admitted_problems(Split.TRAIN)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -83,10 +84,13 @@ class Project:
             "COLUMNS": "200",
         }  # fmt: skip
 
-    def run(self, *command: str, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *command: str, timeout_s: float = 280, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a Python module in the project, such as `dvc repro filter`; its output as text."""
         return subprocess.run(
-            [sys.executable, "-m", *command], cwd=self.folder, env=self.environment(), text=True,
+            [sys.executable, "-m", *command], cwd=self.folder,
+            env={**self.environment(), **variables}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False,
         )  # fmt: skip
 
@@ -118,6 +122,18 @@ class Project:
 
 def make_project(folder: Path) -> Project:
     """Copy what git would track, with tiny parameters, into a repository of its own."""
+    project = copy_of_the_tree(folder)
+
+    def shrink(params: dict[str, Any]) -> None:
+        for section, values in TINY.items():
+            params[section].update(values)
+
+    project.edit_params(shrink)
+    return project
+
+
+def copy_of_the_tree(folder: Path) -> Project:
+    """Copy what git would track into a repository of its own; nothing has run there."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, check=True,
@@ -128,11 +144,64 @@ def make_project(folder: Path) -> Project:
             shutil.copy(ROOT / name, folder / name)
     (folder / "dvc.lock").unlink(missing_ok=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    project = Project(folder)
+    return Project(folder)
 
-    def shrink(params: dict[str, Any]) -> None:
-        for section, values in TINY.items():
-            params[section].update(values)
 
-    project.edit_params(shrink)
-    return project
+STAND_IN = '''"""Leave files made from nothing but the inputs, as a stage does in a few minutes."""
+
+import hashlib
+import sys
+from pathlib import Path
+
+
+def content(path):
+    inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return b"".join(file.read_bytes() for file in inside if file.is_file())
+
+
+outs, inputs = (words.split() for words in " ".join(sys.argv[1:]).split("FROM"))
+digest = hashlib.sha256(b"".join(content(Path(name)) for name in inputs)).hexdigest()
+number = int(digest[:6], 16) / 16**6
+for out in map(Path, outs):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".json":
+        out.write_text('{"success": %s}' % number)
+    elif out.suffix == ".csv":
+        out.write_text("step,loss,success,reward_raw\\n1,0,0,0\\n2,1,1,%s\\n" % number)
+    elif out.suffix:
+        out.write_text(digest)
+    else:
+        out.mkdir(exist_ok=True)
+        (out / "part").write_text(digest)
+'''
+
+
+def make_up_to_date(project: Project) -> None:
+    """Run every stage, by commands that stand in for the real ones and take no time."""
+    (project.folder / "stand_in.py").write_text(STAND_IN)
+    path = project.folder / "dvc.yaml"
+    content = yaml.safe_load(path.read_text())
+    for stage in content["stages"].values():
+        body = stage.get("do", stage)
+        outs = [
+            name
+            for out in (*body["outs"], *body.get("metrics", []))
+            for name in (out if isinstance(out, dict) else [out])
+        ]
+        inputs = ["params.yaml", *body["deps"]]
+        body["cmd"] = f"python stand_in.py {' '.join(outs)} FROM {' '.join(inputs)}"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    done = project.run("dvc", "repro")
+    assert done.returncode == 0, done.stdout
+
+
+def git_commit(folder: Path) -> None:
+    """Commit whatever is there, as an engineer does after a run."""
+    who = ["-c", "user.name=an engineer", "-c", "user.email=engineer@example.com"]
+    subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
+    subprocess.run(["git", *who, "commit", "--quiet", "--message", "a run"], cwd=folder, check=True)
+
+
+def stages_run(said: str) -> list[str]:
+    """The stages that DVC says it ran, or would."""
+    return re.findall(r"^Running stage '([^']+)'", said, re.MULTILINE)

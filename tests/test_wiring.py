@@ -14,6 +14,7 @@ from cudal1.params import Params
 from tasks.stages import stage_names
 
 ROOT = Path(__file__).parent.parent
+PARAMS = Params.load(ROOT / "params.yaml")
 DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 NAMES = (
     "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "search", "transfer",
@@ -28,6 +29,7 @@ SHARED_MODULES = {
     "tasks/reviewing.py": "asks the judge that params name; what it says is a fact of the ledger",
     "tasks/repeating.py": "as above",
     "tasks/foretelling.py": "says what a stage would do, and makes nothing",
+    "tasks/consent.py": "says whether a run may spend; an answer does not depend on it",
     "tasks/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",
     "cudal1/tracking.py": "write-only",
@@ -126,18 +128,43 @@ def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_that_declares_single_keys_declares_all_of_its_section(name: str) -> None:
+    """But for the list of its instances: another device is no news to those that are there."""
     own = [key.split(".")[1] for key in definition(name)["params"] if key.startswith(f"{name}.")]
     if own:
         fields = Params.model_fields[name].annotation
         assert fields is not None
-        assert set(own) == set(fields.model_fields)
+        instances = {"devices"} if name == "transfer" else set[str]()
+        assert set(own) == set(fields.model_fields) - instances
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_declared_code_exists(name: str) -> None:
     deps = [str(dep) for dep in definition(name)["deps"]]
-    paths = [dep for dep in deps if not dep.startswith(("data/", "${"))]
+    paths = [dep.partition("${")[0] for dep in deps if not dep.startswith(("data/", "${"))]
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stage_depends_on_the_prompts_that_it_shows(name: str) -> None:
+    """And on no others: a word in one of them would ask, and pay, for all of its answers anew."""
+    module = ROOT / "tasks" / f"{name}.py"
+    files = [module, *(ROOT / m for m in imports(module) if m == "tasks/examine.py")]
+    source = "".join(path.read_text() for path in files)
+    style = {"generate": "generate", "search": "search"}.get(name, "policy")
+    folder = f"cudal1/prompts/${{{style}.prompts}}"
+    if "contrastive_prompt(" in source:
+        expected = [folder]
+    else:
+        expected = [f"{folder}/generate.md"] if "generation_prompt(" in source else []
+    deps = [str(dep) for dep in definition(name)["deps"]]
+    assert [dep for dep in deps if dep.startswith("cudal1/prompts")] == expected
+
+
+def test_every_training_run_is_plotted() -> None:
+    plots: list[dict[str, Any]] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
+    shown = {path for plot in plots for values in plot.values() for path in values["y"]}
+    rounds = {f"data/plots/selfsup-{name}.csv" for name in PARAMS.selfsup.rounds}
+    assert shown == {"data/plots/sft.csv", "data/plots/rl.csv", *rounds}
 
 
 def test_a_method_waits_for_the_policy_that_it_asks() -> None:
@@ -147,13 +174,13 @@ def test_a_method_waits_for_the_policy_that_it_asks() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_leaves_a_shard_and_metrics(name: str) -> None:
-    outs = definition(name)["outs"]
-    shards = [out for out in outs if isinstance(out, dict)]
-    (shard,) = shards  # one that survives a rerun: what was paid for is in it
-    ((path, options),) = shard.items()
-    assert path.startswith(f"data/shards/{name}")
-    assert options == {"persist": True}
-    assert len(definition(name)["metrics"]) == 1
+    stage = definition(name)
+    outs = {path: options for out in (*stage["outs"], *stage.get("metrics", [])) if isinstance(
+        out, dict) for path, options in out.items()}  # fmt: skip
+    (shard,) = (path for path in outs if path.startswith(f"data/shards/{name}"))
+    assert outs[shard] == {"persist": True}  # survives a rerun: what was paid for is in it
+    (numbers,) = (path for path in outs if path.startswith(f"data/metrics/{name}"))
+    assert outs[numbers] == {"cache": False}  # git has them
 
 
 def test_the_readme_names_every_stage_and_top_level_entry() -> None:

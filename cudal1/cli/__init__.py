@@ -1,24 +1,66 @@
 """The command line: a verdict on one's own module, the null test, questions to the ledger.
 
-One module a command. Everything heavy is imported inside commands, so that `--help` is quick. Exit
-codes: docs/command-line.md.
+One module a command, imported when the command is given: `--help` lists them without. Everything
+heavy is imported inside commands. Exit codes: docs/command-line.md.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from cudal1.cli import doctor, hacks, judge, null_test, providers, report, screen, sql
 from cudal1.cli.ending import INTERRUPTED, report_our_own_failure, say
+
+COMMANDS = {
+    "judge": "Judge a candidate, or a file of them: correct, and by how much certified faster?",
+    "null-test": "Judge every reference against itself: nothing may be certified faster.",
+    "report": "Sum verdicts up, in Markdown: speedups by level, null test, outcomes, precision, "
+    "cheats.",
+    "doctor": "What stands around a candidate on this machine, what is missing, and what to do "
+    "about it.",
+    "screen": "Read a source without running it. Notes are advice: they decide no verdict.",
+    "sql": "Ask the ledger. Reading never disturbs a running pipeline.",
+    "hacks": "What the adversarial judge has vetoed, and your word on it.",
+    "providers": "Who is asked for candidates, and ready entries for more.",
+}
+"""What `cudal1 --help` says of each; a command's own help begins with the same words."""
+
+
+class Waiting(TyperCommand):
+    """A command by its name and first line, whose module is imported when it is given."""
+
+    def load(self) -> TyperCommand | TyperGroup:
+        """The command itself: what the module of its name has under that name."""
+        assert self.name is not None
+        module = self.name.replace("-", "_")
+        found = getattr(import_module(f"cudal1.cli.{module}"), module)
+        if not isinstance(found, typer.Typer):
+            function, found = found, typer.Typer(add_completion=False)
+            found.command(self.name)(function)
+        command: Any = typer.main.get_command(found)
+        command.name = self.name
+        return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """The context of the command itself, which is what is invoked."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
 class OneLine(TyperGroup):
     """A wrong option or argument is one line, like every other mistake."""
+
+    def __init__(self, **given: Any) -> None:
+        given["commands"] = {
+            name: Waiting(name, callback=None, help=line) for name, line in COMMANDS.items()
+        }
+        super().__init__(**given)
 
     def main(
         self, args: Sequence[str] | None = None, prog_name: str | None = None,
@@ -43,14 +85,6 @@ class OneLine(TyperGroup):
 app = typer.Typer(
     cls=OneLine, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-app.command("judge")(judge.judge)
-app.command("null-test")(null_test.null_test)
-app.command("report")(report.report)
-app.command("doctor")(doctor.doctor)
-app.command("screen")(screen.screen)
-app.command("sql")(sql.sql)
-app.add_typer(hacks.hacks, name="hacks")
-app.add_typer(providers.providers, name="providers")
 
 
 @app.callback()

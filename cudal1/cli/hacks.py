@@ -25,17 +25,20 @@ MIN_PREFIX = 6
 """Characters of a candidate's id that are enough, where no other begins with them."""
 
 Data = Annotated[Path, typer.Option(help="Where ledger and shards are")]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines")]
 Which = Annotated[str, typer.Argument(help="A candidate's id, or its first six characters or more")]
 
 hacks = typer.Typer(
-    no_args_is_help=True, help="What the adversarial judge has vetoed, and your word on it."
+    no_args_is_help=True,
+    add_completion=False,
+    help="What the adversarial judge has vetoed, and your word on it.",
 )
 
 
 @hacks.command("list")
 def list_suspects(
     data: Data = Path("data"),
-    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Every candidate that the judge or a person called a cheat; the undecided ones first.
 
@@ -63,7 +66,7 @@ def list_suspects(
 
 
 @hacks.command()
-def show(candidate: Which, data: Data = Path("data")) -> None:
+def show(candidate: Which, data: Data = Path("data"), as_json: AsJson = False) -> None:
     """A candidate's source and everything that was said about it.
 
     Example: cudal1 hacks show 3f9a1c
@@ -82,6 +85,12 @@ def show(candidate: Which, data: Data = Path("data")) -> None:
             ).to_dicts()  # fmt: skip
     except CudaL1Error as error:
         fail(str(error))
+    if as_json:
+        typer.echo(json.dumps({
+            "candidate_id": found.id, "problem_id": found.problem_id, "source": found.source,
+            "said": said,
+        }))  # fmt: skip
+        return
     typer.echo(_shown(found.source.rstrip(), lines=True))
     for row in said:
         words = "a cheat" if row["is_cheat"] else "no cheat"
@@ -98,6 +107,7 @@ def confirm(
     kind: Annotated[str | None, typer.Option(help="Its name, such as cached_output")] = None,
     evidence: Annotated[str | None, typer.Option(help="Why, in one line")] = None,
     data: Data = Path("data"),
+    as_json: AsJson = False,
 ) -> None:
     """Say that a candidate cheats: it counts for nothing, and the judge is shown it from now on.
 
@@ -115,8 +125,8 @@ def confirm(
         return _ruling(found, is_cheat=True, kind=said_kind, evidence=said_evidence)
 
     ruling = _decide(data, candidate, rule)
-    typer.echo(f"{ruling.candidate_id} is a confirmed case of {ruling.kind}")
-    _say_what_is_next(data, ruling)
+    said = f"{ruling.candidate_id} is a confirmed case of {ruling.kind}"
+    _say_what_is_next(data, ruling, said, as_json=as_json)
 
 
 @hacks.command()
@@ -124,6 +134,7 @@ def dismiss(
     candidate: Which,
     evidence: Annotated[str, typer.Option(help="Why it is none, in one line")] = "no cheat",
     data: Data = Path("data"),
+    as_json: AsJson = False,
 ) -> None:
     """Say that a candidate is honest: a veto of the judge no longer holds.
 
@@ -136,8 +147,8 @@ def dismiss(
         return _ruling(found, is_cheat=False, kind="none", evidence=evidence)
 
     ruling = _decide(data, candidate, rule)
-    typer.echo(f"{ruling.candidate_id} is honest; its verdict counts again")
-    _say_what_is_next(data, ruling)
+    said = f"{ruling.candidate_id} is honest; its verdict counts again"
+    _say_what_is_next(data, ruling, said, as_json=as_json)
 
 
 def _decide(data: Path, prefix: str, rule: Callable[[Ledger, Candidate], Ruling]) -> Ruling:
@@ -171,12 +182,16 @@ def _ruling(found: Candidate, *, is_cheat: bool, kind: str, evidence: str) -> Ru
     )  # fmt: skip
 
 
-def _say_what_is_next(data: Path, ruling: Ruling) -> None:
+def _say_what_is_next(data: Path, ruling: Ruling, said: str, *, as_json: bool) -> None:
     """Which stages have used the candidate: what they made is as it was until they run again."""
     from cudal1.ledger import Ledger
 
     with Ledger.read(data) as ledger:
         used = ledger.query("used_by", candidate_id=ruling.candidate_id)["stage"].to_list()
+    if as_json:
+        typer.echo(json.dumps({**ruling.model_dump(mode="json"), "used_by": used}))
+        return
+    typer.echo(said)
     if used:
         typer.echo("to have it count in what was made with it:")
         typer.echo(f"    dvc repro -f -s {' '.join(used)}")

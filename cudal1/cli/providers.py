@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +15,13 @@ from cudal1.errors import CudaL1Error
 if TYPE_CHECKING:
     from cudal1.provider_settings import ProviderSettings
 
+AsJson = Annotated[bool, typer.Option("--json", help="For machines")]
 ParamsFile = Annotated[Path, typer.Option("--params", help="The file that names them")]
 
 providers = typer.Typer(
-    no_args_is_help=True, help="Who is asked for candidates, and ready entries for more."
+    no_args_is_help=True,
+    add_completion=False,
+    help="Who is asked for candidates, and ready entries for more.",
 )
 
 
@@ -25,6 +29,7 @@ providers = typer.Typer(
 def list_providers(
     params: ParamsFile = Path("params.yaml"),
     profile: Annotated[str | None, typer.Option(help="List a ready profile instead")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Each provider with its model, its price, its budget, and whether its key is set.
 
@@ -41,6 +46,12 @@ def list_providers(
         )
     except CudaL1Error as error:
         fail(str(error))
+    if as_json:
+        typer.echo(json.dumps([
+            {"name": name, **settings.model_dump(mode="json"), "key_is_set": _has_key(settings)}
+            for name, settings in found.items()
+        ]))  # fmt: skip
+        return
     width = max(map(len, found))
     for name, settings in found.items():
         typer.echo(f"{name:<{width}}  {settings.kind}: {_described(settings)}")
@@ -51,6 +62,7 @@ def add(
     profile: Annotated[str, typer.Argument(help="A ready profile, such as paper")],
     only: Annotated[list[str] | None, typer.Option(help="Of its entries, just this one")] = None,
     params: ParamsFile = Path("params.yaml"),
+    as_json: AsJson = False,
 ) -> None:
     """Add a profile's entries to params.yaml; what stands there already stays as it is.
 
@@ -83,6 +95,10 @@ def add(
         there[name] = ready[name]
     with params.open("w", encoding="utf-8") as stream:
         yaml.dump(content, stream)
+    if as_json:
+        known = [name for name in wanted if name not in added]
+        typer.echo(json.dumps({"added": added, "there_already": known}))
+        return
     for name in wanted:
         typer.echo(f"{name}: {'added' if name in added else 'is there already'}")
     typer.echo("what it would cost: python -m tasks.generate --dry-run")
@@ -95,11 +111,17 @@ def _described(settings: ProviderSettings) -> str:
     if "base_url" not in given:
         return str(asks)
     variable, budget = given["api_key_env"], given["budget_usd"]
-    is_set = variable is not None and bool(os.environ.get(variable, "").strip())
+    state = "set" if _has_key(settings) else "NOT set"
     return "; ".join([
         f"{asks} at {given['base_url']}",
-        "no key" if variable is None else f"{variable} is {'set' if is_set else 'NOT set'}",
+        "no key" if variable is None else f"{variable} is {state}",
         f"{given['usd_per_million_prompt_tokens']:g} USD per million tokens in, "
         f"{given['usd_per_million_completion_tokens']:g} out",
         "no budget" if budget is None else f"stops at {budget:g} USD",
     ])  # fmt: skip
+
+
+def _has_key(settings: ProviderSettings) -> bool | None:
+    """Whether its variable is set; None where no key is needed."""
+    variable = getattr(settings, "api_key_env", None)
+    return None if variable is None else bool(os.environ.get(variable, "").strip())

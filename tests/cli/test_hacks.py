@@ -152,3 +152,16 @@ def test_a_mistake_is_one_line(run: Run, arguments: list[str], words: str) -> No
     done = run("hacks", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert words in done.stderr
+
+
+def test_a_machine_reads_what_was_said(run: Run) -> None:
+    said = json.loads(run("hacks", "show", CANDIDATE.id[:8], "--json").stdout)
+    assert (said["candidate_id"], said["source"]) == (CANDIDATE.id, SOURCE)
+    assert [row["who"] for row in said["said"]] == ["judge"]
+
+
+@pytest.mark.parametrize(("word", "is_cheat"), [("confirm", True), ("dismiss", False)])
+def test_a_machine_reads_a_ruling(run: Run, word: str, is_cheat: bool) -> None:
+    said = json.loads(run("hacks", word, CANDIDATE.id, "--json").stdout)
+    assert (said["candidate_id"], said["is_cheat"]) == (CANDIDATE.id, is_cheat)
+    assert said["used_by"] == ["filter"]

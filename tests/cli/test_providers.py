@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -66,3 +67,18 @@ def test_a_mistake_is_one_line(run: Run, params: Path, arguments: list[str], wor
     done = run("providers", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert words in done.stderr
+
+
+def test_a_machine_reads_the_list(run: Run, params: Path) -> None:
+    said = run("providers", "list", "--profile", "paper", "--json", OPENAI_API_KEY="secret").stdout
+    found = {row["name"]: row for row in json.loads(said)}
+    assert (found["gpt-4o"]["kind"], found["gpt-4o"]["key_is_set"]) == ("openai", True)
+    assert "secret" not in said
+    shipped = json.loads(run("providers", "list", "--json").stdout)
+    assert {row["key_is_set"] for row in shipped} == {None}
+
+
+def test_a_machine_reads_what_was_added(run: Run, params: Path) -> None:
+    run("providers", "add", "paper", "--only", "o1")
+    said = run("providers", "add", "paper", "--only", "o1", "--only", "gpt-4o", "--json").stdout
+    assert json.loads(said) == {"added": ["gpt-4o"], "there_already": ["o1"]}

@@ -10,7 +10,7 @@ import pytest
 from cudal1.baseline import Baseline
 from cudal1.billing import Try, TryOutcome
 from cudal1.candidate import Candidate
-from cudal1.errors import ConfigError, StoreError
+from cudal1.errors import ConfigError, ConsentError, StoreError
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import completion_of, request_to
 from cudal1.measurement import Measurement
@@ -20,7 +20,8 @@ from cudal1.prompt import generation_prompt
 from cudal1.provider_settings import OpenAISettings
 from cudal1.verdict import Status, Verdict
 from tasks.asking import described_provider
-from tasks.foretelling import foretell
+from tasks.consent import VARIABLE
+from tasks.foretelling import foretell, stop_without_consent
 from tasks.judging import device_facts
 
 PRICED = OpenAISettings(
@@ -49,6 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tasks.foretelling.DATA", tmp_path)
     monkeypatch.setattr("tasks.foretelling.admitted_problems", lambda split: PROBLEMS)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv(VARIABLE, raising=False)
     return tmp_path
 
 
@@ -98,14 +100,37 @@ def test_a_key_is_not_needed_and_nothing_is_written(
     assert list(here.iterdir()) == []
 
 
-def _answer(ledger: Ledger, params: Params, provider: Any, attempt: int) -> None:
+def test_a_run_that_may_not_spend_is_stopped_with_what_it_would_cost(params: Params) -> None:
+    with pytest.raises(ConsentError, match=rf"6 to 60 new questions, for 0\.60 .*{VARIABLE}=0\.6,"):
+        stop_without_consent(params, "priced")
+
+
+def test_a_run_that_may_spend_goes_on(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0.1")
+    stop_without_consent(params, "priced")
+
+
+def test_answers_that_are_known_need_no_consent(params: Params, here: Path) -> None:
+    provider = described_provider("priced", PRICED)
+    section = params.generate.model_copy(update={"attempts": 1})
+    one = params.model_copy(update={"generate": section})
+    with Ledger.open(here) as ledger:
+        ledger.begin("generate@priced")
+        for each in PROBLEMS:
+            _answer(ledger, one, provider, 0, each)
+    stop_without_consent(one, "priced")
+
+
+def _answer(
+    ledger: Ledger, params: Params, provider: Any, attempt: int, about: Problem = PROBLEMS[0]
+) -> None:
     facts = device_facts(params)
-    prompt = generation_prompt(PROBLEMS[0], style=params.generate.prompts, facts=facts)
+    prompt = generation_prompt(about, style=params.generate.prompts, facts=facts)
     request = request_to(
-        provider, stage="generate", problem=PROBLEMS[0], prompt=prompt, attempt=attempt,
+        provider, stage="generate", problem=about, prompt=prompt, attempt=attempt,
         seed=params.generate.seed,
     )  # fmt: skip
-    candidate = Candidate(problem_id=PROBLEMS[0].id, source=f"x = {attempt}")
+    candidate = Candidate(problem_id=about.id, source=f"x = {attempt}")
     ledger.add_completion(
         completion_of(request, provider="priced", text="x", finish_reason="stop"), candidate, None
     )

@@ -1,0 +1,83 @@
+"""Help is quick, says the same everywhere, and its examples are commands that exist."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from cudal1.cli import COMMANDS, Waiting, app
+from tests.commands import examples, parse
+
+HEAVY = (
+    "torch", "transformers", "trl", "numpy", "duckdb", "polars", "pyarrow", "prefect", "mlflow",
+    "dvc", "ray", "openai", "altair", "jinja2", "pydantic", "yaml", "cudal1.params",
+    "cudal1.harness", "cudal1.ledger", "cudal1.suite", "cudal1.llm",
+)  # fmt: skip
+
+
+def loaded(command: Any) -> Any:
+    return command.load() if isinstance(command, Waiting) else command
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command and subcommand, with its whole name."""
+    root: Any = typer.main.get_command(app)
+    for name in root.commands:
+        command = loaded(root.commands[name])
+        if isinstance(command, TyperGroup):
+            for sub, each in command.commands.items():
+                yield f"cudal1 {name} {sub}", each
+        else:
+            yield f"cudal1 {name}", command
+
+
+ALL = dict(commands())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom cudal1.cli import app\ntry:\n    app(['--help'])\n"
+        f"except SystemExit:\n    print([n for n in {HEAVY!r} if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "providers" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_s_own_help_begins_with_its_line_in_the_list(name: str) -> None:
+    root: Any = typer.main.get_command(app)
+    own = loaded(root.commands[name]).help
+    assert " ".join(own.split("\n\n")[0].split()) == COMMANDS[name]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_shows_itself_in_an_example(name: str) -> None:
+    shown = list(examples(ALL[name].help or ""))
+    assert shown
+    assert [example for example in shown if not example.startswith(name)] == []
+
+
+@pytest.mark.parametrize(
+    "example", [example for command in ALL.values() for example in examples(command.help or "")]
+)
+def test_an_example_is_a_command_that_exists(example: str) -> None:
+    parse(example)
+
+
+@pytest.mark.parametrize("wrong", ["cudal1 judge --suit shipped", "cudal1 hacks confrm 3f9a1c"])
+def test_a_command_that_does_not_exist_is_noticed(wrong: str) -> None:
+    with pytest.raises(typer.TyperException):
+        parse(wrong)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_speaks_to_machines(name: str) -> None:
+    options = {option for parameter in ALL[name].params for option in parameter.opts}
+    assert "--json" in options

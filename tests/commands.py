@@ -1,0 +1,108 @@
+"""Commands as texts show them, given to the parsers that would read them; nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import shlex
+import subprocess
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import typer
+from typer.core import TyperGroup
+
+from cudal1.cli import Waiting, app
+
+ROOT = Path(__file__).parent.parent
+
+
+class Parsed(BaseException):
+    """Raised once a module's own parser has accepted its arguments."""
+
+
+def parse(command: str) -> None:
+    """Nothing, when the program would understand the command; otherwise whatever it raises."""
+    words = [word for word in words_of(command) if not re.match(r"^[A-Z0-9_]+=", word)]
+    match words:
+        case ["cudal1", *arguments]:
+            parse_cudal1(arguments)
+        case ["dvc", *arguments]:
+            from dvc.cli import parse_args
+
+            parse_args(arguments)
+        case ["python", "-m", "pytest", *arguments]:
+            files = [word for word in arguments if word.startswith("tests/")]
+            assert [file for file in files if not (ROOT / file).exists()] == []
+        case ["python", "-m", module, *arguments]:
+            parse_module(module, arguments)
+        case ["make", *_]:
+            done = subprocess.run(
+                ["make", "--dry-run", *words_of(command)[1:]], cwd=ROOT, capture_output=True,
+                text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+        case ["prefect", *arguments]:
+            parse_prefect(arguments)
+        case _:
+            raise AssertionError(f"no parser for: {command}")
+
+
+def words_of(command: str) -> list[str]:
+    """Its words, without what a shell takes for itself: comments, redirections, what is piped."""
+    return shlex.split(re.split(r"\s[|>&]+(\s|$)", command)[0], comments=True)
+
+
+def parse_cudal1(arguments: list[str]) -> None:
+    """With the real parser; a command without anything is a mention of it."""
+    command: Any = typer.main.get_command(app)
+    name, context = "cudal1", None
+    while True:
+        if isinstance(command, Waiting):
+            command = command.load()
+        if name != "cudal1" and not arguments:
+            return
+        context = command.make_context(name, list(arguments), parent=context)
+        if not isinstance(command, TyperGroup):
+            return
+        rest = [*context._protected_args, *context.args]
+        name, command, arguments = command.resolve_command(context, rest)
+
+
+def parse_module(module: str, arguments: list[str]) -> None:
+    """A module of ours, up to the moment when it has read its arguments."""
+    read = argparse.ArgumentParser.parse_args
+
+    def stop(self: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        read(self, arguments)
+        raise Parsed
+
+    with mock.patch.object(argparse.ArgumentParser, "parse_args", stop):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what was imported before
+                runpy.run_module(module, run_name="__main__")
+        except Parsed:
+            return
+    raise AssertionError(f"{module} reads no arguments")
+
+
+def parse_prefect(arguments: list[str]) -> None:
+    """That the words name a command of Prefect's, and its options exist."""
+    done = subprocess.run(
+        ["prefect", *(word for word in arguments if not word.startswith("http")), "--help"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def examples(text: str) -> Iterator[str]:
+    """The commands after "Example:" in a command's help."""
+    for paragraph in text.split("\n\n"):
+        words = " ".join(paragraph.split())
+        if words.startswith("Example: "):
+            yield words.removeprefix("Example: ")
