@@ -1,8 +1,8 @@
 """Is one policy better than another? Evidence from pairs, and what it may cost to be wrong.
 
-A pair is one problem that both answered: the mean reward of the challenger's answers to it less that
-of the champion's, each reward counted up to a limit B, so that a pair lies in [-B, B]. Pairs are of
-independent problems. "Better" means that the expected pair is above 0.
+A pair is one problem that both answered: the mean reward of the challenger's answers to it less
+that of the champion's, each reward counted up to a limit B, so that a pair lies in [-B, B]. Pairs
+are of independent problems. "Better" means that the expected pair is above 0.
 
 The evidence is a betting martingale (Waudby-Smith and Ramdas, "Estimating means of bounded random
 variables by betting", 2023): somebody who starts with 1 and bets at fair odds against "the expected

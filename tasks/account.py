@@ -18,12 +18,17 @@ def account(night: Night, end: End | None, failed: str | None) -> str:
     """The night's result, why, the numbers behind it, and what to do if it has failed."""
     duel = _of(night, "duel")
     parts = [_headline(night, end), _why(end, failed), _table(night, duel)]
-    if duel:
+    if duel.get("num_pairs"):
         parts.append(_bound(duel))
-    page = os.environ.get(REPORT_URL)
-    report = f"[report]({page})" if page else f"report: `{DATA / 'report' / 'index.html'}`"
-    parts.append(f"The pipeline's {report} · policies and curves: `make mlflow`")
+    parts.append(f"The pipeline's report: {_report()} · policies and curves: `make mlflow`")
     return "\n\n".join(part for part in parts if part)
+
+
+def _report() -> str:
+    page, url = DATA / "report" / "index.html", os.environ.get(REPORT_URL)
+    if not page.exists():
+        return "not made yet"
+    return f"[{page}]({url})" if url else f"`{page}`"
 
 
 def _headline(night: Night, end: End | None) -> str:
@@ -39,7 +44,7 @@ def _why(end: End | None, failed: str | None) -> str:
         return f"{end.why[0].upper()}{end.why[1:]}."
     return (
         f"**{failed or 'stopped'}**\n\nWhat was judged and trained is kept. Once the cause is "
-        "mended, `dvc repro nightly/dvc.yaml` or the next run of this deployment goes on from there."
+        "mended, `dvc repro nightly/dvc.yaml` or the next run of this deployment goes on."
     )
 
 
@@ -57,7 +62,7 @@ def _table(night: Night, duel: Numbers) -> str:
         for what, key, how in marks
     ]
     rows.append(
-        f"| **mean reward on the duel's {_shown(duel, 'num_pairs', '{}')} new problems** "
+        f"| **mean reward on {_shown(duel, 'num_pairs', '{}')} new problems, the duel's** "
         f"| **{_shown(duel, 'champion_mean_reward', '{:.3f}')}** "
         f"| **{_shown(duel, 'challenger_mean_reward', '{:.3f}')}** |"
     )

@@ -21,6 +21,8 @@ SECONDS_A_LINE = 3.0
 """… and then one for so many seconds."""
 SECONDS_A_BAR = 10.0
 """Between two moves of the progress bar."""
+LAST_WORD_S = 5.0
+"""For the bar to be filled at the end."""
 _DONE = re.compile(r"(?P<what>.+): (?P<done>\d+) of (?P<total>\d+)$")
 
 
@@ -54,7 +56,7 @@ class Relay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        self._bar.stop(is_done=error is None)
         self._say_what_was_left_out()
 
     def take(self, line: str) -> None:
@@ -84,6 +86,7 @@ class _Bar:
     def __init__(self, show: Callable[[float, str], None]) -> None:
         self._show = show
         self._latest: tuple[float, str] | None = None
+        self._is_done = False
         self._ended = threading.Event()
         # the thread must know which task run it speaks for
         self._thread = threading.Thread(
@@ -96,8 +99,10 @@ class _Bar:
     def move(self, share: float, what: str) -> None:
         self._latest = (share, what)
 
-    def stop(self) -> None:
+    def stop(self, *, is_done: bool) -> None:
+        self._is_done = is_done
         self._ended.set()
+        self._thread.join(LAST_WORD_S)
 
     def _run(self) -> None:
         shown = None
@@ -106,3 +111,5 @@ class _Bar:
             if latest is not None and latest != shown:
                 self._show(*latest)
                 shown = latest
+        if shown is not None and self._is_done:
+            self._show(1.0, "done")

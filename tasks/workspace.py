@@ -21,12 +21,23 @@ from tasks.stage import DATA
 LOCK = DATA / ".flow"
 WAIT_S = 12 * 3600.0
 """How long a deployment waits; who sits at a terminal is told at once."""
-LOOK_S = 5.0
+LOOK_S = 1.0
 
 
 def is_attended() -> bool:
     """Whether somebody has started this flow at a terminal, and not a deployment."""
     return deployment.id is None
+
+
+def is_busy() -> bool:
+    """Whether a flow is running in this checkout."""
+    if not LOCK.exists():
+        return False
+    descriptor = os.open(LOCK, os.O_RDWR)
+    try:
+        return not _locks(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -38,7 +49,7 @@ def workspace(flow: str) -> Generator[None]:
     """
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    deadline = time.monotonic() + (0.0 if is_attended() else WAIT_S)
+    deadline = time.monotonic() + (2.0 if is_attended() else WAIT_S)
     try:
         has_said = False
         while not _locks(descriptor):
