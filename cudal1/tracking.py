@@ -1,16 +1,20 @@
-"""MLflow, write-only: curves and checkpoints for people to look at. Nothing reads it back.
+"""MLflow: curves and checkpoints for people to look at, and which policy is the champion.
 
-The store is `data/mlflow.db`, artifacts lie under `data/mlruns`. MLflow is imported when a run
-starts, with its telemetry off.
+Curves are write-only. Of the registry one thing is read back: the version behind an alias, which a
+person may move. The store is `data/mlflow.db`, artifacts lie under `data/mlruns`. MLflow is
+imported when it is needed, with its telemetry off.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,8 +25,19 @@ log = logging.getLogger("cudal1")
 
 EXPERIMENT = "cudal1"
 DATABASE = "mlflow.db"
+MODEL_NAME = "cudal1"
+"""Of the registered model whose versions are our policies."""
 MAX_PARAM_LETTERS = 500
 _ARTIFACT = "policy"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A policy in the registry; it never changes."""
+
+    number: int
+    made_at: str
+    """ISO 8601, UTC."""
 
 
 class Run:
@@ -142,6 +157,83 @@ def register(folder: Path, name: str, policy: Path, *, alias: str) -> int:
         )
         client.set_registered_model_alias(name, alias, version.version)
         return int(version.version)
+
+
+def version_of(folder: Path, name: str, *, alias: str) -> Version | None:
+    """The version that an alias stands at; None where there is none.
+
+    Raises:
+        StoreError: the store refuses.
+    """
+    from mlflow.exceptions import MlflowException
+
+    with _clear_errors(folder):
+        client, _ = _client(folder)
+        try:
+            found = client.get_model_version_by_alias(name, alias)
+        except MlflowException as error:
+            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                raise
+            return None
+    made = datetime.fromtimestamp(found.creation_timestamp / 1000, UTC)
+    return Version(int(found.version), made.isoformat(timespec="seconds"))
+
+
+def point(folder: Path, name: str, *, alias: str, version: int) -> None:
+    """Move an alias to a version.
+
+    Raises:
+        StoreError: there is no such version, or the store refuses.
+    """
+    with _clear_errors(folder):
+        client, _ = _client(folder)
+        client.set_registered_model_alias(name, alias, str(version))
+
+
+def bring(folder: Path, name: str, *, version: int, out: Path) -> None:
+    """Put the policy of a version into `out`, in place of what is there.
+
+    Raises:
+        StoreError: there is no such version, its files are gone, or the store refuses.
+    """
+    with _clear_errors(folder):
+        client, _ = _client(folder)
+        source = client.get_model_version(name, str(version)).source
+        from mlflow.artifacts import download_artifacts
+
+        shutil.rmtree(out, ignore_errors=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            found = download_artifacts(artifact_uri=source)
+            shutil.copytree(found, out)
+        except OSError as error:
+            raise StoreError(
+                f"{name} version {version}: its files are gone ({source}): move the alias to "
+                "another version, such as the one that the pipeline registered last"
+            ) from error
+
+
+def note(folder: Path, name: str, *, version: int, tags: Mapping[str, object]) -> None:
+    """Write beside a version what a person should know of it.
+
+    Raises:
+        StoreError: there is no such version, or the store refuses.
+    """
+    with _clear_errors(folder):
+        client, _ = _client(folder)
+        for key, value in tags.items():
+            client.set_model_version_tag(name, str(version), key, str(value))
+
+
+def notes(folder: Path, name: str, *, version: int) -> dict[str, str]:
+    """What was written beside a version.
+
+    Raises:
+        StoreError: there is no such version, or the store refuses.
+    """
+    with _clear_errors(folder):
+        client, _ = _client(folder)
+        return dict(client.get_model_version(name, str(version)).tags)
 
 
 def _client(folder: Path) -> tuple[Any, str]:

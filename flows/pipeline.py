@@ -14,23 +14,21 @@ from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
 from cudal1.errors import ConfigError
-from tasks.reproduce import reproduce
+from tasks.reproduce import bring_up_to_date
 from tasks.stages import stage_names
 from tasks.summary import print_summary
+from tasks.workspace import workspace
 
 
 @flow(name="pipeline", log_prints=False)
 def pipeline(until: str = "report") -> State[Any] | str:
     """Each line of dvc.yaml is one task; fresh ones cost a second."""
     try:
-        stages = stage_names(until=until)
+        with workspace("pipeline"):
+            failed = bring_up_to_date(stage_names(until=until))
     except ConfigError as error:
         return Failed(message=str(error))
-    for stage in stages:
-        state = reproduce(stage, return_state=True)
-        if not state.is_completed():
-            return Failed(message=state.message)
-    return "up to date"
+    return "up to date" if failed is None else Failed(message=failed)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Prefect task: bring one DVC stage up to date.
 
-DVC decides whether the stage must run; Prefect says when and shows it. Nothing else passes
-between the two.
+DVC decides whether the stage must run; Prefect says when, tries again, and shows it. Nothing else
+passes between the two: a stage's process does not know that there is a Prefect.
 """
 
 from __future__ import annotations
@@ -12,61 +12,93 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from uuid import UUID
 
 from prefect import get_run_logger, task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.client.schemas.objects import State
 from prefect.exceptions import MissingContextError
+from prefect.runtime import task_run
 from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
+from tasks.relay import Relay
 from tasks.stages import is_fresh
+from tasks.workspace import is_attended
 
 UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
 SILENT = (
     "Use `dvc push`", "To track the changes", "To enable auto staging", "git add",
     "dvc config core",
-    "Data and pipelines are up to date", "Updating lock file", "Generating lock file",
+    "WARNING: 'data/shards/", "Data and pipelines are up to date", "Updating lock file", "Generating lock file",
 )  # fmt: skip
-"""How lines begin that are about sharing through git, which is not this command's business."""
+"""How lines begin that are about sharing through git, or that a stage has gained no facts."""
+RETRY_AFTER_S = [30.0, 300.0]
+"""Of a deployment's stages: a device or a store that somebody holds, a provider that is down."""
 
 
 class StageFailed(CudaL1Error):
     """A stage ended with an error; the message is the stage's own line."""
 
 
-@task(task_run_name="{stage}", retries=0)
+def bring_up_to_date(stages: Iterable[str]) -> str | None:
+    """One task run for each stage, in order; the message of the first that fails.
+
+    In a terminal a failed stage is not tried again: somebody is looking.
+    """
+    tried = reproduce if is_attended() else reproduce.with_options(
+        retries=len(RETRY_AFTER_S), retry_delay_seconds=RETRY_AFTER_S
+    )  # fmt: skip
+    for stage in stages:
+        state = tried(stage, return_state=True)
+        if not state.is_completed():
+            return state.message or f"{stage} failed"
+    return None
+
+
+def short_name(stage: str) -> str:
+    """`duel` for `nightly/dvc.yaml:duel`."""
+    return stage.rpartition(":")[2]
+
+
+def _run_name() -> str:
+    return short_name(task_run.parameters["stage"])
+
+
+@task(task_run_name=_run_name)
 def reproduce(stage: str) -> str | State[str]:
     """Run `dvc repro --single-item STAGE`; say `ran` or `fresh`, or fail with the stage's line.
 
     The child stays in this process group, so that cancelling the flow run stops it too.
     """
     started = time.monotonic()
+    log = _logger()
     try:
-        fresh = is_fresh(stage) or _repro(stage)
+        with Relay(log, _show_progress(stage)) as relay:
+            fresh = is_fresh(stage) or _repro(stage, relay)
     except CudaL1Error as error:
+        log(str(error))
         return Failed(message=str(error))
     outcome = "fresh" if fresh else "ran"
-    _logger().info("%s: %s in %.1f s", stage, outcome, time.monotonic() - started)
+    log(f"{short_name(stage)}: {outcome} in {time.monotonic() - started:.1f} s")
     return outcome
 
 
-def _repro(stage: str) -> bool:
+def _repro(stage: str, relay: Relay) -> bool:
     command = [sys.executable, "-m", "dvc", "repro", "--single-item", stage]
     with tempfile.TemporaryDirectory() as folder:
         reason = Path(folder) / "reason"
-        environment = {
-            **os.environ, "CUDAL1_FAILURE_FILE": str(reason),
-            # dvc.yaml says `python`: the one that runs this
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        }  # fmt: skip
+        # in a terminal a stage draws its own bars
+        stderr = None if sys.stderr.isatty() else subprocess.STDOUT
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, errors="replace", env=environment
-        ) as child:
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
+            env=_environment(reason),
+        ) as child:  # fmt: skip
             try:
                 assert child.stdout is not None
-                fresh = _show(child.stdout)
+                fresh = _show(child.stdout, relay)
             except BaseException:
                 child.send_signal(signal.SIGINT)
                 raise
@@ -78,8 +110,18 @@ def _repro(stage: str) -> bool:
     return fresh
 
 
-def _show(lines: Iterable[str]) -> bool:
-    """Pass DVC's words on, less what says nothing here; whether it found the stage up to date."""
+def _environment(reason: Path) -> dict[str, str]:
+    """Of the stage: without a way to Prefect's server, so that candidates never cost it a call."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    return {
+        **inherited, "CUDAL1_FAILURE_FILE": str(reason),
+        # dvc.yaml says `python`: the one that runs this
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }  # fmt: skip
+
+
+def _show(lines: Iterable[str], relay: Relay) -> bool:
+    """Pass words on, less what says nothing here; whether DVC found the stage up to date."""
     fresh = False
     for line in lines:
         if any(words in line for words in UP_TO_DATE):
@@ -87,13 +129,30 @@ def _show(lines: Iterable[str]) -> bool:
         elif line.strip() and not line.strip().startswith(SILENT):
             sys.stdout.write(line)
             sys.stdout.flush()
+            relay.take(line.rstrip())
     return fresh
 
 
-def _logger():
+def _show_progress(stage: str) -> Callable[[float, str], None]:
+    """Moves the stage's progress bar in the UI; it is made when it is first needed."""
+    made: list[UUID] = []
+
+    def show(share: float, what: str) -> None:
+        if made:
+            update_progress_artifact(made[0], progress=100 * share, description=what)
+        else:
+            key = "".join(c if c.isalnum() else "-" for c in short_name(stage).lower())
+            found = create_progress_artifact(100 * share, key=f"stage-{key}", description=what)
+            assert isinstance(found, UUID)
+            made.append(found)
+
+    return show
+
+
+def _logger() -> Callable[[str], None]:
     try:
-        return get_run_logger()
+        return get_run_logger().info
     except MissingContextError:
         import logging
 
-        return logging.getLogger("cudal1")
+        return logging.getLogger("cudal1").info

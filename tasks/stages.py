@@ -53,20 +53,23 @@ def run_key(name: str, *, root: Path = Path()) -> str:
     """
     with _repo(root) as repo:
         parts: list[str] = [name]
-        for dependency in _stage(name, repo).deps:
+        stage = _stage(name, repo)
+        for dependency in stage.deps:
             path = dependency.def_path
             if hasattr(dependency, "read_params"):
                 values = dependency.read_params()
                 parts += [f"{key}={values.get(key)!r}" for key in sorted(dependency.params)]
             elif path.startswith("data/"):
                 if not dependency.exists:
-                    raise ConfigError(f"{name}: {path} is missing; run `dvc repro {name}`")
+                    raise ConfigError(
+                        f"{name}: {path} is missing; run `dvc repro {stage.addressing}`"
+                    )
                 parts.append(f"{path}={dependency.get_hash().value}")
     return content_id(*parts)
 
 
 def _stage(name: str, repo: Any) -> Any:
-    found = [stage for stage in repo.index.stages if stage.addressing == name]
+    found = [stage for stage in repo.index.stages if name in (stage.addressing, stage.name)]
     if not found:
         raise ConfigError(f"no such stage: {_alternatives(name, repo)}")
     return found[0]

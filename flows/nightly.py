@@ -1,0 +1,69 @@
+"""One night: retrain from the champion, let the result challenge it, promote who is better.
+
+python -m flows.nightly [--afresh]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact
+from prefect.client.schemas.objects import State
+from prefect.states import Failed
+
+from cudal1.errors import CudaL1Error
+from tasks.account import account
+from tasks.night import Night, end_of, open_night
+from tasks.reproduce import bring_up_to_date
+from tasks.stages import stage_names
+from tasks.workspace import workspace
+
+LAST = "nightly/dvc.yaml:promote"
+
+
+@flow(name="nightly", log_prints=False)
+def nightly(afresh: bool = False) -> State[Any] | str:
+    """Open a night, or go on with one that has no end; then stage after stage of nightly/dvc.yaml.
+
+    Args:
+        afresh: give an unfinished night up and open another.
+    """
+    try:
+        with workspace("nightly"):
+            night = begin(afresh)
+            failed = bring_up_to_date(stage_names(until=LAST))
+    except CudaL1Error as error:
+        return Failed(message=str(error))
+    end = end_of(night)
+    create_markdown_artifact(account(night, end, failed), key="night", description="the night")
+    if end is None:
+        return Failed(message=failed or f"{LAST} left no end")
+    return end.why
+
+
+@task(name="night", task_run_name="night")
+def begin(afresh: bool) -> Night:
+    """Which champion is challenged."""
+    night = open_night(afresh=afresh)
+    get_run_logger().info(
+        "night %d: challenge %d of version %d", night.number, night.challenge, night.champion
+    )
+    return night
+
+
+def main() -> None:
+    """Run the flow and print its account; exit code 1 when a stage failed."""
+    parser = argparse.ArgumentParser(prog="python -m flows.nightly", description=__doc__)
+    parser.add_argument("--afresh", action="store_true", help="give an unfinished night up")
+    state = nightly(parser.parse_args().afresh, return_state=True)
+    if not state.is_completed():
+        print(f"\nstopped: {state.message}", file=sys.stderr)
+        sys.exit(1)
+    print(f"\n{state.result()}")
+
+
+if __name__ == "__main__":
+    main()

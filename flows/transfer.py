@@ -1,0 +1,43 @@
+"""The winners on a device of another kind: brings one instance of stage `transfer` up to date.
+
+python -m flows.transfer DEVICE
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from prefect import flow
+from prefect.client.schemas.objects import State
+from prefect.states import Failed
+
+from cudal1.errors import ConfigError
+from tasks.reproduce import bring_up_to_date
+from tasks.workspace import workspace
+
+
+@flow(name="transfer", flow_run_name="transfer-{device}", log_prints=False)
+def transfer(device: str) -> State[Any] | str:
+    """Only `transfer@DEVICE`: what it needs was made elsewhere, and came with `dvc pull`."""
+    try:
+        with workspace("transfer"):
+            failed = bring_up_to_date([f"transfer@{device}"])
+    except ConfigError as error:
+        return Failed(message=str(error))
+    return "up to date" if failed is None else Failed(message=failed)
+
+
+def main() -> None:
+    """Run the flow; exit code 1 when the stage failed."""
+    parser = argparse.ArgumentParser(prog="python -m flows.transfer", description=__doc__)
+    parser.add_argument("device", help="one of params.yaml: transfer.devices")
+    state = transfer(parser.parse_args().device, return_state=True)
+    if not state.is_completed():
+        print(f"\nstopped: {state.message}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What Prefect's server must know before it can start our flows: pool, queues, deployments.
+
+What is missing is made; what is there is left as it is, since an operator may have changed it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    WorkPoolFilter,
+    WorkPoolFilterName,
+    WorkQueueFilter,
+    WorkQueueFilterName,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.states import Crashed
+
+from cudal1.errors import ConfigError, StoreError
+from cudal1.params import Params
+
+POOL = "cudal1"
+FILE = Path("prefect.yaml")
+_BEGUN = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
+
+
+def wanted_deployments() -> dict[str, str]:
+    """Deployments of prefect.yaml and the queue of each.
+
+    Raises:
+        ConfigError: the file is absent, or a device of params.yaml has no deployment.
+    """
+    try:
+        content: Any = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+        queues = {
+            str(entry["name"]): str(entry["work_pool"]["work_queue_name"])
+            for entry in content["deployments"]
+        }
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{FILE}: cannot be read ({' '.join(str(error).split())}); run this in the project's "
+            "folder, with the file as it is in git"
+        ) from error
+    for device in Params.load(Path("params.yaml")).transfer.devices:
+        if queues.get(f"transfer-{device}") != device:
+            raise ConfigError(
+                f"{FILE}: no deployment transfer-{device} on work queue {device}, though "
+                f"params.yaml: transfer.devices names {device}; copy that of another device"
+            )
+    return queues
+
+
+def make_what_is_missing(environment: Mapping[str, str]) -> list[str]:
+    """Pool, queues and deployments, on the server that PREFECT_API_URL names; what was made.
+
+    Raises:
+        ConfigError: prefect.yaml is wrong.
+        StoreError: the server refuses.
+    """
+    wanted = wanted_deployments()
+    made: list[str] = []
+    with get_client(sync_client=True) as client:
+        if not client.read_work_pools(
+            work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[POOL]))
+        ):
+            _prefect("work-pool", "create", POOL, "--type", "process", environment=environment)
+            made.append(f"work pool {POOL}")
+        known = {deployment.name for deployment in client.read_deployments()}
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        names = [word for name in missing for word in ("--name", name)]
+        _prefect("--no-prompt", "deploy", *names, environment=environment)
+        made += [f"deployment {name}" for name in missing]
+    return made
+
+
+def end_what_nobody_runs(queues: list[str]) -> list[str]:
+    """Call runs crashed whose worker is gone; the names of those runs.
+
+    For a worker that starts where no flow runs: whatever these queues have begun was begun by one
+    that was killed. Else such a run would be called running for ever.
+    """
+    with get_client(sync_client=True) as client:
+        left = _begun(client, queues)
+        for run in left:
+            client.set_flow_run_state(
+                run.id, force=True,
+                state=Crashed(message="its worker was killed; what was done is kept: run it again"),
+            )  # fmt: skip
+    return [run.name for run in left]
+
+
+def _begun(client: SyncPrefectClient, queues: list[str]) -> list[FlowRun]:
+    return client.read_flow_runs(
+        flow_run_filter=FlowRunFilter(
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_BEGUN)))
+        ),
+        work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[POOL])),
+        work_queue_filter=WorkQueueFilter(name=WorkQueueFilterName(any_=queues)),
+    )
+
+
+def _prefect(*words: str, environment: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect", *words], env=dict(environment), text=True, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = " ".join(done.stdout.split())[-300:]
+        raise StoreError(f"prefect {' '.join(words)}: {said}")

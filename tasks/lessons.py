@@ -1,0 +1,63 @@
+"""Stage `lessons` of a night: what the champion finds anew, and what is best in the ledger.
+
+The champion answers training problems, so that the ledger gains something even when nobody else has
+worked. Lessons are the best successes of each training problem, whoever found them, under the
+protocol and on the kind of device of this run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+
+from cudal1.ledger import Ledger
+from cudal1.problem import Split
+from cudal1.reward import speed_reward
+from cudal1.train.policy import Sampler
+from tasks.examine import Answer, Sampling, fitting_problems, sample_and_judge
+from tasks.judging import Bench, admitted_problems, bench, product
+from tasks.night import FOLDER, Night, current_night
+from tasks.stage import DATA, Stage, main
+
+LESSONS = FOLDER / "lessons.parquet"
+
+
+def gather(stage: Stage) -> Mapping[str, float | int]:
+    """data/policy/champion and the ledger → data/nightly/lessons.parquet."""
+    night = current_night()
+    with Ledger.open(DATA) as ledger:
+        ledger.begin(stage.name, run=stage.run)
+        with bench(ledger, stage.params) as judge:
+            answers = _own_answers(stage, ledger, judge, night)
+        ledger.export()
+        ledger.write_product(
+            "lessons", LESSONS, since=night.champion_made_at,
+            problem_ids=[problem.id for problem in admitted_problems(Split.TRAIN)],
+            device_kind=judge.device.kind, protocol_id=judge.protocol.id,
+            count=stage.params.lessons.keep,
+        )  # fmt: skip
+    chosen = product(LESSONS)
+    return {
+        "night": night.number,
+        "sampled_num_answers": len(answers),
+        "sampled_mean_reward": fmean(speed_reward(answer.verdict) for answer in answers),
+        "num_lessons": len(chosen), "num_new": sum(bool(row["is_new"]) for row in chosen),
+    }  # fmt: skip
+
+
+def _own_answers(stage: Stage, ledger: Ledger, judge: Bench, night: Night) -> list[Answer]:
+    section, policy = stage.params.lessons, stage.params.policy
+    sampler = Sampler(DATA / "policy" / "champion")
+    problems = fitting_problems(stage, sampler, Split.TRAIN, count=section.num_problems)
+    sampling = Sampling(
+        num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
+        seed=section.seed + night.number, max_new_tokens=policy.max_new_tokens,
+        batch_size=policy.batch_size,
+    )  # fmt: skip
+    return sample_and_judge(
+        stage, ledger, judge.verdict, sampler, problems, sampling, "answers to learn from"
+    )
+
+
+if __name__ == "__main__":
+    main("lessons", gather)

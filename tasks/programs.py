@@ -1,0 +1,84 @@
+"""Programs that are kept running until they are told to stop."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from cudal1.errors import CudaL1Error
+
+TOO_OFTEN, WITHIN_S = 5, 120.0
+"""Ends so often within so many seconds after which something is really wrong."""
+LOOK_S = 0.5
+
+
+class ProgramEnded(CudaL1Error):
+    """A program ends as soon as it is started."""
+
+
+class Program:
+    """One program, in a session of its own: Ctrl-C reaches it only through `stop`."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], *, environment: Mapping[str, str],
+        log: Path | None,
+    ) -> None:  # fmt: skip
+        """`log` takes what it prints; None: the terminal does."""
+        self.name = name
+        self._command = command
+        self._environment = environment
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ends: deque[float] = deque(maxlen=TOO_OFTEN)
+
+    def start(self) -> None:
+        """Start it."""
+        stream: IO[bytes] | None = None
+        if self._log is not None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            stream = self._log.open("ab")
+        try:
+            self._process = subprocess.Popen(
+                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=stream,
+                stderr=subprocess.STDOUT if stream else None, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            if stream is not None:
+                stream.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def keep_running(self) -> bool:
+        """Start it again if it has ended by itself; whether it had.
+
+        Raises:
+            ProgramEnded: it ends again and again.
+        """
+        if self.is_running:
+            return False
+        now = time.monotonic()
+        self._ends.append(now)
+        if len(self._ends) == TOO_OFTEN and now - self._ends[0] < WITHIN_S:
+            where = f"; what it said is in {self._log}" if self._log else ""
+            raise ProgramEnded(f"{self.name} ends as soon as it is started{where}")
+        self.start()
+        return True
+
+    def stop(self, *, wait_s: float) -> None:
+        """Ask it to end, wait so long, then make it."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,78 @@
+"""One flow at a time in a checkout: two would want the same stages, files and device.
+
+The lock belongs to the process, so a killed flow leaves none. What a person starts by hand beside
+it, DVC and the ledger guard: `dvc repro` refuses a stage that is running, and the ledger a second
+writer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from prefect.runtime import deployment
+
+from cudal1.errors import ConfigError
+from tasks.stage import DATA
+
+LOCK = DATA / ".flow"
+WAIT_S = 12 * 3600.0
+"""How long a deployment waits; who sits at a terminal is told at once."""
+LOOK_S = 1.0
+
+
+def is_attended() -> bool:
+    """Whether somebody has started this flow at a terminal, and not a deployment."""
+    return deployment.id is None
+
+
+def is_busy() -> bool:
+    """Whether a flow is running in this checkout."""
+    if not LOCK.exists():
+        return False
+    descriptor = os.open(LOCK, os.O_RDWR)
+    try:
+        return not _locks(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def workspace(flow: str) -> Generator[None]:
+    """Hold this checkout for a flow; a deployment waits for another to end.
+
+    Raises:
+        ConfigError: another flow holds it; the message names it.
+    """
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + (2.0 if is_attended() else WAIT_S)
+    try:
+        has_said = False
+        while not _locks(descriptor):
+            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()
+            if time.monotonic() >= deadline:
+                raise ConfigError(
+                    f"{flow}: flow {holder or 'of another process'} is running in this folder; "
+                    "wait for it, or stop it"
+                )
+            if not has_said:
+                print(f"{flow}: waiting for flow {holder} to end in this folder", flush=True)
+                has_said = True
+            time.sleep(LOOK_S)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{flow} (process {os.getpid()})\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""However many candidates a stage judges, Prefect hears of it at a bounded rate."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tasks import relay as module
+from tasks.relay import LINES_AT_ONCE, SECONDS_A_LINE, Relay
+from tasks.reproduce import _environment, short_name
+
+ROOT = Path(__file__).parents[2]
+
+
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def __call__(self) -> float:
+        return self.time_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def heard(clock: Clock, num_lines: int, *, seconds: float) -> list[str]:
+    """What a task run logs of a stage that prints so many lines in so many seconds."""
+    lines: list[str] = []
+    with Relay(lines.append, lambda share, what: None, now=clock) as relay:
+        for index in range(num_lines):
+            relay.take(f"candidate {index} crashed")
+            clock.time_s += seconds / num_lines
+    return lines
+
+
+def test_ten_thousand_candidates_cost_no_more_lines_than_a_hundred(clock: Clock) -> None:
+    few, many = heard(clock, 100, seconds=60), heard(clock, 10_000, seconds=60)
+    allowed = LINES_AT_ONCE + 60 / SECONDS_A_LINE
+    assert len(few) <= 2 * allowed + 2  # each with a word on what was left out
+    assert len(many) <= 2 * allowed + 2
+
+
+def test_what_a_person_can_read_is_shown_in_full(clock: Clock) -> None:
+    assert len(heard(clock, 20, seconds=1)) == 20
+    assert len(heard(clock, 500, seconds=500 * SECONDS_A_LINE)) == 500
+
+
+def test_lines_that_were_left_out_are_counted(clock: Clock) -> None:
+    shown = heard(clock, 1000, seconds=1)
+    assert shown[-1] == f"({1000 - LINES_AT_ONCE} lines are only in the worker's output)"
+
+
+def test_a_bar_shows_the_latest_share_and_not_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS_A_BAR", 0.2)
+    shown: list[tuple[float, str]] = []
+    with Relay(lambda line: None, lambda *given: shown.append(given)) as relay:
+        for done in range(1, 1001):
+            relay.take(f"candidates: {done} of 1000")
+        while not shown:
+            time.sleep(0.02)
+    assert shown == [(1.0, "candidates: 1000 of 1000"), (1.0, "done")]
+
+
+def test_a_server_that_does_not_answer_holds_no_stage_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS_A_BAR", 0.01)
+    monkeypatch.setattr(module, "LAST_WORD_S", 0.1)
+    asked, answered = threading.Event(), threading.Event()
+
+    def never_answer(share: float, what: str) -> None:
+        asked.set()
+        answered.wait()
+
+    lines: list[str] = []
+    with Relay(lines.append, never_answer) as relay:
+        relay.take("candidates: 1 of 3")
+        assert asked.wait(60)
+        relay.take("candidates: 2 of 3")
+    answered.set()
+    assert lines == ["candidates: 1 of 3", "candidates: 2 of 3"]
+
+
+def test_a_stage_is_told_nothing_of_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    given = _environment(Path("reason"))
+    assert [name for name in given if name.startswith("PREFECT")] == []
+
+
+def test_no_stage_loads_prefect() -> None:
+    names = "problems policy generate filter sft selfsup rl search transfer report "
+    names += "champion lessons challenger duel promote"
+    code = (
+        "import importlib, sys\n"
+        f"for name in {names.split()!r}: importlib.import_module(f'tasks.{{name}}')\n"
+        "print('prefect' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_a_stage_of_the_night_is_called_by_its_own_name() -> None:
+    assert (short_name("nightly/dvc.yaml:duel"), short_name("selfsup@r1")) == ("duel", "selfsup@r1")
