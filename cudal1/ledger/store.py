@@ -16,7 +16,7 @@ import duckdb
 import polars as pl
 
 from cudal1.errors import StoreError
-from cudal1.ledger import database, shards
+from cudal1.ledger import database, inserting, rows, shards
 from cudal1.ledger.journal import Entry, Journal, entries, unfinished
 from cudal1.ledger.rows import Batch
 
@@ -38,6 +38,8 @@ class Store:
         self._path = folder / database.DATABASE
         self._connection = connection
         self._stage = ""
+        self._running: dict[str, Any] = {}
+        """The row of `runs`."""
         self._journal: Journal | None = None
         self._members: set[tuple[str, str]] = set()
         self._unsettled: list[tuple[str, str]] = []
@@ -78,7 +80,7 @@ class Store:
         if not goes_on:
             self._journal.start(run)
         with self._transaction():
-            for table in shards.PER_STAGE:
+            for table in inserting.PER_STAGE:
                 self._connection.execute(f"delete from {table} where stage = ?", [stage])
             # the stage's shard, should it come back unchanged, must be taken in again
             shard = shards.label(self._folder / "shards" / stage)
@@ -88,12 +90,16 @@ class Store:
         if goes_on:
             found = self._rows("select kind, key from members where stage = ?", stage)
             self._members = {(row["kind"], row["key"]) for row in found}
+        self._note_start(run, goes_on=goes_on)
 
     def export(self) -> Path:
         """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
         assert self._journal is not None, "export without begin"
         if self._is_behind:  # the journal, which an export drops, is all that has the rest
             raise StoreError(f"{self._path}: an append failed before; run the stage again")
+        self._append(rows.batch_of_run({
+            **self._running, "ended_at": rows.now(), "num_facts": len(self._members)
+        }))  # fmt: skip
         self._settle()
         try:
             folder = shards.export(self._connection, self._folder, self._stage)
@@ -105,6 +111,19 @@ class Store:
         with self._transaction():
             self._applied(self._stage, 0)
         return folder
+
+    def _note_start(self, run: str, *, goes_on: bool) -> None:
+        found = self._rows(
+            "select * from runs where stage = ? and run = ? and ended_at is null "
+            "order by started_at desc limit 1",
+            self._stage, run,
+        )  # fmt: skip
+        if goes_on and found:
+            self._running = {**found[0], "num_starts": found[0]["num_starts"] + 1}
+        else:
+            started = {"stage": self._stage, "run": run, "started_at": rows.now(), "num_starts": 1}
+            self._running = {**started, "ended_at": None, "num_facts": None}
+        self._append(rows.batch_of_run(self._running))
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -177,17 +196,17 @@ class Store:
             self._remember(stage, [entry.adopted])
 
     def _insert(self, batch: Batch) -> None:
-        shards.forget_replaced(self._connection, batch)
+        inserting.forget_replaced(self._connection, batch)
         columns = list(batch.columns)
         if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
             frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)
-            shards.insert_frame(self._connection, batch.table, frame)
+            inserting.insert_frame(self._connection, batch.table, frame)
         elif batch.rows:
             marks = f"({', '.join('?' * len(columns))})"
             self._connection.execute(
                 f"insert into {batch.table} ({', '.join(columns)}) "
                 f"values {', '.join([marks] * len(batch.rows))} "
-                f"{shards.on_conflict(batch.table, columns)}",
+                f"{inserting.on_conflict(batch.table, columns)}",
                 [value for row in batch.rows for value in row],
             )
 
