@@ -66,9 +66,10 @@ def _insert_samples(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
     fresh = f"{rows} anti join verdicts using ({', '.join(VERDICT_KEY)})"
     connection.execute(f"insert into timing_samples by name from {fresh}")
     connection.execute(
-        "insert into timing_spreads select candidate_id, device_kind, protocol_id, session, role, "
-        "count(*), median(net_us), quantile_cont(net_us, 0.75) - quantile_cont(net_us, 0.25) "
-        f"from {fresh} group by all"
+        "insert into timing_spreads "
+        "select * exclude (quartiles), quartiles[2], quartiles[3] - quartiles[1] from ("
+        "select candidate_id, device_kind, protocol_id, session, role, count(*), "
+        f"quantile_cont(net_us, [0.25, 0.5, 0.75]) as quartiles from {fresh} group by all)"
     )
 
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from cudal1.errors import StoreError
 from cudal1.ledger import database, inserting, rows, shards
+from cudal1.ledger.births import Births
 from cudal1.ledger.journal import Entry, Journal, entries, unfinished
 from cudal1.ledger.rows import Batch
 
@@ -45,6 +46,8 @@ class Store:
         self._unsettled: list[tuple[str, str]] = []
         self._journal_end = 0
         self._num_appends = 0
+        self._births: Births | None = None
+        """Kept from the first question about exemplars on."""
         self._lock = threading.RLock()
         self._is_behind = False
         """Whether something in the journal did not get into the database: from then on nothing is
@@ -73,6 +76,7 @@ class Store:
         of another, is forgotten, though none of its facts are.
         """
         assert self._journal is None, "one stage for one opened ledger"
+        self._births = None
         self._stage = stage
         self._journal = Journal(self._folder, stage)
         shards.keep_unclaimed(self._connection, self._folder)
@@ -145,6 +149,8 @@ class Store:
             end = self._journal.append(batches)
             if self._is_behind:
                 return  # the next to open takes it from the journal
+            if self._births is not None:
+                self._births.hear(batches)
             with self._transaction():
                 for batch in batches:
                     self._insert(batch)
@@ -216,6 +222,8 @@ class Store:
             if self._journal is not None and (kind, key) not in self._members:
                 self._journal_end = self._journal.adopt(kind, key)
                 self._note_members(kind, [key])
+                if self._births is not None:
+                    self._births.hear_use(kind, key)
 
     def _note_members(self, kind: str, keys: Sequence[str]) -> None:
         fresh = [(kind, key) for key in keys if (kind, key) not in self._members]

@@ -24,9 +24,11 @@ comment on column timing_spreads.role is 'As in timing_samples';
 comment on column timing_spreads.median_us is 'Of net_us';
 comment on column timing_spreads.iqr_us is 'Third less first quartile of net_us';
 insert into timing_spreads
-    select candidate_id, device_kind, protocol_id, session, role, count(*), median(net_us),
-           quantile_cont(net_us, 0.75) - quantile_cont(net_us, 0.25)
-    from timing_samples group by all;
+    select * exclude (quartiles), quartiles[2], quartiles[3] - quartiles[1] from (
+        select candidate_id, device_kind, protocol_id, session, role, count(*),
+               quantile_cont(net_us, [0.25, 0.5, 0.75]) as quartiles
+        from timing_samples group by all
+    );
 
 create index verdicts_by_candidate on verdicts (candidate_id);
 create index completions_by_candidate on completions (candidate_id);
