@@ -10,12 +10,16 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 from pydantic import Field
 
-from cudal1.exemplar import Exemplar
+from cudal1.exemplar import Birth
 from cudal1.islands import islands
 from cudal1.record import Record
+
+B = TypeVar("B", bound=Birth)
+"""Exemplars, or their births alone: the choice needs no source."""
 
 
 class ContrastParams(Record):
@@ -33,11 +37,11 @@ class ContrastParams(Record):
     """Rounds or training steps after which the worse half of the islands starts anew."""
 
 
-class Bucket(Record):
+class Bucket(Record, Generic[B]):
     """The exemplars of one problem whose scores fall in `[low, low + width)`."""
 
     low: float
-    exemplars: tuple[Exemplar, ...] = Field(min_length=1)
+    exemplars: tuple[B, ...] = Field(min_length=1)
 
     @property
     def mean_score(self) -> float:
@@ -58,22 +62,22 @@ class Sampling(StrEnum):
     """From one of several populations that do not see each other (`cudal1.islands`)."""
 
 
-class Choice(Record):
+class Choice(Record, Generic[B]):
     """What one prompt shows."""
 
-    exemplars: tuple[Exemplar, ...] = ()
+    exemplars: tuple[B, ...] = ()
     """In rising order of score; none: a plain prompt."""
     island: int | None = None
     """Whose they are, under `Sampling.ISLAND`: what the prompt brings forth lives there."""
 
 
-def buckets(exemplars: Iterable[Exemplar], *, width: float) -> list[Bucket]:
+def buckets(exemplars: Iterable[B], *, width: float) -> list[Bucket[B]]:
     """Non-empty buckets in rising order of score; equal sources count once.
 
     Bucket k covers `[k * width, (k + 1) * width)` up to a score of 2; above that buckets widen in
     proportion to the score (a difference of 0.1 means nothing at 50).
     """
-    members: dict[float, list[Exemplar]] = {}
+    members: dict[float, list[B]] = {}
     for exemplar in sorted(_distinct(exemplars), key=lambda e: (e.score, e.candidate_id)):
         members.setdefault(_bucket_low(exemplar.score, width), []).append(exemplar)
     return [Bucket(low=low, exemplars=tuple(group)) for low, group in sorted(members.items())]
@@ -99,13 +103,13 @@ def bucket_probabilities(mean_scores: Sequence[float], *, temperature: float) ->
 
 
 def choose(
-    history: Iterable[Exemplar],
+    history: Iterable[B],
     knobs: ContrastParams,
     *,
     sampling: Sampling,
     at_round: int,
     rng: random.Random,
-) -> Choice:
+) -> Choice[B]:
     """Up to `num_exemplars` of a problem's successes for one prompt.
 
     `bucket` draws distinct buckets one after another without replacement, by equation 1 over those
@@ -145,10 +149,10 @@ def choose(
 
 
 def _drawn(
-    among: Sequence[Bucket], *, count: int, temperature: float, rng: random.Random
-) -> list[Exemplar]:
+    among: Sequence[Bucket[B]], *, count: int, temperature: float, rng: random.Random
+) -> list[B]:
     remaining = list(among)
-    drawn: list[Exemplar] = []
+    drawn: list[B] = []
     while remaining and len(drawn) < count:
         odds = bucket_probabilities([b.mean_score for b in remaining], temperature=temperature)
         (bucket,) = rng.choices(remaining, weights=odds)
@@ -157,20 +161,20 @@ def _drawn(
     return drawn
 
 
-def _clusters(exemplars: Iterable[Exemplar]) -> list[Bucket]:
+def _clusters(exemplars: Iterable[B]) -> list[Bucket[B]]:
     """Buckets of equal score."""
-    members: dict[float, list[Exemplar]] = {}
+    members: dict[float, list[B]] = {}
     for exemplar in _distinct(exemplars):
         members.setdefault(exemplar.score, []).append(exemplar)
     return [Bucket(low=score, exemplars=tuple(group)) for score, group in sorted(members.items())]
 
 
-def _distinct(exemplars: Iterable[Exemplar]) -> list[Exemplar]:
+def _distinct(exemplars: Iterable[B]) -> list[B]:
     """Each source once, in the order of content ids."""
     found = {exemplar.candidate_id: exemplar for exemplar in exemplars}
     return [found[key] for key in sorted(found)]
 
 
-def _choice(exemplars: Iterable[Exemplar], *, island: int | None = None) -> Choice:
+def _choice(exemplars: Iterable[B], *, island: int | None = None) -> Choice[B]:
     shown = sorted(exemplars, key=lambda e: (e.score, e.candidate_id))
     return Choice(exemplars=tuple(shown), island=island)

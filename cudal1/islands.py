@@ -9,19 +9,21 @@ computed from the history, so a run that goes on after a kill has the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import cycle
+from typing import TypeVar
 
-from cudal1.exemplar import Exemplar
+from cudal1.exemplar import Birth
 from cudal1.record import content_id
 
-_Population = dict[str, Exemplar]
+B = TypeVar("B", bound=Birth)
+_Population = dict[str, B]
 """Members of one island, by candidate."""
 
 
 def islands(
-    history: Iterable[Exemplar], *, num_islands: int, reset_every: int, at_round: int
-) -> list[tuple[Exemplar, ...]]:
+    history: Iterable[B], *, num_islands: int, reset_every: int, at_round: int
+) -> list[tuple[B, ...]]:
     """The members of each island when round `at_round` begins, in the order of their births.
 
     A success without an island (a seed, or the answer to a plain prompt) goes to the smallest
@@ -42,7 +44,7 @@ def islands(
         (e for e in history if e.born is None or e.born < at_round),
         key=lambda e: (_birth(e), e.island is None, e.candidate_id, e.island or 0),
     )
-    found: list[_Population] = [{} for _ in range(num_islands)]
+    found: list[_Population[B]] = [{} for _ in range(num_islands)]
     next_birth = 0
     for reset in range(reset_every, at_round + 1, reset_every):
         while next_birth < len(births) and _birth(births[next_birth]) < reset:
@@ -54,11 +56,11 @@ def islands(
     return [tuple(population.values()) for population in found]
 
 
-def _birth(exemplar: Exemplar) -> float:
+def _birth(exemplar: Birth) -> float:
     return float("-inf") if exemplar.born is None else exemplar.born
 
 
-def _settle(exemplar: Exemplar, found: list[_Population]) -> None:
+def _settle(exemplar: B, found: list[_Population[B]]) -> None:
     home = exemplar.island
     if home is None or home >= len(found):
         if any(exemplar.candidate_id in population for population in found):
@@ -67,7 +69,7 @@ def _settle(exemplar: Exemplar, found: list[_Population]) -> None:
     found[home].setdefault(exemplar.candidate_id, exemplar)
 
 
-def _reset(found: list[_Population], at_round: int) -> None:
+def _reset(found: list[_Population[B]], at_round: int) -> None:
     """Empty the worse half and seed it; who is worse of equals is drawn from the round's number."""
     worst_first = sorted(
         range(len(found)),
@@ -80,5 +82,5 @@ def _reset(found: list[_Population], at_round: int) -> None:
         found[island] = {founder.candidate_id: founder}
 
 
-def _best_score(population: _Population) -> float:
+def _best_score(population: Mapping[str, Birth]) -> float:
     return max((exemplar.score for exemplar in population.values()), default=-1.0)

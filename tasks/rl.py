@@ -16,6 +16,7 @@ from typing import Any
 from cudal1.candidate import Completion
 from cudal1.contrast import Choice, choose
 from cudal1.errors import ConfigError
+from cudal1.exemplar import Birth
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, contrastive_prompt
@@ -93,16 +94,16 @@ class ContrastiveWorld:
         """The group's prompt, from the exemplars that exist when the step begins."""
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
-        choice = Choice()
+        choice = Choice[Birth]()
         if rng.random() >= section.plain_share:
-            known = self._ledger.exemplars(
+            known = self._ledger.births(
                 problem_id, device_kind=self._judge.device.kind,
                 protocol_id=self._judge.protocol.id, stages=["filter", self._stage.name],
                 attempts_per_step=ATTEMPTS,
             )  # fmt: skip
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
         prompt = contrastive_prompt(
-            problem, choice.exemplars, style=self._stage.params.policy.prompts,
+            problem, self._ledger.shown(choice.exemplars), style=self._stage.params.policy.prompts,
             facts=device_facts(self._stage.params),
         )  # fmt: skip
         self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island

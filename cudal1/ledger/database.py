@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 import time
-from importlib.resources import files
 from pathlib import Path
 
 import duckdb
 
 from cudal1.errors import StoreError
+from cudal1.ledger import schema
 
-SCHEMA_VERSION = 4
-"""Of the tables, in the database and in shards."""
 DATABASE = "ledger.duckdb"
 _MACHINE = (
     "No space left", "Permission denied", "Read-only file system", "Too many open files",
@@ -33,10 +31,10 @@ class DamagedError(Exception):
 
 
 def connect(path: Path) -> duckdb.DuckDBPyConnection:
-    """Open the database for writing, with its tables.
+    """Open the database for writing; an older one is upgraded.
 
     Raises:
-        DamagedError: it is there, but is damaged or of an older layout.
+        DamagedError: it is there, but is damaged, or too old to be upgraded.
         StoreError: somebody else is writing, it is of a newer layout, or the machine refuses.
     """
     try:
@@ -44,16 +42,18 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     except (duckdb.Error, RuntimeError, ValueError) as error:
         raise _reading_failed(path, error) from error
     try:
+        found = 0
         if connection.execute("select 1 from duckdb_tables() limit 1").fetchall():
-            check_version(connection, path)
+            found = _checked_version(connection, path)
             _read_everything(connection)
+        if not found or not schema.is_current(connection):
+            schema.upgrade(connection, found=found)
     except (duckdb.Error, RuntimeError, ValueError) as error:
         connection.close()
         raise _reading_failed(path, error) from error
     except (StoreError, DamagedError):
         connection.close()
         raise
-    create_tables(connection)
     return connection
 
 
@@ -77,50 +77,49 @@ def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
     """Open the database for reading.
 
     Raises:
-        DamagedError: it is missing or cannot be read.
+        DamagedError: it is missing, cannot be read, or is of older code.
         StoreError: somebody is writing, it is of a newer layout, or the machine refuses.
     """
     try:
         connection = duckdb.connect(str(path), read_only=True)
-        check_version(connection, path)
     except (duckdb.Error, RuntimeError, ValueError) as error:
         raise _reading_failed(path, error) from error
+    try:
+        _checked_version(connection, path)
+        if not schema.is_current(connection):
+            raise DamagedError(f"{path} was written by older code (the next stage upgrades it)")
+    except (duckdb.Error, RuntimeError, ValueError) as error:
+        connection.close()
+        raise _reading_failed(path, error) from error
+    except (StoreError, DamagedError):
+        connection.close()
+        raise
     return connection
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
     """An empty ledger that no file holds."""
     connection = duckdb.connect(":memory:")
-    create_tables(connection)
+    schema.upgrade(connection, found=0)
     return connection
 
 
-def create_tables(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make tables, views and comments that are not there yet."""
-    schema = (files("cudal1.ledger") / "schema.sql").read_text(encoding="utf-8")
-    # in one transaction, so that a kill leaves a file with all of it or an empty one
-    connection.execute("begin")
-    connection.execute(schema)
-    connection.execute(f"insert or ignore into meta values ('schema', '{SCHEMA_VERSION}')")
-    connection.execute("commit")
-
-
-def check_version(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse what newer code wrote.
+def _checked_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
+    """The version of the tables, of those that this code can use.
 
     Raises:
         StoreError: it is newer.
-        DamagedError: it is older, or not a ledger.
+        DamagedError: it is too old to be upgraded, or not a ledger.
     """
-    found = connection.execute("select value from meta where name = 'schema'").fetchall()
-    version = int(found[0][0]) if found else 0
-    if version > SCHEMA_VERSION:
+    version = schema.version_of(connection)
+    if version > schema.newest():
         raise StoreError(
-            f"{path} is of version {version}, newer than this code's {SCHEMA_VERSION}: update "
+            f"{path} is of version {version}, newer than this code's {schema.newest()}: update "
             "cudal1, or move the file away to rebuild it from its shards"
         )
-    if version < SCHEMA_VERSION:
-        raise DamagedError(f"its layout is older than version {SCHEMA_VERSION}")
+    if version < schema.oldest():
+        raise DamagedError(f"its layout is older than version {schema.oldest()}")
+    return version
 
 
 def move_aside(path: Path) -> Path:

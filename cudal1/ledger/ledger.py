@@ -10,7 +10,7 @@ ask of its memory is a method here, or, about opinions and rulings, in `reviews.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -22,9 +22,10 @@ import polars as pl
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import StoreError
-from cudal1.exemplar import Exemplar
+from cudal1.exemplar import Birth, Exemplar
 from cudal1.kill_table import KillTable
 from cudal1.ledger import database, rows, shards
+from cudal1.ledger.births import Births, Wanted
 from cudal1.ledger.reviews import Reviews
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
@@ -198,29 +199,35 @@ class Ledger(Reviews):
             for row in found
         ]
 
-    def exemplars(
+    def births(
         self, problem_id: str, *, device_kind: str, protocol_id: str, stages: Sequence[str],
         attempts_per_step: int,
-    ) -> list[Exemplar]:  # fmt: skip
+    ) -> list[Birth]:  # fmt: skip
         """Every successful candidate of a problem that these stages used, once for each birth.
 
         An answer of the running stage was born in the step that its attempt says; those of other
-        stages were there before the first.
+        stages were there before the first. The first question takes as long as one about all
+        problems; later ones are answered from memory (`cudal1.ledger.births`).
         """
-        found = self.query(
-            "exemplars", problem_id=problem_id, device_kind=device_kind, protocol_id=protocol_id,
-            stages=list(stages), running=self._stage, attempts_per_step=attempts_per_step,
+        wanted = Wanted(device_kind, protocol_id, tuple(stages), self._stage, attempts_per_step)
+        with self._lock:
+            if self._births is None or self._births.is_stale or self._births.wanted != wanted:
+                plain = self.query("births", **{**vars(wanted), "stages": list(stages)})
+                self._births = Births(wanted, plain, self._rows)
+            return self._births.of(problem_id, self._members)
+
+    def shown(self, births: Iterable[Birth]) -> tuple[Exemplar, ...]:
+        """The same with their sources, in the same order."""
+        asked = list(births)
+        found = self._rows(
+            "select candidate_id, source from candidates "
+            f"where candidate_id in ({', '.join('?' * len(asked)) or 'null'})",
+            *(birth.candidate_id for birth in asked),
         )  # fmt: skip
-        return [
-            Exemplar(
-                candidate_id=row["candidate_id"],
-                source=rows.text_of(row["source"]),
-                score=row["certified"],
-                born=row["born"],
-                island=row["island"],
-            )
-            for row in found.to_dicts()
-        ]
+        sources = {row["candidate_id"]: rows.text_of(row["source"]) for row in found}
+        return tuple(
+            Exemplar(**birth.model_dump(), source=sources[birth.candidate_id]) for birth in asked
+        )
 
     def sql(
         self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()

@@ -1,6 +1,6 @@
 """What the adversarial judge and people said about candidates, as the ledger keeps and finds it.
 
-Which of it holds is in `schema.sql`: views `words`, `vetoes` and `judged`.
+Which of it holds is in `views.sql`: views `words`, `vetoes` and `judged`.
 """
 
 from __future__ import annotations

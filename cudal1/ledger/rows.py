@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from cudal1.billing import Try
@@ -42,6 +43,16 @@ class Batch:
 def verdict_key(candidate_id: str, device_kind: str, protocol_id: str) -> str:
     """The natural key of a verdict as one text."""
     return f"{candidate_id}/{device_kind}/{protocol_id}"
+
+
+def now() -> str:
+    """The time, UTC, to the microsecond."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def batch_of_run(values: Mapping[str, Any]) -> Batch:
+    """The row of a stage's run, which no shard holds."""
+    return Batch("runs", tuple(values), (tuple(values.values()),))
 
 
 def batch_of_problem(problem: Problem, admission: Admission) -> Batch:

@@ -7,6 +7,7 @@ an answer that was paid for outlives even the database.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -18,24 +19,10 @@ import duckdb
 import polars as pl
 
 from cudal1.errors import StoreError
-from cudal1.ledger.database import SCHEMA_VERSION
-from cudal1.ledger.rows import Batch
+from cudal1.ledger import inserting, schema
 
 log = logging.getLogger("cudal1")
 
-PER_STAGE = ("rewards", "training_steps", "members")
-"""Tables whose rows carry their stage; all others are facts, reached through `members`."""
-_VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
-_KEYS: Mapping[str, tuple[str, ...]] = {
-    "problems": ("problem_id",), "protocols": ("protocol_id",), "completions": ("completion_id",),
-    "candidates": ("candidate_id",), "timing_samples": _VERDICT_KEY, "verdicts": _VERDICT_KEY,
-    "hack_flags": _VERDICT_KEY, "mutants": ("problem_id",), "tries": ("request_id", "sent_at"),
-    "reviews": ("review_id",), "rulings": ("candidate_id",), "hack_cases": ("case_id",),
-}  # fmt: skip
-"""Facts, and the columns by which they are told apart (flags and samples: their verdict; mutants:
-their problem).
-Samples come before verdicts, see `insert_frame`."""
-_REPLACED_AS_A_WHOLE = {"rewards": ("stage", "step"), "mutants": ("problem_id",)}
 _USED = "select key from members where stage = $stage and kind"
 _VERDICTS = f"concat_ws('/', candidate_id, device_kind, protocol_id) in ({_USED} = 'verdicts')"
 _SELECTIONS = {
@@ -55,7 +42,8 @@ _SELECTIONS = {
     "reviews": f"review_id in ({_USED} = 'reviews')",
     "rulings": f"candidate_id in ({_USED} = 'rulings')",
     "hack_cases": f"case_id in ({_USED} = 'hack_cases')",
-    **dict.fromkeys(PER_STAGE, "stage = $stage"),
+    "runs": "stage = $stage and false",  # when it ran must not make a shard another one
+    **dict.fromkeys(inserting.PER_STAGE, "stage = $stage"),
 }  # fmt: skip
 _VERSION_KEY = "cudal1_ledger"
 
@@ -76,25 +64,33 @@ def export(connection: duckdb.DuckDBPyConnection, folder: Path, stage: str) -> P
 
 def keep_unclaimed(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write down every fact that is in no shard on disk; call before a stage forgets its facts."""
-    tables: dict[str, pl.DataFrame] = {}
-    for table, key in _KEYS.items():
-        columns = ", ".join(key)
-        query = f"select * from {table}"
-        # samples and flags lie beside their verdict
-        claimed = _shard_files(folder, "verdicts" if key is _VERDICT_KEY else table)
-        if claimed:
-            names = ", ".join(f"'{_quoted(path)}'" for path in claimed)
-            query += f" anti join read_parquet([{names}]) using ({columns})"
-        try:
-            tables[table] = connection.sql(f"{query} order by all").pl()
-        except duckdb.Error as error:
-            raise _unusable(folder / "shards", error) from error
+    try:
+        verdicts = connection.sql(f"{_unclaimed(folder, 'verdicts')} order by all").pl()
+        tables = {"verdicts": verdicts}
+        connection.register("unclaimed_verdicts", verdicts)
+        for table, key in inserting.KEYS.items():
+            query = _unclaimed(folder, table)
+            if key is inserting.VERDICT_KEY:  # samples and flags lie beside their verdict
+                query = f"from {table} semi join unclaimed_verdicts using ({', '.join(key)})"
+            if table not in tables and (key is not inserting.VERDICT_KEY or verdicts.height):
+                tables[table] = connection.sql(f"{query} order by all").pl()
+        connection.unregister("unclaimed_verdicts")
+    except duckdb.Error as error:
+        raise _unusable(folder / "shards", error) from error
     final = folder / "unclaimed"
     if any(rows.height for rows in tables.values()):
         _replace_folder(final, tables)
         _remember_content(connection, final)
     else:
         shutil.rmtree(final, ignore_errors=True)
+
+
+def _unclaimed(folder: Path, table: str) -> str:
+    claimed = ", ".join(inserting.quoted(path) for path in _shard_files(folder, table))
+    keys = ", ".join(inserting.KEYS[table])
+    return f"from {table}" + (
+        f" anti join read_parquet([{claimed}]) using ({keys})" if claimed else ""
+    )
 
 
 def import_changed(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[str]:
@@ -125,7 +121,7 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     try:
         frame.write_parquet(
             partial, compression="zstd", statistics=True,
-            metadata={_VERSION_KEY: str(SCHEMA_VERSION)},
+            metadata={_VERSION_KEY: str(schema.newest())},
         )  # fmt: skip
         _sync(partial)
         partial.replace(path)
@@ -143,74 +139,44 @@ def read_parquet(path: Path) -> pl.DataFrame:
     Raises:
         StoreError: it is missing, corrupt, or of newer code; the message says what to do.
     """
+    _check_version(path)
     try:
-        version = int(pl.read_parquet_metadata(path).get(_VERSION_KEY, "0"))
-        rows = pl.read_parquet(path)
+        return pl.read_parquet(path)
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise _unusable(path, error) from error
-    if version > SCHEMA_VERSION:
+
+
+def _check_version(path: Path) -> None:
+    try:
+        version = int(pl.read_parquet_metadata(path).get(_VERSION_KEY, "0"))
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise _unusable(path, error) from error
+    if version > schema.newest():
         raise StoreError(
-            f"{path} is of version {version}, newer than this code's {SCHEMA_VERSION}: update "
+            f"{path} is of version {version}, newer than this code's {schema.newest()}: update "
             "cudal1"
         )
-    return rows
 
 
 def _import(connection: duckdb.DuckDBPyConnection, shard: Path, *, stage: str | None) -> None:
-    # read before the transaction: a corrupt file leaves the database as it was
-    tables = {path.stem: read_parquet(path) for path in _tables_of(shard)}
+    tables = {path.stem: path for path in _tables_of(shard)}
+    for path in tables.values():
+        _check_version(path)
+    path = shard
     try:
         connection.execute("begin")
         if stage is not None:
-            for table in PER_STAGE:
+            for table in inserting.PER_STAGE:
                 connection.execute(f"delete from {table} where stage = ?", [stage])
         for table in (name for name in _SELECTIONS if name in tables):
-            insert_frame(connection, table, tables[table])
+            path = tables[table]
+            inserting.insert_file(connection, table, path)
         _remember_content(connection, shard)
         connection.execute("commit")
     except duckdb.Error as error:
-        connection.execute("rollback")
-        raise _unusable(shard, error) from error
-
-
-def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl.DataFrame) -> None:
-    """Insert rows by the names of their columns, idempotently."""
-    if table == "timing_samples":  # those of a verdict that is there already are there too
-        source = f"appended anti join verdicts using ({', '.join(_VERDICT_KEY)})"
-    else:
-        source = f"appended {on_conflict(table, appended.columns)}"
-    # duckdb finds `appended` by its name in this function
-    connection.execute(f"insert into {table} by name from {source}")
-
-
-def forget_replaced(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
-    """Delete what a batch says anew as a whole: it may have fewer rows this time."""
-    wholes = _REPLACED_AS_A_WHOLE.get(batch.table, ())
-    places = [batch.columns.index(name) for name in wholes]
-    for key in {tuple(row[place] for place in places) for row in batch.rows} if wholes else ():
-        condition = " and ".join(f"{name} = ?" for name in wholes)
-        connection.execute(f"delete from {batch.table} where {condition}", list(key))
-
-
-def on_conflict(table: str, columns: list[str]) -> str:
-    """The clause that makes an append of `table` idempotent.
-
-    A fact stays as it was first seen. What may be said anew: whether a problem is admitted and its
-    kill table, a step that is done again, what became of a try, what was found in an answer, and
-    what a person rules; a failed request never replaces an answer.
-    """
-    update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
-    match table:
-        case "problems" | "mutants" | "rewards" | "training_steps":
-            return f"on conflict {update}"
-        case "tries":
-            return f"on conflict {update} where tries.outcome = 'sent'"
-        case "rulings":
-            return f"on conflict {update} where excluded.ruled_at > rulings.ruled_at"
-        case "completions" | "reviews":
-            return f"on conflict {update} where not starts_with(excluded.finish_reason, 'error: ')"
-        case _:
-            return "on conflict do nothing"
+        with contextlib.suppress(duckdb.Error):
+            connection.execute("rollback")
+        raise _unusable(path, error) from error
 
 
 def _shard_files(folder: Path, table: str) -> list[Path]:
@@ -265,10 +231,6 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
 
 
 def _unusable(path: Path, error: BaseException) -> StoreError:

@@ -16,7 +16,8 @@ import duckdb
 import polars as pl
 
 from cudal1.errors import StoreError
-from cudal1.ledger import database, shards
+from cudal1.ledger import database, inserting, rows, shards
+from cudal1.ledger.births import Births
 from cudal1.ledger.journal import Entry, Journal, entries, unfinished
 from cudal1.ledger.rows import Batch
 
@@ -38,11 +39,15 @@ class Store:
         self._path = folder / database.DATABASE
         self._connection = connection
         self._stage = ""
+        self._running: dict[str, Any] = {}
+        """The row of `runs`."""
         self._journal: Journal | None = None
         self._members: set[tuple[str, str]] = set()
         self._unsettled: list[tuple[str, str]] = []
         self._journal_end = 0
         self._num_appends = 0
+        self._births: Births | None = None
+        """Kept from the first question about exemplars on."""
         self._lock = threading.RLock()
         self._is_behind = False
         """Whether something in the journal did not get into the database: from then on nothing is
@@ -71,6 +76,7 @@ class Store:
         of another, is forgotten, though none of its facts are.
         """
         assert self._journal is None, "one stage for one opened ledger"
+        self._births = None
         self._stage = stage
         self._journal = Journal(self._folder, stage)
         shards.keep_unclaimed(self._connection, self._folder)
@@ -78,7 +84,7 @@ class Store:
         if not goes_on:
             self._journal.start(run)
         with self._transaction():
-            for table in shards.PER_STAGE:
+            for table in inserting.PER_STAGE:
                 self._connection.execute(f"delete from {table} where stage = ?", [stage])
             # the stage's shard, should it come back unchanged, must be taken in again
             shard = shards.label(self._folder / "shards" / stage)
@@ -88,12 +94,16 @@ class Store:
         if goes_on:
             found = self._rows("select kind, key from members where stage = ?", stage)
             self._members = {(row["kind"], row["key"]) for row in found}
+        self._note_start(run, goes_on=goes_on)
 
     def export(self) -> Path:
         """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
         assert self._journal is not None, "export without begin"
         if self._is_behind:  # the journal, which an export drops, is all that has the rest
             raise StoreError(f"{self._path}: an append failed before; run the stage again")
+        self._append(rows.batch_of_run({
+            **self._running, "ended_at": rows.now(), "num_facts": len(self._members)
+        }))  # fmt: skip
         self._settle()
         try:
             folder = shards.export(self._connection, self._folder, self._stage)
@@ -105,6 +115,19 @@ class Store:
         with self._transaction():
             self._applied(self._stage, 0)
         return folder
+
+    def _note_start(self, run: str, *, goes_on: bool) -> None:
+        found = self._rows(
+            "select * from runs where stage = ? and run = ? and ended_at is null "
+            "order by started_at desc limit 1",
+            self._stage, run,
+        )  # fmt: skip
+        if goes_on and found:
+            self._running = {**found[0], "num_starts": found[0]["num_starts"] + 1}
+        else:
+            started = {"stage": self._stage, "run": run, "started_at": rows.now(), "num_starts": 1}
+            self._running = {**started, "ended_at": None, "num_facts": None}
+        self._append(rows.batch_of_run(self._running))
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -126,6 +149,8 @@ class Store:
             end = self._journal.append(batches)
             if self._is_behind:
                 return  # the next to open takes it from the journal
+            if self._births is not None:
+                self._births.hear(batches)
             with self._transaction():
                 for batch in batches:
                     self._insert(batch)
@@ -177,17 +202,17 @@ class Store:
             self._remember(stage, [entry.adopted])
 
     def _insert(self, batch: Batch) -> None:
-        shards.forget_replaced(self._connection, batch)
+        inserting.forget_replaced(self._connection, batch)
         columns = list(batch.columns)
         if len(batch.rows) >= FRAME_ROWS or batch.table == "timing_samples":
             frame = pl.DataFrame(batch.rows, schema=columns, orient="row", infer_schema_length=None)
-            shards.insert_frame(self._connection, batch.table, frame)
+            inserting.insert_frame(self._connection, batch.table, frame)
         elif batch.rows:
             marks = f"({', '.join('?' * len(columns))})"
             self._connection.execute(
                 f"insert into {batch.table} ({', '.join(columns)}) "
                 f"values {', '.join([marks] * len(batch.rows))} "
-                f"{shards.on_conflict(batch.table, columns)}",
+                f"{inserting.on_conflict(batch.table, columns)}",
                 [value for row in batch.rows for value in row],
             )
 
@@ -197,6 +222,8 @@ class Store:
             if self._journal is not None and (kind, key) not in self._members:
                 self._journal_end = self._journal.adopt(kind, key)
                 self._note_members(kind, [key])
+                if self._births is not None:
+                    self._births.hear_use(kind, key)
 
     def _note_members(self, kind: str, keys: Sequence[str]) -> None:
         fresh = [(kind, key) for key in keys if (kind, key) not in self._members]

@@ -111,12 +111,16 @@ def test_exemplars_are_the_timed_successes_of_the_problem(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl")
         facts.fill(ledger)
-        found = ledger.exemplars(
+        found = ledger.births(
             facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"],
             attempts_per_step=100,
         )  # fmt: skip
         assert sorted(exemplar.score for exemplar in found) == [1.1, 1.5, 2.0]
-        assert all(exemplar.source.startswith("class ModelNew") for exemplar in found)
+        shown = ledger.shown(reversed(found))
+        assert [exemplar.candidate_id for exemplar in shown] == [b.candidate_id for b in found][
+            ::-1
+        ]
+        assert all(exemplar.source.startswith("class ModelNew") for exemplar in shown)
 
 
 def test_an_exemplar_is_there_once_for_each_birth(tmp_path, facts):
@@ -135,7 +139,7 @@ def test_an_exemplar_is_there_once_for_each_birth(tmp_path, facts):
         ledger.begin("rl")
         find(ledger, "r1", 203, 1, "rl")
         find(ledger, "r2", 507, 0, "rl")
-        found = ledger.exemplars(
+        found = ledger.births(
             facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id,
             stages=["filter", "rl"], attempts_per_step=100,
         )  # fmt: skip
@@ -149,7 +153,7 @@ def test_a_stage_s_exemplars_are_not_those_of_a_run_that_is_over(tmp_path, facts
         facts.fill(ledger)
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl", run="new")
-        assert ledger.exemplars(
+        assert ledger.births(
             facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"],
             attempts_per_step=100,
         ) == []  # fmt: skip

@@ -79,7 +79,7 @@ def test_what_is_vetoed_counts_nowhere(ledger, facts):
     assert best.id not in ledger.sql("from successes")["candidate_id"].to_list()
     outcomes = ledger.sql("select outcome from outcomes where candidate_id = ?", [best.id])
     assert outcomes["outcome"].to_list() == ["hacked"]
-    exemplars = ledger.exemplars(
+    exemplars = ledger.births(
         facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id,
         stages=["filter"], attempts_per_step=100,
     )  # fmt: skip

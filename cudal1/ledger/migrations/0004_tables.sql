@@ -1,10 +1,10 @@
--- The ledger: what happened to each candidate. Facts have natural keys and are appended once.
+-- The tables, as version 4 had them: facts have natural keys and are appended once.
 -- Units are in the names: _us microseconds, _s seconds, _usd US dollars, num_ counts.
 
-create table if not exists meta (name varchar primary key, value varchar not null);
+create table meta (name varchar primary key, value varchar not null);
 comment on table meta is 'Housekeeping: version of the tables, content of the shards that were taken in, how far each journal was';
 
-create table if not exists problems (
+create table problems (
     problem_id varchar primary key, suite varchar not null, level integer not null,
     number integer not null, name varchar not null, split varchar not null,
     device_class varchar not null, revision varchar not null, source varchar not null,
@@ -17,7 +17,7 @@ comment on column problems.split is 'train or heldout: whether a problem may be 
 comment on column problems.device_class is 'Whose sizes the source carries: cpu or cuda';
 comment on column problems.rejection is 'Why it cannot be judged; null when admitted';
 
-create table if not exists mutants (
+create table mutants (
     problem_id varchar not null, mutant varchar not null, killed boolean, family varchar,
     num_inputs integer, precision varchar not null,
     primary key (problem_id, mutant)
@@ -29,7 +29,7 @@ comment on column mutants.family is 'Kind of inputs that gave it away';
 comment on column mutants.num_inputs is 'Inputs until it was noticed, that one included; of a survivor, all';
 comment on column mutants.precision is 'Class that the check asked for: strict, tf32 or half';
 
-create table if not exists completions (
+create table completions (
     completion_id varchar primary key, stage varchar not null, provider varchar not null,
     problem_id varchar not null, prompt_id varchar not null, template_id varchar not null,
     attempt integer not null, answer blob not null, reasoning blob not null, response blob,
@@ -50,7 +50,7 @@ comment on column completions.cost_usd is 'Of the try that was answered; the bil
 comment on column completions.island is 'Island that the exemplars were from; null where exemplars were chosen otherwise';
 comment on column completions.exemplar_ids is 'Candidates that were shown in the prompt, in their order';
 
-create table if not exists tries (
+create table tries (
     request_id varchar not null, sent_at varchar not null, stage varchar not null,
     provider varchar not null, outcome varchar not null, cost_usd double, at_most_usd double,
     said varchar, primary key (request_id, sent_at)
@@ -61,16 +61,16 @@ comment on column tries.outcome is 'sent (nothing is known: we were killed), ans
 comment on column tries.cost_usd is 'What it cost; null: in doubt, nothing to at_most_usd';
 comment on column tries.at_most_usd is 'The most that it could cost; null where an answer''s length had no limit';
 
-create table if not exists candidates (
+create table candidates (
     candidate_id varchar primary key, problem_id varchar not null, source blob not null
 );
 comment on table candidates is 'Distinct sources, named by their content';
 comment on column candidates.source is 'UTF-8 bytes; decode(source) is the text';
 
-create table if not exists protocols (protocol_id varchar primary key, content varchar not null);
+create table protocols (protocol_id varchar primary key, content varchar not null);
 comment on table protocols is 'How verdicts were made: the fingerprint and the settings as JSON';
 
-create table if not exists verdicts (
+create table verdicts (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     problem_id varchar not null, device_id varchar not null, status varchar not null,
     reason varchar, baseline varchar, speedup double, certified double, alpha double,
@@ -103,7 +103,7 @@ comment on column verdicts.second_opinion is 'Whether the adversarial judge was 
 comment on column verdicts.judge_s is 'Wall time that the verdict cost';
 comment on column verdicts.content is 'The whole record as JSON';
 
-create table if not exists timing_samples (
+create table timing_samples (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     session integer not null, quad integer not null, position integer not null, role varchar not null,
     num_calls integer not null, burst_us double not null, net_us double not null
@@ -115,7 +115,7 @@ comment on column timing_samples.role is 'Whose burst: reference, candidate, or 
 comment on column timing_samples.burst_us is 'The whole interval, from publishing inputs to holding every output';
 comment on column timing_samples.net_us is 'One call, net of the empty burst';
 
-create table if not exists hack_flags (
+create table hack_flags (
     candidate_id varchar not null, device_kind varchar not null, protocol_id varchar not null,
     kind varchar not null, source varchar not null, evidence varchar not null,
     primary key (candidate_id, device_kind, protocol_id, kind, source)
@@ -124,7 +124,7 @@ comment on table hack_flags is 'Named cheats that somebody saw';
 comment on column hack_flags.source is 'screen (advisory), guard or timing; vetoes of the judge and of people are in vetoes';
 comment on column hack_flags.evidence is 'One line that a person can check';
 
-create table if not exists reviews (
+create table reviews (
     review_id varchar primary key, candidate_id varchar not null, code_id varchar not null, stage varchar not null,
     provider varchar not null, judge_id varchar not null, problem_id varchar not null,
     prompt_id varchar not null, template_id varchar not null, trigger varchar not null,
@@ -143,14 +143,14 @@ comment on column reviews.case_ids is 'Confirmed cases that it was shown, the mo
 comment on column reviews.is_cheat is 'Null: what it said was no answer to the question';
 comment on column reviews.quote is 'The line of the source that gives the cheat away';
 
-create table if not exists rulings (
+create table rulings (
     candidate_id varchar primary key, code_id varchar not null, is_cheat boolean not null,
     kind varchar not null, evidence varchar not null, ruled_at varchar not null
 );
 comment on table rulings is 'What people decided about candidates; the latest holds, and stands above the judge';
 comment on column rulings.code_id is 'As in reviews: a ruling holds for all candidates of the same code that have none of their own';
 
-create table if not exists hack_cases (
+create table hack_cases (
     case_id varchar primary key, kind varchar not null, source blob not null,
     evidence varchar not null, origin varchar not null
 );
@@ -158,7 +158,7 @@ comment on table hack_cases is 'Confirmed cheats that ship with cudal1; view cas
 comment on column hack_cases.source is 'UTF-8 bytes without comments; decode(source) is the text';
 comment on column hack_cases.origin is 'shipped';
 
-create table if not exists rewards (
+create table rewards (
     stage varchar not null, step integer not null, completion_id varchar not null,
     raw double not null, smoothed double not null,
     primary key (stage, step, completion_id)
@@ -167,100 +167,16 @@ comment on table rewards is 'What each answer earned in training';
 comment on column rewards.raw is 'The certified speedup, or what a failure earns';
 comment on column rewards.smoothed is 'Equation 6 of the paper applied to raw: what trained';
 
-create table if not exists training_steps (
+create table training_steps (
     stage varchar not null, step integer not null, name varchar not null, value double not null,
     primary key (stage, step, name)
 );
 comment on table training_steps is 'Numbers of each training step, one row a number';
 
-create table if not exists members (
+create table members (
     stage varchar not null, kind varchar not null, key varchar not null,
     primary key (stage, kind, key)
 );
 comment on table members is 'Which facts a stage used in its latest run';
 comment on column members.kind is 'The table of the fact';
 comment on column members.key is 'Its natural key; that of a verdict is candidate_id/device_kind/protocol_id';
-
-create or replace view words as
-    select candidate_id, is_cheat, kind, evidence, ruled_at from rulings
-    union all
-    select r.candidate_id, arg_max(p.is_cheat, p.ruled_at), arg_max(p.kind, p.ruled_at),
-           arg_max(p.evidence, p.ruled_at), max(p.ruled_at)
-    from (select distinct candidate_id, code_id from reviews) r join rulings p using (code_id)
-    where r.candidate_id not in (select candidate_id from rulings)
-    group by r.candidate_id;
-comment on view words is 'A person''s word on each candidate: a ruling on itself, else the latest on the same code';
-
-create or replace view vetoes as
-    select candidate_id, kind, evidence, 'person' as source from words where is_cheat
-    union all
-    select candidate_id, arg_max(kind, review_id), arg_max(evidence, review_id), 'judge' from reviews
-    where is_cheat and candidate_id not in (select candidate_id from words)
-    group by candidate_id;
-comment on view vetoes is 'Candidates in which a person or the adversarial judge saw a cheat that the harness had not';
-
-create or replace view judged as
-    select v.* replace (
-        case when v.status = 'correct' and veto.kind is not null then 'hacked' else v.status end as status,
-        case when v.status = 'correct' and veto.kind is not null
-             then veto.kind || ': ' || veto.evidence else v.reason end as reason,
-        case when veto.kind is null then v.speedup end as speedup,
-        case when veto.kind is null then v.certified end as certified,
-        case when veto.kind is null then v.lower end as lower,
-        case when veto.kind is null then v.upper end as upper),
-        veto.source as vetoed_by
-    from verdicts v left join vetoes veto using (candidate_id);
-comment on view judged is 'Verdicts with vetoes applied: what counts';
-
-create or replace view flags as
-    select candidate_id, device_kind, protocol_id, kind, source, evidence from hack_flags
-    union all
-    select v.candidate_id, v.device_kind, v.protocol_id, veto.kind, veto.source, veto.evidence
-    from verdicts v join vetoes veto using (candidate_id) where v.status = 'correct';
-comment on view flags is 'Named cheats, whoever saw them: hack_flags, and vetoes of the judge and of people';
-
-create or replace view cases as
-    select case_id, null as candidate_id, kind, source, evidence, origin from hack_cases
-    union all
-    select r.candidate_id, r.candidate_id, r.kind, c.source, r.evidence, 'confirmed'
-    from rulings r join candidates c using (candidate_id) where r.is_cheat;
-comment on view cases is 'Cheats that the adversarial judge is shown the most similar of: those that ship, and those that people confirmed here';
-
-create or replace view successes as
-    select v.*, p.suite, p.level, p.name, p.split
-    from judged v join problems p using (problem_id)
-    where v.status = 'correct';
-comment on view successes is 'Verdicts of executable, correct, unflagged candidates, with their problem';
-
-create or replace view best as
-    select problem_id, any_value(suite) as suite, any_value(level) as level,
-           any_value(name) as name, any_value(split) as split, device_kind, protocol_id,
-           max(certified) as certified, arg_max(candidate_id, certified) as candidate_id
-    from successes where certified is not null
-    and not exists (
-        select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
-        and m.key = concat_ws('/', candidate_id, device_kind, protocol_id))
-    group by problem_id, device_kind, protocol_id;
-comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again is left out';
-
-create or replace view outcomes as
-    select used.stage, c.completion_id, c.provider, c.problem_id, p.level, p.name, p.split,
-           c.attempt, c.cost_usd, c.num_prompt_tokens, c.num_completion_tokens, c.candidate_id,
-           case when c.candidate_id is null then 'no_source' else coalesce(v.status, 'not_judged') end
-               as outcome,
-           v.speedup, v.certified, v.device_kind, v.protocol_id
-    from members used
-    join completions c on used.kind = 'completions' and c.completion_id = used.key
-    join problems p using (problem_id)
-    left join (
-        select m.stage as judged_in, v.* from members m join judged v
-        on m.kind = 'verdicts' and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id)
-    ) v on v.judged_in = used.stage and v.candidate_id = c.candidate_id
-    where c.finish_reason <> 'exhausted';
-comment on view outcomes is 'What became of each answer in each stage that used it: the status of its verdict, no_source or not_judged';
-
-create or replace view exemplar_uses as
-    select completion_id, problem_id, unnest(range(1, len(exemplar_ids) + 1)) as position,
-           unnest(exemplar_ids) as candidate_id
-    from completions;
-comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';
