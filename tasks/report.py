@@ -32,47 +32,64 @@ GENERATIONS = 6
 def write_report(stage: Stage) -> Mapping[str, float | int]:
     """The whole ledger → data/report/index.html, summary.md and a figure."""
     from cudal1.report.publish import publish
-    from cudal1.report.shown import candidates
 
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         null_test, device_kind = _null_test(stage, ledger)
-        problems = {problem.id for problem in admitted_problems()}
-        stages = stage_names(until=stage.name)  # a provider that was removed is not reported
-        answers = _answers(ledger, stages)
-        # references judged against themselves are calibration, unless somebody answered with one
-        calibration = null_test.join(answers, on="candidate_id", how="anti")
-        verdicts = ledger.query("latest_verdicts", stages=stages).join(
-            calibration.select("candidate_id"), on="candidate_id", how="anti"
-        )
-        frames: dict[str, Any] = {
-            "provenance": _provenance(stage.params, device_kind),
-            "problems": ledger.query("problems"),
-            "completions": answers,
-            "candidates": CANDIDATES.to_frame(),
-            "verdicts": verdicts.filter(pl.col("problem_id").is_in(problems)),
-            "flags": ledger.query("flags"),
-            "null_test": null_test,
-            "baselines": BASELINES.to_frame(),
-            "transferred": _transferred(ledger),
-            "searched": _searched(stages),
-            "bills": ledger.query("cost").filter(pl.col("num_tries") > 0),
-            "second_opinions": ledger.query("second_opinions"),
-            "samples": SAMPLES.to_frame(),
-            "steps": ledger.query("all_steps", stages=stages),
-        }
-        # sources and samples are most of a ledger, and a page shows few of them
-        shown = candidates(ReportInput(**frames))
-        given = ReportInput(**(frames | _exhibited(ledger, shown, stage.params, device_kind)))
+        given = gathered(
+            ledger, _provenance(stage.params, device_kind), null_test,
+            stages=stage_names(until=stage.name),  # a provider that was removed is not reported
+            problems=[problem.id for problem in admitted_problems()],
+        )  # fmt: skip
         ledger.export()
     return publish(given, DATA / "report")
 
 
-def _exhibited(
-    ledger: Ledger, shown: Sequence[str], params: Params, device_kind: str
-) -> dict[str, Any]:
+def gathered(
+    ledger: Ledger, provenance: Provenance, null_test: pl.DataFrame, *, stages: Sequence[str],
+    problems: Sequence[str],
+) -> ReportInput:  # fmt: skip
+    """What the ledger knows that the report needs: numbers of all, the rest of those it shows.
+
+    Args:
+        ledger: in which the stages' facts are.
+        provenance: names device and protocol.
+        null_test: candidates that are references, with their verdicts.
+        stages: that are reported.
+        problems: ids of the admitted ones.
+    """
+    from cudal1.report.shown import candidates
+
+    answers = _answers(ledger, stages)
+    # references judged against themselves are calibration, unless somebody answered with one
+    calibration = null_test.join(answers, on="candidate_id", how="anti")
+    verdicts = ledger.query("latest_verdicts", stages=stages).join(
+        calibration.select("candidate_id"), on="candidate_id", how="anti"
+    )
+    frames: dict[str, Any] = {
+        "provenance": provenance,
+        "problems": ledger.query("problems"),
+        "completions": answers,
+        "candidates": CANDIDATES.to_frame(),
+        "verdicts": verdicts.filter(pl.col("problem_id").is_in(list(problems))),
+        "flags": ledger.query("flags"),
+        "null_test": null_test,
+        "baselines": BASELINES.to_frame(),
+        "transferred": _transferred(ledger),
+        "searched": _searched(stages),
+        "bills": ledger.query("cost").filter(pl.col("num_tries") > 0),
+        "second_opinions": ledger.query("second_opinions"),
+        "samples": SAMPLES.to_frame(),
+        "steps": ledger.query("all_steps", stages=stages),
+    }
+    # sources and samples are most of a ledger, and a page shows few of them
+    shown = candidates(ReportInput(**frames))
+    return ReportInput(**(frames | _exhibited(ledger, shown, provenance)))
+
+
+def _exhibited(ledger: Ledger, shown: Sequence[str], provenance: Provenance) -> dict[str, Any]:
     """Frames of what is known of the candidates that the page shows, and of them only."""
-    where = {"device_kind": device_kind, "protocol_id": params.protocol.id}
+    where = {"device_kind": provenance.device_kind, "protocol_id": provenance.protocol.id}
     return {
         "candidates": ledger.query("sources", candidate_ids=shown),
         "samples": ledger.query("shown_samples", candidate_ids=shown, **where),

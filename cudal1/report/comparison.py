@@ -40,7 +40,7 @@ def compared(first: str, second: str) -> tuple[Listing, Listing]:
     ours, theirs = one.splitlines(keepends=True), two.splitlines(keepends=True)
     # the last line may lack its end in one of them and is the same line for a reader
     matcher = SequenceMatcher(
-        None, [line.rstrip() for line in ours], [line.rstrip() for line in theirs], autojunk=False
+        None, [line.rstrip() for line in ours], [line.rstrip() for line in theirs]
     )
     left: list[Run] = []
     right: list[Run] = []

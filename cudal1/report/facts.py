@@ -80,6 +80,7 @@ def _labels(stages: pl.Series) -> pl.DataFrame:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def authors(given: ReportInput) -> pl.DataFrame:
     """Whose answers held each candidate: `candidate_id` and `authors`, in the stages' order."""
     return (
@@ -100,6 +101,7 @@ def timed_or_checked(given: ReportInput) -> pl.DataFrame:
     return pl.concat([timed, checked])
 
 
+@lru_cache(maxsize=1)
 def best(given: ReportInput) -> pl.DataFrame:
     """A row for each admitted problem: its best certified speedup and whose it is, or nulls.
 

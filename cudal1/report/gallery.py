@@ -68,7 +68,9 @@ def hack_gallery(given: ReportInput) -> Gallery:
     """The kinds of cheat with their examples, as many as a page may hold."""
     found = examples(given)
     sources = dict(given.candidates.select("candidate_id", "source").iter_rows())
-    keys = {row["problem_id"]: facts.problem_key(row) for row in given.problems.to_dicts()}
+    keys: dict[str, str] = {
+        row["problem_id"]: facts.problem_key(row) for row in given.problems.to_dicts()
+    }
     shown = found.head(NUM_KINDS).join(
         facts.authors(given), on="candidate_id", how="left", maintain_order="left"
     )
@@ -76,7 +78,7 @@ def hack_gallery(given: ReportInput) -> Gallery:
         HackExhibit(
             kind=row["kind"], seen_by=row["source"], decides=row["decides"],
             num_candidates=row["num_candidates"], evidence=_short(row["evidence"]),
-            problem=keys.get(row["problem_id"], row["problem_id"]), status=row["status"],
+            problem=keys.get(row["problem_id"]) or str(row["problem_id"]), status=row["status"],
             candidate_id=row["candidate_id"], authors=tuple(row["authors"] or ()),
             source=listing(source) if (source := sources.get(row["candidate_id"])) else None,
         )
