@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import polars as pl
 
@@ -15,7 +16,7 @@ from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
-from cudal1.report.inputs import BASELINES, SEARCHED, TRANSFERRED
+from cudal1.report.inputs import BASELINES, CANDIDATES, SAMPLES, SEARCHED, TRANSFERRED
 from cudal1.verdict import Status
 from tasks.judging import admitted_problems, bench
 from tasks.progress import progress
@@ -24,6 +25,8 @@ from tasks.stage import DATA, Stage, main
 from tasks.stages import stage_names
 
 VERSIONS_OF = ("torch", "transformers", "trl", "duckdb", "polars", "prefect", "dvc", "mlflow")
+GENERATIONS = 6
+"""How far back descent is followed."""
 
 
 def write_report(stage: Stage) -> Mapping[str, float | int]:
@@ -33,32 +36,68 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         null_test, device_kind = _null_test(stage, ledger)
-        problems = {problem.id for problem in admitted_problems()}
-        stages = stage_names(until=stage.name)  # a provider that was removed is not reported
-        answers = _answers(ledger, stages)
-        # references judged against themselves are calibration, unless somebody answered with one
-        calibration = null_test.join(answers, on="candidate_id", how="anti")
-        verdicts = ledger.query("latest_verdicts", stages=stages).join(
-            calibration.select("candidate_id"), on="candidate_id", how="anti"
-        )
-        given = ReportInput(
-            provenance=_provenance(stage.params, device_kind),
-            problems=ledger.query("problems"),
-            completions=answers,
-            candidates=ledger.query("sources"),
-            verdicts=verdicts.filter(pl.col("problem_id").is_in(problems)),
-            flags=ledger.query("flags"),
-            null_test=null_test,
-            baselines=BASELINES.to_frame(),
-            transferred=_transferred(ledger),
-            searched=_searched(stages),
-            bills=ledger.query("cost").filter(pl.col("num_tries") > 0),
-            second_opinions=ledger.query("second_opinions"),
-            samples=ledger.query("telling_samples", protocol_id=stage.params.protocol.id),
-            steps=ledger.query("all_steps", stages=stages),
-        )
+        given = gathered(
+            ledger, _provenance(stage.params, device_kind), null_test,
+            stages=stage_names(until=stage.name),  # a provider that was removed is not reported
+            problems=[problem.id for problem in admitted_problems()],
+        )  # fmt: skip
         ledger.export()
     return publish(given, DATA / "report")
+
+
+def gathered(
+    ledger: Ledger, provenance: Provenance, null_test: pl.DataFrame, *, stages: Sequence[str],
+    problems: Sequence[str],
+) -> ReportInput:  # fmt: skip
+    """What the ledger knows that the report needs: numbers of all, the rest of those it shows.
+
+    Args:
+        ledger: in which the stages' facts are.
+        provenance: names device and protocol.
+        null_test: candidates that are references, with their verdicts.
+        stages: that are reported.
+        problems: ids of the admitted ones.
+    """
+    from cudal1.report.shown import candidates
+
+    answers = _answers(ledger, stages)
+    # references judged against themselves are calibration, unless somebody answered with one
+    calibration = null_test.join(answers, on="candidate_id", how="anti")
+    verdicts = ledger.query("latest_verdicts", stages=stages).join(
+        calibration.select("candidate_id"), on="candidate_id", how="anti"
+    )
+    frames: dict[str, Any] = {
+        "provenance": provenance,
+        "problems": ledger.query("problems"),
+        "completions": answers,
+        "candidates": CANDIDATES.to_frame(),
+        "verdicts": verdicts.filter(pl.col("problem_id").is_in(list(problems))),
+        "flags": ledger.query("flags"),
+        "null_test": null_test,
+        "baselines": BASELINES.to_frame(),
+        "transferred": _transferred(ledger),
+        "searched": _searched(stages),
+        "bills": ledger.query("cost").filter(pl.col("num_tries") > 0),
+        "second_opinions": ledger.query("second_opinions"),
+        "samples": SAMPLES.to_frame(),
+        "steps": ledger.query("all_steps", stages=stages),
+    }
+    # sources and samples are most of a ledger, and a page shows few of them
+    shown = candidates(ReportInput(**frames))
+    return ReportInput(**(frames | _exhibited(ledger, shown, provenance)))
+
+
+def _exhibited(ledger: Ledger, shown: Sequence[str], provenance: Provenance) -> dict[str, Any]:
+    """Frames of what is known of the candidates that the page shows, and of them only."""
+    where = {"device_kind": provenance.device_kind, "protocol_id": provenance.protocol.id}
+    return {
+        "candidates": ledger.query("sources", candidate_ids=shown),
+        "samples": ledger.query("shown_samples", candidate_ids=shown, **where),
+        "details": ledger.query("shown_details", candidate_ids=shown, **where),
+        "ancestors": ledger.query(
+            "ancestors", candidate_ids=shown, generations=GENERATIONS, **where
+        ),
+    }
 
 
 def _null_test(stage: Stage, ledger: Ledger) -> tuple[pl.DataFrame, str]:

@@ -1,11 +1,13 @@
 """Facts that tables and figures share: answers with their outcome, the best of each problem.
 
-What a number means is decided here, once; how it looks is `tables`, `figures` and `exhibits`.
+What a number means is decided here, once; how it looks is `tables`, `figures` and the exhibits of
+`gallery` and `problems`. What every table asks for is worked out once an input and kept.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import polars as pl
 
@@ -28,6 +30,7 @@ SEARCH = "search@"
 _STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl", "search")
 
 
+@lru_cache(maxsize=1)
 def verdicts(given: ReportInput) -> pl.DataFrame:
     """Verdicts under the report's protocol, on its device."""
     where = given.provenance
@@ -36,6 +39,7 @@ def verdicts(given: ReportInput) -> pl.DataFrame:
     ).sort("problem_id", "candidate_id")
 
 
+@lru_cache(maxsize=1)
 def answers(given: ReportInput) -> pl.DataFrame:
     """Every answer with its problem, author, outcome and reward, in the order of the stages.
 
@@ -53,15 +57,37 @@ def answers(given: ReportInput) -> pl.DataFrame:
         pl.when(pl.col("candidate_id").is_null()).then(pl.lit(NO_SOURCE))
         .otherwise(pl.col("status").fill_null(NOT_JUDGED))
     )  # fmt: skip
-    author = (
-        pl.when((pl.col("provider") == POLICY) | pl.col("stage").str.starts_with(SEARCH))
-        .then(pl.col("stage").map_elements(policy_label, return_dtype=pl.String))
-        .otherwise(pl.col("provider"))
-    )
+    is_ours = (pl.col("provider") == POLICY) | pl.col("stage").str.starts_with(SEARCH)
+    author = pl.when(is_ours).then(pl.col("label")).otherwise(pl.col("provider"))
     reward = pl.when(outcome == Status.CORRECT.value).then(pl.col("certified")).otherwise(0.0)
-    rank = pl.col("stage").map_elements(_stage_rank, return_dtype=pl.Int64)
-    return joined.with_columns(outcome=outcome, author=author, reward=reward, stage_rank=rank).sort(
-        "stage_rank", "stage", "author", "problem_id", "completion_id"
+    return (
+        joined.join(_labels(joined["stage"]), on="stage", how="left")
+        .with_columns(outcome=outcome, author=author, reward=reward)
+        .drop("label")
+        .sort("stage_rank", "stage", "author", "problem_id", "completion_id")
+    )
+
+
+def _labels(stages: pl.Series) -> pl.DataFrame:
+    """What the policy of each of these stages is called, and when the stage runs."""
+    names: list[str] = stages.unique().to_list()
+    return pl.DataFrame(
+        {
+            "stage": names, "label": [policy_label(name) for name in names],
+            "stage_rank": [_stage_rank(name) for name in names],
+        },
+        schema={"stage": pl.String, "label": pl.String, "stage_rank": pl.Int64},
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def authors(given: ReportInput) -> pl.DataFrame:
+    """Whose answers held each candidate: `candidate_id` and `authors`, in the stages' order."""
+    return (
+        answers(given)
+        .filter(pl.col("candidate_id").is_not_null())
+        .group_by("candidate_id")
+        .agg(pl.col("author").unique(maintain_order=True).alias("authors"))
     )
 
 
@@ -75,6 +101,7 @@ def timed_or_checked(given: ReportInput) -> pl.DataFrame:
     return pl.concat([timed, checked])
 
 
+@lru_cache(maxsize=1)
 def best(given: ReportInput) -> pl.DataFrame:
     """A row for each admitted problem: its best certified speedup and whose it is, or nulls.
 
@@ -85,19 +112,13 @@ def best(given: ReportInput) -> pl.DataFrame:
         .filter(pl.col("status") == Status.CORRECT.value, pl.col("certified").is_not_null())
         .sort(["problem_id", "certified", "candidate_id"], descending=[False, True, False])
         .unique("problem_id", keep="first", maintain_order=True)
-        .drop("device_kind", "protocol_id", "status", "reason", "judge_s")
-    )
-    authors = (
-        answers(given)
-        .filter(pl.col("candidate_id").is_not_null())
-        .group_by("candidate_id")
-        .agg(pl.col("author").unique(maintain_order=True).alias("authors"))
+        .drop("device_kind", "protocol_id", "status", "judge_s")
     )
     return (
         given.problems.filter(pl.col("admitted"))
         .drop("admitted", "rejection")
         .join(winners, on="problem_id", how="left")
-        .join(authors, on="candidate_id", how="left")
+        .join(authors(given), on="candidate_id", how="left")
         .sort("suite", "level", "number", "problem_id")
     )
 

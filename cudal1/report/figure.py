@@ -21,18 +21,19 @@ class Figure(Record):
 
 
 def figure_of(
-    name: str, chart: alt.Chart | alt.LayerChart, *, caption: str, width: int = WIDTH,
-    height: int = HEIGHT,
+    name: str, chart: alt.Chart | alt.LayerChart | alt.VConcatChart, *, caption: str,
+    width: int = WIDTH, height: int = HEIGHT,
 ) -> Figure:  # fmt: skip
     """The figure of a chart.
 
     Figures are narrow, so that a phone shows them without shrinking their text; a wide page puts
-    several in a row.
+    several in a row. Charts one above the other have been given their sizes.
     """
-    sized = chart.properties(
-        width=width, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
-    )
-    return Figure(name=name, caption=caption, svg=svg_of(sized.to_dict()))
+    if not isinstance(chart, alt.VConcatChart):
+        fit = alt.AutoSizeParams(type="fit-x", contains="padding")
+        chart = chart.properties(width=width, height=height, autosize=fit)
+    said, _, _ = caption.partition(". ")
+    return Figure(name=name, caption=caption, svg=svg_of(chart.to_dict(), f"Chart. {said}"))
 
 
 def snug() -> alt.Scale:

@@ -1,7 +1,7 @@
 """Figures of results: frames → altair charts → SVG. What is counted is `facts`.
 
 Each function gives a Figure, or None when there is nothing to draw yet. Figures of training are in
-`curves`.
+`curves`, of one verdict's timing in `bursts`.
 """
 
 # ruff: noqa: RUF001 (× and – are what readers see)
@@ -12,13 +12,10 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from cudal1.measurement import Role
-from cudal1.metrics import MEANINGFUL_SPEEDUP
 from cudal1.problem import Split
 from cudal1.report import facts
-from cudal1.report.figure import HEIGHT, WIDTH, Figure, figure_of, snug
+from cudal1.report.figure import HEIGHT, WIDTH, Figure, figure_of
 from cudal1.report.inputs import ReportInput
-from cudal1.report.table import times
 from cudal1.report.theme import BLUE, GREEN, MUTED, ORANGE, RED
 from cudal1.verdict import Status
 
@@ -103,46 +100,6 @@ def success_speedup_figure(given: ReportInput) -> Figure | None:
         "successes", chart,
         caption="Certified speedups of all distinct successful candidates. What could not be "
         "told from the reference is certified at exactly 1×, the first green bar.",
-    )  # fmt: skip
-
-
-def pair_figure(given: ReportInput) -> Figure | None:
-    """The timing samples of one verdict: the smallest certified gain, where noise matters most."""
-    samples = given.samples.filter(
-        pl.col("role").is_in([Role.REFERENCE.value, Role.CANDIDATE.value]), pl.col("session") == 0
-    )
-    shown = (
-        facts.verdicts(given)
-        .filter(pl.col("certified").is_not_null())
-        .join(samples, on="candidate_id", how="semi")
-        .sort(pl.col("certified") <= MEANINGFUL_SPEEDUP, "certified", "candidate_id")
-    )
-    if shown.is_empty():
-        return None
-    verdict = shown.row(0, named=True)
-    drawn = samples.filter(pl.col("candidate_id") == verdict["candidate_id"]).with_columns(
-        # four bursts of a quad side by side, in their order
-        place=pl.col("quad") + (pl.col("position") - 1.5) / 6
-    )
-    frame = drawn.filter(pl.col("net_us") <= pl.col("net_us").quantile(0.99) * 1.1)
-    chart = (
-        alt.Chart(frame.select("place", "net_us", "role"))
-        .mark_point(filled=True, size=16, opacity=0.8)
-        .encode(
-            x=alt.X("place:Q", axis=alt.Axis(title="quad, in time order", tickMinStep=1),
-                    scale=snug()),
-            y=alt.Y("net_us:Q", axis=alt.Axis(title="one call, µs", tickCount=5),
-                    scale=alt.Scale(zero=False)),
-            color=_colour("role", [Role.REFERENCE.value, Role.CANDIDATE.value], [BLUE, ORANGE]),
-        )
-    )  # fmt: skip
-    num_hidden = drawn.height - frame.height
-    note = f" {num_hidden} slow bursts lie above the frame." if num_hidden else ""
-    return figure_of(
-        "pairs", chart,
-        caption="Every burst of one verdict, in ABBA or BAAB quads: candidate "
-        f"{verdict['candidate_id']}, estimated at {times(verdict['speedup'])}, certified at "
-        f"{times(verdict['certified'])}.{note}",
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ CANDIDATES = pl.Schema({
 })  # fmt: skip
 VERDICTS = pl.Schema({
     "candidate_id": pl.String, "problem_id": pl.String, "device_kind": pl.String,
-    "protocol_id": pl.String, "status": pl.String, "reason": pl.String, "precision": pl.String,
+    "protocol_id": pl.String, "status": pl.String, "precision": pl.String,
     "speedup": pl.Float64, "certified": pl.Float64, "num_quads": pl.Int64,
     "bucket_variance": pl.Float64, "is_stable": pl.Boolean, "is_confirmed": pl.Boolean,
     "reference_us": pl.Float64, "candidate_us": pl.Float64, "judge_s": pl.Float64,
@@ -62,6 +62,16 @@ BILLS = pl.Schema({
 SECOND_OPINIONS = pl.Schema({
     "candidate_id": pl.String, "trigger": pl.String, "is_cheat": pl.Boolean, "kind": pl.String,
     "ruling": pl.Boolean,
+})  # fmt: skip
+DETAILS = pl.Schema({
+    "candidate_id": pl.String, "lower": pl.Float64, "upper": pl.Float64, "alpha": pl.Float64,
+    "doubt": pl.String, "bucket_medians": pl.List(pl.Float64), "floor_us": pl.Float64,
+    "num_inputs": pl.Int64, "max_relative_l2": pl.Float64, "second_opinion": pl.String,
+    "judged_at": pl.String,
+})  # fmt: skip
+ANCESTORS = pl.Schema({
+    "descendant_id": pl.String, "candidate_id": pl.String, "generation": pl.Int64,
+    "certified": pl.Float64,
 })  # fmt: skip
 SAMPLES = pl.Schema({
     "candidate_id": pl.String, "session": pl.Int64, "quad": pl.Int64, "position": pl.Int64,
@@ -110,7 +120,10 @@ class Provenance(Record):
 
 
 class ReportInput(Record):
-    """What `publish` needs. Texts in frames may be hostile; numbers are believed."""
+    """What `publish` needs. Texts in frames may be hostile; numbers are believed.
+
+    An input equals itself alone, so that what is worked out from it can be kept.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -121,7 +134,7 @@ class ReportInput(Record):
     """Every answer of the stages' latest runs, without its text; not the `exhausted` ones. Answers
     of our own policies have the provider `policy`, and their stage says which one."""
     candidates: Annotated[pl.DataFrame, _conforms(CANDIDATES)]
-    """Sources; only those that are shown are needed: the best ones and the flagged ones."""
+    """Sources of those that are shown (`cudal1.report.shown`)."""
     verdicts: Annotated[pl.DataFrame, _conforms(VERDICTS)]
     """One for each candidate, device kind and protocol."""
     flags: Annotated[pl.DataFrame, _conforms(FLAGS)]
@@ -145,6 +158,19 @@ class ReportInput(Record):
     """What the adversarial judge said of whom (null: nothing usable), and a person after it; where
     there is no trigger, it could not be asked."""
     samples: Annotated[pl.DataFrame, _conforms(SAMPLES)]
-    """Timing samples of at least one verdict; the fastest candidate among them is drawn."""
+    """Timing samples of those that are shown, of the report's protocol and device."""
+    details: Annotated[pl.DataFrame, _conforms(DETAILS)] = Field(default_factory=DETAILS.to_frame)
+    """What the verdicts on those that are shown say further, of the same protocol and device."""
+    ancestors: Annotated[pl.DataFrame, _conforms(ANCESTORS)] = Field(
+        default_factory=ANCESTORS.to_frame
+    )
+    """Exemplars that the prompts of those that are shown held (generation 1), those that the
+    exemplars' own prompts held (2), and so on; each candidate once a descendant."""
     steps: Annotated[pl.DataFrame, _conforms(STEPS)]
     """Numbers of each training step, in long form."""
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)

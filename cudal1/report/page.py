@@ -14,18 +14,16 @@ from markupsafe import Markup
 
 from cudal1.record import Record
 from cudal1.report import methods, speedups, tables, tallies
+from cudal1.report.bursts import EXPLAINED, closest_figure
 from cudal1.report.cost import cost_table
 from cudal1.report.curves import learning_figures, policy_figures
-from cudal1.report.exhibits import hack_exhibits, problem_exhibits
 from cudal1.report.figure import Figure
-from cudal1.report.figures import (
-    pair_figure,
-    speedup_figure,
-    spread_figure,
-    success_speedup_figure,
-)
+from cudal1.report.figures import speedup_figure, spread_figure, success_speedup_figure
+from cudal1.report.gallery import hack_gallery
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
+from cudal1.report.limits import NUM_REJECTED
+from cudal1.report.problems import problem_exhibits
 from cudal1.report.second_opinions import second_opinion_table
 from cudal1.report.table import Table, times
 from cudal1.report.theme import dark_css
@@ -53,14 +51,15 @@ def page_html(given: ReportInput) -> str:
     )  # fmt: skip
     environment.filters["times"] = times
     where = given.provenance
+    rejected = given.problems.filter(~given.problems["admitted"]).sort("suite", "level", "number")
     return environment.get_template(TEMPLATE).render(
         provenance=where, headlines=headlines(given),
         device={"kind": where.device_kind, **where.device},
         versions={"git revision": where.git_revision, **where.versions},
-        sections=_sections(given), hacks=hack_exhibits(given), problems=problem_exhibits(given),
-        rejected=given.problems.filter(~given.problems["admitted"]).to_dicts(),
+        sections=_sections(given), gallery=hack_gallery(given), problems=problem_exhibits(given),
+        rejected=rejected.head(NUM_REJECTED).to_dicts(), num_rejected=rejected.height,
         style=Markup(_packaged(STYLE)), dark_figures=Markup(dark_css()),
-        svg=_svg,
+        svg=_svg, explained=EXPLAINED,
     )  # fmt: skip
 
 
@@ -68,7 +67,9 @@ def _sections(given: ReportInput) -> list[Section]:
     return [
         Section(
             name="speedups", title="Speedups",
-            tables=(speedups.speedup_table(given), tables.null_table(given)),
+            tables=(
+                speedups.speedup_table(given), *_baselines(given), tables.null_table(given),
+            ),
             figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
             nothing_yet="No figure yet: no candidate succeeded.",
         ),
@@ -92,7 +93,7 @@ def _sections(given: ReportInput) -> list[Section]:
         Section(
             name="reliability", title="Reliability",
             tables=(tallies.reliability_table(given), tallies.precision_table(given)),
-            figures=_drawn(pair_figure(given), spread_figure(given)),
+            figures=_drawn(closest_figure(given), spread_figure(given)),
             nothing_yet="No figure yet: nothing was timed.",
         ),
         Section(name="cost", title="Cost", tables=(cost_table(given),)),
@@ -101,6 +102,13 @@ def _sections(given: ReportInput) -> list[Section]:
             tables=(tallies.hack_table(given), second_opinion_table(given)),
         ),
     ]  # fmt: skip
+
+
+def _baselines(given: ReportInput) -> tuple[Table, ...]:
+    """Table 4 over other ways of running the reference, where any was judged."""
+    if given.baselines.is_empty():
+        return ()
+    return speedups.over_baselines(given), speedups.baseline_table(given)
 
 
 def _svg(figure: Figure) -> Markup:

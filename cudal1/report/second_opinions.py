@@ -32,7 +32,7 @@ def second_opinion_table(given: ReportInput) -> Table:
         caption=(
             f"The adversarial judge is {judge}. It is asked about suspicious successes and a few "
             "others, may veto and never approve; a veto holds until a person dismisses it "
-            "(`cudal1 hacks`), and one that a person confirms is shown to it from then on."
+            "(cudal1 hacks), and one that a person confirms is shown to it from then on."
         ),
         columns=(
             "Suspicious for", "Candidates", "Vetoed", "Passed", "No answer", "Confirmed",
@@ -40,7 +40,7 @@ def second_opinion_table(given: ReportInput) -> Table:
         ),
         rows=tuple(rows),
         nothing_yet=(
-            "The adversarial judge is off (`hack_judge.provider` is null); every verdict says so."
+            "The adversarial judge is off (hack_judge.provider is null); every verdict says so."
             if judge == "off"
             else f"Nothing yet: {judge} was not asked about anybody."
         ),

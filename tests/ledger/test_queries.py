@@ -225,7 +225,8 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
     assert re.match(r"-- [A-Z]", text)
     given = {
         "protocol_id": facts.protocol.id, "device_kind": "cpu", "stage": "filter", "count": 2,
-        "candidate_id": "x", "keys": ["x"], "stages": ["filter"],
+        "candidate_id": "x", "candidate_ids": ["x"], "generations": 2, "keys": ["x"],
+        "stages": ["filter"],
         "problem_id": "x", "provider": "openai", "running": "rl", "attempts_per_step": 100,
     }  # fmt: skip
     wanted = set(re.findall(r"\$(\w+)", text))

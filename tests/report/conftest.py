@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from pathlib import Path
@@ -34,7 +35,8 @@ SCHEMAS = {
     "bills": inputs.BILLS, "second_opinions": inputs.SECOND_OPINIONS,
     "null_test": inputs.NULL_TEST, "baselines": inputs.BASELINES,
     "transferred": inputs.TRANSFERRED, "searched": inputs.SEARCHED,
-    "samples": inputs.SAMPLES, "steps": inputs.STEPS,
+    "samples": inputs.SAMPLES, "steps": inputs.STEPS, "details": inputs.DETAILS,
+    "ancestors": inputs.ANCESTORS,
 }  # fmt: skip
 SKILLS = {  # share of correct answers, how many to a problem
     ("generate@fuser", "fuser"): (0.7, 4), ("generate@replay", "replay"): (0.55, 2),
@@ -106,7 +108,7 @@ def verdict(problem_id: str, candidate_id: str, certified: float | None = 1.5, *
     return {
         "candidate_id": candidate_id, "problem_id": problem_id, "device_kind": DEVICE,
         "protocol_id": PROTOCOL.id, "status": status,
-        "reason": None if status == "correct" else "because", "judge_s": 2.5,
+        "judge_s": 2.5,
         "precision": "strict" if status == "correct" else None,
         "speedup": certified * 1.04 if timed and certified else None,
         "certified": certified if timed else None, "num_quads": 40 if timed else None,
@@ -166,6 +168,7 @@ def realistic_rows() -> Rows:
     _learn(rng, rows)
     _measure_again(rng, rows)
     _sample(rng, rows)
+    _tell(rng, rows)
     return rows
 
 
@@ -245,8 +248,8 @@ def _measure_again(rng: random.Random, rows: Rows) -> None:
 
 
 def _sample(rng: random.Random, rows: Rows) -> None:
-    timed = [item for item in rows["verdicts"] if item["certified"] and item["certified"] >= 1.5]
-    shown = min(timed, key=lambda item: item["certified"])
+    timed = [item for item in rows["verdicts"] if item["certified"] and item["certified"] > 1.01]
+    shown = min(timed, key=lambda item: (item["certified"], item["candidate_id"]))
     for quad in range(40):
         order = rng.choice((("reference", "candidate"), ("candidate", "reference")))
         for position, role in enumerate((order[0], order[1], order[1], order[0])):
@@ -256,4 +259,21 @@ def _sample(rng: random.Random, rows: Rows) -> None:
                 "candidate_id": shown["candidate_id"], "session": 0, "quad": quad,
                 "position": position, "role": role, "num_calls": 16, "burst_us": net_us * 16 + 120,
                 "net_us": net_us,
+            })  # fmt: skip
+
+
+def _tell(rng: random.Random, rows: Rows) -> None:
+    """Details of every timed verdict, and of some an exemplar."""
+    timed = [item for item in rows["verdicts"] if item["certified"]]
+    for item, other in itertools.pairwise(timed):
+        rows["details"].append({
+            "candidate_id": item["candidate_id"], "lower": item["certified"],
+            "upper": item["speedup"] * 1.1, "alpha": 0.01, "doubt": rng.choice((None, "uneven")),
+            "bucket_medians": [item["speedup"]] * 7, "floor_us": 3.0, "num_inputs": 401,
+            "max_relative_l2": 3e-8, "second_opinion": "off", "judged_at": "2026-01-01T00:00:00Z",
+        })  # fmt: skip
+        if item["problem_id"] == other["problem_id"]:
+            rows["ancestors"].append({
+                "descendant_id": item["candidate_id"], "candidate_id": other["candidate_id"],
+                "generation": 1, "certified": other["certified"],
             })  # fmt: skip

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cudal1.report import curves, figures
+from cudal1.report import bursts, curves, figures
 from cudal1.report.figure import Figure
 from cudal1.report.theme import DARK, standalone
 
@@ -14,7 +14,7 @@ def drawn(realistic) -> list[Figure]:
     found = [
         figures.speedup_figure(realistic), figures.success_speedup_figure(realistic),
         *curves.policy_figures(realistic), *curves.learning_figures(realistic),
-        figures.pair_figure(realistic), figures.spread_figure(realistic),
+        bursts.closest_figure(realistic), figures.spread_figure(realistic),
     ]  # fmt: skip
     assert None not in found
     return [figure for figure in found if figure is not None]
@@ -25,7 +25,7 @@ def test_nothing_is_drawn_from_nothing(empty):
     assert figures.success_speedup_figure(empty) is None
     assert curves.policy_figures(empty) == []
     assert curves.learning_figures(empty) == []
-    assert figures.pair_figure(empty) is None
+    assert bursts.closest_figure(empty) is None
     assert figures.spread_figure(empty) is None
 
 
@@ -71,22 +71,63 @@ def test_a_speedup_of_zero_does_not_spoil_the_logarithmic_axis(made):
     assert "NaN" not in figure.svg
 
 
-def test_the_pairs_are_those_of_the_smallest_certified_gain(made):
-    sample = {"session": 0, "position": 0, "num_calls": 1, "burst_us": 9.0, "net_us": 8.0}
+def test_a_curve_has_an_interval_where_there_are_steps_enough(made):
+    def figure(num_steps: int) -> Figure:
+        steps = [
+            {"stage": "rl", "step": step, "name": "reward_raw", "value": step % 3}
+            for step in range(num_steps)
+        ]
+        return curves.learning_figures(made.build({"steps": steps}))[0]
+
+    assert "95 % interval" in figure(40).caption
+    assert 'opacity="0.18"' in figure(40).svg
+    assert "too few for an interval" in figure(6).caption
+    assert 'opacity="0.18"' not in figure(6).svg
+
+
+def test_the_interval_of_a_share_is_a_share(made):
+    steps = [
+        {"stage": "rl", "step": step, "name": "success", "value": step % 2} for step in range(40)
+    ]
+    (figure,) = curves.learning_figures(made.build({"steps": steps}))
+    labels = {float(text) for text in re.findall(r">(-?\d\.\d)<", figure.svg)}
+    assert labels
+    assert min(labels) >= 0
+    assert max(labels) <= 1
+
+
+def test_a_curve_of_many_steps_is_a_small_picture_and_says_so(made):
+    steps = [
+        {"stage": "rl", "step": step, "name": "kl", "value": step % 7} for step in range(30_000)
+    ]
+    (figure,) = curves.learning_figures(made.build({"steps": steps}))
+    assert len(figure.svg) < 20_000
+    assert "a mean of 200 of 30,000 steps" in figure.caption
+
+
+@pytest.mark.parametrize(("loss", "is_told"), [("dft", True), ("nll", False)])
+def test_a_loss_is_called_what_the_stage_was_asked_for(made, loss, is_told):
+    steps = [{"stage": "selfsup@r1", "step": s, "name": "loss", "value": s} for s in range(9)]
+    given = made.build({"steps": steps}, params={"selfsup.loss": loss, "sft.loss": "dft"})
+    assert ("dft" in curves.learning_figures(given)[0].caption) is is_told
+
+
+def test_every_figure_has_words_for_who_cannot_see_it(drawn):
+    for figure in drawn:
+        assert re.match(r'<svg [^>]*role="img"', figure.svg), figure.name
+        assert re.match(r'<svg [^>]*aria-label="Chart. [^"]{10,}"', figure.svg), figure.name
+
+
+def test_hostile_names_in_a_figure_stay_text(made):
+    name = '</text></svg><script>alert(1)</script> class="x"'
     given = made.build({
-        "problems": [made.problem()],
-        "verdicts": [
-            made.verdict("p11", "even", 1.0), made.verdict("p11", "close", 1.05),
-            made.verdict("p11", "far", 9.0),
-        ],
-        "samples": [
-            {**sample, "candidate_id": candidate, "quad": quad, "role": "candidate"}
-            for candidate in ("even", "close", "far") for quad in range(3)
-        ],
+        "problems": [made.problem(split="heldout")],
+        "verdicts": [made.verdict("p11", "a")],
+        "completions": [made.answer("p11", "a", stage=f"sft@{name}", provider="policy")],
     })  # fmt: skip
-    figure = figures.pair_figure(given)
-    assert figure is not None
-    assert "candidate close," in figure.caption
+    for figure in curves.policy_figures(given):
+        assert "<script" not in figure.svg
+        assert figure.svg.count("<svg") == figure.svg.count("</svg>") == 1
 
 
 def test_a_figure_alone_is_one_svg_that_follows_the_readers_preference(drawn):

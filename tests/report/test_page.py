@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 
+from cudal1.report import facts
+from cudal1.report.limits import NUM_PROBLEMS
 from cudal1.report.page import page_html
 from cudal1.report.summary import summary_markdown
 
@@ -40,7 +44,7 @@ class Reader(HTMLParser):
 
     def handle_data(self, data):
         self.texts.append(data)
-        if self.open and self.open[-1] == "code":
+        if "code" in self.open:
             self.codes[-1] += data
 
 
@@ -160,3 +164,72 @@ def test_success_without_timing_makes_a_report(made):
         "completions": [made.answer("p11", "c", stage="rl", provider="policy")],
     })  # fmt: skip
     assert "no timed success" in page_html(given)
+
+
+def test_the_best_source_of_each_problem_is_shown_to_the_letter(realistic, page):
+    shown = set(Reader(page).codes)
+    sources = dict(realistic.candidates.select("candidate_id", "source").iter_rows())
+    best = facts.best(realistic)["candidate_id"].drop_nulls().to_list()
+    assert best
+    assert {sources[name] for name in best} <= shown
+
+
+def test_lines_that_only_one_of_the_two_has_are_marked(page):
+    tags = [tag for tag, _ in Reader(page).elements]
+    assert tags.count("ins") > 10
+    assert tags.count("del") > 10
+
+
+def test_every_table_says_what_it_counts_and_every_cell_has_its_heading(page):
+    reader = Reader(page)
+    heads = [attrs.get("scope") for tag, attrs in reader.elements if tag == "th"]
+    assert set(heads) == {"col", "row"}
+    assert page.count("<table") == page.count('role="region" aria-label=')
+
+
+def test_a_page_of_a_long_run_is_small_and_says_what_it_leaves_out(made):
+    """The largest suite with a section a problem, endless sources, and 10 candidates each."""
+    numbers = range(1, NUM_PROBLEMS + 3)
+    source = "x = 1  # and much more of the kind\n" * 3_000
+    ids = [(f"p1{number}", f"c{number}-{i}") for number in numbers for i in range(10)]
+    given = made.build({
+        "problems": [made.problem(number, source=source) for number in numbers],
+        "candidates": [
+            {"candidate_id": name, "problem_id": problem, "source": source} for problem, name in ids
+        ],
+        "verdicts": [
+            made.verdict(problem, name, 1 + i / 9e3) for i, (problem, name) in enumerate(ids)
+        ],
+        "completions": [made.answer(problem, name) for problem, name in ids],
+    })  # fmt: skip
+    html = page_html(given)
+    assert len(html) < 12_000_000
+    assert "2 problems with smaller speedups are left out" in html
+    assert "further lines are left out" in html
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _palettes() -> list[dict[str, str]]:
+    """The page's colours by name, light and dark."""
+    style = (files("cudal1.report") / "style.css").read_text(encoding="utf-8")
+    light, dark = (
+        dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", part)) for part in style.split("@media", 2)[:2]
+    )
+    return [light, dark]
+
+
+@pytest.mark.parametrize("palette", _palettes(), ids=["light", "dark"])
+def test_text_can_be_read_on_every_ground(palette):
+    """Contrast of at least 4.5 to 1, as WCAG asks of text of this size."""
+    pairs = [
+        (text, ground)
+        for text in ("ink", "muted", "accent", "good", "bad") for ground in ("ground", "raised")
+    ] + [("ink", ground) for ground in ("null", "code", "gone", "new")]  # fmt: skip
+    for text, ground in pairs:
+        low, high = sorted(_luminance(palette[name]) for name in (text, ground))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)

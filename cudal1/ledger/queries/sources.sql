@@ -1,2 +1,3 @@
--- The source of every candidate
-select candidate_id, problem_id, decode(source) as source from candidates order by candidate_id
+-- The sources of these candidates
+select candidate_id, problem_id, decode(source) as source from candidates
+where candidate_id in (select unnest($candidate_ids::varchar[])) order by candidate_id

@@ -1,0 +1,69 @@
+"""Two sources side by side: which lines of each the other one has not.
+
+Sources are hostile, and long ones are cut, so that comparing them is bounded. Nothing is rendered
+here.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+from cudal1.record import Record
+from cudal1.report.limits import NUM_CHARS, NUM_LINES
+
+
+class Run(Record):
+    """Lines that follow one another, all in the other source or none of them."""
+
+    text: str
+    """To the letter; the runs of a source together are the source."""
+    is_own: bool
+    """Whether the other source lacks them."""
+
+
+class Listing(Record):
+    """A source as it is shown."""
+
+    runs: tuple[Run, ...]
+    num_lines_left_out: int = 0
+
+
+def listing(source: str) -> Listing:
+    """A source on its own."""
+    shown, left_out = cut(source)
+    return Listing(runs=(Run(text=shown, is_own=False),), num_lines_left_out=left_out)
+
+
+def compared(first: str, second: str) -> tuple[Listing, Listing]:
+    """Both, with the lines marked that are in one of them only."""
+    (one, one_out), (two, two_out) = cut(first), cut(second)
+    ours, theirs = one.splitlines(keepends=True), two.splitlines(keepends=True)
+    # the last line may lack its end in one of them and is the same line for a reader
+    matcher = SequenceMatcher(
+        None, [line.rstrip() for line in ours], [line.rstrip() for line in theirs]
+    )
+    left: list[Run] = []
+    right: list[Run] = []
+    for what, a, b, c, d in matcher.get_opcodes():
+        for runs, lines in ((left, ours[a:b]), (right, theirs[c:d])):
+            if lines:
+                runs.append(Run(text="".join(lines), is_own=what != "equal"))
+    return (
+        Listing(runs=tuple(left), num_lines_left_out=one_out),
+        Listing(runs=tuple(right), num_lines_left_out=two_out),
+    )
+
+
+def cut(source: str) -> tuple[str, int]:
+    """What is shown of a source, and how many lines are not; one endless line is cut inside."""
+    lines = source.splitlines(keepends=True)
+    kept: list[str] = []
+    num_chars = 0
+    for line in lines[:NUM_LINES]:
+        num_chars += len(line)
+        if num_chars > NUM_CHARS:
+            break
+        kept.append(line)
+    if not kept and lines:
+        return lines[0][:NUM_CHARS], len(lines)
+    return "".join(kept), len(lines) - len(kept)

@@ -1,0 +1,92 @@
+"""The hack gallery: one example of each cheat that somebody saw, with its code and the evidence.
+
+Sources and evidence may be hostile: whoever renders them escapes them.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from cudal1.record import Record
+from cudal1.report import facts
+from cudal1.report.comparison import Listing, listing
+from cudal1.report.inputs import ReportInput
+from cudal1.report.limits import NUM_EVIDENCE_CHARS, NUM_KINDS
+from cudal1.report.tallies import hack_flags
+from cudal1.verdict import FlagSource, Status
+
+
+class HackExhibit(Record):
+    """One kind of cheat, by one example."""
+
+    kind: str
+    seen_by: str
+    decides: bool
+    num_candidates: int
+    evidence: str
+    """Of the example."""
+    problem: str
+    candidate_id: str
+    status: str
+    """What the harness made of the example."""
+    authors: tuple[str, ...]
+    source: Listing | None
+    """None when the example's source was not handed over."""
+
+
+class Gallery(Record):
+    """What is shown, and how much is not."""
+
+    exhibits: tuple[HackExhibit, ...]
+    num_left_out: int
+    """Kinds without an example here."""
+
+
+def examples(given: ReportInput) -> pl.DataFrame:
+    """A row for each kind of cheat and who saw it, deciding ones first: how many, and an example.
+
+    The example is one that was caught, if there is one: the screen's label on it tells more than
+    the same label on honest code.
+    """
+    status = facts.timed_or_checked(given).select("candidate_id", "problem_id", "status")
+    flagged = hack_flags(given).join(status, on="candidate_id", how="left")
+    return (
+        flagged.sort(pl.col("status") != Status.HACKED.value, "candidate_id")
+        .group_by("kind", "source")
+        .agg(
+            pl.col("candidate_id").n_unique().alias("num_candidates"),
+            pl.col("candidate_id", "problem_id", "status", "evidence").first(),
+        )
+        .with_columns(decides=pl.col("source") != FlagSource.SCREEN.value)
+        .sort(
+            "decides", "num_candidates", "kind", "source", descending=[True, True, False, False]
+        )
+    )  # fmt: skip
+
+
+def hack_gallery(given: ReportInput) -> Gallery:
+    """The kinds of cheat with their examples, as many as a page may hold."""
+    found = examples(given)
+    sources = dict(given.candidates.select("candidate_id", "source").iter_rows())
+    keys: dict[str, str] = {
+        row["problem_id"]: facts.problem_key(row) for row in given.problems.to_dicts()
+    }
+    shown = found.head(NUM_KINDS).join(
+        facts.authors(given), on="candidate_id", how="left", maintain_order="left"
+    )
+    exhibits = [
+        HackExhibit(
+            kind=row["kind"], seen_by=row["source"], decides=row["decides"],
+            num_candidates=row["num_candidates"], evidence=_short(row["evidence"]),
+            problem=keys.get(row["problem_id"]) or str(row["problem_id"]), status=row["status"],
+            candidate_id=row["candidate_id"], authors=tuple(row["authors"] or ()),
+            source=listing(source) if (source := sources.get(row["candidate_id"])) else None,
+        )
+        for row in shown.to_dicts()
+    ]  # fmt: skip
+    return Gallery(exhibits=tuple(exhibits), num_left_out=found.height - len(exhibits))
+
+
+def _short(evidence: str) -> str:
+    is_long = len(evidence) > NUM_EVIDENCE_CHARS
+    return f"{evidence[:NUM_EVIDENCE_CHARS]} …" if is_long else evidence

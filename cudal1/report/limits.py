@@ -1,0 +1,25 @@
+"""How much one page embeds; it says itself what was left out.
+
+A page of 250 problems stays under 5 MB, whatever was judged: everything else on it is a sum.
+"""
+
+NUM_PROBLEMS = 300
+"""Problems that have a section of their own; of a larger suite, those with the largest speedups."""
+NUM_DRAWN = 120
+"""Problems whose timing is drawn: those with the largest certified speedups."""
+NUM_KINDS = 60
+"""Kinds of cheat in the gallery; the deciding and the most frequent come first."""
+NUM_REJECTED = 60
+"""Rejected problems that are named."""
+NUM_AUTHORS = 8
+"""Authors of one problem that are listed, best first."""
+NUM_EXEMPLARS = 6
+"""Exemplars of one candidate that are named, fastest first."""
+NUM_LINES, NUM_CHARS = 400, 16_000
+"""Of one source; what is longer is cut at a line."""
+NUM_EVIDENCE_CHARS = 600
+"""Of one flag."""
+NUM_QUADS = 60
+"""Quads that are drawn of one verdict: every so many-th of more."""
+NUM_POINTS = 150
+"""Points of one learning curve: means of neighbouring steps, where a stage logged more."""

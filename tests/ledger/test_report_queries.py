@@ -1,0 +1,89 @@
+"""What the report asks of those candidates that it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudal1.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        yield ledger
+
+
+@pytest.fixture
+def ids(facts) -> list[str]:
+    """A first candidate, one whose prompt showed it, and one whose prompt showed both."""
+    return [facts.candidate(f"class ModelNew: x = {i}").id for i in range(3)]
+
+
+@pytest.fixture
+def where(facts) -> dict[str, str]:
+    return {"device_kind": facts.device_kind, "protocol_id": facts.protocol.id}
+
+
+def test_sources_are_of_those_that_are_asked_for(ledger, ids):
+    found = ledger.query("sources", candidate_ids=ids[:1])
+    assert found["source"].to_list() == ["class ModelNew: x = 0"]
+    assert ledger.query("sources", candidate_ids=[]).is_empty()
+
+
+def test_samples_are_of_those_that_are_asked_for(ledger, ids, where):
+    found = ledger.query("shown_samples", candidate_ids=ids[:2], **where)
+    assert sorted(found["candidate_id"].unique()) == sorted(ids[:2])
+    assert found.height == 16
+    elsewhere = where | {"device_kind": "NVIDIA H200"}
+    assert ledger.query("shown_samples", candidate_ids=ids, **elsewhere).is_empty()
+
+
+def test_details_are_the_verdicts_own(ledger, ids, where):
+    found = ledger.query("shown_details", candidate_ids=ids[:1], **where)
+    assert found["bucket_medians"].to_list() == [[1.1] * 7]
+    assert found["num_inputs"].to_list() == [2]
+
+
+def test_ancestors_are_counted_by_the_shortest_way(ledger, ids, where):
+    first, second, third = ids
+    found = ledger.query("ancestors", candidate_ids=[third, second], generations=6, **where)
+    kinship = found.select("descendant_id", "candidate_id", "generation").rows()
+    assert sorted(kinship) == sorted([(third, second, 1), (third, first, 1), (second, first, 1)])
+    assert dict(found.select("candidate_id", "certified").iter_rows()) == {first: 1.1, second: 1.5}
+
+
+def test_descent_is_followed_no_further_than_asked(ledger, facts, ids, where):
+    fourth = facts.candidate("class ModelNew: x = 4")
+    ledger.add_completion(facts.completion("f", shown=(ids[1],)), fourth, None)
+    near = ledger.query("ancestors", candidate_ids=[fourth.id], generations=1, **where)
+    far = ledger.query("ancestors", candidate_ids=[fourth.id], generations=2, **where)
+    assert near["candidate_id"].to_list() == [ids[1]]
+    assert far["candidate_id"].to_list() == [ids[1], ids[0]]
+
+
+def test_a_candidate_that_was_shown_itself_ends_the_descent(ledger, facts, ids, where):
+    ledger.add_completion(
+        facts.completion("g", shown=(ids[0],)), facts.candidate("class ModelNew: x = 0"), None
+    )
+    assert ledger.query("ancestors", candidate_ids=ids[:1], generations=6, **where).is_empty()
+
+
+def test_answers_come_without_their_text(ledger):
+    found = ledger.query("answers", stages=["filter", "rl"])
+    assert not {"answer", "reasoning", "response"} & set(found.columns)
+
+
+def test_a_verdict_that_several_stages_used_comes_once(ledger, facts, tmp_path):
+    ledger.export()
+    ledger.close()
+    with Ledger.open(tmp_path) as again:
+        again.begin("rl")
+        for i in range(3):
+            facts.known(again, facts.candidate(f"class ModelNew: x = {i}"))
+        again.export()
+        both = again.query("latest_verdicts", stages=["filter", "rl"])
+        assert both.height == both["candidate_id"].n_unique() == 4
+        assert again.query("latest_verdicts", stages=["rl"]).height == 3
+        assert again.query("latest_verdicts", stages=[]).is_empty()
