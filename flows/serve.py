@@ -37,6 +37,7 @@ from tasks.workspace import is_busy
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 4200
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 START_S = 180.0
 """For a server to answer: a new database on a busy machine takes a minute."""
 SERVER_STOP_S, WORKER_STOP_S = 20.0, 60.0
@@ -73,6 +74,8 @@ def _serve() -> None:
     environment = {
         **os.environ, "PREFECT_API_URL": f"{url}/api", "PREFECT_SERVER_API_HOST": HOST,
         "PREFECT_SERVER_API_PORT": str(port),
+        # a server that forgets who holds a deployment's slot stops the run a few minutes later
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }  # fmt: skip
     os.environ["PREFECT_API_URL"] = environment["PREFECT_API_URL"]
     log = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect")) / "server.log"

@@ -125,6 +125,8 @@ class Finished:
     late_s: float
     second: dict[str, Any]
     """A run that was asked for meanwhile."""
+    leases: list[str]
+    """What was on disk, when the server was killed, about who holds a deployment's slot."""
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +142,11 @@ def night(served: Served) -> Finished:
         lambda: served.state(second) == "CANCELLED", what="a second night is left out",
         output=served.output,
     )  # fmt: skip
+    leases = sorted(
+        path.name
+        for path in (served.project.folder / ".prefect" / "concurrency_leases").glob("*.json")
+        if path.name != "expirations.json"
+    )
     server = served.server()
     for process in (*server.children(recursive=True), server):
         process.kill()
@@ -154,7 +161,7 @@ def night(served: Served) -> Finished:
     run = served.run(run_id)
     begun = datetime.fromisoformat(run["start_time"])
     late = begun - datetime.fromisoformat(run["expected_start_time"])
-    return Finished(served, run, late.total_seconds(), served.run(second))
+    return Finished(served, run, late.total_seconds(), served.run(second), leases)
 
 
 def answers(served: Served) -> bool:
@@ -196,6 +203,11 @@ def test_each_stage_is_a_task_run_that_completed_though_the_server_was_killed(
 def test_two_nights_do_not_overlap(night: Finished) -> None:
     assert night.second["state_type"] == "CANCELLED"
     assert "concurrency limit" in night.second["state"]["message"]
+
+
+def test_a_restarted_server_knows_who_holds_the_slot(night: Finished) -> None:
+    """Else it stops the run when its lease is to be renewed, minutes later."""
+    assert len(night.leases) == 1
 
 
 def test_the_flow_run_has_an_account_of_the_night(night: Finished) -> None:
