@@ -98,11 +98,8 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
         raise ConfigError("set PREFECT_API_URL to the server's, such as http://MACHINE:4200/api")
     kind = device_name(find_device(Params.load(Path("params.yaml")).device).kind)
     queues = ["default", kind] if default else [kind]
-    for made in make_what_is_missing(environment) if default else []:
-        print(f"made {made}", flush=True)
-    if not is_busy():
-        for name in end_what_nobody_runs(queues):
-            print(f"run {name} had lost its worker: what it has done is kept", flush=True)
+    if default:
+        _prepare(environment)
     words = [word for queue in queues for word in ("--work-queue", queue)]
     worker = Program(
         "the worker",
@@ -120,6 +117,16 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
                     print(f"{program.name} had ended: started again", flush=True)
     finally:
         worker.stop(wait_s=WORKER_STOP_S)
+
+
+def _prepare(environment: Environment) -> None:
+    """Let the server know our flows, and which of its runs nobody runs any more."""
+    for made in make_what_is_missing(environment):
+        print(f"made {made}", flush=True)
+    if not is_busy():
+        # other machines may have workers on the queues of devices
+        for name in end_what_nobody_runs("default"):
+            print(f"run {name} had lost its worker: what it has done is kept", flush=True)
 
 
 def _answers(url: str) -> bool:
