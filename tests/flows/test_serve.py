@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -24,7 +25,7 @@ import psutil
 import pytest
 
 from tests.flows.nights import make_night_project
-from tests.project import Project
+from tests.project import ROOT, Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 PATIENCE_S = 900.0
@@ -236,6 +237,46 @@ def test_the_nightly_deployment_has_scheduled_runs(served: Served) -> None:
         lambda: len(served.ask("flow_runs/filter", filters)) >= 2, what="nights are scheduled",
         output=served.output,
     )  # fmt: skip
+
+
+def shown_commands(beginning: str) -> list[str]:
+    """Commands of docs/operating.md that begin so."""
+    text = (ROOT / "docs" / "operating.md").read_text()
+    return [line for line in re.findall(r"[^`\n]+", text) if line.startswith(beginning)]
+
+
+def shell(served: Served, command: str) -> subprocess.CompletedProcess[str]:
+    url = f"http://127.0.0.1:{served.port}/api"
+    return subprocess.run(
+        command.replace("http://127.0.0.1:4200/api", url), shell=True, text=True, check=False,
+        cwd=served.project.folder, env={**served.project.environment(), "PREFECT_API_URL": url},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def test_a_champion_is_rolled_back_as_the_document_says(night: Finished) -> None:
+    (command,) = shown_commands("python -c 'from mlflow")
+    done = shell(night.served, command.replace('"3"', '"1"'))
+    assert done.returncode == 0, done.stdout
+    done = shell(night.served, command.replace('"3"', '"99"'))
+    assert done.returncode != 0
+
+
+def test_a_change_of_prefect_yaml_is_applied_as_the_document_says(night: Finished) -> None:
+    (command,) = set(shown_commands("prefect --no-prompt deploy"))
+    path = night.served.project.folder / "prefect.yaml"
+    path.write_text(path.read_text().replace("0 2 * * *", "30 3 * * *"))
+    done = shell(night.served, command)
+    assert done.returncode == 0, done.stdout
+    found = night.served.ask("deployments/name/nightly/nightly")["schedules"]
+    assert [entry["schedule"]["cron"] for entry in found] == ["30 3 * * *"]
+
+
+def test_a_run_is_started_as_the_document_says(night: Finished) -> None:
+    (command,) = set(shown_commands("PREFECT_API_URL=http"))
+    done = shell(night.served, command)
+    assert done.returncode == 0, done.stdout
+    assert "Created flow run" in done.stdout
 
 
 def test_nothing_of_prefect_is_left_after_an_interrupt(served: Served, night: Finished) -> None:
