@@ -196,21 +196,21 @@ def bring(folder: Path, name: str, *, version: int, out: Path) -> None:
     Raises:
         StoreError: there is no such version, its files are gone, or the store refuses.
     """
+    from mlflow.artifacts import download_artifacts
+    from mlflow.exceptions import MlflowException
+
     with _clear_errors(folder):
         client, _ = _client(folder)
         source = client.get_model_version(name, str(version)).source
-        from mlflow.artifacts import download_artifacts
-
-        shutil.rmtree(out, ignore_errors=True)
-        out.parent.mkdir(parents=True, exist_ok=True)
         try:
             found = download_artifacts(artifact_uri=source)
-            shutil.copytree(found, out)
-        except OSError as error:
+        except (MlflowException, OSError) as error:
             raise StoreError(
                 f"{name} version {version}: its files are gone ({source}): move the alias to "
                 "another version, such as the one that the pipeline registered last"
             ) from error
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(found, out)
 
 
 def note(folder: Path, name: str, *, version: int, tags: Mapping[str, object]) -> None:

@@ -37,6 +37,7 @@ from tasks.workspace import is_busy
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 4200
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 START_S = 180.0
 """For a server to answer: a new database on a busy machine takes a minute."""
 SERVER_STOP_S, WORKER_STOP_S = 20.0, 60.0
@@ -73,6 +74,8 @@ def _serve() -> None:
     environment = {
         **os.environ, "PREFECT_API_URL": f"{url}/api", "PREFECT_SERVER_API_HOST": HOST,
         "PREFECT_SERVER_API_PORT": str(port),
+        # a server that forgets who holds a deployment's slot stops the run a few minutes later
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }  # fmt: skip
     os.environ["PREFECT_API_URL"] = environment["PREFECT_API_URL"]
     log = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect")) / "server.log"
@@ -95,11 +98,8 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
         raise ConfigError("set PREFECT_API_URL to the server's, such as http://MACHINE:4200/api")
     kind = device_name(find_device(Params.load(Path("params.yaml")).device).kind)
     queues = ["default", kind] if default else [kind]
-    for made in make_what_is_missing(environment) if default else []:
-        print(f"made {made}", flush=True)
-    if not is_busy():
-        for name in end_what_nobody_runs(queues):
-            print(f"run {name} had lost its worker: what it has done is kept", flush=True)
+    if default:
+        _prepare(environment)
     words = [word for queue in queues for word in ("--work-queue", queue)]
     worker = Program(
         "the worker",
@@ -117,6 +117,16 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
                     print(f"{program.name} had ended: started again", flush=True)
     finally:
         worker.stop(wait_s=WORKER_STOP_S)
+
+
+def _prepare(environment: Environment) -> None:
+    """Let the server know our flows, and which of its runs nobody runs any more."""
+    for made in make_what_is_missing(environment):
+        print(f"made {made}", flush=True)
+    if not is_busy():
+        # other machines may have workers on the queues of devices
+        for name in end_what_nobody_runs("default"):
+            print(f"run {name} had lost its worker: what it has done is kept", flush=True)
 
 
 def _answers(url: str) -> bool:

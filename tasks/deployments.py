@@ -83,14 +83,14 @@ def make_what_is_missing(environment: Mapping[str, str]) -> list[str]:
     return made
 
 
-def end_what_nobody_runs(queues: list[str]) -> list[str]:
+def end_what_nobody_runs(queue: str) -> list[str]:
     """Call runs crashed whose worker is gone; the names of those runs.
 
-    For a worker that starts where no flow runs: whatever these queues have begun was begun by one
-    that was killed. Else such a run would be called running for ever.
+    For a queue's only worker, that starts where no flow runs: whatever the queue has begun was
+    begun by one that was killed. Else such a run would be called running for ever.
     """
     with get_client(sync_client=True) as client:
-        left = _begun(client, queues)
+        left = _begun(client, queue)
         for run in left:
             client.set_flow_run_state(
                 run.id, force=True,
@@ -99,13 +99,13 @@ def end_what_nobody_runs(queues: list[str]) -> list[str]:
     return [run.name for run in left]
 
 
-def _begun(client: SyncPrefectClient, queues: list[str]) -> list[FlowRun]:
+def _begun(client: SyncPrefectClient, queue: str) -> list[FlowRun]:
     return client.read_flow_runs(
         flow_run_filter=FlowRunFilter(
             state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(_BEGUN)))
         ),
         work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[POOL])),
-        work_queue_filter=WorkQueueFilter(name=WorkQueueFilterName(any_=queues)),
+        work_queue_filter=WorkQueueFilter(name=WorkQueueFilterName(any_=[queue])),
     )
 
 

@@ -32,7 +32,8 @@ UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
 SILENT = (
     "Use `dvc push`", "To track the changes", "To enable auto staging", "git add",
     "dvc config core",
-    "WARNING: 'data/shards/", "Data and pipelines are up to date", "Updating lock file", "Generating lock file",
+    "WARNING: 'data/shards/", "Data and pipelines are up to date", "Updating lock file",
+    "Generating lock file",
 )  # fmt: skip
 """How lines begin that are about sharing through git, or that a stage has gained no facts."""
 RETRY_AFTER_S = [30.0, 300.0]

@@ -91,6 +91,59 @@ def test_the_final_policy_becomes_a_version_with_its_files(store, tmp_path):
     assert kept.read_bytes() == b"weights"
 
 
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory):
+    """A store with two policies in its registry, told apart by their weights."""
+    folder, policy = tmp_path_factory.mktemp("registry"), tmp_path_factory.mktemp("p") / "rl"
+    policy.mkdir()
+    for weights in (b"old", b"new"):
+        (policy / "model.safetensors").write_bytes(weights)
+        with tracking.Run(folder, "rl", key=weights.decode(), params={}) as run:
+            run.log_checkpoint(policy)
+        tracking.register(folder, "toy", policy, alias="newest")
+    return folder
+
+
+def test_an_alias_is_found_where_somebody_has_put_it(two_versions):
+    assert tracking.version_of(two_versions, "toy", alias="champion") is None
+    assert tracking.version_of(two_versions, "unheard-of", alias="champion") is None
+    for number in (1, 2, 1):
+        tracking.point(two_versions, "toy", alias="champion", version=number)
+        found = tracking.version_of(two_versions, "toy", alias="champion")
+        assert found is not None
+        assert found.number == number
+        assert found.made_at.endswith("+00:00")
+
+
+def test_the_policy_of_a_version_replaces_what_was_there(two_versions, tmp_path):
+    out = tmp_path / "policy" / "champion"
+    for number, weights in ((1, b"old"), (2, b"new")):
+        tracking.bring(two_versions, "toy", version=number, out=out)
+        assert (out / "model.safetensors").read_bytes() == weights
+        (out / "left-over").touch()
+    tracking.bring(two_versions, "toy", version=1, out=out)
+    assert [path.name for path in out.iterdir()] == ["model.safetensors"]
+
+
+def test_what_is_noted_of_a_version_can_be_read(two_versions):
+    tracking.note(two_versions, "toy", version=2, tags={"night": 3, "gain": "0.1"})
+    assert tracking.notes(two_versions, "toy", version=2) == {"night": "3", "gain": "0.1"}
+    assert tracking.notes(two_versions, "toy", version=1) == {}
+
+
+def test_a_version_whose_files_are_gone_is_one_clear_line(two_versions, tmp_path):
+    import shutil
+
+    aside = tmp_path / "aside"
+    shutil.move(two_versions / "mlruns", aside)
+    try:
+        with pytest.raises(StoreError, match="version 1: its files are gone") as caught:
+            tracking.bring(two_versions, "toy", version=1, out=tmp_path / "out")
+    finally:
+        shutil.move(aside, two_versions / "mlruns")
+    assert "\n" not in str(caught.value)
+
+
 def test_registering_what_was_never_trained_is_one_clear_line(store, tmp_path):
     with pytest.raises(StoreError, match="no run of stage nothing"):
         tracking.register(store, "toy", tmp_path / "nothing", alias="newest")

@@ -70,6 +70,23 @@ def test_nobody_competes_with_their_own_record(ledger, facts):
     assert found["certified"].to_list() == [1.5]
 
 
+def test_lessons_are_the_best_of_the_asked_problems_and_say_which_are_new(ledger, facts):
+    def lessons(*problems, since, count):
+        return ledger.query(
+            "lessons", problem_ids=problems, since=since, count=count, device_kind="cpu",
+            protocol_id=facts.protocol.id,
+        ).to_dicts()  # fmt: skip
+
+    here = facts.problem().id
+    found = lessons(here, since="", count=9)
+    assert [row["certified"] for row in found] == [2.0, 1.5, 1.1]
+    assert all(row["is_new"] for row in found)
+    assert found[0]["source"] == "class ModelNew: x = 2"
+    assert not any(row["is_new"] for row in lessons(here, since="9999", count=9))
+    assert [row["certified"] for row in lessons(here, since="", count=1)] == [2.0]
+    assert lessons("another", since="", count=9) == []
+
+
 def test_what_is_vetoed_counts_nowhere(ledger, facts):
     best = facts.candidate("class ModelNew: x = 2")
     ledger.add_ruling(facts.ruling(best))
@@ -228,6 +245,7 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
         "candidate_id": "x", "candidate_ids": ["x"], "generations": 2, "keys": ["x"],
         "stages": ["filter"],
         "problem_id": "x", "provider": "openai", "running": "rl", "attempts_per_step": 100,
+        "problem_ids": ["x"], "since": "2026-01-01T00:00:00+00:00",
     }  # fmt: skip
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})

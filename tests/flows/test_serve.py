@@ -1,0 +1,311 @@
+"""As an operator does it: server and worker are started, a run is scheduled, and it runs.
+
+The server is killed on the way: the run goes on, and nothing of it is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.flows.nights import make_night_project
+from tests.project import ROOT, Project
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+PATIENCE_S = 900.0
+SCHEDULED_AHEAD_S = 60.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """`make prefect` in a project of its own."""
+
+    project: Project
+    process: subprocess.Popen[bytes]
+    output: Path
+    port: int
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """What Prefect's server answers; a body makes it a POST."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/api/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        for _ in range(60):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                if error.code != 503:  # a busy database: Prefect's own clients ask again, too
+                    raise
+                time.sleep(1)
+        raise AssertionError(f"{path}: the server is busy for a minute")
+
+    def schedule(self, name: str, *, ahead_s: float) -> str:
+        """Schedule a run of a deployment; its id."""
+        deployment = self.ask(f"deployments/name/{name}")
+        at = (datetime.now(UTC) + timedelta(seconds=ahead_s)).isoformat()
+        state = {"type": "SCHEDULED", "state_details": {"scheduled_time": at}}
+        run = self.ask(f"deployments/{deployment['id']}/create_flow_run", {"state": state})
+        return run["id"]
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        return self.ask(f"flow_runs/{run_id}")
+
+    def state(self, run_id: str) -> str:
+        return self.run(run_id)["state_type"]
+
+    def server(self) -> psutil.Process:
+        """The process that was started as Prefect's server."""
+        children = psutil.Process(self.process.pid).children()
+        (found,) = (child for child in children if "server" in child.cmdline())
+        return found
+
+
+def wait_until(holds: Callable[[], bool], *, what: str, output: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}\n" + (
+            output.read_text()
+        )
+        time.sleep(0.5)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    project = make_night_project(tmp_path_factory.mktemp("project"))
+    port, output = free_port(), project.folder / "serve.log"
+    with output.open("wb") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flows.serve"], cwd=project.folder, stdout=stream,
+            stderr=subprocess.STDOUT, start_new_session=True,
+            env={**project.environment(), "PREFECT_SERVER_API_PORT": str(port)},
+        )  # fmt: skip
+    made = Served(project, process, output, port)
+    try:
+        wait_until(
+            lambda: process.poll() is not None or "started!" in output.read_text(),
+            what="server and worker are there", output=output,
+        )  # fmt: skip
+        assert process.poll() is None, output.read_text()
+        yield made
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(150)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A night that was scheduled a minute ahead, and whose server was killed in the middle."""
+
+    served: Served
+    run: dict[str, Any]
+    late_s: float
+    second: dict[str, Any]
+    """A run that was asked for meanwhile."""
+    leases: list[str]
+    """What was on disk, when the server was killed, about who holds a deployment's slot."""
+
+
+@pytest.fixture(scope="module")
+def night(served: Served) -> Finished:
+    run_id = served.schedule("nightly/nightly", ahead_s=SCHEDULED_AHEAD_S)
+
+    def is_at_work() -> bool:
+        return "python -m tasks.lessons" in served.output.read_text()
+
+    wait_until(is_at_work, what="the night is in stage lessons", output=served.output)
+    second = served.schedule("nightly/nightly", ahead_s=0)
+    wait_until(
+        lambda: served.state(second) == "CANCELLED", what="a second night is left out",
+        output=served.output,
+    )  # fmt: skip
+    leases = sorted(
+        path.name
+        for path in (served.project.folder / ".prefect" / "concurrency_leases").glob("*.json")
+        if path.name != "expirations.json"
+    )
+    server = served.server()
+    for process in (*server.children(recursive=True), server):
+        process.kill()
+    wait_until(
+        lambda: "server had ended: started again" in served.output.read_text() and answers(served),
+        what="the server is back", output=served.output,
+    )  # fmt: skip
+    wait_until(
+        lambda: served.state(run_id) not in ("SCHEDULED", "PENDING", "RUNNING"),
+        what="the night has ended", output=served.output,
+    )  # fmt: skip
+    run = served.run(run_id)
+    begun = datetime.fromisoformat(run["start_time"])
+    late = begun - datetime.fromisoformat(run["expected_start_time"])
+    return Finished(served, run, late.total_seconds(), served.run(second), leases)
+
+
+def answers(served: Served) -> bool:
+    try:
+        served.ask("health")
+    except OSError:
+        return False
+    return True
+
+
+def test_a_run_that_was_scheduled_a_minute_ahead_runs_to_its_end(night: Finished) -> None:
+    assert night.run["state_type"] == "COMPLETED", night.served.output.read_text()
+    assert night.late_s >= 0
+
+
+def test_the_night_is_decided(night: Finished) -> None:
+    end = json.loads((night.served.project.data / "nightly" / "end.json").read_text())
+    assert end["number"] == 1
+    assert end["why"].startswith(("kept version 1", "promoted version 2 over 1"))
+
+
+def test_each_stage_is_a_task_run_that_completed_though_the_server_was_killed(
+    night: Finished,
+) -> None:
+    filters = {"flow_runs": {"id": {"any_": [night.run["id"]]}}}
+
+    def states() -> dict[str, str]:
+        found = night.served.ask("task_runs/filter", filters)
+        return {task["name"]: task["state_type"] for task in found}
+
+    stages = ("night", "problems", "champion", "lessons", "challenger", "duel", "promote")
+    # the server writes task runs down a little after the flow run
+    wait_until(
+        lambda: states() == dict.fromkeys(stages, "COMPLETED"), what=f"all of {stages} completed",
+        output=night.served.output,
+    )  # fmt: skip
+
+
+def test_two_nights_do_not_overlap(night: Finished) -> None:
+    assert night.second["state_type"] == "CANCELLED"
+    assert "concurrency limit" in night.second["state"]["message"]
+
+
+def test_a_restarted_server_knows_who_holds_the_slot(night: Finished) -> None:
+    """Else it stops the run when its lease is to be renewed, minutes later."""
+    assert len(night.leases) == 1
+
+
+def test_the_flow_run_has_an_account_of_the_night(night: Finished) -> None:
+    found = night.served.ask(
+        "artifacts/filter",
+        {"artifacts": {"key": {"any_": ["night"]}, "flow_run_id": {"any_": [night.run["id"]]}}},
+    )
+    (page,) = (artifact["data"] for artifact in found)
+    assert page.startswith("# Night 1: version")
+    assert "| champion (version 1) | challenger |" in page
+
+
+def test_dvc_has_nothing_left_to_do(night: Finished) -> None:
+    done = night.served.project.run("dvc", "repro", "--dry", "nightly/dvc.yaml")
+    assert done.returncode == 0, done.stdout
+    assert "> python" not in done.stdout
+
+
+def test_the_nightly_deployment_has_scheduled_runs(served: Served) -> None:
+    """A scheduler that fails does so silently (docs of the pins in pyproject.toml)."""
+    filters = {
+        "deployments": {"name": {"any_": ["nightly"]}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+    }
+    wait_until(
+        lambda: len(served.ask("flow_runs/filter", filters)) >= 2, what="nights are scheduled",
+        output=served.output,
+    )  # fmt: skip
+
+
+def shown_commands(beginning: str) -> list[str]:
+    """Commands of docs/operating.md that begin so."""
+    text = (ROOT / "docs" / "operating.md").read_text()
+    return [line for line in re.findall(r"[^`\n]+", text) if line.startswith(beginning)]
+
+
+def shell(served: Served, command: str) -> subprocess.CompletedProcess[str]:
+    url = f"http://127.0.0.1:{served.port}/api"
+    return subprocess.run(
+        command.replace("http://127.0.0.1:4200/api", url), shell=True, text=True, check=False,
+        cwd=served.project.folder, env={**served.project.environment(), "PREFECT_API_URL": url},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def test_a_champion_is_rolled_back_as_the_document_says(night: Finished) -> None:
+    (command,) = shown_commands("python -c 'from mlflow")
+    done = shell(night.served, command.replace('"3"', '"1"'))
+    assert done.returncode == 0, done.stdout
+    done = shell(night.served, command.replace('"3"', '"99"'))
+    assert done.returncode != 0
+
+
+def test_a_change_of_prefect_yaml_is_applied_as_the_document_says(night: Finished) -> None:
+    (command,) = set(shown_commands("prefect --no-prompt deploy"))
+    path = night.served.project.folder / "prefect.yaml"
+    path.write_text(path.read_text().replace("0 2 * * *", "30 3 * * *"))
+    done = shell(night.served, command)
+    assert done.returncode == 0, done.stdout
+    found = night.served.ask("deployments/name/nightly/nightly")["schedules"]
+    assert [entry["schedule"]["cron"] for entry in found] == ["30 3 * * *"]
+
+
+def test_a_run_is_started_as_the_document_says(night: Finished) -> None:
+    (command,) = set(shown_commands("PREFECT_API_URL=http"))
+    done = shell(night.served, command)
+    assert done.returncode == 0, done.stdout
+    assert "Created flow run" in done.stdout
+
+
+def test_nothing_of_prefect_is_left_after_an_interrupt(served: Served, night: Finished) -> None:
+    before = psutil.Process(served.process.pid).children(recursive=True)
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(150) == 0, served.output.read_text()
+    _, alive = psutil.wait_procs(before, timeout=60)
+    assert alive == []
+    assert served.output.read_text().endswith("stopped\n")
+
+
+def test_a_server_that_is_there_already_is_said(tmp_path: Path) -> None:
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+    from threading import Thread
+
+    class Healthy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Healthy)
+    Thread(target=server.serve_forever, daemon=True).start()
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.serve"], capture_output=True, text=True, check=False,
+        env={**os.environ, "PREFECT_SERVER_API_PORT": str(server.server_port)},
+    )  # fmt: skip
+    server.shutdown()
+    assert done.returncode == 2
+    assert "PREFECT_SERVER_API_PORT" in done.stderr
