@@ -38,8 +38,8 @@ def in_words(best: dict[str, Any], given: ReportInput) -> list[str]:
     return [
         line
         for line in (
-            _correct(best, details), _speedup(best, details), _lowered(details), _steady(best),
-            _rest(best, details),
+            _correct(best, details), _speedup(best, details), _lowered(details),
+            _steady(best, given), _rest(best, details),
         )
         if line
     ]  # fmt: skip
@@ -78,11 +78,12 @@ def _lowered(details: dict[str, Any]) -> str:
     return f"Certified less than timing alone would, for {known or details['doubt']}."
 
 
-def _steady(best: dict[str, Any]) -> str:
+def _steady(best: dict[str, Any], given: ReportInput) -> str:
     parts: list[str] = []
     if best["bucket_variance"] is not None:
+        shown = pl.DataFrame([best]).select(facts.spread(given.provenance.protocol)).item()
         steady = "steady" if best["is_stable"] else "not steady, so nothing above 1× counts"
-        parts.append(f"Its buckets are {steady} (spread {best['bucket_variance'] ** 0.5:.3f})")
+        parts.append(f"Its buckets are {steady} (spread {shown:.3f})")
     if best["is_confirmed"] is not None:
         parts.append(
             "fresh processes confirmed the claim" if best["is_confirmed"]
