@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 (× and – are what readers see)
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -108,11 +109,9 @@ def _rest(best: dict[str, Any], details: dict[str, Any]) -> str:
 
 def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]:
     """From which earlier candidates it descends: those shown in its prompts, and how far back."""
-    mine = given.ancestors.filter(pl.col("descendant_id") == candidate_id)
-    parents = (
-        mine.filter(pl.col("generation") == 1)
-        .join(facts.authors(given), on="candidate_id", how="left")
-        .sort("certified", "candidate_id", descending=[True, False], nulls_last=True)
+    mine = _ancestors(given).filter(pl.col("descendant_id") == candidate_id)
+    parents = mine.filter(pl.col("generation") == 1).sort(
+        "certified", "candidate_id", descending=[True, False], nulls_last=True
     )
     if parents.is_empty():
         return []
@@ -131,3 +130,9 @@ def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]
         last = mine["generation"].max()
         lines.append(f"Behind those stand {older:,} earlier ones, in {last} generations.")
     return lines
+
+
+@lru_cache(maxsize=1)
+def _ancestors(given: ReportInput) -> pl.DataFrame:
+    """All of them, with their authors."""
+    return given.ancestors.join(facts.authors(given), on="candidate_id", how="left")
