@@ -12,6 +12,7 @@ from functools import lru_cache
 import polars as pl
 
 from cudal1.baseline import Baseline
+from cudal1.protocol import EvalProtocol, Rule
 from cudal1.report.inputs import ReportInput
 from cudal1.verdict import Status
 
@@ -134,6 +135,15 @@ def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
         .join(runs, on="problem_id", how="inner", maintain_order="left")
         .with_columns(over=pl.col("certified") / pl.col("at_most"))
     )
+
+
+def spread(protocol: EvalProtocol) -> pl.Expr:
+    """How far the buckets of a measurement lie apart, on the scale of the protocol's gate.
+
+    Their standard deviation: over the speedup under `certified`, as it is under `paper`.
+    """
+    deviation = pl.col("bucket_variance").sqrt()
+    return deviation if protocol.rule is Rule.PAPER else deviation / pl.col("speedup")
 
 
 def null_speedups(given: ReportInput) -> list[float | None]:

@@ -13,7 +13,7 @@ import altair as alt
 import polars as pl
 
 from cudal1.problem import Split
-from cudal1.report import facts
+from cudal1.report import facts, tallies
 from cudal1.report.figure import HEIGHT, WIDTH, Figure, figure_of
 from cudal1.report.inputs import ReportInput
 from cudal1.report.theme import BLUE, GREEN, MUTED, ORANGE, RED
@@ -110,7 +110,8 @@ def spread_figure(given: ReportInput) -> Figure | None:
     if timed.is_empty():
         return None
     # a spread of nothing has no place on a logarithmic axis
-    spreads = timed.select(spread=pl.col("bucket_variance").sqrt().clip(lower_bound=1e-5))
+    spread = facts.spread(given.provenance.protocol)
+    spreads = timed.select(spread=spread.clip(lower_bound=1e-5))
     binned = (
         spreads.with_columns(bin=(pl.col("spread").log10() * 5).floor())
         .group_by("bin").len("count").sort("bin")
@@ -133,8 +134,8 @@ def spread_figure(given: ReportInput) -> Figure | None:
     ).encode(x="limit:Q")  # fmt: skip
     return figure_of(
         "spread", alt.LayerChart(layer=[bars, gate]),
-        caption=f"Spread of each measurement's buckets. Right of the dashed line ({limit:.3f}) a "
-        "measurement is unstable and earns 1×.",
+        caption=f"Spread of each measurement's buckets, {tallies.spread_meaning(given)}. Right of "
+        f"the dashed line ({limit:.3f}) a measurement is unstable and earns 1×.",
     )  # fmt: skip
 
 

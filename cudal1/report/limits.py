@@ -1,6 +1,7 @@
 """How much one page embeds; it says itself what was left out.
 
-A page of 250 problems stays under 5 MB, whatever was judged: everything else on it is a sum.
+A page of 250 problems is 2 to 3 MB, however many candidates there were (`benchmarks.report_page`),
+and less than 12 MB whatever their sources are: everything else on it is a sum.
 """
 
 NUM_PROBLEMS = 300

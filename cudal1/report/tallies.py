@@ -8,7 +8,7 @@ import math
 import polars as pl
 
 from cudal1.metrics import MEANINGFUL_SPEEDUP
-from cudal1.protocol import PrecisionClass
+from cudal1.protocol import PrecisionClass, Rule
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, share, times
@@ -109,7 +109,7 @@ def reliability_table(given: ReportInput) -> Table:
     timed = facts.verdicts(given).filter(pl.col("certified").is_not_null())
     rows: list[Row] = []
     if not timed.is_empty():
-        spreads = timed["bucket_variance"].drop_nulls().sqrt()
+        spreads = timed.select(facts.spread(given.provenance.protocol)).to_series().drop_nulls()
         checked = timed.filter(pl.col("is_confirmed").is_not_null())
         rows = [
             Row(cells=("Measurements", f"{timed.height:,}")),
@@ -128,15 +128,22 @@ def reliability_table(given: ReportInput) -> Table:
     return Table(
         title="Reliability of the measurements",
         caption=(
-            "Spread: standard deviation of a measurement's speedup over its "
-            f"{given.provenance.protocol.num_buckets} time-ordered buckets. A variance above "
-            f"{limit:g} (a spread above {math.sqrt(limit):.3f}) makes it unstable "
-            "(paper 2.4.4, where the limit is 0.005)."
+            f"Spread: standard deviation of what a measurement's "
+            f"{given.provenance.protocol.num_buckets} time-ordered buckets say, "
+            f"{spread_meaning(given)}. A spread above {math.sqrt(limit):.3f} (a variance above "
+            f"{limit:g}) makes it unstable, and so do buckets that disagree on the direction "
+            "(paper 2.4.4, where the limit of the variance is 0.005, whatever the speedup is)."
         ),
         columns=("Quantity", "Value"),
         rows=tuple(rows),
         nothing_yet="Nothing yet: nothing was timed.",
     )
+
+
+def spread_meaning(given: ReportInput) -> str:
+    """On which scale spreads are told."""
+    is_paper = given.provenance.protocol.rule is Rule.PAPER
+    return "whatever the speedup is" if is_paper else "as a share of the speedup"
 
 
 def precision_table(given: ReportInput) -> Table:

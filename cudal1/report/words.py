@@ -3,6 +3,7 @@
 # ruff: noqa: RUF001 (× and – are what readers see)
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -38,8 +39,8 @@ def in_words(best: dict[str, Any], given: ReportInput) -> list[str]:
     return [
         line
         for line in (
-            _correct(best, details), _speedup(best, details), _lowered(details), _steady(best),
-            _rest(best, details),
+            _correct(best, details), _speedup(best, details), _lowered(details),
+            _steady(best, given), _rest(best, details),
         )
         if line
     ]  # fmt: skip
@@ -78,11 +79,12 @@ def _lowered(details: dict[str, Any]) -> str:
     return f"Certified less than timing alone would, for {known or details['doubt']}."
 
 
-def _steady(best: dict[str, Any]) -> str:
+def _steady(best: dict[str, Any], given: ReportInput) -> str:
     parts: list[str] = []
     if best["bucket_variance"] is not None:
+        shown = pl.DataFrame([best]).select(facts.spread(given.provenance.protocol)).item()
         steady = "steady" if best["is_stable"] else "not steady, so nothing above 1× counts"
-        parts.append(f"Its buckets are {steady} (spread {best['bucket_variance'] ** 0.5:.3f})")
+        parts.append(f"Its buckets are {steady} (spread {shown:.3f})")
     if best["is_confirmed"] is not None:
         parts.append(
             "fresh processes confirmed the claim" if best["is_confirmed"]
@@ -107,11 +109,9 @@ def _rest(best: dict[str, Any], details: dict[str, Any]) -> str:
 
 def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]:
     """From which earlier candidates it descends: those shown in its prompts, and how far back."""
-    mine = given.ancestors.filter(pl.col("descendant_id") == candidate_id)
-    parents = (
-        mine.filter(pl.col("generation") == 1)
-        .join(facts.authors(given), on="candidate_id", how="left")
-        .sort("certified", "candidate_id", descending=[True, False], nulls_last=True)
+    mine = _ancestors(given).filter(pl.col("descendant_id") == candidate_id)
+    parents = mine.filter(pl.col("generation") == 1).sort(
+        "certified", "candidate_id", descending=[True, False], nulls_last=True
     )
     if parents.is_empty():
         return []
@@ -130,3 +130,9 @@ def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]
         last = mine["generation"].max()
         lines.append(f"Behind those stand {older:,} earlier ones, in {last} generations.")
     return lines
+
+
+@lru_cache(maxsize=1)
+def _ancestors(given: ReportInput) -> pl.DataFrame:
+    """All of them, with their authors."""
+    return given.ancestors.join(facts.authors(given), on="candidate_id", how="left")

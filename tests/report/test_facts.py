@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
+from cudal1.protocol import Rule
 from cudal1.report import facts
 
 
@@ -94,3 +96,10 @@ def test_the_interval_of_a_share_is_wilsons():
     # 5 of 10: the textbook interval
     assert facts.wilson(5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert facts.wilson(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("rule", "spread"), [(Rule.CERTIFIED, 0.1), (Rule.PAPER, 0.4)])
+def test_a_spread_is_on_the_scale_of_the_gate(made, rule, spread):
+    protocol = made.build({}).provenance.protocol.model_copy(update={"rule": rule})
+    measured = pl.DataFrame({"bucket_variance": [0.16], "speedup": [4.0]})
+    assert measured.select(facts.spread(protocol)).item() == pytest.approx(spread)

@@ -53,11 +53,13 @@ def page(realistic) -> str:
     return page_html(realistic)
 
 
-@pytest.fixture(scope="module")
-def hostile(made):
-    """Every text of every frame and of the provenance attacks."""
+def hostile_input(made):
+    """A report in which every text of every frame and of the provenance attacks."""
     rows = made.rows()
-    keys = {"problem_id", "candidate_id", "completion_id", "device_kind", "protocol_id"}
+    keys = {
+        "problem_id", "candidate_id", "completion_id", "device_kind", "protocol_id",
+        "descendant_id",
+    }  # fmt: skip
     spared = keys | {"status", "role", "split"}
     for frame in rows.values():
         for row in frame:
@@ -76,17 +78,26 @@ def hostile(made):
     )  # fmt: skip
 
 
-def test_hostile_text_makes_no_element(hostile):
-    reader = Reader(page_html(hostile))
+@pytest.fixture(scope="module")
+def hostile(made):
+    return hostile_input(made)
+
+
+@pytest.fixture(scope="module")
+def hostile_page(hostile) -> str:
+    return page_html(hostile)
+
+
+def test_hostile_text_makes_no_element(hostile_page):
+    reader = Reader(hostile_page)
     assert not reader.open
     tags = {tag for tag, _ in reader.elements}
     assert not tags & {"script", "img", "iframe", "object", "embed", "link", "base", "form"}
     assert not any(name.startswith("on") for _, attrs in reader.elements for name in attrs)
 
 
-def test_hostile_text_is_not_a_template(hostile):
-    html = page_html(hostile)
-    assert "{{7*7}}" in html
+def test_hostile_text_is_not_a_template(hostile_page):
+    assert "{{7*7}}" in hostile_page
 
 
 def test_hostile_text_makes_no_element_in_the_summary(hostile):
@@ -95,8 +106,8 @@ def test_hostile_text_makes_no_element_in_the_summary(hostile):
     assert "<img" not in shown
 
 
-def test_sources_are_shown_to_the_letter(hostile):
-    shown = set(Reader(page_html(hostile)).codes)
+def test_sources_are_shown_to_the_letter(hostile, hostile_page):
+    shown = set(Reader(hostile_page).codes)
     admitted = hostile.problems.filter(hostile.problems["admitted"])
     assert set(admitted["source"].to_list()) <= shown
 
@@ -117,6 +128,17 @@ def test_links_of_the_page_lead_somewhere(page):
     assert len(ids) == len(set(ids))
     targets = {attrs["href"] for tag, attrs in elements if tag == "a"}
     assert {f"#{name}" for name in ids} >= targets
+
+
+def test_each_problem_has_a_link_that_opens_its_section(page):
+    """Browsers open what is closed around the target of a link, not the target itself."""
+    elements = Reader(page).elements
+    targets = [tag for tag, attrs in elements if (attrs.get("id") or "").startswith("problem-")]
+    links = [
+        attrs["href"] for tag, attrs in elements if tag == "a" and "#problem-" in attrs["href"]
+    ]
+    assert len(links) == len(targets) > 30
+    assert "details" not in targets
 
 
 def test_the_page_is_dressed_for_light_and_dark_and_for_phones(page):
