@@ -21,12 +21,12 @@ from tasks.reproduce import bring_up_to_date
 from tasks.stages import stage_names
 from tasks.workspace import workspace
 
-LAST = "nightly/dvc.yaml:promote"
+LAST = "flows/night/dvc.yaml:promote"
 
 
 @flow(name="nightly", log_prints=False)
 def nightly(afresh: bool = False) -> State[Any] | str:
-    """Open a night, or go on with one that has no end; then stage after stage of nightly/dvc.yaml.
+    """Open a night, or go on with one that has no end; then its stages (flows/night/dvc.yaml).
 
     Args:
         afresh: give an unfinished night up and open another.

@@ -44,7 +44,7 @@ def _why(end: End | None, failed: str | None) -> str:
         return f"{end.why[0].upper()}{end.why[1:]}."
     return (
         f"**{failed or 'stopped'}**\n\nWhat was judged and trained is kept. Once the cause is "
-        "mended, `dvc repro nightly/dvc.yaml` or the next run of this deployment goes on."
+        "mended, `dvc repro flows/night/dvc.yaml` or the next run of this deployment goes on."
     )
 
 

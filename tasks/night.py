@@ -1,6 +1,6 @@
 """A night: which champion is challenged, and how often it has been before.
 
-`data/nightly/night.json` is what the stages in nightly/dvc.yaml are made from, and
+`data/nightly/night.json` is what the stages in flows/night/dvc.yaml are made from, and
 `data/nightly/end.json` what came of them. Whoever opens a night while the last one has no end goes
 on with that one: what it has judged and trained is kept.
 """

@@ -60,7 +60,7 @@ def bring_up_to_date(stages: Iterable[str]) -> str | None:
 
 
 def short_name(stage: str) -> str:
-    """`duel` for `nightly/dvc.yaml:duel`."""
+    """`duel` for `flows/night/dvc.yaml:duel`."""
     return stage.rpartition(":")[2]
 
 

@@ -159,7 +159,7 @@ def test_the_account_of_a_failed_night_says_how_to_go_on(
     page = account(open_night(), None, "duel: disk full")
     assert page.startswith("# Night 1: not finished")
     assert "**duel: disk full**" in page
-    assert "dvc repro nightly/dvc.yaml" in page
+    assert "dvc repro flows/night/dvc.yaml" in page
 
 
 def test_numbers_of_an_earlier_night_are_not_shown(

@@ -1,4 +1,4 @@
-"""nightly/dvc.yaml: its stages depend on what makes their results, and disturb no other's."""
+"""flows/night/dvc.yaml: its stages depend on what makes their results, and disturb no other's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cudal1.params import Params
 from tasks.stages import stage_names
 from tests.test_wiring import DVC, ROOT, SHARED_MODULES, SHARED_SECTIONS, imports, sections_read
 
-NIGHT: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "nightly" / "dvc.yaml").read_text())[
-    "stages"
-]
-LAST = "nightly/dvc.yaml:promote"
+NIGHT: dict[str, dict[str, Any]] = yaml.safe_load(
+    (ROOT / "flows" / "night" / "dvc.yaml").read_text()
+)["stages"]
+LAST = "flows/night/dvc.yaml:promote"
 PASSED_ON = {
     "tasks/night.py": "says which night it is: night.json is a dependency",
     "tasks/duel.py": "promote reads what it leaves",
@@ -31,7 +31,7 @@ def outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_flow_runs_the_stages_in_this_order_after_problems() -> None:
-    names = [f"nightly/dvc.yaml:{name}" for name in NIGHT]
+    names = [f"flows/night/dvc.yaml:{name}" for name in NIGHT]
     assert stage_names(until=LAST, root=ROOT) == ["problems", *names]
 
 
@@ -53,7 +53,7 @@ def test_what_a_night_leaves_no_stage_of_the_pipeline_reads_or_makes() -> None:
 @pytest.mark.parametrize("name", NIGHT)
 def test_a_stage_runs_the_module_of_its_name_in_the_projects_folder(name: str) -> None:
     assert NIGHT[name]["cmd"] == f"python -m tasks.{name}"
-    assert NIGHT[name]["wdir"] == ".."
+    assert NIGHT[name]["wdir"] == "../.."
 
 
 @pytest.mark.parametrize("name", NIGHT)
@@ -96,4 +96,4 @@ def test_the_pipeline_and_nights_mean_the_same_registered_model() -> None:
 
 
 def test_no_path_of_this_machine_is_written_down() -> None:
-    assert str(Path.home()) not in (ROOT / "nightly" / "dvc.yaml").read_text()
+    assert str(Path.home()) not in (ROOT / "flows" / "night" / "dvc.yaml").read_text()

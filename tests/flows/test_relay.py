@@ -109,4 +109,7 @@ def test_no_stage_loads_prefect() -> None:
 
 
 def test_a_stage_of_the_night_is_called_by_its_own_name() -> None:
-    assert (short_name("nightly/dvc.yaml:duel"), short_name("selfsup@r1")) == ("duel", "selfsup@r1")
+    assert (short_name("flows/night/dvc.yaml:duel"), short_name("selfsup@r1")) == (
+        "duel",
+        "selfsup@r1",
+    )

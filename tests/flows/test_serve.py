@@ -222,7 +222,7 @@ def test_the_flow_run_has_an_account_of_the_night(night: Finished) -> None:
 
 
 def test_dvc_has_nothing_left_to_do(night: Finished) -> None:
-    done = night.served.project.run("dvc", "repro", "--dry", "nightly/dvc.yaml")
+    done = night.served.project.run("dvc", "repro", "--dry", "flows/night/dvc.yaml")
     assert done.returncode == 0, done.stdout
     assert "> python" not in done.stdout
 
