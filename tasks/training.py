@@ -44,10 +44,14 @@ def training(stage: Stage, ledger: Ledger, *, steps: int) -> Generator[Steps]:
 
 
 def _write_plot(stage: Stage, ledger: Ledger) -> None:
-    """Leave `data/plots/STAGE.csv` for `dvc plots show`: a row a step."""
+    """Leave `data/plots/STAGE.csv` for `dvc plots show`: a row a step.
+
+    What a run says at its end, without a loss, is no step: its gaps would be drawn as zeros.
+    """
     rows: dict[int, dict[str, float]] = {}
     for row in ledger.query("steps", stage=stage.name).to_dicts():
         rows.setdefault(row["step"], {"step": row["step"]})[row["name"]] = row["value"]
+    rows = {step: row for step, row in rows.items() if "loss" in row}
     names = sorted({name for row in rows.values() for name in row} - {"step"})
     path = DATA / "plots" / f"{stage.name.replace('@', '-')}.csv"
     path.parent.mkdir(parents=True, exist_ok=True)

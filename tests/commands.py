@@ -35,6 +35,8 @@ def parse(command: str) -> None:
             from dvc.cli import parse_args
 
             parse_args(arguments)
+        case ["python", "-c", code]:
+            compile(code, command, "exec")
         case ["python", "-m", "pytest", *arguments]:
             files = [word for word in arguments if word.startswith("tests/")]
             assert [file for file in files if not (ROOT / file).exists()] == []

@@ -8,6 +8,7 @@ docs/sql.md is run by tests/cli/test_sql.py; docs/LOG.md says what was true on i
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,7 +44,9 @@ NOT_OURS = {
 ONLY_PARSED = {
     r"make (run|test|check|install|dev|vllm)\b": "minutes, and an environment of its own",
     r"make (prefect|mlflow)\b": "a server, until it is stopped",
-    r"prefect ": "needs the server; tests/flows runs one",
+    r"(PREFECT_API_URL=\S+ )?prefect ": "needs the server; tests/flows runs one",
+    r"dvc repro nightly": "is a night; tests/flows has one",
+    r"python -c": "changes what a server knows",
     r"python -m benchmarks\.": "minutes to hours",
     r"python -m pytest": "other tests, which run anyway",
     r"python -m tasks\.": "needs the problems of a real run; tests/test_sharing.py has one",
@@ -59,27 +62,32 @@ ONLY_PARSED = {
     r"dvc repro -s transfer@nvidia": "needs that GPU",
 }
 """Commands that are not run here, and why."""
+OF_OPERATING = {
+    what for what in ONLY_PARSED if "prefect " in what or "nightly" in what or "-c" in what
+}
+"""What only docs/operating.md may need."""
 
 
-def shown() -> Iterator[tuple[str, str, bool]]:
-    """Page, command, and whether it stands in a block."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            for line in block.replace("\\\n", " ").splitlines():
-                if line.strip() and not line.strip().startswith("#"):
-                    yield page.name, line.strip(), True
-        sentences = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
-        for code in re.findall(r"`([^`]+)`", sentences):
-            command = " ".join(code.split())
-            if re.match(rf"(CUDAL1_\w+=\S+ )?({'|'.join(OURS)}) \S", command):
-                yield page.name, command, False
+def blocks(page: Path) -> list[list[str]]:
+    """The commands of each block that a shell would be given."""
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [block.replace("\\\n", " ").splitlines() for block in found]
+    return [[line.strip() for line in block if line.split("#")[0].strip()] for block in lines]
 
 
-SHOWN = [(page, command, in_block) for page, command, in_block in shown()]
-PARSED = dict.fromkeys(
-    command for _, command, _ in SHOWN if words_of(command)[0] not in NOT_OURS
-)  # fmt: skip
+def sentences(page: Path) -> list[str]:
+    """The commands of ours within a page's text."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    codes = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]
+    ours = re.compile(rf"([A-Z][A-Z0-9_]+=\S+ )?({'|'.join(OURS)}) \S")
+    return [code for code in codes if ours.match(code)]
+
+
+BLOCKS = [(page.name, block) for page in PAGES for block in blocks(page)]
+SHOWN = [command for _, block in BLOCKS for command in block]
+SHOWN += [command for page in PAGES for command in sentences(page)]
+PARSED = dict.fromkeys(each for each in SHOWN if words_of(each)[0] not in NOT_OURS)
 
 
 def why_not_run(command: str) -> str | None:
@@ -110,35 +118,46 @@ def test_every_exception_is_needed() -> None:
     unused = [
         what
         for what in ONLY_PARSED
-        if not any(re.match(what, command) for _, command, _ in SHOWN)
-        and not what.startswith("prefect")  # docs/operating.md
+        if not any(re.match(what, command) for command in SHOWN) and what not in OF_OPERATING
     ]
     assert unused == []
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """An engineer's checkout after a run, with a remote and the files that pages name."""
-    folder = tmp_path_factory.mktemp("project")
-    made = copy_of_the_tree(folder)
+def after_a_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """An engineer's checkout after a run that was committed and pushed."""
+    made = copy_of_the_tree(tmp_path_factory.mktemp("project"))
     make_up_to_date(made)
-    git_commit(folder)
-    (folder / "faster.py").write_text("class ModelNew: ...\n")
+    made.run("dvc", "remote", "add", "--default", "here", str(made.folder / "remote"))
+    git_commit(made.folder)
+    assert made.run("dvc", "push").returncode == 0
     return made
+
+
+@pytest.fixture
+def project(after_a_run: Project) -> Iterator[Project]:
+    """The same, as it was committed whatever the last commands did."""
+    yield after_a_run
+    subprocess.run(["git", "checkout", "--quiet", "."], cwd=after_a_run.folder, check=True)
+    assert after_a_run.run("dvc", "checkout").returncode == 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", [page.name for page in PAGES])
-def test_the_commands_of_a_page_run_one_after_the_other(project: Project, page: str) -> None:
-    remote = project.folder / "remote"
-    commands = [command for name, command, in_block in SHOWN if in_block and name == page]
-    for command in commands:
+@pytest.mark.parametrize(
+    "block",
+    [block for _, block in BLOCKS],
+    ids=[f"{page} {block[0] if block else ''}" for page, block in BLOCKS],
+)
+def test_the_commands_of_a_block_run_one_after_the_other(
+    project: Project, block: list[str]
+) -> None:
+    for command in block:
         if words_of(command)[0] in NOT_OURS or why_not_run(command) is not None:
             continue
-        words = [word.replace("/srv/cudal1", str(remote)) for word in words_of(command)]
-        module = {"cudal1": "cudal1.cli"}.get(words[0], words[0])
-        done = project.run(module, *words[1:])
+        server = str(project.folder / "another-remote")
+        words = [word.replace("/srv/cudal1", server) for word in words_of(command)]
+        done = project.run({"cudal1": "cudal1.cli"}.get(words[0], words[0]), *words[1:])
         assert done.returncode == 0, f"{command}\n{done.stdout}"
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cudal1.ledger import Ledger
 from tasks.consent import VARIABLE
+from tests.llm.conftest import Stub
 from tests.project import (
     Project,
     copy_of_the_tree,
@@ -26,14 +28,21 @@ from tests.project import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PAID = {
-    "kind": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1", "api_key_env": None,
+    "kind": "openai", "model": "m", "base_url": "", "api_key_env": None,
     "temperature": None, "top_p": None, "max_tokens": 1000, "max_completion_tokens": None,
     "reasoning_effort": None, "usd_per_million_prompt_tokens": 1.0,
     "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 10.0,
     "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": 3.0, "concurrency": 4,
-    "timeout_s": 1.0, "max_retries": 0,
+    "timeout_s": 5.0, "max_retries": 0,
 }  # fmt: skip
-"""Of a provider that charges; nobody listens there."""
+"""Of a provider that charges; where it listens is filled in."""
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    server = Stub()
+    yield server
+    server.stop()
 
 
 def ran(project: Project, *command: str, **variables: str) -> str:
@@ -91,7 +100,6 @@ def test_an_experiment_runs_what_depends_on_its_value(finished: Project) -> None
 def test_a_clone_has_nothing_to_do(finished: Project, tmp_path: Path) -> None:
     clone = clone_of(finished, tmp_path)
     assert stages_run(ran(clone, "dvc", "repro")) == []
-    assert "up to date" in ran(clone, "dvc", "status")
 
 
 def test_a_clone_of_a_real_run_knows_what_was_judged(judged: Project, tmp_path: Path) -> None:
@@ -106,15 +114,26 @@ def test_a_clone_of_a_real_run_knows_what_was_judged(judged: Project, tmp_path: 
     assert clone.metrics("generate-fuser")["num_checked"] == 0
 
 
-def test_nobody_is_paid_before_a_run_may_spend(judged: Project) -> None:
-    judged.edit_params(lambda params: params["generate"]["providers"].update(paid=PAID))
+def test_a_changed_prompt_costs_nothing_until_a_run_may_spend(judged: Project, stub: Stub) -> None:
+    """And nothing at all where it is changed back: what was paid for is given again."""
+    paid = PAID | {"base_url": stub.base_url}
+    judged.edit_params(lambda params: params["generate"]["providers"].update(paid=paid))
     stopped = judged.run("dvc", "repro", "generate@paid")
     assert stopped.returncode != 0
     assert "generate@paid: provider paid charges, and this run may spend nothing" in stopped.stdout
+    assert stub.bodies == []
+    ran(judged, "dvc", "repro", "generate@paid", **{VARIABLE: "5"})
+    num_paid = len(stub.bodies)
+    assert num_paid == judged.metrics("generate-paid")["num_asked"] > 0
+
+    prompt = judged.folder / "cudal1" / "prompts" / "paper" / "generate.md"
+    before = prompt.read_text()
+    prompt.write_text(f"{before}\nBe brief.\n")
+    stopped = judged.run("dvc", "repro", "generate@paid")
+    assert stopped.returncode != 0
     assert f"put {VARIABLE}=" in stopped.stdout
-    with Ledger.read(judged.data) as ledger:
-        assert ledger.sql("from tries").height == 0
-    foretold = ran(judged, "tasks.generate", "--dry-run")
-    assert "paid" in foretold
-    said = ran(judged, "dvc", "repro", "generate@paid", **{VARIABLE: "5"})
-    assert "cannot connect to http://127.0.0.1:9/v1" in said
+    assert "paid" in ran(judged, "tasks.generate", "--dry-run", "--item", "paid")
+    prompt.write_text(before)
+    ran(judged, "dvc", "repro", "generate@paid")
+    assert (judged.data / "generate" / "paid.parquet").exists()
+    assert len(stub.bodies) == num_paid

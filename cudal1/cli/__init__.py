@@ -57,10 +57,8 @@ class OneLine(TyperGroup):
     """A wrong option or argument is one line, like every other mistake."""
 
     def __init__(self, **given: Any) -> None:
-        given["commands"] = {
-            name: Waiting(name, callback=None, help=line) for name, line in COMMANDS.items()
-        }
-        super().__init__(**given)
+        waiting = {name: Waiting(name, callback=None, help=line) for name, line in COMMANDS.items()}
+        super().__init__(**given | {"commands": waiting | given["commands"]})
 
     def main(
         self, args: Sequence[str] | None = None, prog_name: str | None = None,

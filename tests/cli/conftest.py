@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -74,3 +75,9 @@ def run(command: list[str], environment: dict[str, str], tmp_path: Path) -> Run:
         )  # fmt: skip
 
     return run
+
+
+def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What was said on standard error, less how far a slow machine has come."""
+    lines = done.stderr.splitlines()
+    return [line for line in lines if not re.fullmatch(r"[a-z ]+: \d+ of \d+", line)]

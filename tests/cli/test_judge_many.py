@@ -15,6 +15,7 @@ import pytest
 
 from cudal1.problem import DeviceClass
 from cudal1.suite.loader import load_suite
+from tests.cli.conftest import complaints
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SILU, RELU = (1, 8), (1, 14)
@@ -22,11 +23,6 @@ PASSES = (
     "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x"
 )
 ASKED = ("judge", "--candidates", "answers.jsonl", "--device", "cpu", "--checks-only")
-
-
-def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """What was said on standard error, less how far a slow machine has come."""
-    return [line for line in done.stderr.splitlines() if not line.startswith("judging: ")]
 
 
 def _null(place: tuple[int, int], comment: str = "") -> dict[str, Any]:
