@@ -93,12 +93,12 @@ comment on view exemplar_uses is 'Which earlier candidates were shown in the pro
 
 create or replace view success as
     with answers as ( -- an answer may have a verdict of several protocols in one stage
-        select stage, provider, split, completion_id,
+        select stage, any_value(provider) as provider, any_value(split) as split,
                bool_or(outcome <> 'no_source') as has_candidate,
                bool_or(outcome not in ('no_source', 'not_judged', 'no_build')) as is_built,
                bool_or(outcome = 'correct') as is_correct,
                max(certified) filter (outcome = 'correct') as certified
-        from outcomes group by all
+        from outcomes group by stage, completion_id
     )
     select stage, provider, split, count(*) as num_answers,
            count(*) filter (has_candidate) as num_candidates, count(*) filter (is_built) as num_built,
