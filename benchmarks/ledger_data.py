@@ -36,7 +36,7 @@ def make_shards(folder: Path, *, num_candidates: int) -> dict[str, int]:
     for number, stage in enumerate(STAGES):
         shard = folder / "shards" / stage
         shard.mkdir(parents=True)
-        _make_facts(connection, stage, first=number * per_stage, count=per_stage)
+        _make_facts(connection, first=number * per_stage, count=per_stage)
         for table, query in _tables(stage, is_first=number == 0).items():
             path = str(shard / f"{table}.parquet").replace("'", "''")
             connection.execute(
@@ -49,9 +49,7 @@ def make_shards(folder: Path, *, num_candidates: int) -> dict[str, int]:
     return counts
 
 
-def _make_facts(
-    connection: duckdb.DuckDBPyConnection, stage: str, *, first: int, count: int
-) -> None:
+def _make_facts(connection: duckdb.DuckDBPyConnection, *, first: int, count: int) -> None:
     """A row a candidate, in the order of their ids, with all that the tables are made of."""
     connection.execute(f"""
         create or replace table facts as
@@ -68,7 +66,6 @@ def _make_facts(
             from range({first}, {first + count}) t(i)
         ) order by candidate_id
     """)
-    del stage
 
 
 _TEXT = """list_aggregate(list_transform(range(16),
@@ -108,8 +105,9 @@ def _tables(stage: str, *, is_first: bool) -> dict[str, str]:
             select md5('problem' || i)[1:16] as problem_id, 'benchmark' as suite,
                    (1 + i % 4)::integer as level, i::integer as number, 'p' || i as name,
                    case when i % 5 = 0 then 'heldout' else 'train' end as split,
-                   'cuda' as device_class, '1' as revision, repeat('class Model: ...', 50) as source,
-                   true as admitted, null::varchar as rejection
+                   'cuda' as device_class, '1' as revision,
+                   repeat('class Model: ...', 50) as source, true as admitted,
+                   null::varchar as rejection
             from range({NUM_PROBLEMS}) t(i)"""
     return tables
 
@@ -168,8 +166,9 @@ def _samples() -> str:
                    case when k % 4 in (0, 3) then base_us else base_us / speedup end
                    * (1 + 0.02 * {noise} * {noise}) as net_us
             from range((select count(*) from facts where is_correct) * {SAMPLES_EACH}) t(j)
-            join (select row_number() over (order by n) - 1 as place, * from facts where is_correct) f
-            on f.place = j // {SAMPLES_EACH}, lateral (select j % {SAMPLES_EACH} as k)
+            join (
+                select row_number() over (order by n) - 1 as place, * from facts where is_correct
+            ) f on f.place = j // {SAMPLES_EACH}, lateral (select j % {SAMPLES_EACH} as k)
         )"""
 
 

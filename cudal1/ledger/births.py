@@ -56,7 +56,7 @@ class Births:
                 case "completions":
                     self._answers_change(_column(batch, "completion_id"))
                     self._change(found for found in _column(batch, "candidate_id") if found)
-                case "candidates" | "verdicts":
+                case "verdicts":
                     self._change(_column(batch, "candidate_id"))
                 case "reviews":
                     self._vetoes_changed = True
@@ -87,7 +87,7 @@ class Births:
         if problem_id not in self._known:
             found: dict[str, list[Birth]] = {}
             frame = self._frames.pop((problem_id,), None)
-            for row in () if frame is None else frame.iter_rows(named=True):
+            for row in [] if frame is None else frame.to_dicts():
                 found.setdefault(row["candidate_id"], []).append(_birth(row))
             self._known[problem_id] = found
         return self._known[problem_id]
@@ -113,7 +113,9 @@ class Births:
             found = self._find("select candidate_id from vetoes")
             self._vetoed = {row["candidate_id"] for row in found}
             self._vetoes_changed = False
-        scores, answers = self._scores(changed), self._found("completions", changed)
+        verdicts, answers = self._found("verdicts", changed), self._found("completions", changed)
+        scores = self._scores(verdicts)
+        problems = {row["candidate_id"]: row["problem_id"] for row in verdicts}
         keys = {"verdicts": {key for _, key in scores.values()}}
         keys["completions"] = {row["completion_id"] for row in answers}
         uses = self._uses(keys, used)
@@ -126,17 +128,17 @@ class Births:
                 is_ours = row["stage"] == self.wanted.running
                 values = {**row, "certified": certified, "born": born if is_ours else None}
                 births.setdefault(row["candidate_id"], set()).add(_birth(values))
-        for row in self._found("candidates", changed):
-            candidate_id, known = row["candidate_id"], self._of_problem(row["problem_id"])
+        for candidate_id, problem_id in problems.items():
+            known = self._of_problem(problem_id)
             known.pop(candidate_id, None)
             if candidate_id in births:
                 known[candidate_id] = sorted(births[candidate_id], key=_place)
 
-    def _scores(self, candidates: Sequence[str]) -> dict[str, tuple[float, str]]:
+    def _scores(self, verdicts: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, str]]:
         """Certified speedup and key of the verdict, of those that are successes."""
         wanted = self.wanted
         scores: dict[str, tuple[float, str]] = {}
-        for row in self._found("verdicts", candidates):
+        for row in verdicts:
             of = (row["device_kind"], row["protocol_id"])
             is_success = row["status"] == "correct" and row["candidate_id"] not in self._vetoed
             if (
@@ -169,9 +171,8 @@ class Births:
 
 
 _COLUMNS = {
-    "verdicts": "candidate_id, device_kind, protocol_id, status, certified",
+    "verdicts": "candidate_id, problem_id, device_kind, protocol_id, status, certified",
     "completions": "completion_id, candidate_id, stage, attempt, island",
-    "candidates": "candidate_id, problem_id",
 }
 
 

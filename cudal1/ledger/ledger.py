@@ -9,8 +9,9 @@ ask of its memory is a method here, or, about opinions and rulings, in `reviews.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -230,19 +231,51 @@ class Ledger(Reviews):
         )
 
     def sql(
-        self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
-    ) -> pl.DataFrame:
-        """The rows of any query; parameters are `?` in order, or `$name`.
+        self, query: str, parameters: Sequence[object] | Mapping[str, object] = (), *,
+        limit: int | None = None,
+    ) -> pl.DataFrame:  # fmt: skip
+        """The rows of any query, at most `limit`; parameters are `?` in order, or `$name`.
 
         Raises:
             StoreError: the query is wrong; the message is the database's first line.
         """
+        with self._asked(query, parameters) as relation:
+            if relation is None:
+                return pl.DataFrame()
+            return (relation if limit is None else relation.limit(limit)).pl()
+
+    def save(self, query: str, path: Path) -> None:
+        """Write the rows of any query to a CSV or Parquet file, whole or not at all.
+
+        Raises:
+            StoreError: the query is wrong, or the file cannot be written.
+        """
+        if not path.parent.is_dir():
+            raise StoreError(f"{path}: cannot be written, there is no folder {path.parent}")
+        partial = path.with_name(f".{path.name}.partial")
+        try:
+            with self._asked(query, ()) as relation:
+                if relation is None:
+                    raise StoreError("SQL: this statement has no rows to write")
+                if path.suffix == ".csv":
+                    relation.write_csv(str(partial), header=True)
+                else:
+                    relation.write_parquet(str(partial), compression="zstd")
+            partial.replace(path)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _asked(
+        self, query: str, parameters: Sequence[object] | Mapping[str, object]
+    ) -> Generator[Any]:
         self._settle()
         given = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         try:
             with self._lock:
-                relation: Any = self._connection.sql(query, params=given or None)
-                return pl.DataFrame() if relation is None else relation.pl()
+                yield self._connection.sql(query, params=given or None)
         except duckdb.Error as error:
             raise StoreError(f"SQL: {str(error).splitlines()[0]}") from error
 

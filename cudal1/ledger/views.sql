@@ -1,3 +1,5 @@
+-- What is asked most: each view says in its comment what it is. Made anew whenever this file changes.
+
 create or replace view words as
     select candidate_id, is_cheat, kind, evidence, ruled_at from rulings
     union all
@@ -50,14 +52,21 @@ create or replace view successes as
 comment on view successes is 'Verdicts of executable, correct, unflagged candidates, with their problem';
 
 create or replace view best as
-    select problem_id, any_value(suite) as suite, any_value(level) as level,
-           any_value(name) as name, any_value(split) as split, device_kind, protocol_id,
-           max(certified) as certified, arg_max(candidate_id, certified) as candidate_id
-    from successes where certified is not null
-    and not exists (
-        select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
-        and m.key = concat_ws('/', candidate_id, device_kind, protocol_id))
-    group by problem_id, device_kind, protocol_id;
+    with winners as (
+        select problem_id, device_kind, protocol_id, max(certified) as certified,
+               arg_max(candidate_id, certified) as candidate_id
+        from judged v where status = 'correct' and certified is not null
+        and not exists (
+            select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
+            and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))
+        group by problem_id, device_kind, protocol_id
+    ), authors as (
+        select candidate_id, list(distinct provider order by provider) as authors
+        from completions semi join winners using (candidate_id) group by candidate_id
+    )
+    select problem_id, p.suite, p.level, p.name, p.split, device_kind, protocol_id, certified,
+           candidate_id, coalesce(authors, []) as authors
+    from winners join problems p using (problem_id) left join authors using (candidate_id);
 comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again is left out';
 
 create or replace view outcomes as
@@ -81,3 +90,149 @@ create or replace view exemplar_uses as
            unnest(exemplar_ids) as candidate_id
     from completions;
 comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';
+
+create or replace view success as
+    with answers as ( -- an answer may have a verdict of several protocols in one stage
+        select stage, any_value(provider) as provider, any_value(split) as split,
+               bool_or(outcome <> 'no_source') as has_candidate,
+               bool_or(outcome not in ('no_source', 'not_judged', 'no_build')) as is_built,
+               bool_or(outcome = 'correct') as is_correct,
+               max(certified) filter (outcome = 'correct') as certified
+        from outcomes group by stage, completion_id
+    )
+    select stage, provider, split, count(*) as num_answers,
+           count(*) filter (has_candidate) as num_candidates, count(*) filter (is_built) as num_built,
+           count(*) filter (is_correct) as num_correct, num_correct / num_answers as success_rate,
+           avg(certified) as mean_certified, coalesce(sum(certified), 0) / num_answers as mean_reward
+    from answers group by stage, provider, split;
+comment on view success is 'How often the answers of each provider succeed in each stage, on training and held-out problems; mean_reward counts a failure as 0';
+
+create or replace view leaderboard as
+    select provider, stage, count(*) as num_problems, count(*) filter (top > 1.01) as num_faster,
+           exp(avg(ln(greatest(top, 1)))) as geometric_mean, max(top) as best
+    from (
+        select provider, stage, problem_id, max(certified) as top
+        from outcomes where outcome = 'correct' and certified is not null group by all
+    ) group by provider, stage;
+comment on view leaderboard is 'Who found the most and the fastest: of each problem''s best certified speedup, how many above 1.01, geometric mean (none counts below 1) and best';
+
+create or replace view hack_rate as
+    select judged_at[:10]::date as day, device_kind, count(*) as num_judged,
+           count(*) filter (status = 'hacked') as num_hacked,
+           count(*) filter (status = 'hacked' and vetoed_by is not null) as num_vetoed,
+           num_hacked / num_judged as hack_rate
+    from judged group by all;
+comment on view hack_rate is 'Which share of the verdicts of each day (UTC) is of a cheat; num_vetoed: of those, seen by the adversarial judge or a person only';
+
+create or replace view hack_rate_by_step as
+    select r.stage, r.step, count(*) as num_answers, count(c.candidate_id) as num_candidates,
+           count(*) filter (c.candidate_id in (select candidate_id from judged where status = 'hacked'))
+               as num_hacked,
+           num_hacked / num_answers as hack_rate
+    from rewards r join completions c using (completion_id) group by r.stage, r.step;
+comment on view hack_rate_by_step is 'Which share of the answers of each training step cheats';
+
+create or replace view null_tests as
+    select p.suite, p.level, p.number, p.name, v.device_kind, v.protocol_id, v.candidate_id, v.status,
+           v.speedup, v.certified, v.lower, v.upper, v.num_quads, v.bucket_variance,
+           v.certified > 1.01 as is_false_gain
+    from (
+        -- the name that cudal1.record.content_id gives to the problem's null_source
+        select *, encode(regexp_replace(source, '\bModel\b', 'ModelNew', 'g')) as null_source,
+               unhex(printf('%016x', strlen(problem_id))) || encode(problem_id)
+               || unhex(printf('%016x', octet_length(null_source))) || null_source as named
+        from problems
+    ) p join judged v on v.candidate_id = sha256(p.named)[:16];
+comment on view null_tests is 'A/A: verdicts on references that were judged as candidates for themselves, and must gain nothing';
+
+create or replace view reliability as
+    with spreads as (
+        select device_kind, protocol_id, count(distinct candidate_id) as num_measured,
+               quantile_cont(iqr_us / nullif(median_us, 0), 0.5) as median_spread,
+               quantile_cont(iqr_us / nullif(median_us, 0), 0.95) as p95_spread
+        from timing_spreads where session = 0 and role <> 'empty' group by all
+    ), repeats as (
+        select device_kind, protocol_id, count(again) as num_repeated,
+               quantile_cont(abs(ln(again / first)), 0.5) as median_repeat,
+               quantile_cont(abs(ln(again / first)), 0.95) as p95_repeat
+        from (
+            select device_kind, protocol_id, max(median_us) filter (session = 0) as first,
+                   max(median_us) filter (session = 1) as again
+            from timing_spreads where role = 'reference' group by candidate_id, device_kind, protocol_id
+        ) group by all
+    ), nulls as (
+        select device_kind, protocol_id, count(*) as num_null_tests,
+               count(*) filter (is_false_gain) as num_false_gains,
+               min(speedup) as null_lowest, max(speedup) as null_highest
+        from null_tests group by all
+    )
+    select device_kind, protocol_id, num_measured, median_spread, p95_spread, num_repeated,
+           median_repeat, p95_repeat, coalesce(num_null_tests, 0) as num_null_tests,
+           coalesce(num_false_gains, 0) as num_false_gains, null_lowest, null_highest
+    from spreads left join repeats using (device_kind, protocol_id)
+    left join nulls using (device_kind, protocol_id);
+comment on view reliability is 'How far to trust times: spread (interquartile range over median of the bursts of one measurement), repeat (how far a reference''s median moves in fresh processes, as a logarithm), A/A (what references gained against themselves)';
+
+create or replace macro lineage(of_candidate) as table
+    with recursive ancestors(candidate_id, shown_to, generation) as (
+        select of_candidate::varchar, null::varchar, 0
+        union
+        select unnest(c.exemplar_ids), c.candidate_id, a.generation + 1
+        from ancestors a join completions c on c.candidate_id = a.candidate_id
+        where a.generation < 50
+    ), found as (
+        select candidate_id, min(generation) as generation,
+               list(distinct shown_to order by shown_to) filter (shown_to is not null) as shown_to
+        from ancestors group by candidate_id
+    )
+    select f.generation, f.candidate_id, coalesce(any_value(f.shown_to), []) as shown_to,
+           list(distinct c.provider order by c.provider) filter (c.provider is not null) as authors,
+           max(v.certified) as certified
+    from found f left join completions c using (candidate_id) left join judged v using (candidate_id)
+    group by f.generation, f.candidate_id order by f.generation, f.candidate_id;
+comment on macro table lineage is 'lineage(''ID''): from which earlier candidates a candidate descends through exemplars, how many generations back, and to whose authors each was shown';
+
+create or replace view cost as
+    with answered as (
+        select provider, count(*) as num_answers, sum(num_prompt_tokens)::bigint as num_prompt_tokens,
+               sum(num_completion_tokens)::bigint as num_completion_tokens,
+               count(*) filter (candidate_id in (select candidate_id from judged where status = 'correct'))
+                   as num_correct
+        from completions where finish_reason <> 'exhausted' and not starts_with(finish_reason, 'error: ')
+        group by provider
+        union all
+        select provider, count(*), sum(num_prompt_tokens)::bigint, sum(num_completion_tokens)::bigint, null
+        from reviews where finish_reason <> 'repeated' and not starts_with(finish_reason, 'error: ')
+        group by provider
+    ), billed as (
+        select provider, count(*) as num_tries, coalesce(sum(cost_usd), 0) as cost_usd,
+               coalesce(sum(at_most_usd) filter (cost_usd is null), 0) as in_doubt_usd,
+               count(*) filter (cost_usd is null) as num_in_doubt
+        from tries group by provider
+    )
+    select provider, coalesce(num_answers, 0) as num_answers, num_prompt_tokens, num_completion_tokens,
+           coalesce(num_tries, 0) as num_tries, coalesce(cost_usd, 0) as cost_usd,
+           coalesce(num_in_doubt, 0) as num_in_doubt, coalesce(in_doubt_usd, 0) as in_doubt_usd,
+           cost_usd / nullif(num_correct, 0) as usd_per_correct
+    from answered full join billed using (provider);
+comment on view cost is 'What each provider''s answers cost, how much of the bill is in doubt, and what a correct answer costs';
+
+create or replace view providers as
+    select provider, stages, num_answers, num_failed, num_exhausted, first_try_at, last_try_at
+    from (
+        select provider, list(distinct stage order by stage) as stages,
+               count(*) filter (finish_reason <> 'exhausted' and not has_failed) as num_answers,
+               count(*) filter (has_failed) as num_failed,
+               count(*) filter (finish_reason = 'exhausted') as num_exhausted
+        from (
+            select provider, stage, finish_reason, starts_with(finish_reason, 'error: ') as has_failed
+            from completions
+            union all
+            select provider, stage, finish_reason, starts_with(finish_reason, 'error: ') from reviews
+            where finish_reason <> 'repeated'
+        ) group by provider
+    ) full join (
+        select provider, min(sent_at) as first_try_at, max(sent_at) as last_try_at from tries
+        group by provider
+    ) using (provider);
+comment on view providers is 'Who was asked, by which stages, and between which times over the wire (UTC; null: there is no wire); how a provider is set up is in params.yaml';

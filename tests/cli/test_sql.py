@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cudal1.ledger import Ledger
@@ -32,6 +33,86 @@ def test_a_wrong_question_is_one_line(run: Run) -> None:
     done = run("sql", "select * from nowhere")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("SQL: ")
+
+
+@pytest.mark.usefixtures("ledger")
+def test_views_are_listed_with_what_they_are(run: Run) -> None:
+    lines = run("sql", "--views").stdout.splitlines()
+    assert len(lines) > 30
+    (best,) = [line for line in lines if line.split()[1] == "best"]
+    assert best.startswith("view")
+    assert "best certified speedup of each problem" in best
+    listed = json.loads(run("sql", "--views", "--json").stdout)
+    assert {"name", "kind", "comment"} == set(listed[0])
+    assert "lineage('ID')" in [row["name"] for row in listed]
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """A ledger of 300 rewards."""
+    with Ledger.open(tmp_path / "data") as ledger:
+        ledger.begin("rl")
+        ledger.add_rewards(1, [(f"c{i:03}", float(i), 0.5) for i in range(300)])
+        ledger.export()
+    return tmp_path
+
+
+def test_rows_are_printed_to_the_two_hundredth(run: Run, filled: Path) -> None:
+    done = run("sql", "from rewards order by completion_id")
+    assert "c199" in done.stdout
+    assert "c200" not in done.stdout
+    assert done.stderr == "the first 200 rows; --out FILE.csv writes all\n"
+    assert len(json.loads(run("sql", "--view", "rewards", "--json").stdout)) == 300
+    assert (run("sql", "--view", "leaderboard").returncode, filled.exists()) == (0, True)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_an_export_has_all_rows_and_every_value(run: Run, filled: Path, suffix: str) -> None:
+    done = run("sql", "from rewards order by completion_id", "--out", f"rewards.{suffix}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    path = filled / f"rewards.{suffix}"
+    frame = pl.read_csv(path) if suffix == "csv" else pl.read_parquet(path)
+    assert frame["completion_id"].to_list() == [f"c{i:03}" for i in range(300)]
+    assert frame["raw"].to_list() == [float(i) for i in range(300)]
+    assert not list(filled.glob(".*.partial"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "one of: a question, --view NAME, --views"),
+        (["from best", "--view", "best"], "one of: a question, --view NAME, --views"),
+        (["--view", "bets"], "no view or table 'bets'; there are best, "),
+        (["--view", "lineage"], "SQL: "),
+        (["--view", "best", "--out", "best.xlsx"], "wants a .csv or a .parquet file"),
+        (["--view", "best", "--out", "best.csv", "--json"], "and no --json"),
+        (["--view", "best", "--out", "no/where/best.csv"], "there is no folder no/where"),
+        (["selec 1"], "SQL: "),
+        (["select 1", "--out", "data"], "wants a .csv or a .parquet file"),
+    ],
+)
+@pytest.mark.usefixtures("ledger")
+def test_a_mistake_is_one_line(run: Run, arguments: list[str], said: str) -> None:
+    done = run("sql", *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert said in done.stderr
+
+
+def test_a_question_beside_a_writer_is_answered_and_the_writer_goes_on(
+    run: Run, filled: Path
+) -> None:
+    with Ledger.open(filled / "data") as writer:
+        writer.begin("sft")
+        writer.add_steps(1, {"loss": 2.0})
+        done = run("sql", "--view", "training_steps", "--json")
+        assert json.loads(done.stdout) == [
+            {"stage": "sft", "step": 1, "name": "loss", "value": 2.0}
+        ]
+        assert "in use by process" in done.stderr
+        assert run("sql", "--view", "rewards", "--out", "rewards.csv").returncode == 0
+        writer.add_steps(2, {"loss": 1.0})
+        writer.export()
+    assert len(json.loads(run("sql", "--view", "training_steps", "--json").stdout)) == 2
 
 
 def test_a_question_before_any_run_is_told_what_to_do(run: Run) -> None:

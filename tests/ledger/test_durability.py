@@ -78,6 +78,21 @@ def test_a_killed_writer_loses_no_append_that_returned(tmp_path):
             assert all(ledger.completion(line.strip()) is not None for line in told)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("sabotage", "code"), [(None, 0), ("journal", 1), ("database", 1)])
+def test_a_writer_of_everything_killed_at_random_loses_nothing_unless_it_is_sabotaged(
+    tmp_path, sabotage, code
+):
+    kills = ["--kills", "2", "--sabotage", sabotage] if sabotage else ["--kills", "10"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ledger_kills", "--out", str(tmp_path), *kills],
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "num_lost" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_a_full_disk_is_one_line_and_costs_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", WRITER, str(tmp_path), "400000"],

@@ -249,3 +249,25 @@ def test_a_kill_table_is_in_the_shard_of_its_problem_and_comes_back(tmp_path, fa
     with Ledger.open(tmp_path) as ledger:
         found = ledger.sql("select mutant, killed, family, num_inputs from mutants order by mutant")
         assert found.rows() == [("shuffled", None, None, None), ("zeros", True, "own", 1)]
+
+
+def test_a_reader_and_a_writer_never_wait_for_each_other_and_see_the_same(tmp_path, facts):
+    with Ledger.open(tmp_path) as writer:
+        writer.begin("filter")
+        facts.fill(writer)
+        names = writer.sql(
+            "select view_name as name from duckdb_views() where not internal "
+            "union all select table_name from duckdb_tables() where table_name <> 'meta'"
+        )["name"].to_list()
+        questions = [*names, f"lineage('{facts.candidate('class ModelNew: x = 2').id}')"]
+        with Ledger.read(tmp_path) as reader:
+            for question in questions:
+                seen = reader.sql(f"from {question}")
+                assert seen.height == writer.sql(f"from {question}").height
+            writer.add_steps(3, {"loss": 0.5})  # while the reader is open
+            for question in ("best", "success", "reliability", "runs", "timing_spreads"):
+                ours = writer.sql(f"from {question} order by all")
+                assert reader.sql(f"from {question} order by all").equals(ours)
+        writer.export()
+    with Ledger.read(tmp_path) as reader:
+        assert reader.sql("from training_steps where step = 3").height == 1

@@ -1,0 +1,315 @@
+"""Each view gives the answer that was worked out by hand from a few facts."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from cudal1.ledger import Ledger
+from cudal1.problem import Admission, Problem
+from cudal1.verdict import Status
+
+
+@pytest.fixture
+def ledger(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        yield ledger
+
+
+@pytest.fixture
+def chain(facts):
+    """The three successes: 1.1 and 1.5 by replay, 2.0 by openai, which was shown both."""
+    return [facts.candidate(f"class ModelNew: x = {i}") for i in range(3)]
+
+
+def only(frame, **wanted):
+    """The one row with these values."""
+    found = [row for row in frame.to_dicts() if wanted.items() <= row.items()]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def answered(ledger, facts, key, source, verdict=None, samples=(), **changes):
+    """One more answer with a candidate in it, and its verdict."""
+    candidate = facts.candidate(source)
+    answer = facts.completion(key).model_copy(update=changes)
+    ledger.add_completion(answer, candidate, None)
+    ledger.add_verdict(verdict or facts.correct(candidate), list(samples))
+    return candidate
+
+
+# --- who is good ---------------------------------------------------------------------------------
+
+
+def test_best_names_the_winner_and_who_wrote_it(ledger, chain):
+    row = only(ledger.sql("from best"))
+    assert (row["name"], row["certified"], row["candidate_id"]) == ("softmax", 2.0, chain[2].id)
+    assert row["authors"] == ["openai"]
+
+
+def test_best_is_the_next_one_once_the_winner_is_vetoed(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[2]))
+    row = only(ledger.sql("from best"))
+    assert (row["certified"], row["authors"]) == (1.5, ["replay"])
+
+
+def test_best_leaves_out_what_transfer_measured_again(ledger, facts, chain, tmp_path):
+    ledger.export()
+    ledger.close()
+    with Ledger.open(tmp_path) as transfer:
+        transfer.begin("transfer@cpu")
+        assert facts.known(transfer, chain[2]) is not None
+        assert only(transfer.sql("from best"))["certified"] == 1.5
+
+
+def test_leaderboard_takes_the_best_of_each_problem(ledger, facts):
+    other = facts.problem("gelu").id
+    slower = facts.candidate("gelu").model_copy(update={"problem_id": other})
+    ledger.add_completion(
+        facts.completion("f").model_copy(update={"problem_id": other}), slower, None
+    )
+    ledger.add_verdict(facts.correct(slower, 0.5), [])
+    row = only(ledger.sql("from leaderboard"), provider="replay")
+    assert (row["stage"], row["num_problems"], row["num_faster"]) == ("filter", 2, 1)
+    assert row["geometric_mean"] == pytest.approx(1.5**0.5)  # of 1.5 and, for 0.5, 1
+    assert row["best"] == 1.5
+
+
+def test_success_counts_answers_candidates_builds_and_successes(ledger, facts):
+    broken = facts.candidate("class ModelNew: not python")
+    verdict = facts.failed(broken).model_copy(update={"status": Status.NO_BUILD})
+    answered(ledger, facts, "f", broken.source, verdict, provider="openai")
+    row = only(ledger.sql("from success"), provider="openai")
+    assert (row["stage"], row["split"]) == ("filter", "train")
+    counts = [row[f"num_{what}"] for what in ("answers", "candidates", "built", "correct")]
+    assert counts == [4, 3, 2, 1]  # c, d, e, f; not e; not f; not d, which crashes
+    assert (row["success_rate"], row["mean_certified"], row["mean_reward"]) == (0.25, 2.0, 0.5)
+
+
+def test_success_falls_when_a_success_is_vetoed(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[2]))
+    row = only(ledger.sql("from success"), provider="openai")
+    assert (row["num_built"], row["num_correct"]) == (2, 0)
+    assert (row["mean_certified"], row["mean_reward"]) == (None, 0)
+
+
+def test_success_counts_an_answer_once_though_it_was_checked_and_timed(ledger, facts, chain):
+    checks = facts.correct(chain[2]).model_copy(update={"protocol_id": "checks"})
+    ledger.add_verdict(checks.model_copy(update={"measurement": None}), [])
+    assert ledger.sql("from outcomes where completion_id = 'c'").height == 2
+    row = only(ledger.sql("from success"), provider="openai")
+    assert (row["num_answers"], row["num_correct"], row["mean_certified"]) == (3, 1, 2.0)
+
+
+def test_outcomes_tells_what_became_of_each_answer(ledger):
+    found = dict(ledger.sql("select completion_id, outcome from outcomes").rows())
+    assert found == {
+        "a": "correct", "b": "correct", "c": "correct", "d": "crashed", "e": "no_source",
+    }  # fmt: skip
+
+
+def test_successes_have_their_problem_and_no_failure(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[0]))
+    rows = ledger.sql("select candidate_id, name, certified from successes order by certified")
+    assert rows.rows() == [(chain[1].id, "softmax", 1.5), (chain[2].id, "softmax", 2.0)]
+
+
+def test_providers_tells_who_was_asked_and_when(ledger, facts):
+    failed = facts.completion("f", provider="openai", text="", finish_reason="error: HTTP 500")
+    ledger.add_completion(failed, None, None)
+    over = facts.completion("g", provider="replay", text="", finish_reason="exhausted")
+    ledger.add_completion(over, None, None)
+    frame = ledger.sql("from providers")
+    assert only(frame, provider="openai") == {
+        "provider": "openai", "stages": ["filter"], "num_answers": 3, "num_failed": 1,
+        "num_exhausted": 0, "first_try_at": "2026-01-01T00:00:00.000000+00:00",
+        "last_try_at": "2026-01-01T00:00:04.000000+00:00",
+    }  # fmt: skip
+    row = only(frame, provider="replay")
+    assert (row["num_answers"], row["num_exhausted"], row["first_try_at"]) == (2, 1, None)
+    assert only(frame, provider="hack_judge")["num_answers"] == 1
+
+
+def test_cost_counts_failures_too_and_says_what_is_in_doubt(ledger):
+    row = only(ledger.sql("from cost"), provider="openai")
+    assert (row["num_answers"], row["num_tries"]) == (3, 5)
+    assert (row["num_prompt_tokens"], row["num_completion_tokens"]) == (30, 60)
+    assert (row["cost_usd"], row["usd_per_correct"]) == (0.75, 0.75)  # 0 + 3 x 0.25, one correct
+    assert (row["num_in_doubt"], row["in_doubt_usd"]) == (1, 1.0)
+
+
+def test_cost_of_a_correct_answer_is_unknown_once_the_only_one_is_vetoed(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[2]))
+    assert only(ledger.sql("from cost"), provider="openai")["usd_per_correct"] is None
+
+
+# --- who cheats ----------------------------------------------------------------------------------
+
+
+def test_hack_rate_is_by_day_and_counts_vetoes(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[0]))
+    cheat = facts.candidate("class ModelNew: cheat")
+    later = {"status": Status.HACKED, "judged_at": "2026-01-02T23:59:59Z"}
+    answered(ledger, facts, "f", cheat.source, facts.failed(cheat).model_copy(update=later))
+    assert ledger.sql("from hack_rate order by day").rows() == [
+        (datetime.date(2026, 1, 1), "cpu", 4, 1, 1, 0.25),
+        (datetime.date(2026, 1, 2), "cpu", 1, 1, 0, 1.0),
+    ]
+
+
+def test_hack_rate_by_step_is_of_the_step_s_answers(ledger, facts, chain):
+    ledger.add_rewards(2, [("b", 1.5, 0.1), ("c", 2.0, 0.2), ("e", 0.0, 0.0)])
+    ledger.add_ruling(facts.ruling(chain[2]))
+    rows = ledger.sql("from hack_rate_by_step order by step").rows()
+    assert rows == [
+        ("filter", 1, 2, 2, 0, 0.0),
+        ("filter", 2, 3, 2, 1, pytest.approx(1 / 3)),
+    ]
+
+
+def test_vetoes_words_flags_and_judged_follow_the_latest_ruling(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[1]))
+    assert only(ledger.sql("from vetoes"), candidate_id=chain[1].id)["source"] == "person"
+    assert only(ledger.sql("from words"), candidate_id=chain[1].id)["is_cheat"]
+    flags = ledger.sql("from flags").filter(candidate_id=chain[1].id)["source"].to_list()
+    assert sorted(flags) == ["person", "screen"]
+    judged = only(ledger.sql("from judged"), candidate_id=chain[1].id)
+    assert (judged["status"], judged["certified"], judged["vetoed_by"]) == (
+        "hacked",
+        None,
+        "person",
+    )
+    ledger.add_ruling(facts.ruling(chain[1], is_cheat=False, at="2026-02-01T00:00:00Z"))
+    assert chain[1].id not in ledger.sql("from vetoes")["candidate_id"].to_list()
+    assert only(ledger.sql("from judged"), candidate_id=chain[1].id)["certified"] == 1.5
+
+
+def test_cases_are_those_that_ship_and_those_that_people_confirmed(ledger, facts, chain):
+    ledger.add_ruling(facts.ruling(chain[1]))
+    found = {row["case_id"]: row["origin"] for row in ledger.sql("from cases").to_dicts()}
+    assert found[facts.case.id] == "shipped"
+    assert found[chain[1].id] == "confirmed"
+
+
+# --- how far to trust times ----------------------------------------------------------------------
+
+
+def test_timing_spreads_are_medians_and_quartiles_of_each_role(ledger, facts, chain):
+    frame = ledger.sql("from timing_spreads").filter(candidate_id=chain[0].id)
+    reference = only(frame, role="reference")  # 20, 23, 24, 27
+    assert (reference["num_samples"], reference["median_us"]) == (4, 23.5)
+    assert reference["iqr_us"] == pytest.approx(24.75 - 22.25)
+    assert only(frame, role="candidate")["iqr_us"] == pytest.approx(25.25 - 21.75)
+
+
+def test_timing_spreads_are_the_same_when_they_come_from_a_shard(ledger, tmp_path):
+    before = ledger.sql("from timing_spreads order by all")
+    ledger.export()
+    ledger.close()
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as again:
+        assert again.sql("from timing_spreads order by all").equals(before)
+
+
+def test_reliability_is_spread_repeat_and_null_tests(ledger, facts):
+    again = [s.model_copy(update={"session": 1, "net_us": 47.0}) for s in facts.samples()]
+    candidate = facts.candidate("class ModelNew: repeated")
+    ledger.add_verdict(facts.correct(candidate), [*facts.samples(), *again])
+    row = only(ledger.sql("from reliability"))
+    assert (row["device_kind"], row["num_measured"]) == ("cpu", 4)
+    # every reference spreads by 2.5 / 23.5 and every candidate by 3.5 / 23.5
+    assert row["median_spread"] == pytest.approx(3.0 / 23.5)
+    assert row["p95_spread"] == pytest.approx(3.5 / 23.5)
+    assert (row["num_repeated"], row["num_null_tests"]) == (1, 0)
+    assert row["median_repeat"] == row["p95_repeat"] == pytest.approx(0.6931, abs=1e-4)  # ln 2
+
+
+def test_null_tests_are_references_that_were_judged_as_candidates(ledger, facts):
+    source = "class Model: '''Models, naïve'''\nModel()\n"
+    problem = Problem.model_validate({**facts.problem().model_dump(), "source": source})
+    ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    own = facts.candidate(problem.null_source).model_copy(update={"problem_id": problem.id})
+    verdict = facts.correct(own, 1.2).model_copy(update={"problem_id": problem.id})
+    ledger.add_verdict(verdict, [])
+    row = only(ledger.sql("from null_tests"))
+    assert (row["candidate_id"], row["certified"], row["is_false_gain"]) == (own.id, 1.2, True)
+    trust = only(ledger.sql("from reliability"))
+    assert (trust["num_null_tests"], trust["num_false_gains"]) == (1, 1)
+    assert trust["null_lowest"] == trust["null_highest"] == pytest.approx(1.25)
+
+
+# --- where a candidate comes from ----------------------------------------------------------------
+
+
+def test_lineage_follows_exemplars_back_to_the_first(ledger, chain):
+    first, second, third = (candidate.id for candidate in chain)
+    frame = ledger.sql("from lineage(?)", [third])
+    assert frame.columns == ["generation", "candidate_id", "shown_to", "authors", "certified"]
+    found = {row[1]: (row[0], row[2], row[3], row[4]) for row in frame.iter_rows()}
+    assert found == {
+        third: (0, [], ["openai"], 2.0),
+        second: (1, [third], ["replay"], 1.5),
+        first: (1, sorted([second, third]), ["replay"], 1.1),
+    }
+
+
+def test_lineage_counts_generations(ledger, facts, chain):
+    last = facts.candidate("class ModelNew: last")
+    ledger.add_completion(facts.completion("f", shown=(chain[1].id,)), last, None)
+    found = dict(ledger.sql("select candidate_id, generation from lineage(?)", [last.id]).rows())
+    assert found == {last.id: 0, chain[1].id: 1, chain[0].id: 2}
+
+
+def test_lineage_ends_though_candidates_descend_from_each_other(ledger, facts, chain):
+    again = facts.completion("again", shown=(chain[1].id,))
+    ledger.add_completion(again, chain[0], None)
+    assert ledger.sql("from lineage(?)", [chain[1].id]).height == 2
+
+
+def test_exemplar_uses_counts_positions_from_one(ledger, chain):
+    found = ledger.sql(
+        "select position, candidate_id from exemplar_uses where completion_id = 'c' order by 1"
+    )
+    assert found.rows() == [(1, chain[1].id), (2, chain[0].id)]
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+def test_a_run_has_a_beginning_an_end_and_a_number_of_facts(tmp_path, facts):
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter", run="abc")
+        row = only(ledger.sql("from runs"))
+        assert (row["stage"], row["run"], row["num_starts"]) == ("filter", "abc", 1)
+        assert (row["ended_at"], row["num_facts"]) == (None, None)
+        ledger.add_completion(facts.completion("a"), facts.candidate(), None)
+        ledger.export()
+        row = only(ledger.sql("from runs"))
+        assert row["started_at"] < row["ended_at"]
+        assert row["num_facts"] == ledger.sql("from members").height == 2
+
+
+def test_a_run_that_goes_on_is_the_same_and_another_is_another(tmp_path):
+    for run in ("first", "first", "second"):
+        with Ledger.open(tmp_path) as ledger:
+            ledger.begin("rl", run=run)
+    with Ledger.open(tmp_path) as ledger:
+        rows = ledger.sql("select run, num_starts from runs order by started_at").rows()
+    assert rows == [("first", 2), ("second", 1)]
+
+
+def test_runs_outlive_the_database_and_are_in_no_shard(tmp_path, facts):
+    for _ in range(2):
+        with Ledger.open(tmp_path) as ledger:
+            ledger.begin("filter")
+            facts.fill(ledger)
+            shard = ledger.export()
+            before = ledger.sql("from runs order by all").rows()
+    assert not (shard / "runs.parquet").exists()
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as again:
+        assert again.sql("from runs order by all").rows() == before
+        assert len(before) == 2
