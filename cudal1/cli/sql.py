@@ -34,10 +34,11 @@ def sql(
 ) -> None:
     """Ask the ledger. Reading never disturbs a running pipeline.
 
-    Examples:
-    cudal1 sql "from best order by certified desc limit 5";
-    cudal1 sql --view leaderboard;
-    cudal1 sql --view "lineage('1f0c93ab52d7e846')" --out lineage.csv
+    Example: cudal1 sql "from best order by certified desc limit 5"
+
+    Example: cudal1 sql --view leaderboard
+
+    Example: cudal1 sql --view "lineage('1f0c93ab52d7e846')" --out lineage.csv
     """
     from cudal1.ledger import Ledger
 
