@@ -27,6 +27,8 @@ EXPERIMENT = "cudal1"
 DATABASE = "mlflow.db"
 MODEL_NAME = "cudal1"
 """Of the registered model whose versions are our policies."""
+NEWEST = "newest"
+"""The alias of what the pipeline has made last: the first champion."""
 MAX_PARAM_LETTERS = 500
 _ARTIFACT = "policy"
 

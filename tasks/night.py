@@ -21,8 +21,6 @@ from tasks.stage import DATA
 FOLDER = DATA / "nightly"
 CHAMPION = "champion"
 """The alias in MLflow's registry: the policy that nights start from."""
-NEWEST = "newest"
-"""The alias of what the pipeline has made last: the first champion."""
 _Kind = TypeVar("_Kind", bound=Record)
 _NIGHT, _END = FOLDER / "night.json", FOLDER / "end.json"
 
@@ -126,7 +124,7 @@ def write(path: Path, record: Record) -> None:
 
 
 def _first_champion() -> tracking.Version:
-    newest = tracking.version_of(DATA, tracking.MODEL_NAME, alias=NEWEST)
+    newest = tracking.version_of(DATA, tracking.MODEL_NAME, alias=tracking.NEWEST)
     if newest is None:
         raise ConfigError(
             "no policy to start from: the registry has neither a champion nor what a pipeline has "

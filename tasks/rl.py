@@ -22,7 +22,7 @@ from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, contrastive_prompt
 from cudal1.record import content_id
 from cudal1.reward import RollingSmoother, speed_reward, success_reward
-from cudal1.tracking import register
+from cudal1.tracking import MODEL_NAME, NEWEST, register
 from cudal1.train.grpo import train_grpo
 from cudal1.train.policy import Sampler
 from tasks.examine import examine, fitting_problems
@@ -30,7 +30,6 @@ from tasks.judging import Bench, bench, device_facts, keep_completion
 from tasks.stage import DATA, Stage, main
 from tasks.training import Steps, training
 
-MODEL_NAME = "cudal1"
 ATTEMPTS = 10_000
 """A completion's attempt is its step times this, and its place in the step's batch."""
 
@@ -64,7 +63,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         marks = examine(stage, ledger, out)
         means = _mean_rewards(ledger, stage, num_problems=len(problems))
         ledger.export()
-    register(DATA, MODEL_NAME, out, alias="newest")
+    register(DATA, MODEL_NAME, out, alias=NEWEST)
     return {
         **means, "num_judged": judge.num_judged, "num_reused": judge.num_reused, **marks,
     }  # fmt: skip
