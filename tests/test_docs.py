@@ -45,7 +45,7 @@ ONLY_PARSED = {
     r"make (run|test|check|install|dev|vllm)\b": "minutes, and an environment of its own",
     r"make (prefect|mlflow)\b": "a server, until it is stopped",
     r"(PREFECT_API_URL=\S+ )?prefect ": "needs the server; tests/flows runs one",
-    r"dvc repro nightly": "is a night; tests/flows has one",
+    r"dvc repro flows/night": "is a night; tests/flows has one",
     r"python -c": "changes what a server knows",
     r"python -m benchmarks\.": "minutes to hours",
     r"python -m pytest": "other tests, which run anyway",
@@ -63,7 +63,7 @@ ONLY_PARSED = {
 }
 """Commands that are not run here, and why."""
 OF_OPERATING = {
-    what for what in ONLY_PARSED if "prefect " in what or "nightly" in what or "-c" in what
+    what for what in ONLY_PARSED if "prefect " in what or "night" in what or "-c" in what
 }
 """What only docs/operating.md may need."""
 
