@@ -77,9 +77,10 @@ def test_who_is_clearly_better_is_certified() -> None:
 
 
 def test_who_is_clearly_worse_is_sent_away_early() -> None:
-    rng = random.Random(4)
-    draw = lambda rng: max(-LIMIT, min(LIMIT, rng.gauss(-0.6, 0.4)))  # noqa: E731
-    assert fight(draw, rng, num_pairs=10_000) is Outcome.WORSE
+    def draw(rng: random.Random) -> float:
+        return max(-LIMIT, min(LIMIT, rng.gauss(-0.6, 0.4)))
+
+    assert fight(draw, random.Random(4), num_pairs=10_000) is Outcome.WORSE
 
 
 @given(PAIRS, st.randoms(use_true_random=False))

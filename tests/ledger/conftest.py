@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cudal1.baseline import Baseline
@@ -178,3 +180,28 @@ class Facts:
 @pytest.fixture
 def facts() -> Facts:
     return Facts()
+
+
+@pytest.fixture
+def ledger(tmp_path, facts):
+    """A ledger in the middle of a stage."""
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        yield ledger
+
+
+@pytest.fixture
+def filled(tmp_path, facts) -> Path:
+    """A ledger with an exported stage and one that was killed."""
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl")
+        ledger.add_completion(facts.completion("z", stage="rl"), facts.candidate("z"), None)
+        ledger.add_verdict(facts.correct(facts.candidate("z"), 3.0), facts.samples(30))
+        ledger.add_rewards(3, [("z", 3.0, 1.0)])
+        assert ledger.completion("a") is not None
+    return tmp_path

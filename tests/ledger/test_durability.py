@@ -43,22 +43,6 @@ with Ledger.open(Path(sys.argv[1])) as ledger:
 """
 
 
-@pytest.fixture
-def filled(tmp_path, facts) -> Path:
-    """A ledger with an exported stage and one that was killed."""
-    with Ledger.open(tmp_path) as ledger:
-        ledger.begin("filter")
-        facts.fill(ledger)
-        ledger.export()
-    with Ledger.open(tmp_path) as ledger:
-        ledger.begin("rl")
-        ledger.add_completion(facts.completion("z", stage="rl"), facts.candidate("z"), None)
-        ledger.add_verdict(facts.correct(facts.candidate("z"), 3.0), facts.samples(30))
-        ledger.add_rewards(3, [("z", 3.0, 1.0)])
-        assert ledger.completion("a") is not None
-    return tmp_path
-
-
 def test_a_killed_writer_loses_no_append_that_returned(tmp_path):
     for kill in range(3):
         writer = subprocess.Popen(

@@ -13,14 +13,6 @@ from cudal1.verdict import FlagSource
 
 
 @pytest.fixture
-def ledger(tmp_path, facts):
-    with Ledger.open(tmp_path) as ledger:
-        ledger.begin("filter")
-        facts.fill(ledger)
-        yield ledger
-
-
-@pytest.fixture
 def suspect(facts):
     return facts.candidate("class ModelNew: x = 1")
 

@@ -33,19 +33,6 @@ def next_code(tmp_path_factory, monkeypatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def filled(tmp_path, facts) -> Path:
-    """A ledger of today: an exported stage, and one that was killed."""
-    with Ledger.open(tmp_path) as ledger:
-        ledger.begin("filter")
-        facts.fill(ledger)
-        ledger.export()
-    with Ledger.open(tmp_path) as ledger:
-        ledger.begin("rl")
-        ledger.add_rewards(3, [("z", 3.0, 1.0)])
-    return tmp_path
-
-
 def shape(connection: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
     """All that a schema is: columns, keys, indexes, comments, views."""
     return [
@@ -109,7 +96,7 @@ def test_an_older_ledger_is_upgraded_and_loses_nothing(filled, facts, next_code)
         after = facts.content(ledger)
         assert set(ledger.sql("from weights")["weight"]) == {1.5}
         assert ledger.sql("from extras").is_empty()
-        assert ledger.sql("select mood from verdicts")["mood"].to_list() == [None] * 4
+        assert ledger.sql("select mood from verdicts")["mood"].to_list() == [None] * 5
     assert not list(filled.glob("*.corrupt-*"))
     shutil.rmtree(next_code)
     assert [row["raw"] for row in after["rewards"]] == [1.1, 0.0, 3.0]

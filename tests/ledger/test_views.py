@@ -12,14 +12,6 @@ from cudal1.verdict import Status
 
 
 @pytest.fixture
-def ledger(tmp_path, facts):
-    with Ledger.open(tmp_path) as ledger:
-        ledger.begin("filter")
-        facts.fill(ledger)
-        yield ledger
-
-
-@pytest.fixture
 def chain(facts):
     """The three successes: 1.1 and 1.5 by replay, 2.0 by openai, which was shown both."""
     return [facts.candidate(f"class ModelNew: x = {i}") for i in range(3)]
