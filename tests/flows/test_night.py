@@ -66,7 +66,7 @@ class FakeStage:
 
 def decide(outcome: Outcome) -> End:
     duel(outcome)
-    promote.decide(FakeStage())  # type: ignore[arg-type]  # all that it reads
+    promote.decide(FakeStage())  # type: ignore[arg-type]  # its name is all that is read
     end = end_of(current_night())
     assert end is not None
     return end

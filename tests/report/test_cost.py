@@ -46,7 +46,7 @@ def test_who_charges_nothing_has_no_bill(made):
     given = made.build({
         "problems": [made.problem()], "completions": [made.answer("p11", None)]
     })  # fmt: skip
-    assert rows_of(given)[0]["USD"] == "–"  # noqa: RUF001 (what readers see)
+    assert rows_of(given)[0]["USD"] == "–"  # noqa: RUF001 (a dash is what readers see)
 
 
 def test_a_bill_without_answers_is_shown(made):
