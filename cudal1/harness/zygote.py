@@ -164,7 +164,9 @@ class Zygote:
         finally:
             self._is_still = False
             for spare in self._spares:
-                spare.command(THAW)
+                spare.ask(THAW)
+            for spare in self._spares:
+                spare.await_answer(THAW)
 
     def settle(self) -> None:
         """Wait until all that were dismissed are gone.

@@ -163,15 +163,17 @@ def test_without_a_namespace_a_process_group_is_counted() -> None:
         warden = Warden(leader.pid, in_namespace=False)
         try:
             until(lambda: len(warden._processes()) == 2)
-            assert warden._freeze()
-            warden._worked()
-            worked_ns, held_bytes, _ = warden._worked()
+            seen = warden._freeze()
+            assert seen is not None
+            warden._worked(seen)
+            worked_ns, held_bytes, _ = warden._worked(seen)
             assert worked_ns == 0
             assert held_bytes > 0
             assert warden._thaw()
             time.sleep(STILL_S)
-            assert warden._freeze()
-            assert warden._worked()[0] > STILL_S * 1e9 / 10
+            seen = warden._freeze()
+            assert seen is not None
+            assert warden._worked(seen)[0] > STILL_S * 1e9 / 10
         finally:
             os.killpg(leader.pid, signal.SIGKILL)
 

@@ -20,6 +20,7 @@ import os
 import select
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, WORKED
@@ -35,6 +36,21 @@ STATE, GROUP, NUM_THREADS, RESIDENT = 0, 2, 17, 21
 """Fields of /proc/PID/stat behind the name."""
 CPUCLOCK_SCHED = 2
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Look:
+    """At all that a worker started, at one moment."""
+
+    states: set[str]
+    """Of all threads."""
+    processes: list[tuple[str, list[str]]]
+    """Their numbers, and what /proc/PID/stat says behind the name."""
+
+    @property
+    def resident_bytes(self) -> int:
+        """What they have in memory; pages that are shared count for each."""
+        return sum(int(fields[RESIDENT]) * PAGE_BYTES for _, fields in self.processes)
 
 
 class Warden:
@@ -57,7 +73,7 @@ class Warden:
         while True:
             waiting = None if self._is_frozen or self._limit_bytes is None else WATCH_MS
             events = [descriptor for descriptor, _ in poll.poll(waiting)]
-            if not events and self._is_too_big():
+            if not events and self._is_too_big(self._look()):
                 return
             if events and events != [leashes[0]]:
                 return
@@ -67,8 +83,10 @@ class Warden:
     def _obey(self, leash: int) -> bool:
         said = os.read(leash, 1 + LIMITS.size)
         if said == FREEZE:
-            done = self._freeze() and not self._is_too_big()
-            answer = WORKED.pack(FREEZE, *self._worked()) if done else b""
+            seen = self._freeze()
+            done, answer = False, b""
+            if seen is not None and not self._is_too_big(seen):
+                done, answer = True, WORKED.pack(FREEZE, *self._worked(seen))
         elif said == THAW:
             done, answer = self._thaw(), THAW
         elif said[:1] == WATCH:
@@ -82,29 +100,29 @@ class Warden:
 
     # --- stopping --------------------------------------------------------------------------------
 
-    def _freeze(self) -> bool:
-        """Stop everybody; whether that was achieved."""
+    def _freeze(self) -> Look | None:
+        """Stop everybody: who they are; None where that was not achieved."""
         started = time.monotonic()
         times_seen = 0
         while True:
             self._signal(signal.SIGSTOP)
-            states, _ = self._look()
+            seen = self._look()
+            states = seen.states
             elapsed = time.monotonic() - started
             if elapsed > PATIENCE_S:
                 states -= {"D"}
             times_seen = times_seen + 1 if states <= STOPPED else 0
             if times_seen == 2:
                 self._is_frozen = True
-                return True
+                return seen
             if elapsed > STOP_LIMIT_S:
-                return False
+                return None
             if not times_seen:
                 time.sleep(NAP_S)
 
     def _thaw(self) -> bool:
         """Let everybody go on; whether all had stayed stopped until now."""
-        states, _ = self._look()
-        if self._is_frozen and not states <= STOPPED | {"D"}:
+        if self._is_frozen and not self._look().states <= STOPPED | {"D"}:
             return False
         self._is_frozen = False
         self._signal(signal.SIGCONT)
@@ -119,12 +137,10 @@ class Warden:
 
     # --- looking ---------------------------------------------------------------------------------
 
-    def _look(self) -> tuple[set[str], int]:
-        """The states of all threads, and the bytes that their processes have in memory."""
+    def _look(self) -> Look:
         states: set[str] = set()
-        resident = 0
-        for process, fields in self._processes():
-            resident += int(fields[RESIDENT]) * PAGE_BYTES
+        processes = self._processes()
+        for process, fields in processes:
             if int(fields[NUM_THREADS]) <= 1:
                 states.add(fields[STATE])
                 continue
@@ -134,7 +150,7 @@ class Warden:
                     of_thread = _stat(f"/proc/{process}/task/{thread}/stat")
                     if of_thread:
                         states.add(of_thread[STATE])
-        return states, resident
+        return Look(states, processes)
 
     def _processes(self) -> list[tuple[str, list[str]]]:
         if self._in_namespace and os.readlink("/proc/self") != "1":  # noqa: PTH115 - as above
@@ -150,37 +166,36 @@ class Warden:
 
     # --- counting --------------------------------------------------------------------------------
 
-    def _worked(self) -> tuple[int, int, bool]:
-        """What all computed since this was last asked, what they hold, and if any came or went.
+    def _worked(self, seen: Look) -> tuple[int, int, bool]:
+        """What those computed since this was last asked, what they hold, and if any came or went.
 
         Who came and went in between shows by the last number that was given out. Threat: numbers
         begin anew after `confinement.PID_MAX`; so many births take longer than a worker is let
         alone. Without a namespace whoever is born on the machine counts as the worker's.
         """
         before, born = self._clocks, self._last_born
-        processes = self._processes()
-        self._clocks = {process: _clock_ns(process) for process, _ in processes}
+        self._clocks = {process: _clock_ns(process) for process, _ in seen.processes}
         self._last_born = Path("/proc/loadavg").read_text().split()[-1]
         worked_ns = sum(
             max(0, now - before.get(process, 0)) for process, now in self._clocks.items()
         )
-        held_bytes = sum(_anonymous(process) for process, _ in processes)
+        held_bytes = sum(_anonymous(process) for process, _ in seen.processes)
         has_changed = before.keys() != self._clocks.keys() or born != self._last_born
         return worked_ns, held_bytes, has_changed
 
     # --- memory ----------------------------------------------------------------------------------
 
     def _watch(self, extra_bytes: int, core: int) -> None:
-        self._limit_bytes = self._look()[1] + extra_bytes
+        self._limit_bytes = self._look().resident_bytes + extra_bytes
         others = os.sched_getaffinity(0) - {core}
         if others:
             os.sched_setaffinity(0, others)
 
-    def _is_too_big(self) -> bool:
+    def _is_too_big(self, seen: Look) -> bool:
         """Whether all together hold too much; pages that are shared count once."""
-        if self._limit_bytes is None or self._look()[1] <= self._limit_bytes:
+        if self._limit_bytes is None or seen.resident_bytes <= self._limit_bytes:
             return False
-        return sum(_proportional(p, fields) for p, fields in self._processes()) > self._limit_bytes
+        return sum(_proportional(p, fields) for p, fields in seen.processes) > self._limit_bytes
 
 
 def _stat(path: str) -> list[str]:
