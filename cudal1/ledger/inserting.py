@@ -18,7 +18,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "candidates": ("candidate_id",), "timing_samples": VERDICT_KEY, "verdicts": VERDICT_KEY,
     "hack_flags": VERDICT_KEY, "mutants": ("problem_id",), "tries": ("request_id", "sent_at"),
     "reviews": ("review_id",), "rulings": ("candidate_id",), "hack_cases": ("case_id",),
-    "runs": ("stage", "started_at"),
+    "baselines": ("candidate_id",), "runs": ("stage", "started_at"),
 }  # fmt: skip
 """Facts, and the columns by which they are told apart (flags and samples: their verdict; mutants:
 their problem).
@@ -36,6 +36,8 @@ def insert_file(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -
     rows = f"read_parquet({quoted(path)})"
     columns = connection.sql(f"from {rows}").columns
     if table == "timing_samples":
+        if not _are_all_new(connection, path.with_name("verdicts.parquet")):
+            rows = _of_new_verdicts(rows)
         _insert_samples(connection, rows)
     elif table in KEYS and table not in _WITH_THEIR_FACT:
         keys = ", ".join(KEYS[table])
@@ -54,7 +56,7 @@ def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl
     """Insert rows by the names of their columns, idempotently."""
     connection.register("appended", appended)
     if table == "timing_samples":
-        _insert_samples(connection, "appended")
+        _insert_samples(connection, _of_new_verdicts("appended"))
     else:
         clause = on_conflict(table, appended.columns)
         connection.execute(f"insert into {table} by name from appended {clause}")
@@ -62,15 +64,27 @@ def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl
 
 
 def _insert_samples(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """Samples, and what they come to; those of a verdict that is there already are there too."""
-    fresh = f"{rows} anti join verdicts using ({', '.join(VERDICT_KEY)})"
-    connection.execute(f"insert into timing_samples by name from {fresh}")
+    """Samples, and what they come to."""
+    connection.execute(f"insert into timing_samples by name from {rows}")
     connection.execute(
         "insert into timing_spreads "
         "select * exclude (quartiles), quartiles[2], quartiles[3] - quartiles[1] from ("
         "select candidate_id, device_kind, protocol_id, session, role, count(*), "
-        f"quantile_cont(net_us, [0.25, 0.5, 0.75]) as quartiles from {fresh} group by all)"
+        f"quantile_cont(net_us, [0.25, 0.5, 0.75]) as quartiles from {rows} group by all)"
     )
+
+
+def _of_new_verdicts(rows: str) -> str:
+    """Samples of verdicts that are not there: those of one that is are there already."""
+    return f"{rows} anti join verdicts using ({', '.join(VERDICT_KEY)})"
+
+
+def _are_all_new(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    """Whether no verdict of a shard is there: asked of verdicts, of which samples are hundreds."""
+    if not path.exists():
+        return False
+    known = f"read_parquet({quoted(path)}) semi join verdicts using ({', '.join(VERDICT_KEY)})"
+    return not connection.execute(f"from {known} limit 1").fetchall()
 
 
 def forget_replaced(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
