@@ -89,7 +89,7 @@ def test_an_answer_that_is_cut_says_length_and_has_it(way: Way) -> None:
 
 def test_temperature_brings_variety_and_none_of_it_brings_none(way: Way) -> None:
     warm, cold = (way.answers(several(6), **drawn) for drawn in (WARM, CUT))
-    assert len({answer.text for answer in warm}) >= 5
+    assert len({answer.text for answer in warm}) > 1  # how many differ is chance: no server's seeds
     assert len({answer.text for answer in cold}) == 1
 
 
