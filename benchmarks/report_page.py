@@ -99,8 +99,9 @@ def build(folder: Path) -> dict[str, float]:
     with Ledger.read(folder) as ledger:
         problems: list[str] = ledger.query("problems")["problem_id"].to_list()
         given = gathered(
-            ledger, _provenance(), _null_test(problems), stages=STAGES, problems=problems
-        )
+            ledger, _provenance(), _null_test(problems), baselines=(), stages=STAGES,
+            problems=problems,
+        )  # fmt: skip
     gather_cpu_s, gather_mb = time.process_time() - computed, _peak_mb()
     publish(given, folder)
     return {

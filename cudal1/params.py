@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from cudal1.baseline import Baseline, on
 from cudal1.contrast import ContrastParams, Sampling
 from cudal1.problem import DeviceClass, Split
 from cudal1.prompt import PromptStyle
@@ -293,6 +294,8 @@ class ReportParams(Record):
     title: str
     fast_p: tuple[float, ...] = Field(min_length=1)
     """Thresholds p of fast_p."""
+    baselines: tuple[Baseline, ...]
+    """Other ways of running each reference that candidates are compared with; eager always is."""
 
 
 class Params(Record):
@@ -322,6 +325,10 @@ class Params(Record):
     def _can_be_run(self) -> Self:
         if not self.protocol.timing:
             raise ValueError("protocol.timing must be true: every reward is a measured speedup")
+        others = set(on(self.device)) - {Baseline.EAGER}
+        if wrong := [each for each in self.report.baselines if each not in others]:
+            why = "is always there" if wrong[0] is Baseline.EAGER else "needs a GPU"
+            raise ValueError(f"report.baselines: {wrong[0]} {why}; leave it out")
         # one name, one bill: the ledger tells providers apart by it
         named = [*self.generate.providers, *self.search.methods, JUDGE]
         if twice := [name for name in named if named.count(name) > 1]:

@@ -11,14 +11,15 @@ from typing import Any
 
 import polars as pl
 
+from cudal1.baseline import Baseline, as_candidate
 from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
-from cudal1.report.inputs import BASELINES, CANDIDATES, SAMPLES, SEARCHED, TRANSFERRED
+from cudal1.report.inputs import CANDIDATES, SAMPLES, SEARCHED, TRANSFERRED
 from cudal1.verdict import Status
-from tasks.judging import admitted_problems, bench
+from tasks.judging import Bench, admitted_problems, bench
 from tasks.progress import progress
 from tasks.reviewing import who_judges
 from tasks.stage import DATA, Stage, main
@@ -35,9 +36,12 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
 
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        null_test, device_kind = _null_test(stage, ledger)
+        with bench(ledger, stage.params) as judge:
+            null_test, device_kind = _null_test(judge), judge.device.kind
+            _judge_baselines(stage, ledger, judge)
         given = gathered(
             ledger, _provenance(stage.params, device_kind), null_test,
+            baselines=stage.params.report.baselines,
             stages=stage_names(until=stage.name),  # a provider that was removed is not reported
             problems=[problem.id for problem in admitted_problems()],
         )  # fmt: skip
@@ -46,8 +50,8 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
 
 
 def gathered(
-    ledger: Ledger, provenance: Provenance, null_test: pl.DataFrame, *, stages: Sequence[str],
-    problems: Sequence[str],
+    ledger: Ledger, provenance: Provenance, null_test: pl.DataFrame, *,
+    baselines: Sequence[Baseline], stages: Sequence[str], problems: Sequence[str],
 ) -> ReportInput:  # fmt: skip
     """What the ledger knows that the report needs: numbers of all, the rest of those it shows.
 
@@ -55,16 +59,19 @@ def gathered(
         ledger: in which the stages' facts are.
         provenance: names device and protocol.
         null_test: candidates that are references, with their verdicts.
+        baselines: what else candidates are compared with.
         stages: that are reported.
         problems: ids of the admitted ones.
     """
     from cudal1.report.shown import candidates
 
+    where = {"device_kind": provenance.device_kind, "protocol_id": provenance.protocol.id}
     answers = _answers(ledger, stages)
-    # references judged against themselves are calibration, unless somebody answered with one
-    calibration = null_test.join(answers, on="candidate_id", how="anti")
+    compared = ledger.query("baselines", baselines=list(baselines), **where)
+    # references are there to compare with, unless somebody answered with one
+    ours = pl.concat([frame.select("candidate_id") for frame in (null_test, compared)])
     verdicts = ledger.query("latest_verdicts", stages=stages).join(
-        calibration.select("candidate_id"), on="candidate_id", how="anti"
+        ours.join(answers, on="candidate_id", how="anti"), on="candidate_id", how="anti"
     )
     frames: dict[str, Any] = {
         "provenance": provenance,
@@ -74,7 +81,7 @@ def gathered(
         "verdicts": verdicts.filter(pl.col("problem_id").is_in(list(problems))),
         "flags": ledger.query("flags"),
         "null_test": null_test,
-        "baselines": BASELINES.to_frame(),
+        "baselines": compared.filter(pl.col("problem_id").is_in(list(problems))),
         "transferred": _transferred(ledger),
         "searched": _searched(stages),
         "bills": ledger.query("cost").filter(pl.col("num_tries") > 0),
@@ -100,11 +107,11 @@ def _exhibited(ledger: Ledger, shown: Sequence[str], provenance: Provenance) -> 
     }
 
 
-def _null_test(stage: Stage, ledger: Ledger) -> tuple[pl.DataFrame, str]:
+def _null_test(judge: Bench) -> pl.DataFrame:
     """Every reference judged as a candidate for itself: what the harness claims for no work."""
     problems = admitted_problems()
     rows: list[dict[str, object]] = []
-    with bench(ledger, stage.params) as judge, progress("null test", len(problems)) as advance:
+    with progress("null test", len(problems)) as advance:
         for problem in problems:
             candidate = Candidate(problem_id=problem.id, source=problem.null_source)
             verdict = judge.verdict(problem, candidate)
@@ -115,7 +122,18 @@ def _null_test(stage: Stage, ledger: Ledger) -> tuple[pl.DataFrame, str]:
                 "speedup": None if measured is None else measured.speedup,
             })  # fmt: skip
             advance(1)
-        return pl.DataFrame(rows), judge.device.kind
+    return pl.DataFrame(rows)
+
+
+def _judge_baselines(stage: Stage, ledger: Ledger, judge: Bench) -> None:
+    """Every reference run in each of the other ways that the report compares with."""
+    asked = [(p, each) for p in admitted_problems() for each in stage.params.report.baselines]
+    with progress("baselines", len(asked)) as advance:
+        for problem, baseline in asked:
+            candidate = as_candidate(problem, baseline)
+            ledger.add_baseline(candidate, baseline)
+            judge.verdict(problem, candidate)
+            advance(1)
 
 
 def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:

@@ -35,6 +35,18 @@ def _refusal(content: object, folder: Path) -> str:
     return said.removeprefix(f"{file}: ")
 
 
+def test_baselines_that_the_device_cannot_run_are_refused(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["report"]["baselines"] = ["compile", "cuda_graph"]
+    assert "report.baselines: cuda_graph needs a GPU; leave it out" in _refusal(content, tmp_path)
+
+
+def test_the_eager_baseline_is_not_asked_for(content: dict[str, Any], tmp_path: Path) -> None:
+    content["report"]["baselines"] = ["eager"]
+    assert "report.baselines: eager is always there" in _refusal(content, tmp_path)
+
+
 def _section(content: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
     *parents, name = path.split(".")
     for parent in parents:

@@ -20,6 +20,7 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
+from cudal1.baseline import Baseline
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import StoreError
@@ -133,6 +134,12 @@ class Ledger(Reviews):
     def add_candidate(self, candidate: Candidate) -> None:
         """Note a candidate that no answer of this stage holds."""
         self._append(rows.batch_of_candidate(candidate))
+
+    def add_baseline(self, candidate: Candidate, baseline: Baseline) -> None:
+        """Note a candidate that is its problem's reference, run that way."""
+        self._append(
+            rows.batch_of_candidate(candidate), rows.batch_of_baseline(candidate, baseline)
+        )
 
     def add_verdict(self, verdict: Verdict, samples: Sequence[TimingSample]) -> None:
         """Note a verdict with its flags and timing samples."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from cudal1.baseline import Baseline
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
 from cudal1.hack_case import HackCase
@@ -138,6 +139,15 @@ def batch_of_candidate(candidate: Candidate) -> Batch:
         "source": _bytes(candidate.source),
     }
     return _single("candidates", values, candidate.id)
+
+
+def batch_of_baseline(candidate: Candidate, baseline: Baseline) -> Batch:
+    """The row that says which baseline a candidate is."""
+    values = {
+        "candidate_id": candidate.id, "problem_id": candidate.problem_id,
+        "baseline": baseline.value,
+    }  # fmt: skip
+    return _single("baselines", values, candidate.id)
 
 
 def batches_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> list[Batch]:

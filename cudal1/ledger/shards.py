@@ -42,6 +42,7 @@ _SELECTIONS = {
     "reviews": f"review_id in ({_USED} = 'reviews')",
     "rulings": f"candidate_id in ({_USED} = 'rulings')",
     "hack_cases": f"case_id in ({_USED} = 'hack_cases')",
+    "baselines": f"candidate_id in ({_USED} = 'baselines')",
     "runs": "stage = $stage and false",  # when it ran must not make a shard another one
     **dict.fromkeys(inserting.PER_STAGE, "stage = $stage"),
 }  # fmt: skip

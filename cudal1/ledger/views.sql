@@ -56,6 +56,8 @@ create or replace view best as
         select problem_id, device_kind, protocol_id, max(certified) as certified,
                arg_max(candidate_id, certified) as candidate_id
         from judged v where status = 'correct' and certified is not null
+        and candidate_id not in (
+            select candidate_id from baselines anti join completions using (candidate_id))
         and not exists (
             select 1 from members m where m.stage like 'transfer@%' and m.kind = 'verdicts'
             and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id))
@@ -67,7 +69,14 @@ create or replace view best as
     select problem_id, p.suite, p.level, p.name, p.split, device_kind, protocol_id, certified,
            candidate_id, coalesce(authors, []) as authors
     from winners join problems p using (problem_id) left join authors using (candidate_id);
-comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again is left out';
+comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again, and baselines that nobody answered with, are left out';
+
+create or replace view baseline_results as
+    select b.baseline, b.problem_id, p.suite, p.level, p.name, p.split, v.device_kind, v.protocol_id,
+           b.candidate_id, v.status, v.reason, v.speedup, v.certified,
+           greatest(v.speedup, coalesce(v.upper, list_max(v.bucket_medians))) as at_most
+    from baselines b join judged v using (candidate_id) join problems p on p.problem_id = b.problem_id;
+comment on view baseline_results is 'What each other way of running the reference has over the eager one; at_most: read upwards, which candidates are held against';
 
 create or replace view outcomes as
     select used.stage, c.completion_id, c.provider, c.problem_id, p.level, p.name, p.split,

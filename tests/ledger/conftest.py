@@ -115,6 +115,7 @@ class Facts:
         for attempt in self.tries():
             ledger.add_try(attempt)
         ledger.add_case(self.case)
+        ledger.add_baseline(broken, Baseline.CUDA_GRAPH)
         ledger.add_review(self.review(third, is_cheat=False))
         ledger.add_ruling(self.ruling(broken))
         ledger.add_rewards(1, [("a", 1.1, 0.5), ("d", 0.0, -0.5)])
@@ -171,8 +172,8 @@ class Facts:
         """Every row of every table."""
         tables = (
             "problems", "mutants", "completions", "candidates", "protocols", "verdicts",
-            "timing_samples", "hack_flags", "tries", "reviews", "rulings", "hack_cases", "rewards",
-            "training_steps", "members",
+            "timing_samples", "hack_flags", "tries", "reviews", "rulings", "hack_cases",
+            "baselines", "rewards", "training_steps", "members",
         )  # fmt: skip
         return {table: ledger.sql(f"from {table} order by all").to_dicts() for table in tables}
 

@@ -6,6 +6,7 @@ import datetime
 
 import pytest
 
+from cudal1.baseline import Baseline
 from cudal1.ledger import Ledger
 from cudal1.problem import Admission, Problem
 from cudal1.verdict import Status
@@ -55,6 +56,29 @@ def test_best_leaves_out_what_transfer_measured_again(ledger, facts, chain, tmp_
         transfer.begin("transfer@cpu")
         assert facts.known(transfer, chain[2]) is not None
         assert only(transfer.sql("from best"))["certified"] == 1.5
+
+
+def test_best_leaves_out_baselines_that_nobody_answered_with(ledger, facts, chain):
+    compiled = facts.candidate("class ModelNew: compiled")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    ledger.add_verdict(facts.correct(compiled, 3.0), [])
+    assert only(ledger.sql("from best"))["candidate_id"] == chain[2].id
+    ledger.add_completion(facts.completion("f"), compiled, None)
+    assert only(ledger.sql("from best"))["candidate_id"] == compiled.id
+
+
+def test_baselines_are_read_upwards(ledger, facts):
+    compiled, captured = (facts.candidate(f"class ModelNew: {name}") for name in "ab")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    ledger.add_baseline(captured, Baseline.CUDA_GRAPH)
+    verdict = facts.correct(compiled, 2.0)
+    ledger.add_verdict(verdict, [])
+    ledger.add_verdict(facts.failed(captured), [])
+    row = only(ledger.sql("from baseline_results"), baseline="compile")
+    assert (row["name"], row["speedup"], row["certified"]) == ("softmax", 2.05, 2.0)
+    assert row["at_most"] == verdict.measurement.at_most
+    row = only(ledger.sql("from baseline_results"), baseline="cuda_graph")
+    assert (row["status"], row["reason"], row["at_most"]) == ("crashed", "ValueError: no", None)
 
 
 def test_leaderboard_takes_the_best_of_each_problem(ledger, facts):
