@@ -109,11 +109,10 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
         ledger.export()
         spreads = ledger.sql("from timing_spreads order by all")
         assert spreads.height == 6
-        before = facts.content(ledger)
+        before = {**facts.content(ledger), "baselines": []}  # the first version had none
     path = tmp_path / "ledger.duckdb"
-    tables = [*before, "meta"]
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
-        for table in tables:
+        for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():
             rows = newer.sql(f"from {table}").pl()
             older.register("rows", rows)
             older.execute(f"delete from {table}")

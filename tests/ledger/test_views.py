@@ -70,14 +70,14 @@ def test_best_leaves_out_baselines_that_nobody_answered_with(ledger, facts, chai
 def test_baselines_are_read_upwards(ledger, facts):
     compiled, captured = (facts.candidate(f"class ModelNew: {name}") for name in "ab")
     ledger.add_baseline(compiled, Baseline.COMPILE)
-    ledger.add_baseline(captured, Baseline.CUDA_GRAPH)
+    ledger.add_baseline(captured, Baseline.REDUCE_OVERHEAD)
     verdict = facts.correct(compiled, 2.0)
     ledger.add_verdict(verdict, [])
     ledger.add_verdict(facts.failed(captured), [])
     row = only(ledger.sql("from baseline_results"), baseline="compile")
     assert (row["name"], row["speedup"], row["certified"]) == ("softmax", 2.05, 2.0)
     assert row["at_most"] == verdict.measurement.at_most
-    row = only(ledger.sql("from baseline_results"), baseline="cuda_graph")
+    row = only(ledger.sql("from baseline_results"), baseline="reduce_overhead")
     assert (row["status"], row["reason"], row["at_most"]) == ("crashed", "ValueError: no", None)
 
 
