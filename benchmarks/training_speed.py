@@ -39,7 +39,7 @@ from cudal1.train.sft import Pair, train_sft
 SIZES = {"cpu": Size(steps=3, prompts=2, group=8, problems=2),
          "cuda": Size(steps=4, prompts=2, group=16, problems=4)}  # fmt: skip
 REPEATS = {"cpu": 2, "cuda": 2}
-SFT_STEPS = {"cpu": (2, 8), "cuda": (60, 160)}
+SFT_STEPS = {"cpu": (5, 15), "cuda": (60, 160)}
 """Not counted, and all."""
 SFT_REPEATS = {"cpu": 2, "cuda": 3}
 BATCH = 8
