@@ -1,22 +1,27 @@
 """Contrastive GRPO (paper 2.4) on TRL's GRPOTrainer.
 
 The trainer knows nothing of problems, harness or ledger: it is given `build_prompt`, asked right
-before each group is sampled, and `score`, which says what each answer earns. Equations 4 and 5 are
-TRL's (`loss_type="grpo"`, group mean and standard deviation, token-level clipped ratio, KL to the
-initial policy in the loss); equation 6 is in the rewards that `score` returns.
+before each group is sampled, `offer`, told of answers as they are sampled, and `score`, which says
+what each answer earns. Equations 4 and 5 are TRL's (`loss_type="grpo"`, group mean and standard
+deviation, token-level clipped ratio, KL to the initial policy in the loss); equation 6 is in the
+rewards that `score` returns.
 
-This is the only module that depends on a private method of TRL (pinned for that reason).
+This is the only module that depends on private methods of TRL (pinned for that reason).
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
+from cudal1.train.attention import is_plain
 from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.rollouts import Rollouts
 
 STATE_FILE = "cudal1.json"
 
@@ -24,14 +29,29 @@ STATE_FILE = "cudal1.json"
 class Environment(Protocol):
     """What the policy acts in, in the trainer's words."""
 
+    judges_meanwhile: bool
+    """Whether it judges answers while others are being sampled: not on the policy's own device.
+
+    Groups are then sampled one after another, each offered at once; else all together, which takes
+    a GPU hardly longer than one.
+    """
+
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The chat for one group, from what is known at this moment."""
+        ...
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        """Take answers of whole groups that were just sampled; `score` asks for them later."""
         ...
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        """What each answer of a batch earns; None leaves an answer out of its group."""
+        """What each answer of a batch earns; None leaves an answer out of its group.
+
+        The answers are those offered since the last call, in the same order. Nothing of the
+        trainer's runs on any device meanwhile.
+        """
         ...
 
     def state(self) -> dict[str, Any]:
@@ -89,6 +109,7 @@ def train_grpo(
         callbacks=[log_callback(on_log), _state_callback(environment)],
     )  # fmt: skip
     trainer.environment = environment
+    trainer.rollouts = _rollouts(trainer)
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
     shutil.rmtree(out, ignore_errors=True)
     trainer.model.save_pretrained(out)
@@ -110,22 +131,96 @@ def _reward_function(environment: Environment) -> Any:
     return speedup
 
 
+def _rollouts(trainer: Any) -> Rollouts | None:
+    """Our sampler, where it serves; None: TRL's ways (`generate`, vLLM, gathered shards)."""
+    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if trainer.use_vllm or sharded or not is_plain(trainer.model):
+        return None
+    return Rollouts(
+        temperature=trainer.temperature, top_p=trainer.top_p,
+        max_new_tokens=trainer.max_completion_length, end_ids=trainer.eos_token_ids,
+        pad_id=trainer.processing_class.pad_token_id,
+    )  # fmt: skip
+
+
 def _trainer_class() -> Any:
+    import torch
+    from trl.models.utils import unwrap_model_for_generation
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     class ContrastiveTrainer(GRPOTrainer):
-        """Rebuilds every prompt right before sampling; one prompt a group."""
+        """Rebuilds every prompt right before sampling, one a group; offers answers as they come.
+
+        Logs `seconds_generate`, and `seconds_train`: reference, gradient and update.
+        """
 
         environment: Environment
+        rollouts: Rollouts | None
+        _problem_ids: list[str]
+        _train_s = 0.0
+        _training_since = 0.0
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
             step = self.state.global_step
+            self._problem_ids = [row["problem_id"] for row in inputs]
             fresh = {
                 problem_id: self.environment.build_prompt(problem_id, step)
-                for problem_id in dict.fromkeys(row["problem_id"] for row in inputs)
+                for problem_id in dict.fromkeys(self._problem_ids)
             }
             renewed = [{**row, "prompt": fresh[row["problem_id"]]} for row in inputs]
             return super()._generate_and_score_completions(renewed)
+
+        def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
+            started = time.perf_counter()
+            answers: list[list[int]] = []
+            logprobs: list[Any] = []
+            for part in self._parts(prompt_ids):
+                if self.rollouts is None:
+                    sampled = super()._generate_single_turn(prompt_ids[part], *others, **more)
+                    logprobs += sampled[1] or []
+                    answers += sampled[0]
+                else:
+                    answers += self._rolled_out(self.rollouts, prompt_ids[part])
+                texts = self.processing_class.batch_decode(answers[part], skip_special_tokens=True)
+                self.environment.offer(self._problem_ids[part], texts, self.state.global_step)
+            self._training_since = time.perf_counter()
+            self._train_s = 0.0
+            self._metrics["train"]["seconds_generate"].append(self._training_since - started)
+            return answers, logprobs or None
+
+        def _parts(self, prompt_ids: list[list[int]]) -> Iterator[slice]:
+            """Runs of answers that are sampled together: whole groups."""
+            if self.use_vllm or not self.environment.judges_meanwhile:
+                yield slice(0, len(prompt_ids))
+                return
+            first = 0
+            for _, group in groupby(self._problem_ids):
+                last = first + len(list(group))
+                yield slice(first, last)
+                first = last
+
+        def _rolled_out(self, rollouts: Rollouts, prompt_ids: list[list[int]]) -> list[list[int]]:
+            with unwrap_model_for_generation(
+                self.model_wrapped, self.accelerator,
+                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+            ) as model:  # fmt: skip
+                return rollouts.sample(model, prompt_ids)
+
+        def _calculate_rewards(self, *arguments: Any) -> Any:
+            if torch.cuda.is_available():  # a device that measures does nothing else
+                torch.cuda.synchronize()
+            self._train_s += time.perf_counter() - self._training_since
+            rewards = super()._calculate_rewards(*arguments)
+            self._training_since = time.perf_counter()
+            return rewards
+
+        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+            if "loss" in logs:  # a step's; not what is said at the end
+                now = time.perf_counter()
+                seconds = self._train_s + now - self._training_since
+                self._metrics["train"]["seconds_train"].append(seconds)
+                self._train_s, self._training_since = 0.0, now
+            super().log(logs, start_time)
 
     return ContrastiveTrainer
 

@@ -1,6 +1,7 @@
 """Supervised fine-tuning on (prompt, answer) pairs: stage 1, and every round of stage 2.
 
-TRL's SFTTrainer does the work; here are its settings, checkpoints and what is counted.
+TRL's SFTTrainer does the work; here are its settings, checkpoints and what is counted. Examples of
+like length share a batch, so that little padding is computed: packing them would save no more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from cudal1.errors import TrainingError
+from cudal1.train.attention import drop_mask, is_plain
 from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.recorded import can_record, record_layers
 
 Pair = tuple[Sequence[dict[str, str]], str]
 """A prompt's messages and the answer to learn."""
@@ -65,6 +68,10 @@ def train_sft(
         model=str(policy), args=arguments, train_dataset=Dataset.from_list(fitting),
         processing_class=tokenizer, callbacks=[log_callback(on_log)],
     )  # fmt: skip
+    if is_plain(trainer.model):
+        drop_mask(trainer.model)  # the collator pads on the right
+        if can_record(trainer):
+            record_layers(trainer)
     resumed = latest_checkpoint(work)
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
     shutil.rmtree(out, ignore_errors=True)

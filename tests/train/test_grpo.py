@@ -23,7 +23,9 @@ SETTINGS = {
 class Letters:
     """Counts letters; remembers what it was asked, in order."""
 
-    def __init__(self, *, dies_at: int | None = None) -> None:
+    def __init__(self, *, dies_at: int | None = None, judges_meanwhile: bool = False) -> None:
+        self.judges_meanwhile = judges_meanwhile
+        self.offered: list[tuple[tuple[str, ...], list[str], int]] = []
         self.asked: list[tuple[str, str, int]] = []
         self.prompts: list[str] = []
         self.rewards: list[list[float]] = []
@@ -35,9 +37,14 @@ class Letters:
         self.asked.append(("prompt", problem_id, step))
         return [{"role": "user", "content": f"{problem_id} after {self.num_scored} answers"}]
 
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        self.offered.append((tuple(problem_ids), list(texts), step))
+
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
+        offered = [text for _, texts, at in self.offered if at == step for text in texts]
+        assert offered == list(texts)
         if step == self._dies_at:
             raise KeyboardInterrupt
         self.asked += [("score", problem_id, step) for problem_id in dict.fromkeys(problem_ids)]
@@ -135,3 +142,36 @@ def test_several_updates_of_a_batch_do_not_break_checkpoints(
     world = Letters()
     train(tiny_policy, tmp_path, world, steps=4, updates_per_batch=2, checkpoint_every=1)
     assert len(world.rewards) == 2
+
+
+def test_answers_are_offered_all_together_where_the_judge_must_wait(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=2)
+    assert [(len(texts), step) for _, texts, step in world.offered] == [(16, 0), (16, 1)]
+
+
+def test_answers_are_offered_group_by_group_where_the_judge_works_meanwhile(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    world = Letters(judges_meanwhile=True)
+    train(tiny_policy, tmp_path, world, steps=2)
+    assert [step for *_, step in world.offered] == [0, 0, 1, 1]
+    for problem_ids, texts, _ in world.offered:
+        assert (len(set(problem_ids)), len(texts)) == (1, 8)
+
+
+def test_policies_that_are_not_plain_are_sampled_by_generate(
+    tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpo, "is_plain", lambda model: False)
+    world = Letters(judges_meanwhile=True)
+    train(tiny_policy, tmp_path, world, steps=1)
+    assert [len(texts) for _, texts, _ in world.offered] == [8, 8]
+
+
+def test_each_step_says_what_took_how_long(tiny_policy: Path, tmp_path: Path) -> None:
+    logs = [log for log in train(tiny_policy, tmp_path, Letters(), steps=2) if "loss" in log]
+    assert len(logs) == 2
+    assert all(log["seconds_generate"] > 0 and log["seconds_train"] > 0 for log in logs)
