@@ -25,6 +25,7 @@ from cudal1.harness.judge import Judgement
 from cudal1.harness.progress import Failure
 from cudal1.harness.queue import ByProblem
 from cudal1.harness.seats import MachineLost, Seat
+from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -190,11 +191,14 @@ class Fleet:
             yield confirmed(task.first, judgement, self._protocol)
         else:
             claim, other = judgement.verdict.measurement, self._other(seat)
-            record = self._record_of(task.problem, task.candidate)
-            if claim and other and claims.is_large(claim, self._protocol, record=record):
+            if claim and other and self._is_large(claim, task):
                 self._again[other.device.id].append(replace(task, first=judgement))
             else:
                 yield judgement
+
+    def _is_large(self, claim: Measurement, task: Errand) -> bool:
+        record = self._record_of(task.problem, task.candidate)
+        return claims.is_large(claim, self._protocol, record=record)
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
