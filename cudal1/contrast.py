@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -29,6 +29,8 @@ class ContrastParams(Record):
     """N (paper 2.4.3: 2)."""
     bucket_width: float = Field(gt=0)
     """Width of a score bucket below a speedup of 2 (the paper's figure shows 0.1)."""
+    bucket_capacity: int = Field(ge=1)
+    """Sources that a bucket, or an island's cluster, can hold (the paper names no bound)."""
     tau: float = Field(gt=0)
     """Temperature of equation 1."""
     num_islands: int = Field(ge=1)
@@ -71,16 +73,33 @@ class Choice(Record, Generic[B]):
     """Whose they are, under `Sampling.ISLAND`: what the prompt brings forth lives there."""
 
 
-def buckets(exemplars: Iterable[B], *, width: float) -> list[Bucket[B]]:
+def buckets(exemplars: Iterable[B], *, width: float, capacity: int) -> list[Bucket[B]]:
     """Non-empty buckets in rising order of score; equal sources count once.
 
     Bucket k covers `[k * width, (k + 1) * width)` up to a score of 2; above that buckets widen in
-    proportion to the score (a difference of 0.1 means nothing at 50).
+    proportion to the score (a difference of 0.1 means nothing at 50). One that overflows keeps what
+    was born last: its members are as fast as each other, and the policy has moved on from the old.
     """
+    return _grouped(exemplars, lambda e: _bucket_low(e.score, width), capacity=capacity)
+
+
+def _grouped(
+    exemplars: Iterable[B], low_of: Callable[[B], float], *, capacity: int
+) -> list[Bucket[B]]:
     members: dict[float, list[B]] = {}
-    for exemplar in sorted(_distinct(exemplars), key=lambda e: (e.score, e.candidate_id)):
-        members.setdefault(_bucket_low(exemplar.score, width), []).append(exemplar)
-    return [Bucket(low=low, exemplars=tuple(group)) for low, group in sorted(members.items())]
+    for exemplar in _distinct(exemplars):
+        members.setdefault(low_of(exemplar), []).append(exemplar)
+    found: list[Bucket[B]] = []
+    for low, group in sorted(members.items()):
+        latest = sorted(group, key=_youth)[-capacity:]
+        in_order = sorted(latest, key=lambda e: (e.score, e.candidate_id))
+        found.append(Bucket(low=low, exemplars=tuple(in_order)))
+    return found
+
+
+def _youth(exemplar: Birth) -> tuple[float, str]:
+    """Rises with the birth; of one step, content ids decide."""
+    return (-1 if exemplar.born is None else exemplar.born, exemplar.candidate_id)
 
 
 def _bucket_low(score: float, width: float) -> float:
@@ -117,7 +136,8 @@ def choose(
     does the same with its members: their buckets are those of equal score, as FunSearch's clusters
     are (which it draws with a temperature that falls; ours is `tau`). An island without members
     founds itself: its prompt is plain, as the first one of every island is. Fewer buckets than
-    asked for give fewer exemplars; none gives no exemplars, a plain prompt.
+    asked for give fewer exemplars, since two of one bucket differ in nothing that was measured, and
+    the reference is in every prompt; none gives no exemplars, a plain prompt.
 
     Args:
         history: in any order; a source may be in it several times.
@@ -136,7 +156,7 @@ def choose(
             distinct = _distinct(known)
             return _choice(rng.sample(distinct, min(count, len(distinct))))
         case Sampling.BUCKET:
-            among = buckets(known, width=knobs.bucket_width)
+            among = buckets(known, width=knobs.bucket_width, capacity=knobs.bucket_capacity)
             return _choice(_drawn(among, count=count, temperature=tau, rng=rng))
         case Sampling.ISLAND:
             island = rng.randrange(knobs.num_islands)
@@ -144,7 +164,8 @@ def choose(
                 known, num_islands=knobs.num_islands, reset_every=knobs.island_reset_every,
                 at_round=at_round,
             )[island]  # fmt: skip
-            drawn = _drawn(_clusters(members), count=count, temperature=tau, rng=rng)
+            clusters = _grouped(members, lambda e: e.score, capacity=knobs.bucket_capacity)
+            drawn = _drawn(clusters, count=count, temperature=tau, rng=rng)
             return _choice(drawn, island=island)
 
 
@@ -161,17 +182,11 @@ def _drawn(
     return drawn
 
 
-def _clusters(exemplars: Iterable[B]) -> list[Bucket[B]]:
-    """Buckets of equal score."""
-    members: dict[float, list[B]] = {}
-    for exemplar in _distinct(exemplars):
-        members.setdefault(exemplar.score, []).append(exemplar)
-    return [Bucket(low=score, exemplars=tuple(group)) for score, group in sorted(members.items())]
-
-
 def _distinct(exemplars: Iterable[B]) -> list[B]:
-    """Each source once, in the order of content ids."""
-    found = {exemplar.candidate_id: exemplar for exemplar in exemplars}
+    """Each source once, as it was born first, in the order of content ids."""
+    found: dict[str, B] = {}
+    for exemplar in sorted(exemplars, key=_youth):
+        found.setdefault(exemplar.candidate_id, exemplar)
     return [found[key] for key in sorted(found)]
 
 

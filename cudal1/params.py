@@ -20,6 +20,7 @@ from cudal1.prompt import PromptStyle
 from cudal1.protocol import EvalProtocol
 from cudal1.provider_settings import ProviderSettings
 from cudal1.record import Record
+from cudal1.reward import SmoothScope
 from cudal1.settings_file import read_settings
 
 JUDGE = "hack_judge"
@@ -169,10 +170,12 @@ class RlParams(ContrastParams):
     """Share of prompts without exemplars, so that the plain skill survives."""
     smooth_k: float = Field(gt=0)
     """k of equation 6 (paper 3.2: 1.5)."""
+    smooth_scope: SmoothScope
+    """Whose rewards the mean and deviation of equation 6 are of."""
     smooth_window: int = Field(gt=1)
-    """Rewards that the rolling mean and deviation cover."""
+    """Latest rewards that mean and deviation cover; not under `smooth_scope: group`."""
     smooth_refresh: int = Field(gt=0)
-    """Batches between refreshes of mean and deviation."""
+    """Batches between refreshes of mean and deviation; likewise."""
     smooth_log: bool
     """Smooth log(1 + reward) in place of the reward."""
     checkpoint_every: int = Field(gt=0)

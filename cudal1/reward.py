@@ -6,14 +6,18 @@ Symbols: G completions of one prompt.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from statistics import fmean, pstdev, stdev
+from typing import Any
 
 from cudal1.verdict import Verdict
 
 GROUP_EPSILON = 1e-4
 """Added to a group's standard deviation, as TRL does."""
+LEAST_DEVIATION = 1e-6
+"""Below it rewards are equal, but for rounding."""
 
 
 def success_reward(verdict: Verdict | None) -> float:
@@ -50,51 +54,88 @@ def group_advantages(rewards_G: Sequence[float]) -> list[float]:
     return [(reward - mean) / (spread + GROUP_EPSILON) for reward in rewards_G]
 
 
-class RollingSmoother:
-    """Equation 6: rewards as clipped z-scores, `clip((r - mean) / std, -k, k)`.
+def smoothed_reward(reward: float, *, mean: float, deviation: float, k: float) -> float:
+    """A reward as a clipped z-score, `clip((r - mean) / deviation, -k, k)`.
 
-    Mean and standard deviation are those of the last `window` rewards, refreshed every `refresh`
-    calls (the scope that the authors' blog gives; with group statistics equation 4 would undo
-    equation 6). With `log_scale` the logarithm of 1 + r is smoothed instead, so that one family of
-    hundredfold gains does not flatten all others.
+    Source: paper equation 6, section 3.2 (k = 1.5). A deviation below 1e-6 counts as that.
+    """
+    return max(-k, min(k, (reward - mean) / max(deviation, LEAST_DEVIATION)))
+
+
+class SmoothScope(StrEnum):
+    """Whose rewards mean and deviation of equation 6 are of, which the paper leaves open."""
+
+    ROLLING = "rolling"
+    """The latest of all problems (so says the authors' blog): a problem with small gains earns
+    less than one with large ones, until equation 4 compares within groups."""
+    PROBLEM = "problem"
+    """The latest of the same problem: a gain counts by what is usual there."""
+    GROUP = "group"
+    """Those of the same problem in the same batch: equation 4 then all but undoes equation 6, of
+    which the clip alone is left."""
+
+
+class Smoother:
+    """Equation 6 with its mean and deviation.
+
+    Args:
+        scope: whose rewards they are of.
+        k: of the equation.
+        window: how many of the latest rewards they cover, where the scope is not the group.
+        refresh: calls after which they are computed anew, likewise.
+        log_scale: smooth log(1 + r), so that one family of hundredfold gains does not flatten all
+            others.
     """
 
-    def __init__(self, *, k: float, window: int, refresh: int, log_scale: bool) -> None:
+    def __init__(
+        self, scope: SmoothScope, *, k: float, window: int, refresh: int, log_scale: bool
+    ) -> None:
+        self._scope = scope
         self._k = k
+        self._window = window
         self._refresh = refresh
         self._log_scale = log_scale
-        self._seen: deque[float] = deque(maxlen=window)
-        self._num_calls = 0
-        self._mean = 0.0
-        self._spread = 1.0
+        self._known: dict[str, _Statistics] = {}
+        """By problem, where the scope is that; else of one that has no name."""
 
-    def smooth(self, rewards: Sequence[float]) -> list[float]:
+    def smooth(self, rewards: Sequence[float], problem_ids: Sequence[str]) -> list[float]:
         """The rewards of one batch, smoothed; the batch enters the statistics first."""
         scaled = [math.log1p(reward) if self._log_scale else reward for reward in rewards]
-        self._seen.extend(scaled)
-        if self._num_calls % self._refresh == 0 and len(self._seen) > 1:
-            self._mean = fmean(self._seen)
-            self._spread = max(pstdev(self._seen), 1e-6)
-        self._num_calls += 1
+        keys = ["" if self._scope is SmoothScope.ROLLING else name for name in problem_ids]
+        if self._scope is SmoothScope.GROUP:
+            self._known.clear()
+        for key in dict.fromkeys(keys):
+            mine = [value for value, of in zip(scaled, keys, strict=True) if of == key]
+            self._known.setdefault(key, _Statistics()).take_in(
+                mine, window=self._window, refresh=self._refresh
+            )
         return [
-            max(-self._k, min(self._k, (value - self._mean) / self._spread)) for value in scaled
+            smoothed_reward(
+                value, mean=self._known[key].mean, deviation=self._known[key].deviation, k=self._k
+            )
+            for value, key in zip(scaled, keys, strict=True)
         ]
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         """What `restore` needs after a restart; JSON-compatible."""
-        return {
-            "seen": list(self._seen), "num_calls": self._num_calls,
-            "mean": self._mean, "spread": self._spread,
-        }  # fmt: skip
+        return {key: asdict(known) for key, known in self._known.items()}
 
-    def restore(self, state: dict[str, object]) -> None:
-        """Continue from `state()`."""
-        seen, num_calls = state["seen"], state["num_calls"]
-        mean, spread = state["mean"], state["spread"]
-        assert isinstance(seen, list)
-        assert isinstance(num_calls, int)
-        assert isinstance(mean, float)
-        assert isinstance(spread, float)
-        self._seen.clear()
-        self._seen.extend(float(value) for value in seen)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        self._num_calls, self._mean, self._spread = num_calls, mean, spread
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state()`."""
+        self._known = {key: _Statistics(**known) for key, known in state.items()}
+
+
+@dataclass
+class _Statistics:
+    """Mean and deviation of the latest rewards."""
+
+    seen: list[float] = field(default_factory=list[float])
+    num_calls: int = 0
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def take_in(self, rewards: Sequence[float], *, window: int, refresh: int) -> None:
+        self.seen = [*self.seen, *rewards][-window:]
+        if self.num_calls % refresh == 0 and len(self.seen) > 1:
+            self.mean, self.deviation = fmean(self.seen), pstdev(self.seen)
+        self.num_calls += 1

@@ -47,6 +47,9 @@ class Run:
 
     An unfinished run of the same stage and key (its process was killed or failed) is gone on with,
     so that the curve stays one; after a finished one a new run begins.
+
+    Attributes:
+        last_step: the last one whose numbers it has; -1: none.
     """
 
     def __init__(self, folder: Path, stage: str, *, key: str, params: Mapping[str, object]) -> None:
@@ -56,6 +59,7 @@ class Run:
         self._params = params
         self._run_id = ""
         self._client: Any = None
+        self.last_step = -1
 
     def __enter__(self) -> Self:
         with _clear_errors(self._folder):
@@ -71,6 +75,11 @@ class Run:
             if found:
                 self._run_id = found[0].info.run_id
                 self._client.update_run(self._run_id, status="RUNNING")
+                self.last_step = max((
+                    point.step
+                    for name in found[0].data.metrics
+                    for point in self._client.get_metric_history(self._run_id, name)
+                ), default=-1)  # fmt: skip
             else:
                 self._start(experiment)
         return self
@@ -91,7 +100,7 @@ class Run:
             log.warning("%s", refused)  # what stopped the training matters more
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Log the numbers of one step, in one write."""
+        """Log the numbers of one step, in one write; a number logged twice would stay twice."""
         from mlflow.entities import Metric
 
         now_ms = int(time.time() * 1000)
@@ -102,6 +111,7 @@ class Run:
                     Metric(name, float(value), now_ms, step) for name, value in values.items()
                 ],
             )
+        self.last_step = max(step, self.last_step)
 
     def log_checkpoint(self, policy: Path) -> None:
         """Keep the finished policy as the run's artifact."""

@@ -11,7 +11,10 @@ import polars as pl
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.extract import extract
-from cudal1.harness import Pool, facts_of, find_device
+from cudal1.harness import Judgement, Pool, facts_of, find_device
+from cudal1.harness.docket import Docket
+from cudal1.harness.kept import default_folder
+from cudal1.harness.sharing import Sharing, sharing
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
@@ -43,16 +46,47 @@ class Bench:
         self._reviewer = reviewer
         self._stack = ExitStack()
         self._pool: Pool | None = None
-        self.device = find_device(device_class)
+        self._docket: Docket | None = None
+        self.sharing: Sharing = sharing(device_class)
+        self.device = self.sharing.devices[0]
         self.protocol = protocol
         self.num_judged = 0
         self.num_reused = 0
+        self.judge_s = 0.0
+        """What new verdicts took, on all devices together; without the next."""
+        self.build_s = 0.0
+        """For how long devices waited for candidates to start and be built."""
 
     def verdict(self, problem: Problem, candidate: Candidate) -> Verdict:
         """The full verdict on a candidate of a problem."""
         known = self._known(candidate, self.protocol)
         verdict = known or self._judge(problem, candidate, timing=True)
         return self._looked_at_again(problem, candidate, verdict)
+
+    def expect(self, problem: Problem, candidate: Candidate) -> None:
+        """Say that `verdicts` will be asked for this: what can begin, begins.
+
+        New candidates are built, and judged where no policy works at the moment (`Docket`).
+        """
+        if self._find(candidate, self.protocol) is None:
+            if self._docket is None:
+                self._docket = self._stack.enter_context(Docket(
+                    self.sharing, self.protocol, self._settled, record_of=self._record,
+                    builds=default_folder(), wait_s=WAIT_S,
+                ))  # fmt: skip
+            self._docket.add(problem, candidate)
+
+    def verdicts(self, asked: Sequence[tuple[Problem, Candidate]]) -> list[Verdict]:
+        """The full verdicts, in order; equal sources are judged once, by all devices together."""
+        for problem, candidate in asked:
+            self.expect(problem, candidate)
+        fresh = {} if self._docket is None else self._docket.collect()
+        found: list[Verdict] = []
+        for problem, candidate in asked:
+            verdict = fresh.pop(candidate.id, None) or self._known(candidate, self.protocol)
+            assert verdict is not None
+            found.append(self._looked_at_again(problem, candidate, verdict))
+        return found
 
     def check(self, problem: Problem, candidate: Candidate) -> Verdict:
         """Whether a candidate is executable and correct; its speed is left for later.
@@ -66,17 +100,26 @@ class Bench:
         return verdict if veto is None else verdict.vetoed(veto)
 
     def _known(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
-        known = self._ledger.verdict(
-            candidate, device_kind=self.device.kind, protocol_id=protocol.id
-        )
+        known = self._find(candidate, protocol)
         self.num_reused += known is not None
         return known
+
+    def _find(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
+        return self._ledger.verdict(
+            candidate, device_kind=self.device.kind, protocol_id=protocol.id
+        )
 
     def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
         if self._pool is None:
             self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
         record = self._record(problem, candidate) if timing else None
         judgement = self._pool.judge(problem, candidate, timing=timing, record=record)
+        return self._kept(judgement, record)
+
+    def _settled(self, problem: Problem, candidate: Candidate, judgement: Judgement) -> Verdict:
+        return self._kept(judgement, self._record(problem, candidate))
+
+    def _kept(self, judgement: Judgement, record: float | None) -> Verdict:
         second_opinion = SecondOpinion.OFF
         if self._reviewer is not None:
             why = self._reviewer.suspicion(judgement.verdict, record)
@@ -84,6 +127,8 @@ class Bench:
         verdict = judgement.verdict.model_copy(update={"second_opinion": second_opinion})
         self._ledger.add_verdict(verdict, judgement.samples)
         self.num_judged += 1
+        self.judge_s += judgement.prepare_s + verdict.judge_s - judgement.build_s
+        self.build_s += judgement.build_s
         return verdict
 
     def _looked_at_again(self, problem: Problem, candidate: Candidate, verdict: Verdict) -> Verdict:

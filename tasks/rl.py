@@ -3,17 +3,19 @@
 Before each group is sampled, its prompt is built from what earlier stages and steps have found: by
 default, two candidates of the problem from different score buckets. Each answer is extracted,
 judged and rewarded with its certified speedup, smoothed (equation 6); GRPO does the rest (equations
-4 and 5). What succeeds may be an exemplar in a later step.
+4 and 5). What succeeds may be an exemplar in a later step. Answers are stored and built as they are
+sampled, and judged beside the policy where it leaves a device free.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from statistics import fmean
-from typing import Any
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Any, Self
 
-from cudal1.candidate import Completion
+from cudal1.candidate import Candidate, Completion
 from cudal1.contrast import Choice, choose
 from cudal1.errors import ConfigError
 from cudal1.exemplar import Birth
@@ -21,13 +23,15 @@ from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, contrastive_prompt
 from cudal1.record import content_id
-from cudal1.reward import RollingSmoother, speed_reward, success_reward
+from cudal1.reward import Smoother, speed_reward, success_reward
 from cudal1.tracking import MODEL_NAME, NEWEST, register
-from cudal1.train.grpo import train_grpo
+from cudal1.train.grpo import STATE_FILE, train_grpo
 from cudal1.train.policy import Sampler
+from cudal1.verdict import Status, Verdict
 from tasks.examine import examine, fitting_problems
 from tasks.judging import Bench, bench, device_facts, keep_completion
 from tasks.stage import DATA, Stage, main
+from tasks.stopwatch import Part, Stopwatch
 from tasks.training import Steps, training
 
 ATTEMPTS = 10_000
@@ -48,7 +52,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name, run=stage.run)
         with (
             bench(ledger, stage.params) as judge,
-            training(stage, ledger, steps=section.steps) as steps,
+            training(stage, ledger, steps=section.steps, last_file=STATE_FILE) as steps,
         ):
             world = ContrastiveWorld(stage, ledger, judge, problems, steps)
             train_grpo(
@@ -60,6 +64,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
                 top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
                 checkpoint_every=section.checkpoint_every, seed=section.seed, on_log=steps.log,
             )  # fmt: skip
+            world.end_step()
         marks = examine(stage, ledger, out)
         means = _mean_rewards(ledger, stage, num_problems=len(problems))
         ledger.export()
@@ -86,13 +91,28 @@ class ContrastiveWorld:
         self._problems = {problem.id: problem for problem in problems}
         self._prompts: dict[str, Prompt] = {}
         self._islands: dict[str, int | None] = {}
-        self._smoother = RollingSmoother(
-            k=section.smooth_k, window=section.smooth_window, refresh=section.smooth_refresh,
-            log_scale=section.smooth_log,
+        self._smoother = Smoother(
+            section.smooth_scope, k=section.smooth_k, window=section.smooth_window,
+            refresh=section.smooth_refresh, log_scale=section.smooth_log,
         )  # fmt: skip
+        self._step: int | None = None
+        """The one that is going on."""
+        self._answers: list[tuple[Completion, Candidate | None]] = []
+        """Its answers so far."""
+        self._watch = Stopwatch(judge.sharing)
+        self._before = _Counts.of(judge)
+
+    @property
+    def judges_beside(self) -> bool:
+        """Whether verdicts on offered answers come while others are being sampled."""
+        return self._judge.sharing.is_beside
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The group's prompt, from the exemplars that exist when the step begins."""
+        if step != self._step:
+            self.end_step()
+            self._step, self._answers, self._before = step, [], _Counts.of(self._judge)
+            self._watch.restart()
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
         choice = Choice[Birth]()
@@ -108,31 +128,56 @@ class ContrastiveWorld:
             facts=device_facts(self._stage.params),
         )  # fmt: skip
         self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
+        self._watch.lap(Part.OWN)
         return prompt.as_chat()
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        """Leave the answers to `score`: the device is the policy's own."""
+        """Take in answers that have just been sampled: they are built and judged from now on."""
+        assert step == self._step, "an offer comes after its prompts"
+        self._watch.lap(Part.GENERATE)
+        self._take_in(problem_ids, texts, step)
+        self._watch.lap(Part.OWN)
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        """The smoothed rewards of a batch of answers; failures earn what 0 is smoothed to."""
-        verdicts, ids = [], []
-        for index, (problem_id, text) in enumerate(zip(problem_ids, texts, strict=True)):
-            completion = self._completion(problem_id, text, step, index)
-            candidate = keep_completion(self._ledger, completion)
-            problem = self._problems[problem_id]
-            verdicts.append(None if candidate is None else self._judge.verdict(problem, candidate))
-            ids.append(completion.id)
+        """The smoothed rewards of a batch of answers; failures earn what 0 is smoothed to.
+
+        What of it was offered must have come first, in the same order.
+        """
+        self._watch.lap(Part.TRAIN if self._answers else Part.GENERATE)
+        num_offered = len(self._answers)
+        assert [answer.text for answer, _ in self._answers] == list(texts[:num_offered])
+        self._take_in(problem_ids[num_offered:], texts[num_offered:], step)
+        self._watch.lap(Part.OWN)
+        verdicts = self._verdicts()
+        self._watch.lap(Part.VERDICTS)
         raw = [speed_reward(verdict) for verdict in verdicts]
-        smoothed = self._smoother.smooth(raw)
+        smoothed = self._smoother.smooth(raw, problem_ids)
+        ids = [answer.id for answer, _ in self._answers]
         self._ledger.add_rewards(step, list(zip(ids, raw, smoothed, strict=True)))
+        reused = self._judge.num_reused - self._before.num_reused
         self._steps.log(step + 1, {  # after it, as the trainer counts
-            "reward_raw": fmean(raw),
+            "reward_raw": fmean(raw), "reward_raw_std": pstdev(raw),
             "success": fmean(success_reward(verdict) for verdict in verdicts),
+            "hacked": fmean(_is_hacked(verdict) for verdict in verdicts),
+            "reused": reused / max(1, len(verdicts) - verdicts.count(None)),
+            "best_speedup": self._best_speedup(step),
             "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),
         })  # fmt: skip
+        self._watch.lap(Part.OWN)
         return list(smoothed)
+
+    def end_step(self) -> None:
+        """Say where the time of the step went that was going on, if there was one."""
+        if self._step is not None and self._answers:
+            self._watch.lap(Part.TRAIN)
+            now = _Counts.of(self._judge)
+            self._steps.log(self._step + 1, self._watch.numbers(
+                judge_s=now.judge_s - self._before.judge_s,
+                build_s=now.build_s - self._before.build_s,
+            ))  # fmt: skip
+        self._step = None
 
     def state(self) -> dict[str, Any]:
         """The smoother's statistics; everything else is in the ledger."""
@@ -141,6 +186,32 @@ class ContrastiveWorld:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from `state()`."""
         self._smoother.restore(state)
+
+    def _take_in(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        for problem_id, text in zip(problem_ids, texts, strict=True):
+            completion = self._completion(problem_id, text, step, len(self._answers))
+            candidate = keep_completion(self._ledger, completion)
+            self._answers.append((completion, candidate))
+            if candidate is not None:
+                self._judge.expect(self._problems[problem_id], candidate)
+
+    def _verdicts(self) -> list[Verdict | None]:
+        """On the step's answers; None where there is no source."""
+        found = self._judge.verdicts(
+            [
+                (self._problems[candidate.problem_id], candidate)
+                for _, candidate in self._answers
+                if candidate is not None
+            ]
+        )
+        rest = iter(found)
+        return [None if candidate is None else next(rest) for _, candidate in self._answers]
+
+    def _best_speedup(self, step: int) -> float:
+        """Mean over problems of the best certified speedup so far; nothing found counts 1."""
+        rows = self._ledger.query("best_so_far", stage=self._stage.name, step=step).to_dicts()
+        best = {row["problem_id"]: row["best"] for row in rows}
+        return fmean(max(1.0, best.get(problem, 1.0)) for problem in self._problems)
 
     def _completion(self, problem_id: str, text: str, step: int, index: int) -> Completion:
         prompt = self._prompts[problem_id]
@@ -151,6 +222,23 @@ class ContrastiveWorld:
             text=text, finish_reason="sampled", exemplar_ids=prompt.exemplar_ids,
             island=self._islands[problem_id],
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What a bench has done when a step begins."""
+
+    num_reused: int
+    judge_s: float
+    build_s: float
+
+    @classmethod
+    def of(cls, judge: Bench) -> Self:
+        return cls(judge.num_reused, judge.judge_s, judge.build_s)
+
+
+def _is_hacked(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.status is Status.HACKED
 
 
 def _mean_rewards(ledger: Ledger, stage: Stage, *, num_problems: int) -> dict[str, float]:

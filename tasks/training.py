@@ -1,4 +1,8 @@
-"""What the training stages share: a step's numbers go to ledger, MLflow, plot and progress."""
+"""What the training stages share: a step's numbers go to ledger, MLflow, plot and progress.
+
+The ledger takes them at once, and again when a step is made again after a kill. MLflow cannot take
+a number back, so it gets a step's when a checkpoint behind it stands: then nobody makes it again.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +12,74 @@ from contextlib import contextmanager
 
 from cudal1 import tracking
 from cudal1.ledger import Ledger
+from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from tasks.progress import progress
 from tasks.stage import DATA, Stage
 
 
 class Steps:
-    """Takes the numbers of each training step."""
+    """Takes the numbers of each training step.
 
-    def __init__(self, ledger: Ledger, run: tracking.Run, advance: Callable[[int], None]) -> None:
+    Args:
+        ledger: keeps them, under the stage that it runs.
+        run: is told of them when they are final.
+        advance: is told by how many steps training has come on.
+        checkpoint: the last step that a whole checkpoint holds, if there is one.
+    """
+
+    def __init__(
+        self, ledger: Ledger, run: tracking.Run, advance: Callable[[int], None],
+        checkpoint: Callable[[], int | None],
+    ) -> None:  # fmt: skip
         self._ledger = ledger
         self._run = run
         self._advance = advance
+        self._checkpoint = checkpoint
         self._last = 0
+        self._told: int | None = None
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Keep the numbers of one step."""
         self._ledger.add_steps(step, values)
-        self._run.log(step, values)
         self._advance(max(0, step - self._last))
         self._last = max(step, self._last)
+        saved = self._checkpoint()
+        if saved is not None and saved != self._told:
+            self._told = saved
+            self.tell(before=saved)  # of the saved step itself more may be said
+
+    def tell(self, *, before: int | None = None) -> None:
+        """Tell MLflow of all steps, or of those before one, that it has not heard of."""
+        values: dict[int, dict[str, float]] = {}
+        for row in self._ledger.query("steps", stage=self._ledger.stage).to_dicts():
+            if row["step"] > self._run.last_step and (before is None or row["step"] < before):
+                values.setdefault(row["step"], {})[row["name"]] = row["value"]
+        for step in sorted(values):
+            self._run.log(step, values[step])
 
 
 @contextmanager
-def training(stage: Stage, ledger: Ledger, *, steps: int) -> Generator[Steps]:
-    """A training stage's run in MLflow, its progress bar, and at the end its plot."""
+def training(
+    stage: Stage, ledger: Ledger, *, steps: int, last_file: str = TRAINER_STATE
+) -> Generator[Steps]:
+    """A training stage's run in MLflow, its progress bar, and at the end its plot.
+
+    A checkpoint in `stage.work` is whole when `last_file` is in it.
+    """
     section = stage.name.split("@")[0]
+
+    def checkpoint() -> int | None:
+        found = latest_checkpoint(stage.work, last_file=last_file)
+        return None if found is None else int(found.name.split("-")[1])
+
     settings = getattr(stage.params, section).model_dump(mode="json")
     with (
         tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run,
         progress(f"{stage.name} steps", steps) as advance,
     ):
-        yield Steps(ledger, run, advance)
+        taken = Steps(ledger, run, advance, checkpoint)
+        yield taken
+        taken.tell()
         run.log_checkpoint(DATA / "policy" / (stage.item or section))
     _write_plot(stage, ledger)
 

@@ -22,7 +22,12 @@ from cudal1.exemplar import Exemplar
 from cudal1.islands import islands
 
 KNOBS = ContrastParams(
-    num_exemplars=2, bucket_width=0.1, tau=0.5, num_islands=3, island_reset_every=5
+    num_exemplars=2,
+    bucket_width=0.1,
+    bucket_capacity=100,
+    tau=0.5,
+    num_islands=3,
+    island_reset_every=5,
 )
 SCORES = st.lists(st.floats(0, 200), min_size=1, max_size=30)
 WIDTHS = st.floats(0.02, 1)
@@ -60,14 +65,14 @@ def test_very_different_scores_do_not_overflow() -> None:
 
 @given(SCORES, WIDTHS)
 def test_every_exemplar_lies_in_exactly_one_bucket(scores: list[float], width: float) -> None:
-    found = buckets(_exemplars(scores), width=width)
+    found = buckets(_exemplars(scores), width=width, capacity=100)
     members = [exemplar.candidate_id for bucket in found for exemplar in bucket.exemplars]
     assert sorted(members) == sorted(f"c{index}" for index in range(len(scores)))
 
 
 @given(SCORES, WIDTHS)
 def test_buckets_rise_and_do_not_overlap(scores: list[float], width: float) -> None:
-    found = buckets(_exemplars(scores), width=width)
+    found = buckets(_exemplars(scores), width=width, capacity=100)
     for lower, upper in itertools.pairwise(found):
         assert lower.low < upper.low
         assert lower.exemplars[-1].score <= upper.exemplars[0].score + 1e-6
@@ -75,7 +80,7 @@ def test_buckets_rise_and_do_not_overlap(scores: list[float], width: float) -> N
 
 @given(st.lists(st.floats(0, 1.99), min_size=1, max_size=30), WIDTHS)
 def test_below_two_a_bucket_is_as_wide_as_asked(scores: list[float], width: float) -> None:
-    for bucket in buckets(_exemplars(scores), width=width):
+    for bucket in buckets(_exemplars(scores), width=width, capacity=100):
         assert bucket.low / width == pytest.approx(round(bucket.low / width))
         for exemplar in bucket.exemplars:
             assert bucket.low - 1e-6 <= exemplar.score < bucket.low + width + 1e-6
@@ -83,25 +88,25 @@ def test_below_two_a_bucket_is_as_wide_as_asked(scores: list[float], width: floa
 
 @given(st.lists(st.floats(2, 500), min_size=1, max_size=30), WIDTHS)
 def test_above_two_a_bucket_is_as_wide_in_proportion(scores: list[float], width: float) -> None:
-    for bucket in buckets(_exemplars(scores), width=width):
+    for bucket in buckets(_exemplars(scores), width=width, capacity=100):
         high = bucket.low * (1 + width / 2)
         for exemplar in bucket.exemplars:
             assert bucket.low * (1 - 1e-6) <= exemplar.score < high * (1 + 1e-6)
 
 
 def test_a_score_on_an_edge_belongs_to_the_bucket_above() -> None:
-    found = buckets(_exemplars([0.3, 0.7, 1.1, 2.0]), width=0.1)
+    found = buckets(_exemplars([0.3, 0.7, 1.1, 2.0]), width=0.1, capacity=100)
     assert [bucket.low for bucket in found] == pytest.approx([0.3, 0.7, 1.1, 2.0])
 
 
 def test_equal_sources_count_once() -> None:
     one = _exemplars([1.05])
-    (bucket,) = buckets(one * 3, width=0.1)
+    (bucket,) = buckets(one * 3, width=0.1, capacity=100)
     assert bucket.exemplars == tuple(one)
 
 
 def test_a_bucket_s_score_is_the_mean_of_its_members() -> None:
-    (bucket,) = buckets(_exemplars([1.0, 1.02, 1.07]), width=0.1)
+    (bucket,) = buckets(_exemplars([1.0, 1.02, 1.07]), width=0.1, capacity=100)
     assert bucket.mean_score == pytest.approx(1.03)
 
 
@@ -111,7 +116,7 @@ def test_chosen_exemplars_come_from_different_buckets_in_rising_order(
 ) -> None:
     all_of_them = _exemplars(scores)
     chosen = _chosen(all_of_them, Sampling.BUCKET, rng, num_exemplars=count)
-    found = buckets(all_of_them, width=0.1)
+    found = buckets(all_of_them, width=0.1, capacity=100)
     assert len(chosen) == min(count, len(found))
     assert [e.score for e in chosen] == sorted(e.score for e in chosen)
     homes = [next(b.low for b in found if e in b.exemplars) for e in chosen]
@@ -227,3 +232,28 @@ def test_only_islands_choose_an_island() -> None:
         rng = random.Random(9)
         choice = choose(_exemplars([1.0]), KNOBS, sampling=sampling, at_round=0, rng=rng)
         assert choice.island is None
+
+
+def test_a_full_bucket_keeps_what_was_born_last() -> None:
+    history = [
+        Exemplar(candidate_id=f"c{n}", source="x", score=1.01 + n / 1000, born=n or None)
+        for n in range(6)
+    ]
+    (bucket,) = buckets(history, width=0.1, capacity=3)
+    assert [exemplar.candidate_id for exemplar in bucket.exemplars] == ["c3", "c4", "c5"]
+
+
+def test_a_source_that_is_found_again_takes_no_second_place() -> None:
+    first, again, other = (
+        Exemplar(candidate_id=name, source="x", score=1.0, born=born)
+        for name, born in (("c", 1), ("c", 5), ("d", 3))
+    )
+    (bucket,) = buckets([again, first, other], width=0.1, capacity=1)
+    assert [exemplar.candidate_id for exemplar in bucket.exemplars] == ["d"]
+
+
+@pytest.mark.parametrize("scores", [[1.2], [1.2, 1.21, 1.25]])
+def test_a_single_bucket_gives_a_single_exemplar(scores: list[float]) -> None:
+    for seed in range(20):
+        shown = _chosen(_exemplars(scores), Sampling.BUCKET, random.Random(seed))
+        assert len(shown) == 1

@@ -14,15 +14,21 @@ from cudal1.baseline import Baseline
 from cudal1.measurement import Measurement
 from cudal1.reward import (
     GROUP_EPSILON,
-    RollingSmoother,
+    Smoother,
+    SmoothScope,
     group_advantages,
+    smoothed_reward,
     speed_reward,
     success_reward,
 )
 from cudal1.verdict import Status, Verdict
 
 REWARDS = st.lists(st.floats(0, 100), min_size=2, max_size=12)
-BATCHES = st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=6), min_size=1, max_size=8)
+BATCHES = st.lists(
+    st.lists(st.tuples(st.sampled_from("pq"), st.floats(0, 100)), min_size=1, max_size=6),
+    min_size=1, max_size=8,
+)  # fmt: skip
+"""Rewards with the names of their problems."""
 
 
 def _verdict(status: Status, *, certified: float | None = None) -> Verdict:
@@ -85,46 +91,76 @@ def test_a_group_without_differences_carries_no_signal(rewards: list[float]) -> 
     assert group_advantages(rewards) == [0.0] * len(rewards)
 
 
-@given(BATCHES, st.integers(2, 10), st.integers(1, 3), st.booleans())
-def test_smoothing_is_equation_6_over_the_latest_rewards(
-    batches: list[list[float]], window: int, refresh: int, log_scale: bool
-) -> None:
+@given(BATCHES, st.sampled_from(SmoothScope), st.integers(2, 10), st.integers(1, 3), st.booleans())
+def test_smoothing_is_equation_6_over_the_rewards_of_its_scope(
+    batches: list[list[tuple[str, float]]], scope: SmoothScope, window: int, refresh: int,
+    log_scale: bool,
+) -> None:  # fmt: skip
     k = 1.5
-    smoother = RollingSmoother(k=k, window=window, refresh=refresh, log_scale=log_scale)
-    everything: list[float] = []
-    mean, spread = 0.0, 1.0
-    for number, batch in enumerate(batches):
-        scaled = [math.log(1 + r) if log_scale else r for r in batch]
-        everything += scaled
-        latest = everything[-window:]
-        if number % refresh == 0 and len(latest) > 1:
-            mean = sum(latest) / len(latest)
-            spread = math.sqrt(sum((r - mean) ** 2 for r in latest) / len(latest))
-            spread = max(spread, 1e-6)
-        expected = [min(k, max(-k, (r - mean) / spread)) for r in scaled]
+    smoother = Smoother(scope, k=k, window=window, refresh=refresh, log_scale=log_scale)
+    everything: dict[str, list[float]] = {}
+    calls: dict[str, int] = {}
+    said: dict[str, tuple[float, float]] = {}
+    for batch in batches:
+        scaled = [(name, math.log(1 + r) if log_scale else r) for name, r in batch]
+        if scope is SmoothScope.GROUP:
+            everything, calls, said = {}, {}, {}
+        for key in {name if scope is not SmoothScope.ROLLING else "all" for name, _ in batch}:
+            mine = [r for name, r in scaled if key in ("all", name)]
+            everything[key] = everything.get(key, []) + mine
+            latest = everything[key][-window:]
+            if calls.get(key, 0) % refresh == 0 and len(latest) > 1:
+                mean = sum(latest) / len(latest)
+                square = sum((r - mean) ** 2 for r in latest) / len(latest)
+                said[key] = mean, max(math.sqrt(square), 1e-6)
+            calls[key] = calls.get(key, 0) + 1
+        expected: list[float] = []
+        for name, r in scaled:
+            mean, spread = said.get("all" if scope is SmoothScope.ROLLING else name, (0.0, 1.0))
+            expected.append(min(k, max(-k, (r - mean) / spread)))
+        found = smoother.smooth([r for _, r in batch], [name for name, _ in batch])
         # a spread of rounding errors alone is divided by 1e-6
-        assert smoother.smooth(batch) == pytest.approx(expected, abs=1e-5)
+        assert found == pytest.approx(expected, abs=1e-5)
 
 
-@given(BATCHES, BATCHES)
+@given(BATCHES, BATCHES, st.sampled_from(SmoothScope))
 def test_a_restored_smoother_goes_on_as_if_nothing_had_happened(
-    before: list[list[float]], after: list[list[float]]
+    before: list[list[tuple[str, float]]], after: list[list[tuple[str, float]]], scope: SmoothScope
 ) -> None:
-    def made() -> RollingSmoother:
-        return RollingSmoother(k=1.5, window=8, refresh=2, log_scale=True)
+    def made() -> Smoother:
+        return Smoother(scope, k=1.5, window=8, refresh=2, log_scale=True)
+
+    def smooth(smoother: Smoother, batch: list[tuple[str, float]]) -> list[float]:
+        return smoother.smooth([r for _, r in batch], [name for name, _ in batch])
 
     unbroken, broken, restored = made(), made(), made()
     for batch in before:
-        unbroken.smooth(batch)
-        broken.smooth(batch)
+        smooth(unbroken, batch)
+        smooth(broken, batch)
     restored.restore(json.loads(json.dumps(broken.state())))
     for batch in after:
-        assert restored.smooth(batch) == unbroken.smooth(batch)
+        assert smooth(restored, batch) == smooth(unbroken, batch)
 
 
-@given(BATCHES)
+@given(st.lists(st.lists(st.floats(0, 100), min_size=1, max_size=6), min_size=1, max_size=8))
 def test_smoothing_keeps_the_order_of_a_batch(batches: list[list[float]]) -> None:
-    smoother = RollingSmoother(k=1.5, window=100, refresh=1, log_scale=True)
+    smoother = Smoother(SmoothScope.ROLLING, k=1.5, window=100, refresh=1, log_scale=True)
     for batch in batches:
-        smoothed = smoother.smooth(batch)
+        smoothed = smoother.smooth(batch, ["p"] * len(batch))
         assert [s for _, s in sorted(zip(batch, smoothed, strict=True))] == sorted(smoothed)
+
+
+def test_a_problem_s_scope_knows_what_is_usual_there() -> None:
+    """Of two problems, one with small gains and one with large ones, the best earn as much."""
+    smoother = Smoother(SmoothScope.PROBLEM, k=1.5, window=100, refresh=1, log_scale=False)
+    rewards, problems = [1.0, 1.0, 1.2, 10.0, 10.0, 30.0], ["small"] * 3 + ["large"] * 3
+    smoothed = smoother.smooth(rewards, problems)
+    assert smoothed[2] == pytest.approx(smoothed[5])
+    rolling = Smoother(SmoothScope.ROLLING, k=1.5, window=100, refresh=1, log_scale=False)
+    assert rolling.smooth(rewards, problems)[2] < 0
+
+
+def test_a_reward_far_from_the_mean_is_clipped() -> None:
+    assert smoothed_reward(9.0, mean=1.0, deviation=2.0, k=1.5) == 1.5
+    assert smoothed_reward(0.0, mean=1.0, deviation=2.0, k=1.5) == -0.5
+    assert smoothed_reward(-9.0, mean=1.0, deviation=2.0, k=1.5) == -1.5

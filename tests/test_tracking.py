@@ -59,7 +59,9 @@ def test_a_killed_run_is_gone_on_with_as_one_curve(store):
     done = subprocess.run([sys.executable, "-c", code, str(store)], check=False)
     assert done.returncode == -signal.SIGKILL
     with tracking.Run(store, "rl", key="killed", params={"a": 1}) as run:
+        assert run.last_step == 1
         run.log(2, {"reward": 0.5})
+        assert run.last_step == 2
     client, (found,) = runs_of(store, "killed")
     curve = client.get_metric_history(found.info.run_id, "reward")
     assert [(point.step, point.value) for point in curve] == [(1, 0.25), (2, 0.5)]

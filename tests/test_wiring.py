@@ -26,6 +26,7 @@ SHARED_MODULES = {
     "tasks/stages.py": "as above",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
+    "tasks/stopwatch.py": "says how long a step took, and changes nothing",
     "tasks/reviewing.py": "asks the judge that params name; what it says is a fact of the ledger",
     "tasks/repeating.py": "as above",
     "tasks/foretelling.py": "says what a stage would do, and makes nothing",

@@ -17,7 +17,8 @@ from cudal1.cli.trying import try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.builder import COMPILES, Builder
-from cudal1.harness.fleet import Fleet, Refusal
+from cudal1.harness.errand import Refusal
+from cudal1.harness.fleet import Fleet
 from cudal1.harness.kept import default_folder
 from cudal1.harness.seats import Seat
 from cudal1.problem import Problem

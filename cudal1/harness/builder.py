@@ -84,6 +84,9 @@ class Builder:
         self._kept: Kept | None = None
         self._zygote: Zygote | None = None
         self._num_failed = 0
+        self._begun: dict[str, Future[Failure | None]] = {}
+        """By candidate: several may want the same one built."""
+        self._beginning = threading.Lock()
         self._starting = threading.Lock()
         """The zygote is asked by one at a time."""
         self._is_closing = threading.Event()
@@ -123,9 +126,13 @@ class Builder:
         )  # fmt: skip
 
     def begin(self, candidate: Candidate) -> Future[Failure | None]:
-        """Build one when its turn comes: what a compiler says of it, or None."""
+        """Build one when its turn comes, once: what a compiler says of it, or None."""
         assert self._threads is not None, "no core is left to build on"
-        return self._threads.submit(self._build, candidate)
+        with self._beginning:
+            begun = self._begun.get(candidate.id)
+            if begun is None or begun.cancelled():
+                begun = self._begun[candidate.id] = self._threads.submit(self._build, candidate)
+            return begun
 
     def content(self, candidate: Candidate) -> bytes:
         """What was compiled for one; empty where nothing is known."""

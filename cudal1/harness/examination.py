@@ -8,6 +8,7 @@ to the judge alone. Checked and timed bursts are the same to the worker.
 from __future__ import annotations
 
 import random
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -60,7 +61,9 @@ class Examination:
 
     def await_build(self, worker: Worker) -> None:
         """Leave unless the candidate's module was built."""
+        began = time.monotonic()
         ending = wait_ready(worker, self._protocol.start_timeout_s)
+        self.progress.build_s += time.monotonic() - began
         self.progress.layers = worker.layers
         if ending is Ending.TIMED_OUT:
             raise Failure(Status.TIMED_OUT, "did not finish loading in time")

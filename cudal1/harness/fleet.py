@@ -8,24 +8,24 @@ processes are judges, run no candidate code, and talk over pipes of their own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import SuiteError, WorkerError
-from cudal1.harness import claims
+from cudal1.errors import WorkerError
+from cudal1.harness import claims, errand
 from cudal1.harness.ahead import Ahead
 from cudal1.harness.builder import Builder
-from cudal1.harness.device import Device
+from cudal1.harness.errand import Errand, Refusal
 from cudal1.harness.judge import Judgement
-from cudal1.harness.pool import Pool
 from cudal1.harness.progress import Failure
 from cudal1.harness.queue import ByProblem
 from cudal1.harness.seats import MachineLost, Seat
+from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -36,33 +36,8 @@ MAX_LOST = 2
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
-_stack = ExitStack()
-_pool: Pool | None = None
-"""Of a judge's process; the coordinator has none."""
-
-
-@dataclass(frozen=True)
-class _Task:
-    problem: Problem
-    candidate: Candidate
-    timing: bool
-    first: Judgement | None = None
-    """What another device said, when this is asked to confirm it."""
-    num_lost: int = 0
-    """Judges that died with it."""
-    not_built: Failure | None = None
-    """Why it could not be, if that was tried."""
-    built: bytes = b""
-    """What was compiled ahead; only while it is asked."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a candidate could not be judged, which is no verdict: our machinery or the problem."""
-
-    problem_id: str
-    candidate_id: str
-    reason: str
+RecordOf = Callable[[Problem, Candidate], float | None]
+"""The best certified speedup of a problem so far, a candidate's own aside; None: there is none."""
 
 
 class Fleet:
@@ -84,14 +59,15 @@ class Fleet:
         self._protocol = protocol
         self._wait_s = wait_s
         self._builder = builder
-        self._ahead = Ahead[_Task](None, lambda task: task.candidate)
+        self._ahead = Ahead[Errand](None, lambda task: task.candidate)
+        self._record_of: RecordOf = _no_record
         self._open = ExitStack()
-        self._waiting = ByProblem[_Task]((), id)
-        self._given_back = deque[_Task]()
+        self._waiting = ByProblem[Errand]((), id)
+        self._given_back = deque[Errand]()
         """By devices that were lost."""
-        self._again: dict[str, deque[_Task]] = {}
+        self._again: dict[str, deque[Errand]] = {}
         """Claims of others that a device is to confirm."""
-        self._running: dict[Future[Judgement | Refusal], tuple[Seat, _Task]] = {}
+        self._running: dict[Future[Judgement | Refusal], tuple[Seat, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
         """Whose judge's process died; what they had is judged by the others."""
@@ -108,7 +84,7 @@ class Fleet:
             for seat in self._seats:
                 try:
                     asked[seat] = seat.process.submit(
-                        _open_pool, seat.device, self._protocol, self._wait_s
+                        errand.open_pool, seat.device, self._protocol, self._wait_s
                     )
                 except BrokenExecutor:
                     self.lost.append(seat)
@@ -132,22 +108,25 @@ class Fleet:
         self._open.close()
 
     def judge_all(
-        self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True
-    ) -> Iterator[Judgement | Refusal]:
+        self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True,
+        record_of: RecordOf | None = None,
+    ) -> Iterator[Judgement | Refusal]:  # fmt: skip
         """A judgement for each pair, as they come, or why there can be none.
 
         `work` is taken as it is needed, with a builder at once, and what is to be built comes when
         it is; order it by problem: a device goes on with the one that it has prepared. A problem of
-        which one candidate could not be judged is tried no more.
+        which one candidate could not be judged is tried no more. `record_of` says which record a
+        claim is held against, as `Pool.judge` is told; without it there is none.
 
         Raises:
             WorkerError: two judges died with one candidate, or there is none left.
         """
-        tasks = (_Task(problem, candidate, timing) for problem, candidate in work)
-        self._ahead = Ahead[_Task](self._builder, lambda task: task.candidate)
+        tasks = (Errand(problem, candidate, timing) for problem, candidate in work)
+        self._record_of = record_of or _no_record
+        self._ahead = Ahead[Errand](self._builder, lambda task: task.candidate)
         self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
-        self._again = {seat.device.id: deque[_Task]() for seat in self._seats}
+        self._again = {seat.device.id: deque[Errand]() for seat in self._seats}
         self._running.clear()
         try:
             yield from self._until_done()
@@ -180,8 +159,9 @@ class Fleet:
             if task is None:
                 return
             try:
-                asked = replace(task, built=self._ahead.content(task))
-                self._running[seat.process.submit(_judge, asked)] = seat, task
+                record = self._record_of(task.problem, task.candidate)
+                asked = replace(task, built=self._ahead.content(task), record=record)
+                self._running[seat.process.submit(errand.judge, asked)] = seat, task
             except BrokenExecutor:  # it died while nobody looked
                 (self._given_back if task.first is None else mine).appendleft(task)
                 if all(busy is not seat for busy, _ in self._running.values()):
@@ -211,10 +191,14 @@ class Fleet:
             yield confirmed(task.first, judgement, self._protocol)
         else:
             claim, other = judgement.verdict.measurement, self._other(seat)
-            if claim and other and claims.is_large(claim, self._protocol, record=None):
+            if claim and other and self._is_large(claim, task):
                 self._again[other.device.id].append(replace(task, first=judgement))
             else:
                 yield judgement
+
+    def _is_large(self, claim: Measurement, task: Errand) -> bool:
+        record = self._record_of(task.problem, task.candidate)
+        return claims.is_large(claim, self._protocol, record=record)
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
@@ -268,32 +252,13 @@ def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Ju
         for sample in second.samples
     ]
     verdict = first.verdict.model_copy(update={"measurement": settled})
-    return Judgement(verdict, (*first.samples, *behind))
+    return replace(first, verdict=verdict, samples=(*first.samples, *behind))
+
+
+def _no_record(_: Problem, __: Candidate) -> None:
+    return None
 
 
 def _close(process: Executor) -> None:
     with suppress(BrokenExecutor):
-        process.submit(_close_pool)
-
-
-# --- in a judge's process ------------------------------------------------------------------------
-
-
-def _open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
-    global _pool
-    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s))
-
-
-def _close_pool() -> None:
-    _stack.close()
-
-
-def _judge(task: _Task) -> Judgement | Refusal:
-    assert _pool is not None
-    try:
-        return _pool.judge(
-            task.problem, task.candidate, timing=task.timing, built=task.built,
-            not_built=task.not_built,
-        )  # fmt: skip
-    except (SuiteError, WorkerError) as error:
-        return Refusal(task.problem.id, task.candidate.id, str(error))
+        process.submit(errand.close_pool)

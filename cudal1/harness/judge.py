@@ -50,6 +50,10 @@ class Judgement:
 
     verdict: Verdict
     samples: tuple[TimingSample, ...]
+    build_s: float = 0.0
+    """Of `verdict.judge_s`, what the device waited for the candidate to start and be built."""
+    prepare_s: float = 0.0
+    """Before it: what preparing the problem took, if that was not prepared."""
 
 
 class ProblemJudge:
@@ -146,7 +150,7 @@ class ProblemJudge:
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
             judge_s=time.monotonic() - started,
         )  # fmt: skip
-        return Judgement(verdict, tuple(progress.samples))
+        return Judgement(verdict, tuple(progress.samples), build_s=progress.build_s)
 
     # --- gates -----------------------------------------------------------------------------------
 

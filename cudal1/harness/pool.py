@@ -6,8 +6,10 @@ devices: `fleet`.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -89,10 +91,13 @@ class Pool:
             SandboxError: less than the minimum stands around a worker.
         """
         with undisturbed(self.device):
+            began = time.monotonic()
             prepared, zygote = self._prepare(problem), self._zygote
             assert zygote is not None
+            prepare_s = time.monotonic() - began
             zygote.builds.give(candidate.id, built)
-            return prepared.judge(candidate, timing=timing, record=record, not_built=not_built)
+            said = prepared.judge(candidate, timing=timing, record=record, not_built=not_built)
+            return replace(said, prepare_s=prepare_s)
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

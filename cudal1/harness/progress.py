@@ -32,6 +32,8 @@ class Progress:
     compared: bool = False
     call_us: float = float("inf")
     """Rough time of one call, harness included."""
+    build_s: float = 0.0
+    """For how long its processes were waited for: to start, and to build what they import."""
     layers: tuple[str, ...] = ()
     samples: list[TimingSample] = field(default_factory=list[TimingSample])
 

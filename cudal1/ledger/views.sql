@@ -141,6 +141,16 @@ create or replace view hack_rate_by_step as
     from rewards r join completions c using (completion_id) group by r.stage, r.step;
 comment on view hack_rate_by_step is 'Which share of the answers of each training step cheats';
 
+create or replace view best_by_step as
+    select stage, problem_id, step, max(top) over (
+               partition by stage, problem_id order by step
+           ) as best_speedup
+    from (
+        select r.stage, c.problem_id, r.step, max(r.raw) as top
+        from rewards r join completions c using (completion_id) group by all
+    );
+comment on view best_by_step is 'The best certified speedup that the answers of a training stage had earned on each problem up to each step that answered it; 0: none has succeeded';
+
 create or replace view null_tests as
     select p.suite, p.level, p.number, p.name, v.device_kind, v.protocol_id, v.candidate_id, v.status,
            v.speedup, v.certified, v.lower, v.upper, v.num_quads, v.bucket_variance,

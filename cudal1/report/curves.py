@@ -17,7 +17,10 @@ from cudal1.report.limits import NUM_POINTS
 from cudal1.report.theme import BLUE, INK, MUTED, PURPLE
 from cudal1.verdict import Status
 
-TRAINED_ON = ("loss", "reward_raw", "reward", "success", "kl", "entropy")
+TRAINED_ON = (
+    "loss", "reward_raw", "reward_raw_std", "best_speedup", "reward", "success", "hacked", "reused",
+    "kl", "entropy", "clip_ratio/region_mean", "idle", "step_s",
+)  # fmt: skip
 """Which numbers of a training step are drawn, in this order, when a stage logged them."""
 NUM_WINDOWS, LEAST = 8, 5
 """About so many windows are averaged over a curve, each of so many points at least."""
@@ -26,12 +29,21 @@ Z = 1.96
 _MEANINGS = {
     "loss": "loss",
     "reward_raw": "mean reward (certified speedup)",
-    "success": "share of successes",
+    "reward_raw_std": "standard deviation of a step's rewards",
+    "best_speedup": "mean over problems of the best certified speedup so far, 1 where there is "
+    "none",
+    "success": "share of successes", "hacked": "share of answers that cheat",
+    "reused": "share of verdicts that were known before",
     "reward": "mean smoothed reward (equation 6)", "kl": "KL divergence from the start, nats",
     "entropy": "entropy, nats per token",
+    "clip_ratio/region_mean": "share of tokens whose probability ratio the clip holds back",
+    "idle": "share of a step in which its devices are idle", "step_s": "seconds of a step",
 }  # fmt: skip
 _DFT = "loss (dft: tokens weighted with their probability)"
-_RANGES = {"success": (0.0, 1.0), "kl": (0.0, None), "entropy": (0.0, None)}
+_RANGES = {
+    **dict.fromkeys(("success", "hacked", "reused", "clip_ratio/region_mean", "idle"), (0.0, 1.0)),
+    **dict.fromkeys(("kl", "entropy", "reward_raw_std", "step_s"), (0.0, None)),
+}
 """Of numbers that cannot be anything; neither can their intervals."""
 
 
@@ -102,7 +114,7 @@ def learning_figures(given: ReportInput) -> list[Figure]:
 
 def _learning_figure(stage: str, name: str, curve: pl.DataFrame, *, is_dft: bool) -> Figure:
     num_steps = curve.height
-    points = _thinned(curve)
+    points = thinned(curve)
     window = max(LEAST, points.height // NUM_WINDOWS) if points.height >= 3 * LEAST else 1
     base = alt.Chart(_smoothed(points, window, *_RANGES.get(name, (None, None)))).encode(
         x=alt.X("step:Q", axis=alt.Axis(title="step", tickMinStep=1, tickCount=6), scale=snug())
@@ -125,7 +137,7 @@ def _learning_figure(stage: str, name: str, curve: pl.DataFrame, *, is_dft: bool
     )  # fmt: skip
 
 
-def _thinned(curve: pl.DataFrame) -> pl.DataFrame:
+def thinned(curve: pl.DataFrame) -> pl.DataFrame:
     """Means of neighbours, where there are more steps than a small picture can show."""
     if curve.height <= NUM_POINTS:
         return curve.select("step", "value")

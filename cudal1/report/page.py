@@ -25,6 +25,7 @@ from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_REJECTED
 from cudal1.report.problems import problem_exhibits
 from cudal1.report.second_opinions import second_opinion_table
+from cudal1.report.seconds import seconds_figures, seconds_table
 from cudal1.report.table import Table, times
 from cudal1.report.theme import dark_css
 
@@ -80,7 +81,8 @@ def _sections(given: ReportInput) -> list[Section]:
         ),
         Section(name="methods", title="Methods", tables=(methods.method_table(given),)),
         Section(
-            name="learning", title="Learning curves", figures=_drawn(*learning_figures(given)),
+            name="learning", title="Learning curves", tables=_timed(given),
+            figures=_drawn(*learning_figures(given), *seconds_figures(given)),
             nothing_yet="Nothing yet: no training stage has logged a step.",
         ),
         Section(
@@ -109,6 +111,12 @@ def _baselines(given: ReportInput) -> tuple[Table, ...]:
     if given.baselines.is_empty():
         return ()
     return speedups.over_baselines(given), speedups.baseline_table(given)
+
+
+def _timed(given: ReportInput) -> tuple[Table, ...]:
+    """Where time goes, where any stage says so."""
+    table = seconds_table(given)
+    return (table,) if table.rows else ()
 
 
 def _svg(figure: Figure) -> Markup:

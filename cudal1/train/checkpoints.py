@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 OnLog = Callable[[int, Mapping[str, float]], None]
+TRAINER_STATE = "trainer_state.json"
+"""What a trainer writes last of a checkpoint."""
 
 
-def latest_checkpoint(work: Path, *, last_file: str = "trainer_state.json") -> Path | None:
+def latest_checkpoint(work: Path, *, last_file: str = TRAINER_STATE) -> Path | None:
     """The newest checkpoint that is whole: `last_file`, which is written last, is there.
 
     A half-written one, left by a kill, is passed over.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 KILLED_AFTER = {"filter": 5, "rl": 10}
 """Verdicts that a stage has written down when it is killed."""
+NUM_KILLS = 3
+"""Of reinforcement, at random moments after that."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,16 @@ def num_journaled(folder: Path, stage: str) -> int:
     path = folder / "journal" / f"{stage}.jsonl"
     lines = path.read_bytes().splitlines() if path.exists() else []
     return sum(b"judged_at" in line for line in lines)
+
+
+def num_appended(folder: Path, stage: str) -> int:
+    """Everything that a stage has written down."""
+    path = folder / "journal" / f"{stage}.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def has_appended(folder: Path, stage: str, num_lines: int) -> bool:
+    return num_appended(folder, stage) >= num_lines
 
 
 def kill_and_restart(project: Project, stage: str, far_enough: Callable[[], bool]) -> Interrupted:
@@ -82,7 +96,12 @@ def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interru
         saved = list((project.data / "work" / "rl").glob("*/checkpoint-*/cudal1.json"))
         return bool(saved) and num_journaled(project.data, "rl") >= KILLED_AFTER["rl"]
 
-    return kill_and_restart(project, "rl", far_enough)
+    command = "dvc", "repro", "--single-item", "rl"
+    project.kill_when(far_enough, *command)
+    for _ in range(NUM_KILLS):
+        enough = num_appended(project.data, "rl") + random.randint(1, 12)
+        project.kill_when(partial(has_appended, project.data, "rl", enough), *command)
+    return kill_and_restart(project, "rl", lambda: True)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +148,27 @@ def test_a_killed_reinforcement_has_each_step_once(
             "select step, count(*) as n from rewards where stage = 'rl' group by step order by step"
         ).to_dicts()
     assert [(row["step"], row["n"]) for row in rows] == [(step, 8) for step in range(5)]
+
+
+def test_a_killed_reinforcement_is_one_curve_in_mlflow_and_has_no_point_twice(
+    project: Project, interrupted_rl: Interrupted
+) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{project.data / 'mlflow.db'}")
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    (run,) = client.search_runs(experiments, "tags.stage = 'rl'")
+    points = [
+        (name, point.step, point.value)
+        for name in run.data.metrics
+        for point in client.get_metric_history(run.info.run_id, name)
+    ]
+    with Ledger.read(project.data) as ledger:
+        rows = ledger.sql("select name, step, value from training_steps where stage = 'rl'").rows()
+    assert sorted(points) == sorted(rows)
+    assert {step for name, step, _ in points if name == "loss"} == {1, 2, 3, 4, 5}
+    timed = {step for name, step, _ in points if name == "step_s"}
+    assert timed, "a kill behind a checkpoint costs that step's time, no more"
 
 
 def test_a_second_run_does_nothing(finished: Project) -> None:

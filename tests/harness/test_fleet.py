@@ -13,7 +13,8 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, WorkerError
 from cudal1.harness import Judgement, find_device
-from cudal1.harness.fleet import Fleet, Refusal, confirmed
+from cudal1.harness.errand import Refusal
+from cudal1.harness.fleet import Fleet, confirmed
 from cudal1.harness.seats import Seat, seats_here
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem

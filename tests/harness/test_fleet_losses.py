@@ -12,7 +12,7 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
-from cudal1.harness import Device, Judgement, fleet
+from cudal1.harness import Device, Judgement, errand, fleet
 from cudal1.harness.progress import Failure
 from cudal1.harness.seats import MachineLost, Seat
 from cudal1.measurement import Measurement
@@ -31,11 +31,11 @@ class Played(Executor):
         self._num_left = num_answers
         self._lost = lost
         self.asked: list[Any] = []
-        self.refusal: fleet.Refusal | None = None
+        self.refusal: errand.Refusal | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         answer: Future[Any] = Future()
-        if fn is not fleet._judge:
+        if fn is not errand.judge:
             answer.set_result(None)
             return answer
         self._num_left -= 1
@@ -203,10 +203,10 @@ def test_a_problem_that_cannot_be_judged_is_built_no_more(
 ) -> None:
     builder: Any = PlayedBuilder()
     seat = _seat("a")
-    refusal = fleet.Refusal(work[0][0].id, work[0][1].id, "too large")
+    refusal = errand.Refusal(work[0][0].id, work[0][1].id, "too large")
     _played(seat).refusal = refusal
     with fleet.Fleet([seat], quick, builder=builder) as opened:
         found = list(opened.judge_all(work))
-    assert {each.reason for each in found if isinstance(each, fleet.Refusal)} == {"too large"}
+    assert {each.reason for each in found if isinstance(each, errand.Refusal)} == {"too large"}
     assert len(found) == len(work)
     assert any(future.cancelled() for future in builder.futures)

@@ -171,7 +171,8 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
         "candidate_id": "x", "candidate_ids": ["x"], "generations": 2, "keys": ["x"],
         "stages": ["filter"],
         "problem_id": "x", "provider": "openai", "running": "rl", "attempts_per_step": 100,
-        "problem_ids": ["x"], "since": "2026-01-01T00:00:00+00:00", "baselines": ["compile"],
+        "step": 3, "problem_ids": ["x"], "since": "2026-01-01T00:00:00+00:00",
+        "baselines": ["compile"],
     }  # fmt: skip
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})

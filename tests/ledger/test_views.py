@@ -186,6 +186,15 @@ def test_hack_rate_by_step_is_of_the_step_s_answers(ledger, facts, chain):
     ]
 
 
+def test_best_by_step_never_falls_and_is_each_problem_s_own(ledger, facts, chain):
+    ledger.add_rewards(5, [("b", 1.5, 0.1), ("c", 2.0, 0.2)])
+    ledger.add_rewards(6, [("b", 0.0, 0.0)])
+    rows = ledger.sql("select problem_id, step, best_speedup from best_by_step").rows()
+    (problem_id,) = {row[0] for row in rows}
+    assert sorted(rows)[-2:] == [(problem_id, 5, 2.0), (problem_id, 6, 2.0)]
+    assert ledger.query("best_so_far", stage="filter", step=5).rows() == [(problem_id, 2.0)]
+
+
 def test_vetoes_words_flags_and_judged_follow_the_latest_ruling(ledger, facts, chain):
     ledger.add_ruling(facts.ruling(chain[1]))
     assert only(ledger.sql("from vetoes"), candidate_id=chain[1].id)["source"] == "person"

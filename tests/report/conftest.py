@@ -227,7 +227,9 @@ def _learn(rng: random.Random, rows: Rows) -> None:
             "rl", step, loss=rng.gauss(0, 0.02), reward_raw=0.55 + 0.4 * gain + rng.gauss(0, 0.1),
             success=min(1.0, 0.5 + 0.2 * gain + rng.gauss(0, 0.08)), reward=rng.gauss(gain, 0.3),
             kl=0.05 * gain + abs(rng.gauss(0, 0.005)), entropy=0.6 - 0.25 * gain,
-            learning_rate=1e-4,
+            learning_rate=1e-4, reward_raw_std=0.3, best_speedup=1 + gain, hacked=0.02, reused=0.4,
+            generate_s=2.0, build_s=0.3, judge_s=4.0 + rng.gauss(0, 0.2), train_s=0.7, rest_s=0.1,
+            step_s=7.1, idle=0.06,
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cudal1.report import bursts, curves, figures
+from cudal1.report import bursts, curves, figures, seconds
 from cudal1.report.figure import Figure
 from cudal1.report.theme import DARK, standalone
 
@@ -14,6 +14,7 @@ def drawn(realistic) -> list[Figure]:
     found = [
         figures.speedup_figure(realistic), figures.success_speedup_figure(realistic),
         *curves.policy_figures(realistic), *curves.learning_figures(realistic),
+        *seconds.seconds_figures(realistic),
         bursts.closest_figure(realistic), figures.spread_figure(realistic),
     ]  # fmt: skip
     assert None not in found
@@ -25,6 +26,7 @@ def test_nothing_is_drawn_from_nothing(empty):
     assert figures.success_speedup_figure(empty) is None
     assert curves.policy_figures(empty) == []
     assert curves.learning_figures(empty) == []
+    assert seconds.seconds_figures(empty) == []
     assert bursts.closest_figure(empty) is None
     assert figures.spread_figure(empty) is None
 
@@ -43,6 +45,7 @@ def test_figures_have_no_ids_that_could_clash_on_one_page(drawn):
 def test_a_curve_is_drawn_for_each_number_that_a_stage_logged(realistic):
     names = {figure.name for figure in curves.learning_figures(realistic)}
     assert {"curve-sft-loss", "curve-selfsup-r1-loss", "curve-rl-kl", "curve-rl-entropy"} <= names
+    assert {"curve-rl-best-speedup", "curve-rl-hacked", "curve-rl-idle"} <= names
     assert "curve-rl-learning-rate" not in names
 
 

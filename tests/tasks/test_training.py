@@ -1,8 +1,9 @@
-"""What a training stage leaves to be drawn."""
+"""What a training stage leaves to be drawn, and when MLflow hears of a step."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from tasks.stage import Stage
-from tasks.training import _write_plot
+from tasks.training import Steps, _write_plot
 
 PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
 
@@ -36,3 +37,78 @@ def test_a_plot_has_a_row_a_step_in_their_order(drawn: list[dict[str, str]]) -> 
 def test_a_plot_has_no_gaps_that_would_be_drawn_as_zeros(drawn: list[dict[str, str]]) -> None:
     assert set(drawn[0]) == {"step", "loss", "entropy"}
     assert all(value for row in drawn for value in row.values())
+
+
+class Run:
+    """What MLflow would hold."""
+
+    def __init__(self, last_step: int = -1) -> None:
+        self.points: list[tuple[int, float]] = []
+        self.last_step = last_step
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        self.points.append((step, values["loss"]))
+        self.last_step = max(step, self.last_step)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path) as opened:
+        opened.begin("rl", run="r")
+        yield opened
+
+
+def steps_of(ledger: Ledger, run: Run, saved: list[int | None]) -> Steps:
+    return Steps(ledger, run, lambda _: None, lambda: saved[-1])  # pyright: ignore[reportArgumentType]
+
+
+def test_mlflow_hears_of_a_step_when_a_checkpoint_behind_it_stands(ledger: Ledger) -> None:
+    run, saved = Run(), [None]
+    steps = steps_of(ledger, run, saved)
+    heard: list[int] = []
+    for step in range(1, 8):
+        saved.append(step if step in (3, 6) else saved[-1])
+        steps.log(step, {"loss": float(step)})
+        heard.append(len(run.points))
+    assert heard == [0, 0, 2, 2, 2, 5, 5]
+    steps.tell()
+    assert run.points == [(step, float(step)) for step in range(1, 8)]
+
+
+@pytest.mark.parametrize("killed_after", range(1, 10))
+@pytest.mark.parametrize("was_told", [True, False])
+def test_steps_that_are_made_again_after_a_kill_are_no_second_points(
+    ledger: Ledger, killed_after: int, was_told: bool
+) -> None:
+    """Killed anywhere, the curve is the restarted run's where it was made again."""
+    run, saved = Run(), [None]
+    steps = steps_of(ledger, run, saved)
+    for step in range(1, killed_after + 1):
+        steps.log(step, {"loss": float(step)})
+        if step % 3 == 0 and (was_told or step < killed_after - 2):
+            saved.append(step)
+    kept = saved[-1] or 0
+    again = Run(run.last_step)
+    again.points = run.points
+    steps = steps_of(ledger, again, saved)
+    for step in range(kept + 1, 10):
+        steps.log(step, {"loss": float(-step)})
+    steps.tell()
+    expected = [(step, float(step if step <= kept else -step)) for step in range(1, 10)]
+    assert again.points == expected
+
+
+def test_what_is_said_of_a_step_after_its_checkpoint_is_not_lost(ledger: Ledger) -> None:
+    """Such as where its time went."""
+    found: list[dict[str, float]] = []
+
+    class Hears(Run):
+        def log(self, step: int, values: dict[str, float]) -> None:
+            found.append(values)
+            super().log(step, values)
+
+    steps = steps_of(ledger, Hears(), [1])
+    steps.log(1, {"loss": 1.0})
+    steps.log(1, {"train_s": 2.0})
+    steps.tell()
+    assert found == [{"loss": 1.0, "train_s": 2.0}]

@@ -1,0 +1,174 @@
+"""Candidates that wait for a verdict while a policy goes on: built at once, judged in their turn.
+
+A thread leads the judges of all devices (`fleet`), which are processes of their own and stay ready
+from the first candidate to the end. Whether they judge while the policy works, or only while it
+waits for them, `sharing` says.
+
+Threat: none new; the thread runs no candidate code.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
+from cudal1.harness.builder import Builder
+from cudal1.harness.errand import Refusal
+from cudal1.harness.fleet import Fleet, RecordOf
+from cudal1.harness.judge import Judgement
+from cudal1.harness.seats import seats_here
+from cudal1.harness.sharing import Sharing, keeping_to
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Verdict
+
+log = logging.getLogger("cudal1")
+
+Settle = Callable[[Problem, Candidate, Judgement], Verdict]
+"""Keeps a judgement, and says which verdict that makes; called in the thread."""
+
+
+class Docket:
+    """Has candidates judged while it is open.
+
+    Args:
+        sharing: by which devices, and when.
+        protocol: how.
+        settle: hears every judgement as soon as it is there.
+        record_of: against which record a claim is held.
+        builds: where what was compiled ahead is kept.
+        wait_s: for how long to wait for a device that another judge holds.
+    """
+
+    def __init__(
+        self, sharing: Sharing, protocol: EvalProtocol, settle: Settle, *, record_of: RecordOf,
+        builds: Path, wait_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self._sharing = sharing
+        self._protocol = protocol
+        self._settle = settle
+        self._record_of = record_of
+        self._wait_s = wait_s
+        self._builder = Builder(sharing.devices, protocol, builds)
+        self._turn = threading.Condition()
+        """Guards the next three."""
+        self._waiting: list[tuple[Problem, Candidate, Future[Verdict]]] = []
+        self._may_judge = sharing.is_beside
+        self._is_closing = False
+        self._asked: dict[str, Future[Verdict]] = {}
+        self._thread = ThreadPoolExecutor(1, "docket")
+        self._leading: Future[None] | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Get ready to build; judges start with the first candidate."""
+        with ExitStack() as opening:
+            opening.enter_context(self._builder)
+            opening.callback(self._thread.shutdown)
+            opening.callback(self._close)
+            if self._sharing.is_beside:
+                opening.enter_context(keeping_to(self._sharing.policy_cores))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def add(self, problem: Problem, candidate: Candidate) -> None:
+        """Take a candidate in, unless it waits already."""
+        if candidate.id in self._asked:
+            return
+        self._asked[candidate.id] = future = Future[Verdict]()
+        if self._builder.takes(candidate):
+            self._builder.begin(candidate)
+        with self._turn:
+            self._waiting.append((problem, candidate, future))
+            self._turn.notify()
+        if self._leading is None:
+            self._leading = self._thread.submit(self._lead)
+
+    def collect(self) -> dict[str, Verdict]:
+        """The verdicts on all that were taken in since the last time, by candidate.
+
+        The policy is expected to do nothing until this returns, if the two take turns.
+
+        Raises:
+            DeviceError: another process is judging on one of the devices.
+            WorkerError: one of them could not be judged; what else was judged has been settled.
+        """
+        asked, self._asked = self._asked, {}
+        with nullcontext() if self._sharing.is_beside else self._judges_turn():
+            return {key: self._verdict(future) for key, future in asked.items()}
+
+    def _verdict(self, future: Future[Verdict]) -> Verdict:
+        assert self._leading is not None
+        done = wait((future, self._leading), return_when=FIRST_COMPLETED).done
+        if future not in done:
+            self._leading.result()  # says why nobody leads any more
+        return future.result()
+
+    @contextmanager
+    def _judges_turn(self) -> Iterator[None]:
+        if self._sharing.devices[0].device_class is DeviceClass.CUDA:
+            import torch
+
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()  # what the policy does not use now, workers may need
+        with self._turn:
+            self._may_judge = True
+            self._turn.notify()
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._may_judge = False
+
+    def _close(self) -> None:
+        with self._turn:
+            self._is_closing = True
+            self._turn.notify()
+
+    # --- in the thread ---------------------------------------------------------------------------
+
+    def _lead(self) -> None:
+        os.sched_setaffinity(0, self._sharing.judge_cores)  # the processes that it starts, too
+        with (
+            seats_here(self._sharing.devices) as seats,
+            Fleet(seats, self._protocol, wait_s=self._wait_s, builder=self._builder) as fleet,
+        ):
+            while batch := self._next_batch():
+                by_id = {candidate.id: (problem, candidate) for problem, candidate, _ in batch}
+                asked = {candidate.id: future for _, candidate, future in batch}
+                for said in fleet.judge_all(by_id.values(), record_of=self._record_of):
+                    if isinstance(said, Refusal):
+                        asked[said.candidate_id].set_exception(WorkerError(said.reason))
+                    else:
+                        key = said.verdict.candidate_id
+                        asked[key].set_result(self._settle(*by_id[key], said))
+                    if self._is_closing:
+                        return
+            for seat in fleet.lost:
+                log.warning("device %s: its judge died; others took its candidates over", seat)
+
+    def _next_batch(self) -> list[tuple[Problem, Candidate, Future[Verdict]]]:
+        """All that wait, by problem; none: it is over."""
+        with self._turn:
+            self._turn.wait_for(
+                lambda: self._is_closing or (self._may_judge and bool(self._waiting))
+            )
+            batch, self._waiting = self._waiting, []
+            return [] if self._is_closing else sorted(batch, key=lambda each: each[0].id)

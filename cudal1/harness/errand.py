@@ -1,0 +1,77 @@
+"""What the process of a `fleet`'s device is asked to do, and does.
+
+Threat: none new; it is a judge's, and runs no candidate code.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from cudal1.candidate import Candidate
+from cudal1.errors import SuiteError, WorkerError
+from cudal1.harness.device import Device
+from cudal1.harness.judge import Judgement
+from cudal1.harness.pool import Pool
+from cudal1.harness.progress import Failure
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+
+_stack = ExitStack()
+_pool: Pool | None = None
+"""Of a judge's process; the coordinator has none."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """One candidate to judge."""
+
+    problem: Problem
+    candidate: Candidate
+    timing: bool
+    first: Judgement | None = None
+    """What another device said, when this is asked to confirm it."""
+    num_lost: int = 0
+    """Judges that died with it."""
+    not_built: Failure | None = None
+    """Why it could not be, if that was tried."""
+    built: bytes = b""
+    """What was compiled ahead; only while it is asked."""
+    record: float | None = None
+    """The problem's best certified speedup so far; only while it is asked."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a candidate could not be judged, which is no verdict: our machinery or the problem."""
+
+    problem_id: str
+    candidate_id: str
+    reason: str
+
+
+def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
+    """Lock the device and get ready.
+
+    Raises:
+        DeviceError: another process is judging on it.
+    """
+    global _pool
+    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s))
+
+
+def close_pool() -> None:
+    """Give the device back."""
+    _stack.close()
+
+
+def judge(asked: Errand) -> Judgement | Refusal:
+    """What the pool says."""
+    assert _pool is not None
+    try:
+        return _pool.judge(
+            asked.problem, asked.candidate, timing=asked.timing, record=asked.record,
+            built=asked.built, not_built=asked.not_built,
+        )  # fmt: skip
+    except (SuiteError, WorkerError) as error:
+        return Refusal(asked.problem.id, asked.candidate.id, str(error))

@@ -1,0 +1,235 @@
+"""Candidates of a policy at work: each is judged once, beside it or not before its turn."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import WorkerError
+from cudal1.harness import Device, Judgement, docket, find_device
+from cudal1.harness.docket import Docket
+from cudal1.harness.errand import Refusal
+from cudal1.harness.seats import Seat
+from cudal1.harness.sharing import Sharing, keeping_to, sharing
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status, Verdict
+from tests.harness.test_fleet_losses import Played
+
+NamedProblem = Callable[[str], Problem]
+CORES = frozenset(os.sched_getaffinity(0))
+RECORD = 1.25
+
+
+class Court:
+    """A docket before judges that play, and what it settles."""
+
+    def __init__(self, opened: Docket, judges: list[Played], settled: list[str]) -> None:
+        self.docket = opened
+        self.judges = judges
+        self.settled = settled
+
+    @property
+    def num_asked(self) -> int:
+        return sum(len(judge.asked) for judge in self.judges)
+
+
+@contextmanager
+def opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: EvalProtocol, *, is_beside: bool,
+    refusal: Refusal | None = None, num_answers: int = 1000,
+) -> Iterator[Court]:  # fmt: skip
+    devices = tuple(
+        Device(device_class=DeviceClass.CPU, kind="cpu", id=name, worker_core=None) for name in "ab"
+    )
+    judges = [Played(device.id, num_answers=num_answers) for device in devices]
+    for judge in judges:
+        judge.refusal = refusal
+    seats = [Seat(device, judge) for device, judge in zip(devices, judges, strict=True)]
+
+    @contextmanager
+    def played(_: object) -> Iterator[list[Seat]]:
+        yield seats
+
+    def settle(problem: Problem, candidate: Candidate, judgement: Judgement) -> Verdict:
+        assert candidate.id == judgement.verdict.candidate_id
+        settled.append(candidate.id)
+        return judgement.verdict
+
+    settled: list[str] = []
+    monkeypatch.setattr(docket, "seats_here", played)
+    shared = Sharing(devices, 1, is_beside, CORES, CORES)
+    with Docket(
+        shared, protocol, settle, record_of=lambda *_: RECORD, builds=tmp_path / "builds"
+    ) as court:
+        yield Court(court, judges, settled)
+
+
+def candidates(problem: Problem, count: int) -> list[tuple[Problem, Candidate]]:
+    return [
+        (problem, Candidate(problem_id=problem.id, source=f"{problem.null_source}\n# {number}"))
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_each_has_a_verdict_and_equal_ones_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol, is_beside: bool,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    work = candidates(named_problem("silu"), 5)
+    with opened(tmp_path, monkeypatch, quick, is_beside=is_beside) as court:
+        for pair in [*work, *work]:
+            court.docket.add(*pair)
+        found = court.docket.collect()
+    assert set(found) == {candidate.id for _, candidate in work}
+    assert {verdict.status for verdict in found.values()} == {Status.CORRECT}
+    assert sorted(court.settled) == sorted(found)
+
+
+def test_in_turn_nobody_is_judged_until_the_policy_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    first, second = candidates(named_problem("silu"), 2)
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        for number, pair in enumerate((first, second), start=1):
+            court.docket.add(*pair)
+            time.sleep(0.3)
+            assert len(court.settled) == number - 1
+            court.docket.collect()
+            assert len(court.settled) == number
+
+
+def test_beside_the_policy_judges_do_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    with opened(tmp_path, monkeypatch, quick, is_beside=True) as court:
+        for pair in candidates(named_problem("silu"), 3):
+            court.docket.add(*pair)
+        deadline = time.monotonic() + 60
+        while len(court.settled) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert len(court.docket.collect()) == 3
+
+
+def test_a_claim_is_held_against_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    with opened(tmp_path, monkeypatch, quick, is_beside=True) as court:
+        court.docket.add(*candidates(named_problem("silu"), 1)[0])
+        court.docket.collect()
+    assert {errand.record for judge in court.judges for errand in judge.asked} == {RECORD}
+
+
+def test_who_cannot_be_judged_is_our_failure_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    problem = named_problem("silu")
+    refusal = Refusal(problem.id, "", "too large for this device: lower its sizes")
+    with opened(tmp_path, monkeypatch, quick, is_beside=False, refusal=refusal) as court:
+        court.docket.add(*candidates(problem, 1)[0])
+        with pytest.raises(WorkerError, match="lower its sizes"):
+            court.docket.collect()
+
+
+def test_judges_that_die_leave_nobody_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    with opened(tmp_path, monkeypatch, quick, is_beside=False, num_answers=0) as court:
+        for pair in candidates(named_problem("silu"), 3):
+            court.docket.add(*pair)
+        with pytest.raises(WorkerError):
+            court.docket.collect()
+
+
+def test_what_was_not_collected_does_not_keep_it_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        court.docket.add(*candidates(named_problem("silu"), 1)[0])
+    assert court.settled == []
+
+
+@pytest.mark.parametrize(
+    ("num_cores", "is_beside"), [(1, False), (2, False), (3, False), (8, True)]
+)
+def test_a_cpu_is_shared_where_there_are_cores_enough(
+    monkeypatch: pytest.MonkeyPatch, num_cores: int, is_beside: bool
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(num_cores)))
+    found = sharing(DeviceClass.CPU)
+    assert found.is_beside is is_beside
+    assert found.num_devices == 1 + is_beside
+    if is_beside:
+        (device,) = found.devices
+        assert device.worker_core in found.judge_cores
+        assert len(found.judge_cores) == 2
+        assert not found.policy_cores & found.judge_cores
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "launched", "judges", "is_beside"),
+    [(1, 1, [0], False), (2, 1, [1], True), (4, 2, [2, 3], True), (4, 4, [0, 1, 2, 3], False)],
+)
+def test_gpus_that_no_policy_uses_judge(
+    monkeypatch: pytest.MonkeyPatch, num_gpus: int, launched: int, judges: list[int],
+    is_beside: bool,
+) -> None:  # fmt: skip
+    gpus = [
+        Device(device_class=DeviceClass.CUDA, kind="gpu", id=f"GPU-{n}", worker_core=None, index=n)
+        for n in range(num_gpus)
+    ]
+    monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: gpus)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(launched))
+    found = sharing(DeviceClass.CUDA)
+    assert [device.index for device in found.devices] == judges
+    assert (found.is_beside, found.num_devices) == (is_beside, num_gpus)
+
+
+def test_threads_keep_to_their_cores_and_come_back() -> None:
+    import torch
+
+    one, threads = frozenset([min(CORES)]), torch.get_num_threads()
+    with keeping_to(one):
+        assert os.sched_getaffinity(0) == one
+        assert torch.get_num_threads() == 1
+    assert os.sched_getaffinity(0) == CORES
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.slow
+def test_real_judges_alternate_with_whoever_waits(
+    tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem
+) -> None:
+    """Two rounds with the harness itself: the judge's process stays ready between them."""
+    problem = named_problem("silu")
+    twin = find_device(DeviceClass.CPU).model_copy(update={"id": "docket-test"})
+    spent: list[float] = []
+
+    def settle(_: Problem, __: Candidate, judgement: Judgement) -> Verdict:
+        spent.append(judgement.prepare_s)
+        assert 0 < judgement.build_s < judgement.verdict.judge_s
+        return judgement.verdict
+
+    shared = Sharing((twin,), 1, False, CORES, CORES)
+    with Docket(
+        shared, quick, settle, record_of=lambda *_: None, builds=tmp_path / "builds"
+    ) as court:
+        for pair in candidates(problem, 2):
+            court.add(*pair)
+            (verdict,) = court.collect().values()
+            assert verdict.status is Status.CORRECT, verdict.reason
+    assert spent[0] > 10 * spent[1], "the problem is prepared once"

@@ -1,0 +1,238 @@
+"""What reinforcement acts in: prompts from what is known now, answers judged once, numbers kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.contrast import Sampling
+from cudal1.harness.judge import Judgement
+from cudal1.ledger import Ledger
+from cudal1.params import Params
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.verdict import Status, Verdict
+from tasks.judging import Bench
+from tasks.rl import ContrastiveWorld
+from tasks.stage import Stage
+from tests.tasks.test_reviewing import VERDICT
+
+SHIPPED = Params.load(Path(__file__).parents[2] / "params.yaml")
+RL = SHIPPED.rl.model_copy(update={
+    "plain_share": 0.0, "sampling": Sampling.BUCKET, "num_exemplars": 2, "tau": 1.0,
+})  # fmt: skip
+STAGE = Stage(name="rl", item=None, params=SHIPPED.model_copy(update={"rl": RL}), run="r")
+PROBLEMS = [
+    Problem(
+        suite="toy", level=1, number=number, name=f"problem {number}", split=Split.TRAIN,
+        revision="r", device_class=DeviceClass.CPU, source="class Model: ...\n",
+    )
+    for number in (1, 2)
+]  # fmt: skip
+FIRST, SECOND = (problem.id for problem in PROBLEMS)
+
+
+class FakeDocket:
+    """A harness that believes what sources say of themselves."""
+
+    def __init__(self, sharing: Any, protocol: Any, settle: Any, **_: object) -> None:
+        self._kind = sharing.devices[0].kind
+        self._protocol_id = protocol.id
+        self._settle = settle
+        self._waiting: dict[str, tuple[Problem, Candidate]] = {}
+        self.added: list[str] = []
+
+    def __enter__(self) -> FakeDocket:
+        DOCKETS.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def add(self, problem: Problem, candidate: Candidate) -> None:
+        self._waiting[candidate.id] = problem, candidate
+        self.added.append(candidate.id)
+
+    def collect(self) -> dict[str, Verdict]:
+        waiting, self._waiting = self._waiting, {}
+        return {key: self._settle(*pair, self._judged(pair[1])) for key, pair in waiting.items()}
+
+    def _judged(self, candidate: Candidate) -> Judgement:
+        """2.5 for `# 2.5`, and a cheat where it says so."""
+        found = re.search(r"# (\S+)", candidate.source)
+        assert found is not None
+        changes: dict[str, Any] = {
+            "problem_id": candidate.problem_id, "candidate_id": candidate.id,
+            "protocol_id": self._protocol_id, "device_kind": self._kind, "judge_s": 3.0,
+        }  # fmt: skip
+        if found[1] == "cheats":
+            changes |= {"status": Status.HACKED, "reason": "it cheats", "measurement": None}
+        else:
+            assert VERDICT.measurement is not None
+            speed = float(found[1])
+            changes["measurement"] = VERDICT.measurement.model_copy(
+                update={"speedup": speed, "certified": speed}
+            )
+        return Judgement(VERDICT.model_copy(update=changes), (), build_s=1.0)
+
+
+DOCKETS: list[FakeDocket] = []
+
+
+class Told:
+    """What was logged of each step."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, dict[str, float]] = {}
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.steps.setdefault(step, {}).update(values)
+
+
+class World:
+    """A ContrastiveWorld with what it tells."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.told = Told()
+        self.bench = Bench(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
+        self.acts = ContrastiveWorld(STAGE, ledger, self.bench, PROBLEMS, self.told)  # pyright: ignore[reportArgumentType]
+
+    def step(self, step: int, answers: dict[str, list[str]], *, offers: bool = True) -> list[Any]:
+        """One step as the trainer makes it; answers by problem."""
+        for problem_id in answers:
+            self.acts.build_prompt(problem_id, step)
+        asked = [problem_id for problem_id, texts in answers.items() for _ in texts]
+        if offers:
+            for problem_id, texts in answers.items():
+                self.acts.offer([problem_id] * len(texts), texts, step)
+        return self.acts.score(asked, [text for texts in answers.values() for text in texts], step)
+
+    def answers(self) -> list[dict[str, Any]]:
+        return self.ledger.sql(
+            "select problem_id, attempt, candidate_id, exemplar_ids, text from completions "
+            "order by attempt"
+        ).to_dicts()
+
+
+def says(speed: str, number: int = 0) -> str:
+    return (
+        "```python\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+        f"    def forward(self, x):  # {speed}\n        return x + {number}\n```\n"
+    )
+
+
+@pytest.fixture(autouse=True)
+def harness(monkeypatch: pytest.MonkeyPatch) -> None:
+    DOCKETS.clear()
+    monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl", run="r")
+        ledger.add_protocol(STAGE.params.protocol)
+        yield World(ledger)
+
+
+def test_an_offered_answer_is_stored_and_on_its_way_before_it_is_scored(world: World) -> None:
+    world.acts.build_prompt(FIRST, 0)
+    world.acts.offer([FIRST], [says("1.5")], 0)
+    (answer,) = world.answers()
+    assert DOCKETS[0].added == [answer["candidate_id"]]
+
+
+def test_offers_change_no_reward(world: World, tmp_path: Path) -> None:
+    answers = {FIRST: [says("1.5"), "nothing", says("cheats")], SECOND: [says("2.0"), says("9.0")]}
+    offered = world.step(0, answers)
+    with Ledger.open(tmp_path / "other") as ledger:
+        ledger.begin("rl", run="r")
+        ledger.add_protocol(STAGE.params.protocol)
+        other = World(ledger)
+        assert other.step(0, answers, offers=False) == offered
+        assert other.answers() == world.answers()
+    assert offered[1] == offered[2] == min(offered), "failures and cheats earn nothing"
+
+
+def test_equal_sources_are_judged_once_within_a_step_and_after_it(world: World) -> None:
+    world.step(0, {FIRST: [says("1.5"), says("1.5"), says("2.0"), "nothing"]})
+    world.step(1, {FIRST: [says("2.0"), says("3.0")]})
+    assert world.bench.num_judged == 3
+    assert len(set(DOCKETS[0].added)) == 3
+    assert world.told.steps[1]["reused"] == pytest.approx(1 / 3)  # of those with a source
+    assert world.told.steps[2]["reused"] == 0.5
+
+
+def test_a_prompt_shows_what_the_step_before_has_found(world: World) -> None:
+    plain = world.acts.build_prompt(FIRST, 0)
+    world.step(0, {FIRST: [says("1.5"), says("3.0")]})
+    found = {row["candidate_id"] for row in world.answers()}
+    assert world.acts.build_prompt(FIRST, 1) != plain
+    world.step(1, {FIRST: [says("4.0")]})
+    assert set(world.answers()[-1]["exemplar_ids"]) == found
+
+
+def test_a_step_shows_nothing_that_was_born_in_it(world: World) -> None:
+    """So a step that is made again after a kill has the prompts that it had."""
+    world.step(0, {FIRST: [says("1.5")]})
+    before = world.acts.build_prompt(FIRST, 1)
+    world.step(1, {FIRST: [says("7.0"), says("9.0")]})
+    again = World(world.ledger)
+    assert again.acts.build_prompt(FIRST, 1) == before
+
+
+def test_a_step_made_again_after_a_kill_is_the_same_step(world: World) -> None:
+    world.step(0, {FIRST: [says("1.5"), says("3.0")]})
+    state = json.loads(json.dumps(world.acts.state()))
+    answers = {FIRST: [says("4.0"), says("1.2")]}
+    first, before = world.step(1, answers), world.answers()
+    again = World(world.ledger)
+    again.acts.restore(state)
+    assert again.step(1, answers) == first
+    assert again.answers() == before
+    assert again.bench.num_judged == 0
+    rewards = world.ledger.sql("select step, count(*) as n from rewards group by step order by 1")
+    assert rewards.rows() == [(0, 2), (1, 2)]
+
+
+def test_a_step_says_how_it_went(world: World) -> None:
+    world.step(0, {FIRST: [says("4.0"), says("cheats"), "nothing", says("0.5")]})
+    told = world.told.steps[1]
+    assert told["reward_raw"] == pytest.approx(4.5 / 4)
+    assert told["reward_raw_std"] == pytest.approx(1.673, abs=1e-3)
+    assert (told["success"], told["hacked"]) == (0.5, 0.25)
+    assert told["best_speedup"] == pytest.approx((4.0 + 1.0) / 2)  # nothing of the second yet
+
+
+def test_the_best_so_far_does_not_fall(world: World) -> None:
+    for step, speed in enumerate(("2.0", "5.0", "0.7", "3.0")):
+        world.step(step, {FIRST: [says(speed)]})
+    best = [world.told.steps[step]["best_speedup"] for step in range(1, 5)]
+    assert best == [1.5, 3.0, 3.0, 3.0]
+    after = World(world.ledger)
+    after.step(4, {SECOND: [says("cheats")]})
+    assert after.told.steps[5]["best_speedup"] == 3.0
+
+
+def test_where_the_time_of_a_step_went_is_told_when_it_ends(world: World) -> None:
+    world.step(0, {FIRST: [says("4.0"), says("2.0")]})
+    assert "step_s" not in world.told.steps[1]
+    world.acts.build_prompt(FIRST, 1)
+    told = world.told.steps[1]
+    assert (told["judge_s"], told["build_s"]) == (4.0, 2.0)
+    assert {"generate_s", "train_s", "rest_s", "step_s", "idle"} <= set(told)
+    world.step(1, {FIRST: [says("4.0")]})
+    world.acts.end_step()
+    assert world.told.steps[2]["judge_s"] == 0
+
+
+def test_answers_that_were_not_those_offered_are_refused(world: World) -> None:
+    world.acts.build_prompt(FIRST, 0)
+    world.acts.offer([FIRST], [says("1.5")], 0)
+    with pytest.raises(AssertionError):
+        world.acts.score([FIRST], [says("2.5")], 0)
