@@ -67,7 +67,7 @@ def _problem(problem: ErrorDetails) -> str:
         case "string_pattern_mismatch" if where.endswith("api_key_env"):
             # what stands there may be the key itself: it is not repeated
             return f"{where}: must be the name of an environment variable, not a key"
-        case "string_pattern_mismatch" if where.endswith("base_url"):
+        case "string_pattern_mismatch" if where.endswith(("base_url", "vllm_server")):
             return f"{where}: must begin with http:// or https:// (it is {problem['input']!r})"
         case "string_pattern_mismatch":
             where = where.removesuffix(".[key]")
