@@ -1,6 +1,6 @@
 """Training over several processes: one call, as if it were one.
 
-The stage keeps its process, with ledger, harness and MLflow in it. For the training itself it starts
+The stage keeps its process, with ledger, harness and MLflow in it. For the training it starts
 a group of processes with `accelerate launch`, which hold the weights; the first of them asks the
 stage for prompts and rewards over a socket and tells it the numbers of each step. So nothing of
 ours knows about ranks but `Shared`, a group that dies takes no ledger with it, and the processes
