@@ -70,12 +70,12 @@ def use(
     Example: cudal1 training use coder-7b
     """
     from cudal1 import profiles
-    from cudal1.cli.params_file import change
+    from cudal1.cli.params_file import change, read
     from cudal1.settings_file import put_over
 
     try:
         _settings(params, profile)
-        ready = profiles.load_training(profile).params
+        ready = read(profiles.training_path_of(profile))["params"]  # numbers as they are written
         change(params, lambda content: put_over(content, ready))
     except CudaL1Error as error:
         fail(str(error))

@@ -1,4 +1,4 @@
-"""What ships ready for params.yaml, one YAML file a profile: providers, or settings for training."""
+"""What ships ready for params.yaml, a YAML file a profile: providers, or settings for training."""
 
 from __future__ import annotations
 
@@ -59,13 +59,22 @@ def load(name: str) -> Profile:
     return read_settings(path_of(name), Profile, remedy=_REMEDY)
 
 
+def training_path_of(name: str) -> Path:
+    """The file of a profile for training.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    return _path(name, training_names())
+
+
 def load_training(name: str) -> TrainingProfile:
     """A profile for training, checked.
 
     Raises:
         ConfigError: there is none of that name.
     """
-    return read_settings(_path(name, training_names()), TrainingProfile, remedy=_REMEDY)
+    return read_settings(training_path_of(name), TrainingProfile, remedy=_REMEDY)
 
 
 def _path(name: str, known: list[str]) -> Path:

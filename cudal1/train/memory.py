@@ -3,7 +3,7 @@
 Counted are tensors. What PyTorch, CUDA and the harness take for themselves is not, nor what falls
 between tensors: leave a tenth of the GPU free. `benchmarks/big_policy.py` measures the rest.
 
-Shapes: B rows at a time, T tokens of a row, N parameters, D = `hidden`, M = `mlp`, V = `vocabulary`.
+Shapes: B rows at a time, T tokens of a row, N parameters, D hidden, M mlp, V vocabulary.
 """
 
 from __future__ import annotations
