@@ -95,7 +95,7 @@ def train_grpo(
     )  # fmt: skip
     trainer.environment = environment
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
-    scaling.save_policy(trainer, tokenizer, policy, out, scale)
+    scaling.save_policy(trainer, tokenizer, out)
 
 
 def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:
@@ -128,7 +128,8 @@ def _trainer_class() -> Any:
                 for problem_id in dict.fromkeys(row["problem_id"] for row in inputs)
             }
             renewed = [{**row, "prompt": fresh[row["problem_id"]]} for row in inputs]
-            return super()._generate_and_score_completions(renewed)
+            with scaling.in_step(self.model, is_sharded=self.is_fsdp_enabled):
+                return super()._generate_and_score_completions(renewed)
 
     return ContrastiveTrainer
 

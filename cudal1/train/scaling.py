@@ -6,6 +6,8 @@ Shapes: W (out, in) the weights of a linear layer, A (rank, in) and B (out, rank
 from __future__ import annotations
 
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,33 +55,36 @@ def adapter(scale: ScaleParams) -> Any:
     )  # fmt: skip
 
 
-def save_policy(trainer: Any, tokenizer: Any, base: Path, out: Path, scale: ScaleParams) -> None:
+@contextmanager
+def in_step(model: Any, *, is_sharded: bool) -> Generator[None]:
+    """While processes sample with shards of one model, whoever is done goes on until all are.
+
+    Each token gathers the weights of every process. transformers waits for the others where it has
+    made the shards itself; those are accelerate's, of which it does not know.
+    """
+    if not is_sharded:
+        yield
+        return
+    model._is_fsdp_managed_module = True
+    try:
+        yield
+    finally:
+        del model._is_fsdp_managed_module
+
+
+def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     """Write the trained policy as a plain folder: whole weights, no shards, no adapter.
 
-    Every process calls it; the first one writes. An adapter is added to the weights that it was
-    trained on, W + (alpha / rank) B A, in float32; the sum is stored in `scale.dtype`.
+    Every process calls it; the first one writes. An adapter is added to the weights beside which
+    it was trained: W + (alpha / rank) B A.
     """
     accelerator = trainer.accelerator
-    state = accelerator.get_state_dict(trainer.model)  # gathers shards: all take part
+    model = accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    state = accelerator.get_state_dict(model)  # gathers shards: all take part
     if accelerator.is_main_process:
         shutil.rmtree(out, ignore_errors=True)
-        if scale.adapter is None:
-            accelerator.unwrap_model(trainer.model).save_pretrained(out, state_dict=state)
-        else:
-            _save_merged(accelerator.unwrap_model(trainer.model), state, base, out, scale)
+        model.save_pretrained(out, state_dict=state)
         tokenizer.save_pretrained(out)
     accelerator.wait_for_everyone()
-
-
-def _save_merged(model: Any, state: Any, base: Path, out: Path, scale: ScaleParams) -> None:
-    import torch
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    partial = out.with_name(f".{out.name}.adapter")
-    model.save_pretrained(partial, state_dict=state)
-    whole: Any = AutoModelForCausalLM.from_pretrained(base, dtype="float32")
-    merged: Any = PeftModel.from_pretrained(whole, str(partial))
-    merged = merged.merge_and_unload()
-    merged.to(getattr(torch, scale.dtype.value)).save_pretrained(out)
-    shutil.rmtree(partial)

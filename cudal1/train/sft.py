@@ -70,7 +70,7 @@ def train_sft(
     )  # fmt: skip
     resumed = latest_checkpoint(work)
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
-    scaling.save_policy(trainer, tokenizer, policy, out, scale)
+    scaling.save_policy(trainer, tokenizer, out)
     return len(rows) - len(fitting)
 
 
