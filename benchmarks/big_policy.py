@@ -1,4 +1,4 @@
-"""A policy as large as the profile's takes real GRPO steps: what memory it needs, beside the estimate.
+"""A policy as large as a profile's takes real GRPO steps: its memory beside the estimate.
 
     python -m benchmarks.big_policy [--profile coder-7b] [--layers N] [--out DIR]
 

@@ -8,7 +8,6 @@ import psutil
 import pytest
 
 from benchmarks.big_policy import Size, steps
-from cudal1 import profiles
 
 NEEDED = 14 << 30
 
@@ -25,7 +24,3 @@ def test_one_layer_of_the_coder_takes_two_steps(tmp_path: Path) -> None:
     assert found["num_scored"] == 2
     assert {1, 2} <= {int(step) for step in found["steps"]}
     assert (tmp_path / "out" / "config.json").is_file()
-
-
-def test_the_profile_is_there() -> None:
-    assert "coder-7b" in profiles.training_names()
