@@ -48,6 +48,8 @@ class Size:
 class Even:
     """Rewards even letters, and notes when it is asked."""
 
+    judges_meanwhile = False
+
     def __init__(self, prompt: str) -> None:
         self._prompt = prompt
         self.asked_at: list[float] = []
@@ -55,6 +57,9 @@ class Even:
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The same long prompt, which begins with the problem's name."""
         return [{"role": "user", "content": f"{problem_id} {self._prompt}"}]
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        """Nothing; they are judged when they are scored."""
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int

@@ -73,6 +73,8 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
 class ContrastiveWorld:
     """What the trainer acts in: prompts from the ledger, rewards from the bench."""
 
+    judges_meanwhile = False
+
     def __init__(
         self, stage: Stage, ledger: Ledger, judge: Bench, problems: Sequence[Problem], steps: Steps
     ) -> None:
@@ -108,6 +110,9 @@ class ContrastiveWorld:
         )  # fmt: skip
         self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
         return prompt.as_chat()
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        """Leave the answers to `score`: the device is the policy's own."""
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int

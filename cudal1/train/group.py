@@ -45,6 +45,8 @@ class Job:
     module: str
     function: str
     arguments: Mapping[str, Any]
+    judges_meanwhile: bool
+    """As the environment says, if the function has one."""
     address: Address
 
 
@@ -106,9 +108,15 @@ def _run(
         job = Path(folder) / "job"
         sent = {name: value for name, value in arguments.items() if name not in CALLED_BACK}
         job.touch(mode=0o600)
-        job.write_bytes(pickle.dumps(Job(train.__module__, train.__name__, sent, board.address)))
+        job.write_bytes(pickle.dumps(Job(
+            train.__module__, train.__name__, sent,
+            "environment" in arguments and arguments["environment"].judges_meanwhile,
+            board.address,
+        )))  # fmt: skip
         python = sys.executable if server is None else vllm_python()
-        group = subprocess.Popen(_command(python, scale, job), env=_environment(gpus))
+        group = subprocess.Popen(
+            _command(python, scale, job), env=_environment(gpus, is_ours=server is None)
+        )
         try:
             wire = board.accept(lambda: group.poll() is None)
             return _serve(
@@ -154,10 +162,11 @@ def _command(python: str, scale: ScaleParams, job: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _environment(gpus: Sequence[str]) -> dict[str, str]:
-    """The stage's, with the group's GPUs alone, and cudal1 where another interpreter finds it."""
+def _environment(gpus: Sequence[str], *, is_ours: bool) -> dict[str, str]:
+    """The stage's, with the group's GPUs alone; another interpreter finds cudal1 and no more."""
     here = str(Path(__file__).parents[2])
-    found = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    ours = os.environ.get("PYTHONPATH") if is_ours else None
+    found = os.pathsep.join(filter(None, [here, ours]))
     chosen = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
     threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     return {**os.environ, **chosen, **threads, "PYTHONPATH": found, MEMBER: "1"}

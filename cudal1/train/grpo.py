@@ -26,8 +26,15 @@ STATE_FILE = "cudal1.json"
 class Environment(Protocol):
     """What the policy acts in, in the trainer's words."""
 
+    judges_meanwhile: bool
+    """Whether it judges answers while others are being sampled: not on the policy's own device."""
+
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The chat for one group, from what is known at this moment."""
+        ...
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        """Take answers of whole groups that were just sampled; `score` asks for them later."""
         ...
 
     def score(

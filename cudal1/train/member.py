@@ -46,7 +46,7 @@ def main() -> None:
     wire = Wire.to(job.address) if int(os.environ.get("RANK", "0")) == 0 else None
     train = getattr(import_module(job.module), job.function)
     try:
-        result = train(**job.arguments, **_called_back(train, wire))
+        result = train(**job.arguments, **_called_back(train, wire, job))
     except CudaL1Error as error:
         if wire is not None:
             wire.send(("failed", str(error)))
@@ -56,12 +56,12 @@ def main() -> None:
     _leave()
 
 
-def _called_back(train: Any, wire: Wire | None) -> dict[str, Any]:
+def _called_back(train: Any, wire: Wire | None, job: Job) -> dict[str, Any]:
     """What the function calls, but has not here."""
     names = [name for name in CALLED_BACK if name in train.__wrapped__.__annotations__]
     far: dict[str, Any] = {name: None if wire is None else Far(wire, name) for name in names}
     if "environment" in far:
-        far["environment"] = Shared(far["environment"])
+        far["environment"] = Shared(far["environment"], judges_meanwhile=job.judges_meanwhile)
     if far["on_log"] is None:
         far["on_log"] = _hear_nothing
     return far

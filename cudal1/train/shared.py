@@ -6,7 +6,7 @@ rewards and its device are the stage's. The first process asks for all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,13 @@ class Shared:
     its GPU busy, and somebody may be measuring on it.
     """
 
-    def __init__(self, environment: Environment | None) -> None:
+    def __init__(self, environment: Environment | None, *, judges_meanwhile: bool) -> None:
         """The environment in the process that speaks, None in all others."""
+        self.judges_meanwhile = judges_meanwhile
         self._environment = environment
         self._exchange: Any = None
+        self._rounds: list[list[int]] = []
+        """Of each offer since the last `score`, how many answers came from each process."""
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """Each process's next prompt; that of one problem and step is built once, for all."""
@@ -39,20 +42,35 @@ class Shared:
             }
         return self._broadcast(prompts)[problem_id]
 
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        """Answers that every process has just sampled, handed on as one lot."""
+        parts = self._gather((list(problem_ids), list(texts)))
+        if self._environment is not None:
+            self._rounds.append([len(ids) for ids, _ in parts])
+            self._environment.offer(
+                _joined(ids for ids, _ in parts), _joined(texts for _, texts in parts), step
+            )
+
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        """What this process's answers earn; the environment is asked once, about all answers."""
+        """What this process's answers earn; the environment is asked once, about all answers.
+
+        They come in the order in which they were offered: of each round, every process's part.
+        """
         parts = self._gather((list(problem_ids), list(texts)))
         rewards: list[list[float | None]] | None = None
         if self._environment is not None:
+            order = _order(self._rounds or [[len(ids) for ids, _ in parts]])
+            self._rounds = []
             earned = self._environment.score(
-                [each for ids, _ in parts for each in ids],
-                [each for _, answers in parts for each in answers],
+                [parts[rank][0][place] for rank, place in order],
+                [parts[rank][1][place] for rank, place in order],
                 step,
             )
-            rest = iter(earned)
-            rewards = [[next(rest) for _ in ids] for ids, _ in parts]
+            rewards = [[None] * len(ids) for ids, _ in parts]
+            for (rank, place), reward in zip(order, earned, strict=True):
+                rewards[rank][place] = reward
         return self._broadcast(rewards)[self._rank]
 
     def state(self) -> dict[str, Any]:
@@ -92,3 +110,18 @@ class Shared:
         box = [said]
         dist.broadcast_object_list(box, src=0, group=self._exchange)
         return box[0]
+
+
+def _order(rounds: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """(process, its place there) of each answer: round by round, in each the processes in turn."""
+    taken = [0] * len(rounds[0])
+    found: list[tuple[int, int]] = []
+    for counts in rounds:
+        for rank, count in enumerate(counts):
+            found += [(rank, place) for place in range(taken[rank], taken[rank] + count)]
+            taken[rank] += count
+    return found
+
+
+def _joined(parts: Iterable[list[str]]) -> list[str]:
+    return [each for part in parts for each in part]

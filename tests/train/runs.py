@@ -34,6 +34,8 @@ def scale(**changed: Any) -> ScaleParams:
 class World:
     """Rewards letters; remembers who asked what, and refuses when told to."""
 
+    judges_meanwhile = False
+
     def __init__(self, *, refuses: BaseException | None = None) -> None:
         self.built: list[tuple[str, int]] = []
         self.scored: list[tuple[list[str], int]] = []
@@ -43,6 +45,8 @@ class World:
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         self.built.append((problem_id, step))
         return [{"role": "user", "content": f"{problem_id} at {step}, prompt {len(self.built)}"}]
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None: ...
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int

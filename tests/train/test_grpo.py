@@ -24,6 +24,8 @@ SETTINGS = {
 class Letters:
     """Counts letters; remembers what it was asked, in order."""
 
+    judges_meanwhile = False
+
     def __init__(self, *, dies_at: int | None = None) -> None:
         self.asked: list[tuple[str, str, int]] = []
         self.prompts: list[str] = []
@@ -35,6 +37,8 @@ class Letters:
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         self.asked.append(("prompt", problem_id, step))
         return [{"role": "user", "content": f"{problem_id} after {self.num_scored} answers"}]
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None: ...
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
