@@ -21,6 +21,7 @@ from cudal1.protocol import EvalProtocol
 from cudal1.provider_settings import ProviderSettings
 from cudal1.record import Record
 from cudal1.reward import SmoothScope
+from cudal1.scale import ScaleParams
 from cudal1.settings_file import read_settings
 
 JUDGE = "hack_judge"
@@ -180,6 +181,9 @@ class RlParams(ContrastParams):
     """Smooth log(1 + reward) in place of the reward."""
     checkpoint_every: int = Field(gt=0)
     """Steps between checkpoints; an interrupted run loses at most so many."""
+    vllm_server: str | None = Field(pattern=r"^https?://")
+    """Who samples the answers: a vLLM server at this address, which is sent the weights before
+    each step (docs/training.md); None: the training processes themselves."""
     seed: int
 
 
@@ -312,6 +316,7 @@ class Params(Record):
     evaluation: EvaluationParams
     generate: GenerateParams
     filter: FilterParams
+    scale: ScaleParams
     sft: SftParams
     selfsup: SelfsupParams
     rl: RlParams
@@ -339,12 +344,27 @@ class Params(Record):
                 f"{twice[0]} names two of generate.providers, search.methods and {JUDGE}: their "
                 "bills would be one; rename it"
             )
+        self._refuse_what_cannot_be_split()
         policies = {"base", "sft", *self.selfsup.rounds}
         starts = {f"selfsup.rounds.{name}.init": r.init for name, r in self.selfsup.rounds.items()}
         for key, init in {**starts, "rl.init": self.rl.init}.items():
             if init not in policies:
                 raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
         return self
+
+    def _refuse_what_cannot_be_split(self) -> None:
+        group = self.rl.group_size
+        batches = {
+            "sft.batch_size": (self.sft.batch_size, 1),
+            "selfsup.batch_size": (self.selfsup.batch_size, 1),
+            "challenger.batch_size": (self.challenger.batch_size, 1),
+            "rl.prompts_per_step": (self.rl.prompts_per_step * group, group),
+        }
+        for key, (rows, unit) in batches.items():
+            try:
+                self.scale.passes(rows, unit=unit)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from error
 
     @classmethod
     def load(cls, path: Path) -> Params:

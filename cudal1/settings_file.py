@@ -5,8 +5,9 @@ Which files there are: params.yaml (`cudal1.params`) and protocols (`cudal1.prot
 
 from __future__ import annotations
 
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -19,13 +20,16 @@ MAX_PROBLEMS_SAID = 3
 R = TypeVar("R", bound=Record)
 
 
-def read_settings(path: Path, kind: type[R], *, remedy: str) -> R:
+def read_settings(
+    path: Path, kind: type[R], *, remedy: str, over: Mapping[str, Any] | None = None
+) -> R:
     """The file as a record of that kind.
 
     Args:
         path: a YAML file.
         kind: what it must say, no more and no less.
         remedy: what to do when it is not there, such as `run this in the project's folder`.
+        over: what to say in place of what the file says, key by key.
 
     Raises:
         ConfigError: the file is absent or not YAML, or a key is missing, unknown or wrong; the
@@ -39,10 +43,22 @@ def read_settings(path: Path, kind: type[R], *, remedy: str) -> R:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    if over is not None and isinstance(content, dict):
+        put_over(content, over)
     try:
         return kind.model_validate(content)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_said(error)}") from error
+
+
+def put_over(content: MutableMapping[str, Any], over: Mapping[str, Any]) -> None:
+    """Set single keys, however deep; a mapping that stands for nothing (null) is set whole."""
+    for key, value in over.items():
+        there = content.get(key)
+        if isinstance(value, Mapping) and isinstance(there, MutableMapping):
+            put_over(there, value)
+        else:
+            content[key] = value
 
 
 def _said(error: ValidationError) -> str:
@@ -67,7 +83,7 @@ def _problem(problem: ErrorDetails) -> str:
         case "string_pattern_mismatch" if where.endswith("api_key_env"):
             # what stands there may be the key itself: it is not repeated
             return f"{where}: must be the name of an environment variable, not a key"
-        case "string_pattern_mismatch" if where.endswith("base_url"):
+        case "string_pattern_mismatch" if where.endswith(("base_url", "vllm_server")):
             return f"{where}: must begin with http:// or https:// (it is {problem['input']!r})"
         case "string_pattern_mismatch":
             where = where.removesuffix(".[key]")

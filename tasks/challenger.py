@@ -34,8 +34,9 @@ def train(stage: Stage) -> Mapping[str, float | int]:
             knobs = {**section.model_dump(), "seed": section.seed + night.number}
             with training(stage, ledger, steps=section.steps) as steps:
                 num_long = train_sft(
-                    champion, out, pairs, work=stage.work, on_log=steps.log, **knobs
-                )
+                    champion, out, pairs, work=stage.work, scale=stage.params.scale,
+                    on_log=steps.log, **knobs,
+                )  # fmt: skip
         else:
             log.info("%s: no lesson is newer than the champion: nothing to learn", stage.name)
             shutil.rmtree(out, ignore_errors=True)

@@ -62,7 +62,8 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
                 beta=section.beta, epsilon=section.epsilon,
                 updates_per_batch=section.updates_per_batch, temperature=section.temperature,
                 top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
-                checkpoint_every=section.checkpoint_every, seed=section.seed, on_log=steps.log,
+                checkpoint_every=section.checkpoint_every, seed=section.seed,
+                scale=stage.params.scale, vllm_server=section.vllm_server, on_log=steps.log,
             )  # fmt: skip
             world.end_step()
         marks = examine(stage, ledger, out)

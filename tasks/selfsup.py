@@ -45,7 +45,10 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
         pairs = _pairs(stage, answers)
         with training(stage, ledger, steps=section.steps) as steps:
             knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
-            num_long = train_sft(init, out, pairs, work=stage.work, on_log=steps.log, **knobs)
+            num_long = train_sft(
+                init, out, pairs, work=stage.work, scale=stage.params.scale, on_log=steps.log,
+                **knobs,
+            )  # fmt: skip
         marks = examine(stage, ledger, out)
         ledger.export()
     return {

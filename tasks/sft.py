@@ -23,8 +23,9 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name, run=stage.run)
         with training(stage, ledger, steps=section.steps) as steps:
             num_long = train_sft(
-                base, out, pairs, work=stage.work, on_log=steps.log, **section.model_dump()
-            )
+                base, out, pairs, work=stage.work, scale=stage.params.scale, on_log=steps.log,
+                **section.model_dump(),
+            )  # fmt: skip
         marks = examine(stage, ledger, out)
         ledger.export()
     return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks}

@@ -38,6 +38,7 @@ NOT_OURS = {
     "duckdb": "a program of its own",
     "sqlite3": "a program of its own",
     "kill": "ends what the page started",
+    "env": "starts vLLM's server, of another environment",
 }
 """Programs whose commands are neither run nor parsed, and why."""
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "sql": "Ask the ledger. Reading never disturbs a running pipeline.",
     "hacks": "What the adversarial judge has vetoed, and your word on it.",
     "providers": "Who is asked for candidates, and ready entries for more.",
+    "training": "What training takes of a GPU's memory, and ready settings for larger policies.",
 }
 """What `cudal1 --help` says of each; a command's own help begins with the same words."""
 

@@ -68,33 +68,26 @@ def add(
 
     Example: cudal1 providers add paper --only gpt-4o
     """
-    from ruamel.yaml import YAML, YAMLError
-
     from cudal1 import profiles
+    from cudal1.cli.params_file import change, read
     from cudal1.params import Params
 
-    yaml = YAML()  # keeps comments, and so told, lines and nulls as they are
-    yaml.width = 4096
-    yaml.representer.add_representer(
-        type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
-    )
+    added: list[str] = []
     try:
         Params.load(params)  # what is broken already is said first
-        ready = yaml.load(profiles.path_of(profile).read_text(encoding="utf-8"))["providers"]
-        content = yaml.load(params.read_text(encoding="utf-8"))
+        ready = read(profiles.path_of(profile))["providers"]
+        wanted = only or list(ready)
+        if unknown := [name for name in wanted if name not in ready]:
+            fail(f"profile {profile} has no {unknown[0]}; it has {', '.join(ready)}")
+
+        def extend(content: Any) -> None:
+            there = content["generate"]["providers"]
+            added.extend(name for name in wanted if name not in there)
+            there.update({name: ready[name] for name in added})
+
+        change(params, extend)
     except CudaL1Error as error:
         fail(str(error))
-    except YAMLError as error:
-        fail(f"{params}: not valid YAML ({' '.join(str(error).split())})")
-    there = content["generate"]["providers"]
-    wanted = only or list(ready)
-    if unknown := [name for name in wanted if name not in ready]:
-        fail(f"profile {profile} has no {unknown[0]}; it has {', '.join(ready)}")
-    added = [name for name in wanted if name not in there]
-    for name in added:
-        there[name] = ready[name]
-    with params.open("w", encoding="utf-8") as stream:
-        yaml.dump(content, stream)
     if as_json:
         known = [name for name in wanted if name not in added]
         typer.echo(json.dumps({"added": added, "there_already": known}))

@@ -12,15 +12,17 @@ This is the only module that depends on private methods of TRL (pinned for that 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
+from cudal1.scale import ScaleParams
+from cudal1.train import scaling
 from cudal1.train.attention import is_plain
 from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.group import in_a_group
 from cudal1.train.rollouts import Rollouts
 
 STATE_FILE = "cudal1.json"
@@ -63,12 +65,13 @@ class Environment(Protocol):
         ...
 
 
+@in_a_group
 def train_grpo(
     policy: Path, out: Path, problem_ids: Sequence[str], environment: Environment, *, work: Path,
     steps: int, prompts_per_step: int, group_size: int, learning_rate: float, beta: float,
     epsilon: float, updates_per_batch: int, temperature: float, top_p: float,
-    max_new_tokens: int, checkpoint_every: int, seed: int,
-    on_log: Callable[[int, Mapping[str, float]], None],
+    max_new_tokens: int, checkpoint_every: int, seed: int, scale: ScaleParams,
+    vllm_server: str | None, on_log: Callable[[int, Mapping[str, float]], None],
 ) -> None:  # fmt: skip
     """Train `policy` in `environment` and save to `out`.
 
@@ -86,15 +89,16 @@ def train_grpo(
     on_gpu = torch.cuda.is_available()
     arguments = GRPOConfig(
         output_dir=str(work), max_steps=steps, num_generations=group_size,
-        per_device_train_batch_size=prompts_per_step * group_size, gradient_accumulation_steps=1,
         num_iterations=updates_per_batch, learning_rate=learning_rate,
         lr_scheduler_type="constant", max_grad_norm=1.0, max_completion_length=max_new_tokens,
         temperature=temperature, top_p=top_p, loss_type="grpo", scale_rewards="group",
-        epsilon=epsilon, beta=beta, use_bias_correction_kl=False, use_vllm=False, bf16=on_gpu,
-        use_cpu=not on_gpu, gradient_checkpointing=False, remove_unused_columns=False,
+        epsilon=epsilon, beta=beta, use_bias_correction_kl=False, bf16=on_gpu, use_cpu=not on_gpu,
+        remove_unused_columns=False,
         logging_steps=1, report_to="none", save_strategy="steps",
         save_steps=_checkpoint_steps(checkpoint_every, updates_per_batch), save_total_limit=2,
         seed=seed, disable_tqdm=True, log_completions=False,
+        **scaling.trainer_arguments(scale, prompts_per_step * group_size, unit=group_size),
+        **scaling.rollout_arguments(vllm_server),
     )  # fmt: skip
     rows = [
         {"prompt": [{"role": "user", "content": problem_id}], "problem_id": problem_id}
@@ -106,14 +110,13 @@ def train_grpo(
     trainer = _trainer_class()(
         model=str(policy), reward_funcs=_reward_function(environment), args=arguments,
         train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
+        peft_config=scaling.adapter(scale),
         callbacks=[log_callback(on_log), _state_callback(environment)],
     )  # fmt: skip
     trainer.environment = environment
     trainer.rollouts = _rollouts(trainer)
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
-    shutil.rmtree(out, ignore_errors=True)
-    trainer.model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    scaling.save_policy(trainer, tokenizer, out)
 
 
 def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:
@@ -168,7 +171,8 @@ def _trainer_class() -> Any:
                 for problem_id in dict.fromkeys(self._problem_ids)
             }
             renewed = [{**row, "prompt": fresh[row["problem_id"]]} for row in inputs]
-            return super()._generate_and_score_completions(renewed)
+            with scaling.in_step(self.model, is_sharded=self.is_fsdp_enabled):
+                return super()._generate_and_score_completions(renewed)
 
         def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
             started = time.perf_counter()
@@ -230,6 +234,8 @@ def _state_callback(environment: Environment) -> Any:
 
     class _State(TrainerCallback):
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if not state.is_world_process_zero:
+                return
             folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
             partial = folder / f".{STATE_FILE}"
             partial.write_text(json.dumps(environment.state()), encoding="utf-8")

@@ -72,6 +72,25 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
     tokenizer.save_pretrained(out)
 
 
+def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> Any:
+    """The `transformers` configuration of a policy: `embedded`, a folder, a hub id, or its content.
+
+    Raises:
+        TrainingError: it cannot be found.
+    """
+    from transformers import AutoConfig
+
+    if isinstance(source, dict):
+        return AutoConfig.for_model(**source)
+    where = str(EMBEDDED) if source == "embedded" else source
+    try:
+        return AutoConfig.from_pretrained(where, revision=revision)
+    except (OSError, ValueError) as error:
+        raise TrainingError(
+            f"policy.source {source}: no configuration ({str(error).splitlines()[0]})"
+        ) from error
+
+
 def fingerprint(folder: Path) -> str:
     """Hash of a policy folder's weights and tokenizer."""
     digest = hashlib.sha256()

@@ -6,24 +6,27 @@ like length share a batch, so that little padding is computed: packing them woul
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cudal1.errors import TrainingError
+from cudal1.scale import ScaleParams
+from cudal1.train import scaling
 from cudal1.train.attention import drop_mask, is_plain
 from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.group import in_a_group
 from cudal1.train.recorded import can_record, record_layers
 
 Pair = tuple[Sequence[dict[str, str]], str]
 """A prompt's messages and the answer to learn."""
 
 
+@in_a_group
 def train_sft(
     policy: Path, out: Path, pairs: Sequence[Pair], *, work: Path, steps: int, batch_size: int,
     loss: str, learning_rate: float, warmup_steps: int, max_tokens: int, checkpoint_every: int,
-    seed: int, on_log: Callable[[int, Mapping[str, float]], None],
+    seed: int, scale: ScaleParams, on_log: Callable[[int, Mapping[str, float]], None],
 ) -> int:  # fmt: skip
     """Train `policy` on the pairs and save to `out`; returns how many pairs were too long.
 
@@ -55,18 +58,18 @@ def train_sft(
 
     on_gpu = torch.cuda.is_available()
     arguments = SFTConfig(
-        output_dir=str(work), max_steps=steps, per_device_train_batch_size=batch_size,
+        output_dir=str(work), max_steps=steps,
         loss_type=loss, learning_rate=learning_rate, lr_scheduler_type="cosine",
         warmup_steps=warmup_steps, max_length=max_tokens, completion_only_loss=True,
-        packing=False, bf16=on_gpu, use_cpu=not on_gpu, gradient_checkpointing=False,
-        max_grad_norm=1.0,
+        packing=False, bf16=on_gpu, use_cpu=not on_gpu, max_grad_norm=1.0,
         train_sampling_strategy="group_by_length", logging_steps=5, report_to="none",
         save_strategy="steps", save_steps=checkpoint_every, save_total_limit=2, seed=seed,
-        disable_tqdm=True,
+        disable_tqdm=True, **scaling.trainer_arguments(scale, batch_size),
     )  # fmt: skip
     trainer: Any = SFTTrainer(
         model=str(policy), args=arguments, train_dataset=Dataset.from_list(fitting),
-        processing_class=tokenizer, callbacks=[log_callback(on_log)],
+        processing_class=tokenizer, peft_config=scaling.adapter(scale),
+        callbacks=[log_callback(on_log)],
     )  # fmt: skip
     if is_plain(trainer.model):
         drop_mask(trainer.model)  # the collator pads on the right
@@ -74,9 +77,7 @@ def train_sft(
             record_layers(trainer)
     resumed = latest_checkpoint(work)
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
-    shutil.rmtree(out, ignore_errors=True)
-    trainer.model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    scaling.save_policy(trainer, tokenizer, out)
     return len(rows) - len(fitting)
 
 

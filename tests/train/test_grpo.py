@@ -11,12 +11,13 @@ import pytest
 
 from cudal1.reward import group_advantages
 from cudal1.train import grpo
+from tests.train.runs import scale
 
 PROBLEMS = ("first", "second", "third", "fourth")
 SETTINGS = {
     "prompts_per_step": 2, "group_size": 8, "learning_rate": 0.01, "beta": 0.0, "epsilon": 0.2,
     "updates_per_batch": 1, "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 12,
-    "checkpoint_every": 2, "seed": 5,
+    "checkpoint_every": 2, "seed": 5, "scale": scale(), "vllm_server": None,
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import pytest
 from cudal1.errors import TrainingError
 from cudal1.train.checkpoints import latest_checkpoint
 from cudal1.train.sft import Pair, train_sft
+from tests.train.runs import scale
 
 SETTINGS = {
     "batch_size": 4, "loss": "nll", "learning_rate": 0.01, "warmup_steps": 1, "max_tokens": 128,
@@ -36,7 +37,7 @@ def losses_of(
 
     train_sft(
         policy, folder / "out", pairs, work=folder / "work", steps=steps, on_log=on_log,
-        **{**SETTINGS, **changed},
+        scale=scale(), **{**SETTINGS, **changed},
     )  # fmt: skip
     return losses
 
@@ -78,7 +79,7 @@ def test_long_pairs_are_counted_and_left_out(
     long: Pair = ([{"role": "user", "content": "say it"}], "matrix " * 300)
     num_long = train_sft(
         tiny_policy, tmp_path / "out", [*pairs, long], work=tmp_path / "work", steps=1,
-        on_log=lambda step, values: None, **SETTINGS,
+        scale=scale(), on_log=lambda step, values: None, **SETTINGS,
     )  # fmt: skip
     assert num_long == 1
 
@@ -95,6 +96,7 @@ VICTIM = """
     import json, os, signal, sys
     from pathlib import Path
     from cudal1.train.sft import train_sft
+    from tests.train.runs import scale
 
     policy, folder, killed_at, pairs, settings = json.loads(sys.stdin.read())
 
@@ -104,7 +106,7 @@ VICTIM = """
 
     train_sft(
         Path(policy), Path(folder, "out"), pairs, work=Path(folder, "work"), steps=20,
-        on_log=on_log, **settings,
+        scale=scale(), on_log=on_log, **settings,
     )
 """
 

@@ -1,0 +1,136 @@
+"""`cudal1 training`: what training takes of a GPU's memory, and settings for larger policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cudal1.cli.ending import fail
+from cudal1.errors import CudaL1Error
+
+if TYPE_CHECKING:
+    from cudal1.params import Params
+    from cudal1.train.memory import Architecture, Estimate, Work
+
+AsJson = Annotated[bool, typer.Option("--json", help="For machines, in bytes")]
+ParamsFile = Annotated[Path, typer.Option("--params", help="The file of settings")]
+GIB = 1 << 30
+
+training = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="What training takes of a GPU's memory, and ready settings for larger policies.",
+)
+
+
+@training.command()
+def memory(
+    params: ParamsFile = Path("params.yaml"),
+    profile: Annotated[str | None, typer.Option(help="With this profile's settings")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What each training stage holds on each GPU, in GiB, by what it is for.
+
+    Example: cudal1 training memory --profile coder-7b
+    """
+    from cudal1.train.memory import estimate
+
+    try:
+        settings = _settings(params, profile)
+        model = _architecture(settings)
+    except CudaL1Error as error:
+        fail(str(error))
+    found = {
+        stage: estimate(model, settings.scale, work) for stage, work in _works(settings).items()
+    }
+    if as_json:
+        typer.echo(json.dumps({
+            "num_parameters": model.num_parameters, "processes": settings.scale.processes,
+            "stages": {name: {**each.parts(), "peak": each.peak} for name, each in found.items()},
+        }))  # fmt: skip
+        return
+    typer.echo(
+        f"{settings.policy.source}: {model.num_parameters:,} parameters; "
+        f"GiB on each of {settings.scale.processes}"
+    )
+    for line in _table(found):
+        typer.echo(line)
+
+
+@training.command()
+def use(
+    profile: Annotated[str, typer.Argument(help="A profile for training, such as coder-7b")],
+    params: ParamsFile = Path("params.yaml"),
+) -> None:
+    """Put a profile's settings into params.yaml; all others stay as they are.
+
+    Example: cudal1 training use coder-7b
+    """
+    from cudal1 import profiles
+    from cudal1.cli.params_file import change, read
+    from cudal1.settings_file import put_over
+
+    try:
+        _settings(params, profile)
+        ready = read(profiles.training_path_of(profile))["params"]  # numbers as they are written
+        change(params, lambda content: put_over(content, ready))
+    except CudaL1Error as error:
+        fail(str(error))
+    typer.echo(f"{params}: now with {profile}; what it takes: cudal1 training memory")
+
+
+def _settings(params: Path, profile: str | None) -> Params:
+    from cudal1 import profiles
+    from cudal1.params import Params
+    from cudal1.settings_file import read_settings
+
+    over = None if profile is None else profiles.load_training(profile).params
+    return read_settings(params, Params, remedy="run this in the project's folder", over=over)
+
+
+def _architecture(settings: Params) -> Architecture:
+    """Of the base policy; that of a profile is known without its weights."""
+    from cudal1 import profiles
+    from cudal1.train.memory import architecture_of
+    from cudal1.train.policy import config_of
+
+    source = settings.policy.source
+    for name in profiles.training_names():
+        ready = profiles.load_training(name)
+        if ready.params["policy"]["source"] == source:
+            return architecture_of(config_of(ready.architecture))
+    return architecture_of(config_of(source, revision=settings.policy.revision))
+
+
+def _works(settings: Params) -> dict[str, Work]:
+    """What each stage computes; a prompt of RL's may show exemplars as long as an answer."""
+    from cudal1.train.memory import Work
+
+    policy, rl = settings.policy, settings.rl
+    answers = 1 + rl.num_exemplars
+    supervised = {
+        name: Work(
+            rows=section.batch_size, unit=1, tokens=section.max_tokens, samples=False,
+            has_reference=False,
+        )
+        for name, section in (("sft", settings.sft), ("selfsup", settings.selfsup))
+    }  # fmt: skip
+    return supervised | {
+        "rl": Work(
+            rows=rl.prompts_per_step * rl.group_size, unit=rl.group_size,
+            tokens=policy.max_prompt_tokens + answers * policy.max_new_tokens,
+            samples=rl.vllm_server is None, has_reference=rl.beta > 0,
+        )
+    }  # fmt: skip
+
+
+def _table(found: dict[str, Estimate]) -> list[str]:
+    parts = {stage: {**each.parts(), "peak": each.peak} for stage, each in found.items()}
+    lines = [" " * 12 + "".join(f"{stage:>9}" for stage in parts)]
+    for name in next(iter(parts.values())):
+        numbers = "".join(f"{each[name] / GIB:9.2f}" for each in parts.values())
+        lines.append(f"{name:<12}{numbers}")
+    return lines

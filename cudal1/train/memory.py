@@ -1,0 +1,208 @@
+"""What training takes of each GPU's memory, told before it is started.
+
+Counted are tensors. What PyTorch, CUDA and the harness take for themselves is not, nor what falls
+between tensors: leave a tenth of the GPU free. `benchmarks/big_policy.py` measures the rest.
+
+Shapes: B rows at a time, T tokens of a row, N parameters, D hidden, M mlp, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cudal1.scale import ScaleParams, WeightsKind
+
+FLOAT32 = 4
+COMPUTED = 2
+"""Bytes of a number on the way, in bfloat16."""
+ADAM_STATES = 2
+"""Of AdamW, for each parameter: means of the gradient and of its square."""
+SAMPLED_COPIES = 3
+"""Of the scores of the next token, while it is drawn from them."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The numbers of a model on which its memory depends."""
+
+    num_parameters: int
+    num_linear: tuple[tuple[int, int], ...]
+    """(in, out) of each linear layer that an adapter is put on."""
+    largest_unit: int
+    """Parameters of the largest part that FSDP gathers at once: a layer, or the embeddings."""
+    layers: int
+    hidden: int
+    query: int
+    """Width of all query heads together."""
+    key: int
+    """Width of all key heads together; values have the same."""
+    mlp: int
+    vocabulary: int
+
+    def num_adapter_parameters(self, rank: int) -> int:
+        """Of a low-rank adapter: A is (rank, in), B is (out, rank)."""
+        return sum(rank * (inputs + outputs) for inputs, outputs in self.num_linear)
+
+
+def architecture_of(config: Any) -> Architecture:
+    """Of a `transformers` configuration; the model is built without memory, and counted."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    head = model.get_output_embeddings()
+    linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear) and m is not head]
+    layers = model.get_decoder().layers
+    units = [*layers, model.get_input_embeddings(), head]
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return Architecture(
+        num_parameters=_count(model),
+        num_linear=tuple((m.in_features, m.out_features) for m in linear),
+        largest_unit=max(_count(unit) for unit in units), layers=len(layers),
+        hidden=config.hidden_size, query=width * config.num_attention_heads,
+        key=width * config.num_key_value_heads, mlp=config.intermediate_size,
+        vocabulary=config.vocab_size,
+    )  # fmt: skip
+
+
+def _count(module: Any) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a training stage computes with its policy, for the whole batch."""
+
+    rows: int
+    """Pairs or answers of a batch."""
+    unit: int
+    """Rows that stay in one process, as in `ScaleParams.passes`."""
+    tokens: int
+    """T: the most that a row may have, its prompt too."""
+    samples: bool
+    """Whether the training processes sample the answers."""
+    has_reference: bool
+    """Whether the loss compares with the initial policy (beta above 0)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes on each GPU, by what they are for."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    reference: int
+    copies: int
+    activations: int
+    sampling: int
+
+    @property
+    def peak(self) -> int:
+        """Of a step: it first samples and then learns, and keeps the rest throughout."""
+        kept = self.weights + self.optimizer + self.reference
+        return kept + max(self.gradients + self.copies + self.activations, self.sampling)
+
+    def parts(self) -> dict[str, int]:
+        """All of them by name."""
+        return asdict(self)
+
+
+def estimate(model: Architecture, scale: ScaleParams, work: Work) -> Estimate:
+    """What one GPU holds.
+
+    Raises:
+        ValueError: the batch cannot be split so.
+    """
+    size, passes = scale.passes(work.rows, unit=work.unit)
+    return Estimate(
+        weights=weights(model, scale), gradients=gradients(model, scale),
+        optimizer=optimizer(model, scale),
+        reference=reference(model, scale) if work.has_reference else 0,
+        copies=copies(model, scale),
+        activations=activations(model, scale, tokens=size * work.tokens),
+        sampling=sampling(model, scale, rows=size * passes, tokens=work.tokens)
+        if work.samples else 0,
+    )  # fmt: skip
+
+
+def weights(model: Architecture, scale: ScaleParams) -> int:
+    """N x bytes of `scale.dtype` / shards; an adapter in float32 beside them."""
+    return model.num_parameters * scale.dtype.num_bytes // _shards(scale) + (
+        0 if scale.adapter is None else _trained(model, scale) * FLOAT32
+    )
+
+
+def gradients(model: Architecture, scale: ScaleParams) -> int:
+    """4 x trained parameters / shards; twice where DDP adds them up in buckets of its own."""
+    once = _trained(model, scale) * FLOAT32 // _shards(scale)
+    return 2 * once if scale.processes > 1 and not scale.sharded else once
+
+
+def optimizer(model: Architecture, scale: ScaleParams) -> int:
+    """2 x 4 x trained parameters / shards (AdamW; it makes them in the first step)."""
+    return ADAM_STATES * _trained(model, scale) * FLOAT32 // _shards(scale)
+
+
+def reference(model: Architecture, scale: ScaleParams) -> int:
+    """N x bytes of `scale.dtype` / shards: the initial policy; 0 with an adapter, turned off."""
+    if scale.adapter is not None:
+        return 0
+    return model.num_parameters * scale.dtype.num_bytes // _shards(scale)
+
+
+def copies(model: Architecture, scale: ScaleParams) -> int:
+    """Weights as they are computed with, in bfloat16, where they are kept in float32.
+
+    Whole: 2 N, which autocast makes for a pass and keeps until its end. Sharded: two units at a
+    time, the one in use and the next one, and the gradient of one.
+    """
+    if scale.sharded:
+        return 3 * model.largest_unit * COMPUTED
+    return model.num_parameters * COMPUTED if scale.dtype is WeightsKind.FLOAT32 else 0
+
+
+def activations(model: Architecture, scale: ScaleParams, *, tokens: int) -> int:
+    """What one pass over `tokens` = B T keeps for its gradient, and the work in one layer.
+
+    A layer keeps, a token: its input and its sum after attention, each as it is, in float32 and
+    normalised; queries, keys and values before and after they are turned, and what attention
+    gives; four numbers for each of the MLP's. With checkpointing it is kept of one layer at a
+    time, and of the others their input alone. Scores of tokens are never whole: TRL makes them
+    tile by tile. With an adapter, each linear layer keeps its input once more, in float32.
+    """
+    residual = FLOAT32 if scale.dtype is WeightsKind.FLOAT32 else COMPUTED
+    stream = model.hidden * (residual + FLOAT32 + COMPUTED)
+    heads = (3 * model.query + 5 * model.key) * COMPUTED
+    layer = 2 * stream + heads + 4 * model.mlp * COMPUTED
+    if scale.adapter is not None:
+        layer += FLOAT32 * sum(i for i, _ in model.num_linear) // model.layers
+    entry = model.hidden * residual
+    kept = model.layers * entry + layer if scale.checkpointing else model.layers * layer
+    return tokens * kept
+
+
+def sampling(model: Architecture, scale: ScaleParams, *, rows: int, tokens: int) -> int:
+    """While a process samples all of its `rows` at once: cache, prompts' pass, scores.
+
+    Cache: 2 x layers x key width x 2 bytes for each of B T tokens. Prompts' pass: (2 D + 3 M) x 2
+    bytes for each, in one layer at a time. Scores: B V in float32, three times. Weights that are
+    cast: as in `copies`.
+    """
+    cache = 2 * model.layers * model.key * COMPUTED * rows * tokens
+    reading = (2 * model.hidden + 3 * model.mlp) * COMPUTED * rows * tokens
+    scores = SAMPLED_COPIES * rows * model.vocabulary * FLOAT32
+    return cache + max(reading, scores) + copies(model, scale)
+
+
+def _trained(model: Architecture, scale: ScaleParams) -> int:
+    """Parameters that move."""
+    if scale.adapter is None:
+        return model.num_parameters
+    return model.num_adapter_parameters(scale.adapter.rank)
+
+
+def _shards(scale: ScaleParams) -> int:
+    return scale.processes if scale.sharded else 1

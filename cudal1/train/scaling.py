@@ -1,0 +1,90 @@
+"""Scale in the trainers' words: arguments, adapter, and how a trained policy is saved.
+
+Shapes: W (out, in) the weights of a linear layer, A (rank, in) and B (out, rank) its adapter.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cudal1.scale import ScaleParams
+
+VLLM_TIMEOUT_S = 240.0
+"""For a server that is still loading its weights."""
+
+
+def trainer_arguments(scale: ScaleParams, rows: int, *, unit: int = 1) -> dict[str, Any]:
+    """Of TRL's configurations: how a batch of `rows` is computed; `unit` as in `passes`."""
+    size, passes = scale.passes(rows, unit=unit)
+    return {
+        "per_device_train_batch_size": size,
+        "gradient_accumulation_steps": passes,
+        "gradient_checkpointing": scale.checkpointing,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False} if scale.checkpointing else None,
+        "model_init_kwargs": {"dtype": scale.dtype.value},
+        "ddp_find_unused_parameters": False,
+    }
+
+
+def rollout_arguments(vllm_server: str | None) -> dict[str, Any]:
+    """Of TRL's GRPO configuration: who samples."""
+    if vllm_server is None:
+        return {"use_vllm": False}
+    return {
+        "use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": vllm_server,
+        "vllm_server_timeout": VLLM_TIMEOUT_S,
+    }  # fmt: skip
+
+
+def adapter(scale: ScaleParams) -> Any:
+    """The `peft` configuration, or None when all weights are trained.
+
+    TRL's KL reference then is the model with its adapter off: the initial policy, in no memory.
+    """
+    if scale.adapter is None:
+        return None
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=scale.adapter.rank, lora_alpha=scale.adapter.alpha, lora_dropout=0.0, bias="none",
+        target_modules="all-linear", task_type="CAUSAL_LM",
+    )  # fmt: skip
+
+
+@contextmanager
+def in_step(model: Any, *, is_sharded: bool) -> Generator[None]:
+    """While processes sample with shards of one model, whoever is done goes on until all are.
+
+    Each token gathers the weights of every process. transformers waits for the others where it has
+    made the shards itself; those are accelerate's, of which it does not know.
+    """
+    if not is_sharded:
+        yield
+        return
+    model._is_fsdp_managed_module = True
+    try:
+        yield
+    finally:
+        del model._is_fsdp_managed_module
+
+
+def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
+    """Write the trained policy as a plain folder: whole weights, no shards, no adapter.
+
+    Every process calls it; the first one writes. An adapter is added to the weights beside which
+    it was trained: W + (alpha / rank) B A.
+    """
+    accelerator = trainer.accelerator
+    model = accelerator.unwrap_model(trainer.model)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    state = accelerator.get_state_dict(model)  # gathers shards: all take part
+    if accelerator.is_main_process:
+        shutil.rmtree(out, ignore_errors=True)
+        model.save_pretrained(out, state_dict=state)
+        tokenizer.save_pretrained(out)
+    accelerator.wait_for_everyone()

@@ -1,0 +1,79 @@
+"""What training takes, and a profile put into params.yaml."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudal1 import profiles
+from cudal1.params import Params
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+SHIPPED = Path(__file__).parents[2] / "params.yaml"
+GIB = 1 << 30
+
+
+@pytest.fixture
+def params(tmp_path: Path) -> Path:
+    path = tmp_path / "params.yaml"
+    path.write_text(SHIPPED.read_text())
+    return path
+
+
+def test_every_stage_that_trains_is_told(run: Run, params: Path) -> None:
+    done = run("training", "memory", "--json")
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "rl"}
+
+
+@pytest.mark.parametrize("name", profiles.training_names())
+def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> None:
+    """A tenth is left to what is not counted."""
+    done = run("training", "memory", "--profile", name, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["processes"] == 8
+    assert all(stage["peak"] < 0.9 * 80e9 for stage in told["stages"].values())
+
+
+def test_the_table_has_a_column_a_stage(run: Run, params: Path) -> None:
+    lines = run("training", "memory").stdout.splitlines()
+    assert lines[1].split() == ["sft", "selfsup", "rl"]
+    assert lines[-1].startswith("peak")
+
+
+@pytest.mark.parametrize("name", profiles.training_names())
+def test_a_profile_in_params_is_valid_and_changes_only_its_keys(
+    run: Run, params: Path, name: str
+) -> None:
+    done = run("training", "use", name)
+    assert done.returncode == 0, done.stderr
+    found, before = Params.load(params), Params.load(SHIPPED)
+    ready = profiles.load_training(name).params
+    for section in Params.model_fields:
+        changed = ready.get(section)
+        now, then = (getattr(each, section) for each in (found, before))
+        if isinstance(changed, dict):
+            expected = {**then.model_dump(mode="json"), **changed}
+            assert now.model_dump(mode="json") == expected
+        else:
+            assert now == (changed or then)
+    assert "# one a GPU" in params.read_text()
+
+
+def test_an_unknown_profile_is_named_with_the_known_ones(run: Run, params: Path) -> None:
+    done = run("training", "use", "nobody")
+    assert done.returncode == 2
+    assert "no profile nobody; there are coder-7b" in done.stderr
+
+
+def test_a_policy_that_is_nowhere_is_one_line(run: Run, params: Path) -> None:
+    params.write_text(params.read_text().replace("source: embedded", "source: /no/such/folder"))
+    done = run("training", "memory", HF_HUB_OFFLINE="1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("policy.source /no/such/folder: no configuration")
+    assert len(done.stderr.splitlines()) == 1

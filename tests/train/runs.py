@@ -1,0 +1,92 @@
+"""Short runs of both trainers on a tiny policy, for the tests of scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cudal1.scale import ScaleParams
+from cudal1.train.grpo import train_grpo
+from cudal1.train.sft import Pair, train_sft
+
+ONE: dict[str, Any] = {
+    "processes": 1, "sharded": False, "micro_batch": None, "dtype": "float32",
+    "checkpointing": False, "adapter": None,
+}  # fmt: skip
+PROBLEMS = ("first", "second", "third", "fourth")
+GRPO: dict[str, Any] = {
+    "steps": 2, "prompts_per_step": 4, "group_size": 4, "learning_rate": 0.01, "beta": 0.1,
+    "epsilon": 0.2, "updates_per_batch": 1, "temperature": 1.0, "top_p": 1.0,
+    "max_new_tokens": 12, "checkpoint_every": 1, "seed": 5, "vllm_server": None,
+}  # fmt: skip
+SFT: dict[str, Any] = {
+    "steps": 10, "batch_size": 4, "loss": "nll", "learning_rate": 0.01, "warmup_steps": 1,
+    "max_tokens": 128, "checkpoint_every": 5, "seed": 3,
+}  # fmt: skip
+
+
+def scale(**changed: Any) -> ScaleParams:
+    """One process with all weights, but for what is changed."""
+    return ScaleParams.model_validate({**ONE, **changed})
+
+
+class World:
+    """Rewards letters; remembers who asked what, and refuses when told to."""
+
+    judges_meanwhile = False
+
+    def __init__(self, *, refuses: BaseException | None = None) -> None:
+        self.built: list[tuple[str, int]] = []
+        self.scored: list[tuple[list[str], int]] = []
+        self.restored: dict[str, Any] | None = None
+        self._refuses = refuses
+
+    def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
+        self.built.append((problem_id, step))
+        return [{"role": "user", "content": f"{problem_id} at {step}, prompt {len(self.built)}"}]
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None: ...
+
+    def score(
+        self, problem_ids: Sequence[str], texts: Sequence[str], step: int
+    ) -> list[float | None]:
+        if self._refuses is not None:
+            raise self._refuses
+        self.scored.append((list(problem_ids), step))
+        return [text.count("a") / max(1, len(text)) for text in texts]
+
+    def state(self) -> dict[str, Any]:
+        return {"num_scored": len(self.scored)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.restored = state
+
+
+def grpo(policy: Path, folder: Path, world: World, **changed: Any) -> list[tuple[int, Any]]:
+    """Train over two processes; what was logged."""
+    logs: list[tuple[int, Any]] = []
+    settings = {**GRPO, "scale": scale(processes=2, micro_batch=4), **changed}
+    train_grpo(
+        policy, folder / "out", PROBLEMS, world, work=folder / "work",
+        on_log=lambda step, values: logs.append((step, values)), **settings,
+    )  # fmt: skip
+    return logs
+
+
+def sft(
+    policy: Path, folder: Path, pairs: list[Pair], **changed: Any
+) -> tuple[int, dict[int, float]]:
+    """Train; how many pairs were too long, and the loss by step."""
+    losses: dict[int, float] = {}
+
+    def on_log(step: int, values: Mapping[str, float]) -> None:
+        if "loss" in values:
+            assert step not in losses
+            losses[step] = values["loss"]
+
+    num_long = train_sft(
+        policy, folder / "out", pairs, work=folder / "work", on_log=on_log,
+        **{**SFT, "scale": scale(), **changed},
+    )  # fmt: skip
+    return num_long, losses

@@ -1,0 +1,195 @@
+"""Training over two processes of one CPU: one world, one curve, one policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudal1.errors import ConfigError, TrainingError
+from cudal1.train import group
+from cudal1.train.sft import Pair
+from tests.train.runs import PROBLEMS, World, grpo, scale, sft
+
+
+def loads(folder: Path) -> bool:
+    from cudal1.train.policy import Sampler
+
+    return bool(Sampler(folder).id)
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tiny_policy: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[World, list[tuple[int, Any]], Path]:
+    """Two steps over two processes."""
+    world, folder = World(), tmp_path_factory.mktemp("grpo")
+    return world, grpo(tiny_policy, folder, world), folder
+
+
+@pytest.mark.slow
+def test_each_prompt_is_built_once(trained: tuple[World, Any, Path]) -> None:
+    world, _, _ = trained
+    assert sorted(world.built) == sorted((name, step) for step in (0, 1) for name in PROBLEMS)
+
+
+@pytest.mark.slow
+def test_a_steps_answers_are_scored_together_in_whole_groups(
+    trained: tuple[World, Any, Path],
+) -> None:
+    world, _, _ = trained
+    assert [step for _, step in world.scored] == [0, 1]
+    for ids, _ in world.scored:
+        groups = [ids[first : first + 4] for first in range(0, 16, 4)]
+        assert sorted(set(each).pop() for each in groups) == sorted(PROBLEMS)
+        assert all(len(set(each)) == 1 for each in groups)
+
+
+@pytest.mark.slow
+def test_each_step_is_logged_once(trained: tuple[World, list[tuple[int, Any]], Path]) -> None:
+    _, logs, _ = trained
+    assert [step for step, values in logs if "loss" in values] == [1, 2]
+
+
+@pytest.mark.slow
+def test_what_it_leaves_is_a_plain_policy_and_a_whole_checkpoint(
+    trained: tuple[World, Any, Path],
+) -> None:
+    _, _, folder = trained
+    assert loads(folder / "out")
+    state = json.loads((folder / "work" / "checkpoint-2" / "cudal1.json").read_text())
+    assert state == {"num_scored": 2}
+
+
+@pytest.mark.slow
+def test_a_group_goes_on_from_its_checkpoint(
+    trained: tuple[World, Any, Path], tiny_policy: Path, tmp_path: Path
+) -> None:
+    _, _, folder = trained
+    shutil.copytree(folder / "work", tmp_path / "work")
+    world = World()
+    logs = grpo(tiny_policy, tmp_path, world, steps=3)
+    assert world.restored == {"num_scored": 2}
+    assert {step for _, step in world.built} == {2}
+    assert [step for step, values in logs if "loss" in values] == [3]
+
+
+@pytest.mark.slow
+def test_what_the_world_raises_ends_the_group_and_is_raised_here(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="no more"):
+        grpo(tiny_policy, tmp_path, World(refuses=ConfigError("no more")))
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    """Of the same batches; a pair's tokens weigh the same wherever it is computed."""
+    (_, alone), (_, shared) = (
+        sft(tiny_policy, tmp_path / name, pairs[:4], scale=each)
+        for name, each in (("one", scale()), ("two", scale(processes=2, micro_batch=1)))
+    )
+    assert shared == pytest.approx(alone, rel=1e-3)
+    assert loads(tmp_path / "two" / "out")
+
+
+@pytest.mark.slow
+def test_sharded_training_learns_the_same_and_leaves_whole_weights(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    (_, alone), (_, sharded) = (
+        sft(tiny_policy, tmp_path / name, pairs[:4], scale=each)
+        for name, each in (("one", scale()), ("two", scale(processes=2, sharded=True)))
+    )
+    assert sharded == pytest.approx(alone, rel=1e-3)
+    assert loads(tmp_path / "two" / "out")
+
+
+@pytest.mark.slow
+def test_sharded_processes_sample_answers_of_unlike_length(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    """The weights of a layer are gathered for each token: nobody may stop before all have."""
+    world = World()
+    grpo(tiny_policy, tmp_path, world, scale=scale(processes=2, sharded=True), max_new_tokens=48)
+    assert len(world.scored) == 2
+    assert loads(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_one_of_our_own_failures_comes_back_as_its_line(tiny_policy: Path, tmp_path: Path) -> None:
+    long: Pair = ([{"role": "user", "content": "say it"}], "matrix " * 300)
+    with pytest.raises(TrainingError, match=r"^out: none of 1 training pairs fits in 128 tokens$"):
+        sft(tiny_policy, tmp_path, [long], scale=scale(processes=2))
+
+
+VICTIM = """
+    import json, sys
+    from pathlib import Path
+    from tests.train.runs import World, grpo
+
+    class Slow(World):
+        def score(self, *given):
+            print("scoring", flush=True)
+            import time
+            time.sleep(600)
+
+    grpo(Path(sys.argv[1]), Path(sys.argv[2]), Slow())
+"""
+
+
+@pytest.mark.slow
+def test_a_group_whose_stage_is_killed_ends_too(tiny_policy: Path, tmp_path: Path) -> None:
+    victim = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(VICTIM), str(tiny_policy), str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "VICTIM": str(tmp_path)},
+    )  # fmt: skip
+    assert victim.stdout is not None
+    assert victim.stdout.readline() == "scoring\n"
+    members = _with_variable("VICTIM", str(tmp_path)) - {victim.pid}
+    assert len(members) >= 2
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    deadline = time.monotonic() + 60
+    while _with_variable("VICTIM", str(tmp_path)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert _with_variable("VICTIM", str(tmp_path)) == set()
+
+
+def _with_variable(name: str, value: str) -> set[int]:
+    """Processes that have it in their environment."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{name}={value}".encode() in path.read_bytes().split(b"\0"):
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_training_takes_the_last_gpus_and_leaves_the_first_to_verdicts() -> None:
+    assert group.training_gpus(2, ["0", "1", "2", "3"]) == ["2", "3"]
+    assert group.training_gpus(2, []) == []
+
+
+def test_more_processes_than_gpus_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"scale\.processes: 4, but there are 2 GPUs"):
+        group.training_gpus(4, ["0", "1"])
+
+
+def test_a_vllm_server_that_is_not_there_is_one_line(tiny_policy: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"^rl\.vllm_server: http://127\.0\.0\.1:9 does not"):
+        grpo(tiny_policy, tmp_path, World(), scale=scale(), vllm_server="http://127.0.0.1:9")
