@@ -1,6 +1,8 @@
-"""python -m benchmarks.ablation run|table|status --plan PLAN --state DIR [--minutes M]
+"""python -m benchmarks.ablation run|table|pack|unpack --plan PLAN --state DIR [--minutes M].
 
 `run` goes on wherever the state folder is, and stops in time: a GPU machine is lent for minutes.
+`pack` and `unpack` take the state from one machine to the next. benchmarks/ablation/README.md has
+the plan of the whole, with its minutes.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ import json
 import time
 from pathlib import Path
 
+from benchmarks.ablation import carry, table
 from benchmarks.ablation import plan as plans
-from benchmarks.ablation import table
 from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
 from benchmarks.ablation.memory import Memory
 from benchmarks.ablation.plan import JudgeKind, Plan
@@ -23,9 +25,17 @@ def main() -> None:
     """Do what the command line says."""
     given = _arguments()
     plan = plans.load(given.plan)
-    if given.command == "run":
-        run(plan, given.state, minutes=given.minutes)
-    show(plan, given.state)
+    match given.command:
+        case "run":
+            run(plan, given.state, minutes=given.minutes)
+            show(plan, given.state)
+        case "table":
+            show(plan, given.state)
+        case "pack":
+            pieces = carry.pack(plan, given.state, given.carried)
+            print(f"{len(pieces)} pieces, {sum(p.stat().st_size for p in pieces) / 1e6:.1f} MB")
+        case _:
+            carry.unpack(given.carried, given.state)
 
 
 def run(plan: Plan, state: Path, *, minutes: float) -> bool:
@@ -76,10 +86,11 @@ def show(plan: Plan, state: Path) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
-    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("command", choices=["run", "table", "pack", "unpack"])
     parser.add_argument("--plan", default="gpu", help="a name beside plan.py, or a YAML file")
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=8.5, help="stop in time")
+    parser.add_argument("--carried", type=Path, help="pack, unpack: the folder of the pieces")
     return parser.parse_args()
 
 

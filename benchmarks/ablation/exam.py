@@ -8,6 +8,7 @@ finds with so many answers.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -34,24 +35,14 @@ def examine(
         batch = f"round {number}"
         if batch in diary:
             continue
-        asked = [
-            (
-                problem,
-                _asked(
-                    plan,
-                    problem,
-                    sampler,
-                    bench,
-                    diary,
-                    known,
-                    sampling,
-                    f"{seed}/{number}/{n}",
-                    number,
-                ),
-            )  # fmt: skip
-            for problem in problems
-            for n in range(plan.exam.answers_per_round)
-        ]
+        asked: list[tuple[Problem, Asked]] = []
+        for problem, n in itertools.product(problems, range(plan.exam.answers_per_round)):
+            rng = random.Random(content_id(f"{seed}/{number}/{n}", problem.id))
+            births = _births(problem, diary, known) if number else []
+            asked.append((problem, ask(
+                problem, births, bench.memory, plan.rl, sampling=sampling, at_round=number, rng=rng,
+                max_tokens=plan.max_prompt_tokens, num_tokens=sampler.num_tokens,
+            )))  # fmt: skip
         answers = sampler.sample(
             [each.prompt.as_chat() for _, each in asked], temperature=plan.exam.temperature,
             top_p=plan.exam.top_p, max_new_tokens=plan.max_new_tokens, batch_size=plan.batch_size,
@@ -68,18 +59,10 @@ def examine(
         diary.add(batch, found)
 
 
-def _asked(
-    plan: Plan, problem: Problem, sampler: Sampler, bench: Bench, diary: Diary,
-    known: Sequence[Diary], sampling: Sampling, chance: str, number: int,
-) -> Asked:  # fmt: skip
-    rng = random.Random(content_id(chance, problem.id))
-    births: list[Birth] = []
-    if number and sampling is not Sampling.NONE:
-        before = [birth for each in known for birth in each.births(problem.id)]
-        births = [birth.model_copy(update={"born": None}) for birth in before]
-        births += diary.births(problem.id)
-    return ask(
-        problem, births, bench.memory, plan.rl, at_round=number, rng=rng,
-        sampling=sampling if number else Sampling.NONE,
-        max_tokens=plan.max_prompt_tokens, num_tokens=sampler.num_tokens,
-    )  # fmt: skip
+def _births(problem: Problem, diary: Diary, known: Sequence[Diary]) -> list[Birth]:
+    """What the row knows of a problem: what it brought along was there before the first round."""
+    before = [birth for each in known for birth in each.births(problem.id)]
+    return [
+        *(birth.model_copy(update={"born": None, "island": None}) for birth in before),
+        *diary.births(problem.id),
+    ]

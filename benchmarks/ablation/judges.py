@@ -62,6 +62,7 @@ class Bench:
         self._time_left_s = time_left_s
         self.num_reused = 0
         self.num_judged = 0
+        self.judging_s = 0.0
 
     def score(self, problem: Problem, text: str) -> Judged | None:
         """What an answer's source is worth; None if it has none.
@@ -85,9 +86,11 @@ class Bench:
         started = time.monotonic()
         record = self.memory.record(problem.id)
         status, score = self._judge.judge(problem, candidate, record)
+        seconds = time.monotonic() - started
+        self.judging_s += seconds
         judged = Judged(
             candidate_id=candidate.id, problem_id=problem.id, source=source, status=status,
-            score=score, seconds=round(time.monotonic() - started, 4),
+            score=score, seconds=round(seconds, 4),
         )  # fmt: skip
         self.memory.keep(judged)
         self.num_judged += 1

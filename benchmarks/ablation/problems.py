@@ -12,6 +12,8 @@ from benchmarks.ablation.plan import Group, ProblemsPlan
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite import generator
 
+_ENDING = frozenset(f.name for f in (*generator.FAMILIES, *generator.KNOBS) if f.ends)
+
 
 def draw(plan: ProblemsPlan, device_class: DeviceClass) -> dict[Group, list[Problem]]:
     """Each group's problems; equal arguments give equal ones."""
@@ -49,4 +51,4 @@ def _draw(
 def _names(plan: ProblemsPlan, rng: random.Random) -> tuple[str, ...]:
     names = [rng.choice(plan.knobs), *rng.sample(plan.others, plan.num_others)]
     rng.shuffle(names)
-    return tuple(names)
+    return tuple(sorted(names, key=_ENDING.__contains__))

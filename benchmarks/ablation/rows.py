@@ -65,8 +65,11 @@ class Experiment:
                 self.plan, self.problems[group], sampler, self.bench,
                 Diary(diary_path / f"{group.value}.jsonl"), known, sampling=row.sampling, seed=seed,
             )  # fmt: skip
-        self._say(f"{row.value} seed {seed}: examined after {time.monotonic() - started:.0f} s, "
-                  f"{self.bench.num_judged} judged, {self.bench.num_reused} reused so far")  # fmt: skip
+        self._say(
+            f"{row.value} seed {seed}: examined after {time.monotonic() - started:.0f} s, so far "
+            f"{self.bench.num_judged} judged in {self.bench.judging_s:.0f} s, "
+            f"{self.bench.num_reused} reused"
+        )
 
     def _is_examined(self, folder: Path, group: Group) -> bool:
         path = folder / f"{group.value}.jsonl"
