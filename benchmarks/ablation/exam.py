@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from typing import Protocol
 
 from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found
@@ -20,11 +21,26 @@ from cudal1.contrast import Sampling
 from cudal1.exemplar import Birth
 from cudal1.problem import Problem
 from cudal1.record import content_id
-from cudal1.train.policy import Sampler
+from cudal1.train.policy import Chat, Sampled
+
+
+class Examinee(Protocol):
+    """Whoever answers: a policy (`cudal1.train.policy.Sampler`)."""
+
+    def num_tokens(self, chat: Chat) -> int:
+        """Tokens of a prompt."""
+        ...
+
+    def sample(
+        self, chats: Sequence[Chat], *, temperature: float, top_p: float, max_new_tokens: int,
+        seed: int, batch_size: int,
+    ) -> list[Sampled]:  # fmt: skip
+        """One answer to each chat, in order."""
+        ...
 
 
 def examine(
-    plan: Plan, problems: Sequence[Problem], sampler: Sampler, bench: Bench, diary: Diary,
+    plan: Plan, problems: Sequence[Problem], sampler: Examinee, bench: Bench, diary: Diary,
     known: Sequence[Diary], *, sampling: Sampling, seed: int,
 ) -> None:  # fmt: skip
     """Fill a diary with a batch a round; rounds that it holds are not repeated.
