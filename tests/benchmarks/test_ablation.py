@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -228,3 +230,15 @@ def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> N
     assert (back / "judged.jsonl").read_bytes() == (state / "judged.jsonl").read_bytes()
     assert (back / "policies" / "selfsup-1" / "config.json").exists()
     assert not (back / "policies" / "no-row-1").exists()
+
+
+def test_the_driver_needs_no_database_and_no_tracker(tmp_path: Path) -> None:
+    """A lent GPU machine has neither; nor has it DVC or Prefect."""
+    absent = ("duckdb", "polars", "mlflow", "prefect", "dvc")
+    code = (
+        f"import sys\nfor name in {absent}: sys.modules[name] = None\n"
+        "import benchmarks.ablation.__main__, benchmarks.ablation.headroom, tasks.pretrain\n"
+        "import cudal1.train.grpo, cudal1.train.sft\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
