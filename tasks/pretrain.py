@@ -36,12 +36,15 @@ from cudal1.train.policy import EMBEDDED
 from cudal1.train.surroundings import surround
 
 if TYPE_CHECKING:
-    import torch
+    from multiprocessing.pool import Pool
 
-CORPUS_VERSION = "3"
+CORPUS_VERSION = "4"
 ARCHITECTURES = {
     "small": pretraining.Architecture(
         vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
+    ),
+    "medium": pretraining.Architecture(
+        vocabulary=2048, hidden=256, layers=6, heads=4, kv_heads=2, mlp=768, context=4096
     ),
     "smoke": pretraining.Architecture(
         vocabulary=512, hidden=64, layers=2, heads=1, kv_heads=1, mlp=128, context=4096
@@ -83,8 +86,12 @@ SHOWN = {Kind.REFERENCE: 0.30, Kind.MID: 0.32, Kind.SLOW: 0.08, Kind.FAST: 0.30}
 """How exemplars are made: what is shown is correct."""
 SURROUNDED_SHARE = 0.6
 """Problems in another frame than the generator's, so that copying is learned, not a layout."""
+KNOB_SHARE = 0.4
+"""Problems with an operation whose best form has to be measured."""
 DEVICE_CLASSES = (DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)
 TOKENIZER_DOCUMENTS = 3000
+MAX_MEAN_TOKENS = 800
+"""Of a document: what is reserved for them."""
 PIECE = 500
 """Documents that one process makes at a time."""
 
@@ -93,9 +100,11 @@ def documents(seed: int, count: int) -> Iterator[str]:
     """Training texts, reproducible from the seed."""
     rng = random.Random(seed)
     for index in range(count):
+        with_knob = rng.random() < KNOB_SHARE
+        shares = (0.1, 0.4, 0.4, 0.1) if with_knob else (0.25, 0.4, 0.25, 0.1)
         problem = generator.generate(
             seed, index, device_class=rng.choice(DEVICE_CLASSES), split=Split.TRAIN,
-            num_stages=rng.choices((1, 2, 3, 4), (0.25, 0.4, 0.25, 0.1))[0],
+            num_stages=rng.choices((1, 2, 3, 4), shares)[0], with_knob=with_knob,
         )  # fmt: skip
         if rng.random() < SURROUNDED_SHARE:
             problem = problem.model_copy(update={"source": surround(problem.source, rng)})
@@ -136,31 +145,24 @@ def _scored(rng: random.Random, problem: Problem) -> tuple[float, Rewrite]:
     return math.prod(rng.uniform(*SCORES[choice.kind]) for choice in made.choices), made
 
 
-def _tokenized(tokenizer: Any, count: int, seed: int) -> list[list[int]]:
+def _tokenized(job: tuple[Any, int, int]) -> list[list[int]]:
+    tokenizer, count, seed = job
     return tokenizer(list(documents(seed, count)), add_special_tokens=False)["input_ids"]
 
 
-def corpus(
-    tokenizer: Any, *, seed: int, count: int, processes: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """All documents as one stream of tokens, and where each begins."""
+def pieces(pool: Pool, tokenizer: Any, *, seed: int, count: int) -> Iterator[tuple[Any, list[int]]]:
+    """The corpus as it is made: tokens of some documents, and how many each has."""
     import numpy
-    import torch
 
-    pieces = [min(PIECE, count - first) for first in range(0, count, PIECE)]
-    jobs = [(tokenizer, size, seed * 1_000_000 + i) for i, size in enumerate(pieces)]
-    parts: list[Any] = []
-    lengths: list[int] = []
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for rows in pool.starmap(_tokenized, jobs, chunksize=1):
-            parts.append(numpy.fromiter((t for row in rows for t in row), dtype=numpy.int16))
-            lengths += [len(row) for row in rows]
-    stream = torch.from_numpy(numpy.concatenate(parts))
-    return stream, torch.tensor([0, *lengths[:-1]]).cumsum(0)
+    sizes = [min(PIECE, count - first) for first in range(0, count, PIECE)]
+    jobs = [(tokenizer, size, seed * 1_000_000 + i) for i, size in enumerate(sizes)]
+    for rows in pool.imap(_tokenized, jobs):
+        tokens = numpy.fromiter((t for row in rows for t in row), dtype=numpy.int16)
+        yield tokens, [len(row) for row in rows]
 
 
 def main() -> None:
-    """Make tokenizer and model, train, save with a note of how."""
+    """Make tokenizer and model, train while text is made, save with a note of how."""
     arguments = _arguments()
     architecture = ARCHITECTURES[arguments.architecture]
     started = time.monotonic()
@@ -172,37 +174,38 @@ def main() -> None:
         documents(arguments.seed - 1, TOKENIZER_DOCUMENTS), architecture
     )
     say(f"tokenizer of {len(tokenizer)} entries")
-    stream, starts = corpus(
-        tokenizer, seed=arguments.seed, count=arguments.documents, processes=arguments.processes
-    )
-    lengths = starts.diff().sort().values
-    say(f"{len(stream) / 1e6:.1f} M tokens; a document has {lengths[len(lengths) // 2]}, "
-        f"99 in 100 at most {lengths[len(lengths) * 99 // 100]}")  # fmt: skip
-    model = pretraining.build_model(tokenizer, architecture, seed=arguments.seed)
-    import torch
+    # forked before anything touches a GPU
+    with multiprocessing.get_context("fork").Pool(arguments.processes) as pool:
+        import torch
 
-    if torch.cuda.is_available():
-        model.cuda()
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
-    say(f"{num_parameters / 1e6:.2f} M parameters")
-    losses: list[float] = []
+        text = pieces(pool, tokenizer, seed=arguments.seed, count=arguments.documents)
+        model = pretraining.build_model(tokenizer, architecture, seed=arguments.seed)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        corpus = pretraining.Corpus(
+            text, capacity=arguments.documents * MAX_MEAN_TOKENS, device=device
+        )
+        num_parameters = sum(parameter.numel() for parameter in model.parameters())
+        say(f"{num_parameters / 1e6:.2f} M parameters")
+        losses: list[float] = []
 
-    def on_log(step: int, loss: float, rate: float) -> None:
-        losses.append(loss)
-        if step % 1000 == 0 or step < 1000:
-            say(f"step {step} loss {loss:.4f} tokens/s {rate:.3g}")
+        def on_log(step: int, loss: float, rate: float) -> None:
+            losses.append(loss)
+            if step % 1000 == 0 or step < 1000:
+                say(f"step {step} loss {loss:.4f} tokens/s {rate:.3g} "
+                    f"of {corpus.num_tokens / 1e6:.1f} M tokens")  # fmt: skip
 
-    steps = pretraining.train(
-        model, stream, starts, steps=arguments.steps, rows=arguments.rows,
-        context=arguments.context, learning_rate=arguments.learning_rate, seed=arguments.seed,
-        on_log=on_log, time_limit_s=arguments.minutes * 60,
-    )  # fmt: skip
+        steps = pretraining.train(
+            model.to(device), corpus, steps=arguments.steps, rows=arguments.rows,
+            context=arguments.context, learning_rate=arguments.learning_rate, seed=arguments.seed,
+            on_log=on_log, time_limit_s=arguments.minutes * 60,
+        )  # fmt: skip
     pretraining.save(model.cpu(), tokenizer, arguments.out)
     note = {
         "command": "python -m tasks.pretrain",
         "settings": {k: v for k, v in vars(arguments).items() if k not in ("out", "processes")},
         "corpus_version": CORPUS_VERSION, "generator_version": generator.GENERATOR_VERSION,
-        "num_parameters": num_parameters, "num_corpus_tokens": len(stream), "steps_made": steps,
+        "num_parameters": num_parameters, "num_corpus_tokens": corpus.num_tokens,
+        "num_documents": corpus.num_documents, "steps_made": steps,
         "final_loss": sum(losses[-5:]) / len(losses[-5:]), **_machine(),
         "minutes": round((time.monotonic() - started) / 60, 1),
     }  # fmt: skip

@@ -7,15 +7,23 @@ Symbols: B rows, T tokens of context.
 from __future__ import annotations
 
 import math
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cudal1.errors import TrainingError
+
 if TYPE_CHECKING:
     import torch
 
+Piece = tuple[Any, Sequence[int]]
+"""Tokens of some documents (a numpy array of int16), and how many each has."""
+MIN_DOCUMENT = 32
+"""Tokens: no document is shorter, so this bounds their number."""
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' }}"
@@ -89,18 +97,76 @@ def build_model(tokenizer: Any, architecture: Architecture, *, seed: int) -> Any
     return model
 
 
+class Corpus:
+    """Tokens of documents, one behind the other, that are drawn from while more arrive.
+
+    Making text takes longer than training on it, so neither waits for the other: windows are drawn
+    from what is there.
+    """
+
+    def __init__(self, pieces: Iterable[Piece], *, capacity: int, device: torch.device) -> None:
+        """Read `pieces` in a thread; of more than `capacity` tokens the rest is left out."""
+        import torch
+
+        self._stream = torch.empty(capacity, dtype=torch.int16, device=device)
+        self._starts = torch.empty(capacity // MIN_DOCUMENT, dtype=torch.int64)
+        self._arrived: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, args=(pieces,), daemon=True)
+        self.num_tokens = self.num_documents = 0
+        self.is_whole = False
+        self._reader.start()
+
+    def _read(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self._arrived.put(piece)
+        self._arrived.put(None)
+
+    def take_in(self, *, at_least: int = 0) -> None:
+        """Append what has arrived; wait until so many tokens are there, or all."""
+        import torch
+
+        while not self.is_whole:
+            if self.num_tokens >= at_least and self._arrived.empty():
+                return
+            piece = self._arrived.get()
+            if piece is None:
+                self.is_whole = True
+                return
+            tokens, lengths = piece
+            end, count = self.num_tokens + len(tokens), self.num_documents + len(lengths)
+            if end > len(self._stream) or count > len(self._starts):
+                self.is_whole = True
+                return
+            self._stream[self.num_tokens : end] = torch.from_numpy(tokens)
+            begins = torch.tensor([0, *lengths[:-1]]).cumsum(0) + self.num_tokens
+            self._starts[self.num_documents : count] = begins
+            self.num_tokens, self.num_documents = end, count
+
+    def draw(self, rows: int, length: int, drawing: torch.Generator) -> torch.Tensor:
+        """Windows (rows, length) that begin with a document; each ends wherever it is full."""
+        import torch
+
+        last = self.num_tokens - length
+        fitting = int(torch.searchsorted(self._starts[: self.num_documents], last, right=True))
+        if fitting == 0:
+            raise TrainingError(
+                f"pretraining: {self.num_tokens} tokens do not fill a window of {length}; make "
+                "more documents"
+            )
+        drawn = self._starts[torch.randint(fitting, (rows,), generator=drawing)]
+        device = self._stream.device
+        return self._stream[drawn.to(device)[:, None] + torch.arange(length, device=device)].long()
+
+
 def train(
-    model: Any, tokens: torch.Tensor, starts: torch.Tensor, *, steps: int, rows: int, context: int,
+    model: Any, corpus: Corpus, *, steps: int, rows: int, context: int,
     learning_rate: float, seed: int, on_log: Callable[[int, float, float], None],
     time_limit_s: float = math.inf,
 ) -> int:  # fmt: skip
-    """Train on one long stream of tokens, in windows that begin with a document.
+    """Train on windows of a corpus, which may still be growing; returns the steps made.
 
-    Returns the steps made.
-
-    Documents begin at `starts`; a window ends wherever it is full. `on_log(step, loss,
-    tokens_per_s)` is called now and then. A time limit cuts the schedule short in proportion, so
-    that the learning rate still ends at zero.
+    `on_log(step, loss, tokens_per_s)` is called now and then. A time limit cuts the schedule short
+    in proportion, so that the learning rate still ends at zero.
     """
     import torch
 
@@ -111,18 +177,17 @@ def train(
     )
     forward: Any = torch.compile(model) if on_gpu else model
     drawing = torch.Generator().manual_seed(seed)
-    begins = starts[starts < len(tokens) - context - 1]
     model.train()
+    corpus.take_in(at_least=2 * rows * context)
     started = time.monotonic()
-    stream, window = tokens.to(device), torch.arange(context + 1, device=device)
     for step in range(steps):
         progress = max(step / steps, (time.monotonic() - started) / time_limit_s)
         if progress >= 1:
             return step
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / 200) * (1 - progress)
-        drawn = begins[torch.randint(len(begins), (rows,), generator=drawing)]
-        batch = stream[drawn.to(device)[:, None] + window].long()
+        corpus.take_in()
+        batch = corpus.draw(rows, context + 1, drawing)
         with torch.autocast(device.type, torch.bfloat16, enabled=on_gpu):
             logits = forward(input_ids=batch[:, :-1], use_cache=False).logits
         loss = torch.nn.functional.cross_entropy(

@@ -12,7 +12,7 @@ from cudal1.llm.rewriter import Kind, compose, places
 from cudal1.llm.rewriter.rule import Rule
 from cudal1.llm.rewriter.rules import RULES
 from cudal1.problem import DeviceClass
-from cudal1.suite.generator import FAMILIES, generate
+from cudal1.suite.generator import FAMILIES, KNOBS, Family, generate
 
 VECTOR, SQUARE, MATRIX = "torch.randn(16)", "torch.randn(16, 16) / 4", "torch.randn(8, 16)"
 LINEAR = "nn.Linear(16, 16)"
@@ -27,6 +27,9 @@ SHAPES = {
     **{name: {"_w": SQUARE} for name in ("matmul_sum", "matmul_sum_flat", "matmul_mean", "explicit_linear", "einsum_matmul", "einsum_product")},
     "low_rank": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 16)"},
     "reassociate": {"_b": SQUARE},
+    "order_chain": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 6)", "_w": "torch.randn(6, 16)"},
+    "repeated_product": {"_w": SQUARE},
+    "gram": {"_x": "torch.randn(64, 16)"},
     "diag_of_product": {"_b": MATRIX},
     "trace_of_product": {"_b": "torch.randn(16, 8)"},
     "pairwise_square": {"_w": "torch.randn(5, 16)"},
@@ -195,3 +198,17 @@ def test_right_rewrites_at_all_places_together_are_right(index: int) -> None:
         ]  # fmt: skip
         rewritten = compose(source, chosen).source
         assert failure(source, rewritten) is None, rewritten
+
+
+@pytest.mark.parametrize("family", KNOBS, ids=lambda family: family.name)
+@pytest.mark.parametrize("index", range(4))
+def test_a_knobs_forms_are_right_whatever_the_sizes_and_none_is_called_fast(
+    family: Family, index: int
+) -> None:
+    source = generate(
+        3, index, device_class=DeviceClass.CPU, num_stages=1, families=[family.name]
+    ).source
+    (place,) = places(source)
+    assert place.families == (family.name,)
+    assert {option.kind for option in place.options} == {Kind.MID, Kind.WRONG}
+    assert mislabelled(source) == []

@@ -7,7 +7,7 @@ import torch
 
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass, Split
-from cudal1.suite.generator import FAMILIES, generate, is_reserved, problems
+from cudal1.suite.generator import FAMILIES, KNOBS, Family, generate, is_reserved, problems
 
 CPU, CUDA = DeviceClass.CPU, DeviceClass.CUDA
 
@@ -115,3 +115,28 @@ def test_training_and_heldout_problems_do_not_meet() -> None:
 def test_what_cannot_be_composed_is_refused(families: list[str]) -> None:
     with pytest.raises(ConfigError):
         generate(0, 0, device_class=CPU, num_stages=1, families=families)
+
+
+@pytest.mark.parametrize("family", KNOBS, ids=lambda f: f.name)
+def test_every_operation_with_a_knob_runs(family: Family) -> None:
+    result = run(generate(0, 0, device_class=CPU, num_stages=1, families=[family.name]).source)
+    assert torch.isfinite(result).all()
+    assert result.std() > 0
+
+
+@pytest.mark.parametrize("split", Split)
+def test_a_problem_with_a_knob_has_one_and_runs(split: Split) -> None:
+    names = {family.name for family in KNOBS}
+    for index in range(20):
+        problem = generate(
+            5, index, device_class=CPU, num_stages=3, split=split, with_knob=True
+        )  # fmt: skip
+        assert sum(name in problem.name for name in names) == 1
+        assert torch.isfinite(run(problem.source)).all()
+
+
+def test_problems_without_a_knob_are_what_they_were() -> None:
+    """Asked for by nobody, a knob changes nothing: the shipped run's problems stay."""
+    names = {family.name for family in KNOBS}
+    found = problems(50, seed=7, device_class=CPU, split=Split.HELDOUT)
+    assert not any(name in problem.name for problem in found for name in names)

@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from cudal1.llm.rewriter import Kind, Rewrite, places, variant
+from cudal1.llm.rewriter.rules.knobs import PARTS
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite import generator
 from cudal1.train.surroundings import surround
 from tasks import pretrain
 
-NAMES = sorted((family.name for family in generator.FAMILIES), key=len, reverse=True)
+NAMES = sorted(
+    (family.name for family in (*generator.FAMILIES, *generator.KNOBS)), key=len, reverse=True
+)
 
 
 def operations(name: str) -> list[str]:
@@ -109,3 +112,18 @@ def test_skill_belongs_to_a_text_not_to_a_line(monkeypatch: pytest.MonkeyPatch) 
     overall = fmean(first for first, _ in pairs)
     after_a_wrong_one = fmean(second for first, second in pairs if first)
     assert after_a_wrong_one > 1.25 * overall
+
+
+def test_every_form_of_a_knob_occurs() -> None:
+    """What is never written in pretraining, no policy ever tries."""
+    text = "\n".join(pretrain.documents(5, 1500))
+    answers = [document.split("<|assistant|>")[1] for document in text.split("<|user|>")[1:]]
+    for parts in PARTS:
+        assert sum(f"reshape({parts}, -1" in answer for answer in answers) >= 2
+    forms = (
+        "p = self.w{k} @ self.w{k}\n",
+        "p = self.w{k} @ self.w{k} @ self.w{k}\n",
+        "matrix_power",
+    )
+    for form in forms:
+        assert any(form.format(k=k) in answer for answer in answers for k in (1, 2, 3, 4))

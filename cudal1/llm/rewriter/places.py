@@ -19,6 +19,7 @@ from cudal1.llm.rewriter.matching import Binding, unify
 from cudal1.llm.rewriter.program import Program, parse
 from cudal1.llm.rewriter.rule import Kind, Rule, Template
 from cudal1.llm.rewriter.rules import RULES
+from cudal1.llm.rewriter.rules.knobs import FAMILIES as KNOBS
 from cudal1.llm.rewriter.spelling import POINTWISE
 from cudal1.llm.rewriter.terms import Term
 
@@ -165,9 +166,17 @@ def _grouped(
 
 
 def _by_size(options: list[Option]) -> tuple[Option, ...]:
-    """Largest match first; matches of a small part of it are dropped."""
-    largest = max(option.size for option in options)
-    kept = [option for option in options if option.size >= _MIN_SHARE * largest]
+    """Largest match first; matches of a small part of it are dropped, and of any part of a knob.
+
+    What is called fast elsewhere may be slow there: a knob's forms stand alone.
+    """
+    largest = max(options, key=lambda option: (option.size, option.family in KNOBS))
+    kept = [
+        option
+        for option in options
+        if option.family == largest.family
+        or (largest.family not in KNOBS and option.size >= _MIN_SHARE * largest.size)
+    ]
     return tuple(sorted(kept, key=lambda option: -option.size))
 
 

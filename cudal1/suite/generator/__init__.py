@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from cudal1.suite.generator.compose import GENERATOR_VERSION, generate, is_reserved, problems
-from cudal1.suite.generator.families import FAMILIES, Family
+from cudal1.suite.generator.families import FAMILIES, KNOBS, Family
 
-__all__ = ["FAMILIES", "GENERATOR_VERSION", "Family", "generate", "is_reserved", "problems"]
+__all__ = [
+    "FAMILIES", "GENERATOR_VERSION", "KNOBS", "Family", "generate", "is_reserved", "problems",
+]  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Final
 
 from cudal1.errors import ConfigError, SuiteError
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.suite.generator.families import BY_NAME, FAMILIES, Family
+from cudal1.suite.generator.families import BY_NAME, FAMILIES, KNOBS, Family
 
 GENERATOR_VERSION: Final = "1"
 """Part of every generated problem's revision: raise it when the same arguments give other text."""
@@ -37,16 +37,28 @@ class _Sizes:
     """Rows where the best chunk depends on them."""
     cubic: tuple[int, int]
     """Most rows and columns for a problem that multiplies matrices."""
+    knob: tuple[tuple[int, int], ...]
+    """Rows and columns of a problem with a knob."""
+    unseen: tuple[tuple[int, int], ...]
+    """More of them, which only held-out problems have."""
+    inner: tuple[int, ...]
+    """What lies between the matrices of a chain."""
 
 
 _SMALL: Final = _Sizes(
-    (64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), (256, 256)
-)
+    (64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), (256, 256),
+    ((256, 64), (512, 64), (128, 128), (512, 128), (256, 256)), ((384, 96), (192, 192)),
+    (16, 64, 256),
+)  # fmt: skip
 _SIZES: Final = {
     DeviceClass.CPU: _SMALL,
     DeviceClass.FAKE: _SMALL,
-    DeviceClass.CUDA: _Sizes((4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), (4096, 2048)),
-}
+    DeviceClass.CUDA: _Sizes(
+        (4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), (4096, 2048),
+        ((8192, 512), (16384, 512), (32768, 512), (4096, 1024), (8192, 1024), (16384, 1024)),
+        ((12288, 512), (6144, 1024), (8192, 768)), (64, 256, 1024),
+    ),
+}  # fmt: skip
 
 
 def is_reserved(families: Sequence[str]) -> bool:
@@ -65,6 +77,7 @@ def generate(
     num_stages: int,
     split: Split = Split.TRAIN,
     families: Sequence[str] | None = None,
+    with_knob: bool = False,
 ) -> Problem:
     """Problem number `index` of a seed; equal arguments give equal problems.
 
@@ -75,12 +88,13 @@ def generate(
         num_stages: operations, 1 to 4.
         split: TRAIN never has a reserved combination, HELDOUT always (when of two stages or more).
         families: names of the operations in order, instead of drawing them.
+        with_knob: one of the operations that are drawn has a knob (`families.KNOBS`).
 
     Raises:
         ConfigError: for an unknown operation, or one that cannot be followed by others.
     """
     rng = random.Random(f"{seed}/{index}/{num_stages}/{split.value}/{device_class.value}")
-    names = _draw(rng, num_stages, split) if families is None else tuple(families)
+    names = _draw(rng, num_stages, split, with_knob) if families is None else tuple(families)
     stages = [_family(name) for name in names]
     if not 1 <= len(stages) <= 4 or any(stage.ends for stage in stages[:-1]):
         raise ConfigError(
@@ -94,7 +108,7 @@ def generate(
         split=split,
         device_class=device_class,
         revision=f"generator-{GENERATOR_VERSION}-{seed}",
-        source=_source(stages, rng, _SIZES[device_class]),
+        source=_source(stages, rng, _SIZES[device_class], split),
     )
 
 
@@ -129,16 +143,20 @@ def _family(name: str) -> Family:
     return BY_NAME[name]
 
 
-def _draw(rng: random.Random, num_stages: int, split: Split) -> tuple[str, ...]:
+def _draw(rng: random.Random, num_stages: int, split: Split, with_knob: bool) -> tuple[str, ...]:
     inner = [family.name for family in FAMILIES if not family.ends]
     while True:
         names = [*rng.sample(inner, num_stages - 1), rng.choice(FAMILIES).name]
+        if with_knob:
+            knob = rng.choice(KNOBS)
+            place = len(names) - 1 if knob.ends else rng.randrange(len(names))
+            names[place] = knob.name
         wanted = split is Split.HELDOUT and num_stages > 1
         if len(set(names)) == num_stages and is_reserved(names) == wanted:
             return tuple(names)
 
 
-def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes) -> str:
+def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes, split: Split) -> str:
     cubic = sizes.cubic if any(s.cubic for s in stages) else (10**9, 10**9)
     max_rows = min(cubic[0], *(s.max_rows or 10**9 for s in stages))
     max_columns = min(cubic[1], *(s.max_columns or 10**9 for s in stages))
@@ -148,10 +166,16 @@ def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes) -> str:
     rows = [n for n in (sizes.tall if tall else sizes.rows) if n <= max_rows] or [max_rows]
     columns = [n for n in sizes.columns if n <= max_columns] or [max_columns]
     num_rows, num_columns = rng.choice(rows), rng.choice(columns)
+    if any(stage.has_knob for stage in stages):
+        pairs = sizes.knob if split is Split.TRAIN else (*sizes.knob, *sizes.unseen)
+        fitting = [(r, c) for r, c in pairs if r <= max_rows and c <= max_columns]
+        num_rows, num_columns = rng.choice(fitting or [(num_rows, num_columns)])
     init: list[str] = []
     forward: list[str] = []
     for number, stage in enumerate(stages, start=1):
         values = _constants(rng, number, num_columns)
+        if stage.has_knob:
+            values |= {"d1": str(rng.choice(sizes.inner)), "d2": str(rng.choice(sizes.inner))}
         init += _filled(stage.init, values)
         forward += _filled(stage.forward, values)
     return _TEMPLATE.format(

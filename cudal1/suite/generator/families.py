@@ -31,6 +31,8 @@ class Family:
     """Multiplies matrices: sizes stay smaller where tensors are large."""
     prefers_tall: bool = False
     """What is best depends on the number of rows: also drawn with many."""
+    has_knob: bool = False
+    """What is best depends on the sizes, and has to be measured: sizes of its own."""
 
 
 _WEIGHT = "self.w{k} = nn.Parameter(torch.randn(columns))"
@@ -95,4 +97,12 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("wave_chain", "x = torch.sin(x * {c1}) * torch.exp(-x * x)\nx = torch.cos(x + {c2}) + x\nx = x / (1.0 + torch.abs(x))", prefers_tall=True),
 )  # fmt: skip
 
-BY_NAME: Final = {family.name: family for family in FAMILIES}
+KNOBS: Final[tuple[Family, ...]] = (
+    Family("order_chain", "x = x @ self.u{k} @ self.v{k} @ self.w{k}", "self.u{k} = nn.Parameter(torch.randn(columns, {d1}) / columns ** 0.5)\nself.v{k} = nn.Parameter(torch.randn({d1}, {d2}) / {d1} ** 0.5)\nself.w{k} = nn.Parameter(torch.randn({d2}, columns) / {d2} ** 0.5)", has_knob=True),
+    Family("repeated_product", "x = x @ self.w{k} @ self.w{k} @ self.w{k} @ self.w{k} @ self.w{k} @ self.w{k}", _SQUARE, has_knob=True),
+    Family("gram", "x = x.t() @ x * {scale}", ends=True, has_knob=True),
+)  # fmt: skip
+"""Operations whose fastest form is a property of the problem. Drawn only where they are asked for:
+the problems of those who do not ask stay what they were."""
+
+BY_NAME: Final = {family.name: family for family in (*FAMILIES, *KNOBS)}

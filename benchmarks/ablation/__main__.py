@@ -1,0 +1,98 @@
+"""python -m benchmarks.ablation run|table|pack|unpack --plan PLAN --state DIR [--minutes M].
+
+`run` goes on wherever the state folder is, and stops in time: a GPU machine is lent for minutes.
+`pack` and `unpack` take the state from one machine to the next. benchmarks/ablation/README.md has
+the plan of the whole, with its minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+from benchmarks.ablation import carry, table
+from benchmarks.ablation import plan as plans
+from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
+from benchmarks.ablation.memory import Memory
+from benchmarks.ablation.plan import JudgeKind, Plan
+from benchmarks.ablation.rows import Experiment
+from benchmarks.ablation.simulated import SimulatedJudge
+
+
+def main() -> None:
+    """Do what the command line says."""
+    given = _arguments()
+    plan = plans.load(given.plan)
+    match given.command:
+        case "run":
+            run(plan, given.state, minutes=given.minutes)
+            show(plan, given.state)
+        case "table":
+            show(plan, given.state)
+        case "pack":
+            pieces = carry.pack(plan, given.state, given.carried)
+            print(f"{len(pieces)} pieces, {sum(p.stat().st_size for p in pieces) / 1e6:.1f} MB")
+        case _:
+            carry.unpack(given.carried, given.state)
+
+
+def run(plan: Plan, state: Path, *, minutes: float) -> bool:
+    """Go on for so many minutes; returns whether everything is done."""
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        line = f"[{time.monotonic() - started:6.1f} s] {text}"
+        print(line, flush=True)
+        with (state / "log.txt").open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+    state.mkdir(parents=True, exist_ok=True)
+    judge = _judge(plan)
+    try:
+        bench = Bench(
+            Memory(state), judge, time_left_s=lambda: 60 * minutes - time.monotonic() + started
+        )
+        Experiment(plan, state, bench, say).run()
+    except TimeUp:
+        say("time is up; run again to go on")
+        return False
+    finally:
+        judge.close()
+    say("all rows are done")
+    return True
+
+
+def _judge(plan: Plan) -> Judge:
+    if plan.judge is JudgeKind.SIMULATED:
+        return SimulatedJudge(plan.problems.knob_rules)
+    return HarnessJudge(plan.device, plan.protocol)
+
+
+def show(plan: Plan, state: Path) -> None:
+    """Print the tables, and leave them as table.json and table.md in the state."""
+    found = table.collect(plan, state)
+    text = f"{plan.title}\n\n" + "\n\n".join(table.markdown(found, g) for g in plan.exam.groups)
+    print(text)
+    curves = table.curves(plan, state)
+    for name, parts in curves.items():
+        print(f"{name}: mean reward in training {' '.join(f'{part:.2f}' for part in parts)}")
+    (state / "table.md").write_text(text + "\n", encoding="utf-8")
+    content = {"title": plan.title, "rows": found, "curves": curves,
+               "plan": plan.model_dump(mode="json")}  # fmt: skip
+    (state / "table.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
+    parser.add_argument("command", choices=["run", "table", "pack", "unpack"])
+    parser.add_argument("--plan", default="gpu", help="a name beside plan.py, or a YAML file")
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--minutes", type=float, default=8.5, help="stop in time")
+    parser.add_argument("--carried", type=Path, help="pack, unpack: the folder of the pieces")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

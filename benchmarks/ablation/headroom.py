@@ -1,0 +1,151 @@
+"""Is there something to discover? Plain timings of the rewriter's own variants of each problem.
+
+python -m benchmarks.ablation.headroom --plan gpu --out headroom.json
+
+Run this before anything is trained: a problem whose fast forms gain nothing, or whose knob has the
+same best value everywhere, teaches nothing. The sources are the rewriter's, so they are run here
+and now, without sandbox; what counts in the table is certified by the harness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ablation import plan as plans
+from benchmarks.ablation import problems as drawing
+from benchmarks.ablation.plan import Group, Plan
+from cudal1.llm.rewriter import Kind, compose, places
+from cudal1.problem import DeviceClass, Problem
+
+REPEATS, CALLS = 5, 4
+MAX_ERROR = 2e-6
+"""Relative L2 distance to the reference: what the strict class of a verdict allows."""
+
+
+def main() -> None:
+    """Time every problem's variants, print a line each, save all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.headroom")
+    parser.add_argument("--plan", default="gpu")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    plan = plans.load(given.plan)
+    drawn = drawing.draw(plan.problems, plan.device)
+    found: list[dict[str, Any]] = []
+    best: Counter[str] = Counter()
+    for group in (Group.TRAIN, Group.VALIDATION):  # held-out problems are not looked at
+        for problem in drawn[group]:
+            found.append(look_at(problem, plan))
+            best[f"{found[-1]['knob']}: {found[-1]['best']}"] += 1
+            print(line(found[-1]), flush=True)
+    for name, count in sorted(best.items()):
+        print(f"best form {name!r} in {count}")
+    given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def look_at(problem: Problem, plan: Plan) -> dict[str, Any]:
+    """Microseconds of the reference, of all fast forms, and of each form of the knob with them."""
+    all_places = places(problem.source)
+    fast = [_first(place.options, Kind.FAST) for place in all_places]
+    (knob,) = [n for n, p in enumerate(all_places) if p.families[0] in plan.problems.knob_rules]
+    forms: list[int | None] = [
+        None, *(n for n, o in enumerate(all_places[knob].options) if o.kind is Kind.MID)
+    ]  # fmt: skip
+    settings = {
+        "reference": [None] * len(fast),
+        "knob as it is": [*fast[:knob], None, *fast[knob + 1 :]],
+    }
+    run = Timer(problem, plan.device)
+    times = {name: run.us(choices) for name, choices in settings.items()}
+    by_form = {
+        "reference" if form is None else all_places[knob].options[form].name: run.us(
+            [*fast[:knob], form, *fast[knob + 1 :]]
+        )
+        for form in forms
+    }
+    alone = {
+        name: times["reference"][0] / run.us(
+            [form if n == knob else None for n in range(len(fast))]
+        )[0]
+        for name, form in zip(by_form, forms, strict=True)
+    }  # fmt: skip
+    right = {name: us for name, (us, error) in by_form.items() if error <= MAX_ERROR}
+    return {
+        "problem": problem.name, "knob": all_places[knob].families[0],
+        "reference_us": times["reference"][0], "fast_us": times["knob as it is"][0],
+        "forms_us": {name: us for name, (us, _) in by_form.items()},
+        "errors": {name: error for name, (_, error) in by_form.items()},
+        "knob_alone": alone, "best": min(right, key=lambda name: right[name]) if right else None,
+    }  # fmt: skip
+
+
+def line(seen: dict[str, Any]) -> str:
+    """One problem, for people."""
+    reference = seen["reference_us"]
+    forms = " ".join(f"{reference / us:.2f}" for us in seen["forms_us"].values())
+    wrong = sum(error > MAX_ERROR for error in seen["errors"].values())
+    return (
+        f"{seen['problem']:<48} {reference:8.0f} us; others fast "
+        f"{reference / seen['fast_us']:5.2f}; with the knob's forms {forms}; too inexact {wrong}"
+    )
+
+
+def _first(options: Sequence[Any], kind: Kind) -> int | None:
+    return next((n for n, option in enumerate(options) if option.kind is kind), None)
+
+
+class Timer:
+    """Times variants of one problem with the same weights and input."""
+
+    def __init__(self, problem: Problem, device_class: DeviceClass) -> None:
+        import torch
+
+        self._torch = torch
+        self._problem = problem
+        self._device = "cuda" if device_class is DeviceClass.CUDA else "cpu"
+        torch.manual_seed(0)
+        scope = _scope(problem.source)
+        self._arguments = scope["get_init_inputs"]()
+        self._model = scope["Model"](*self._arguments).to(self._device)
+        self._inputs = [each.to(self._device) for each in scope["get_inputs"]()]
+        with torch.inference_mode():
+            self._expected = self._model(*self._inputs)
+
+    def us(self, choices: Sequence[int | None]) -> tuple[float, float]:
+        """Median microseconds of a call, and the relative L2 distance to the reference."""
+        scope = _scope(compose(self._problem.source, choices).source)
+        module = scope["ModelNew"](*self._arguments).to(self._device)
+        module.load_state_dict(self._model.state_dict())
+        with self._torch.inference_mode():
+            result = module(*self._inputs)
+            error = (result - self._expected).norm() / self._expected.norm()
+            times = [self._once(module) for _ in range(REPEATS + 1)][1:]
+        return statistics.median(times), float(error)
+
+    def _once(self, module: Callable[..., Any]) -> float:
+        self._synchronize()
+        started = time.perf_counter()
+        for _ in range(CALLS):
+            module(*self._inputs)
+        self._synchronize()
+        return (time.perf_counter() - started) / CALLS * 1e6
+
+    def _synchronize(self) -> None:
+        if self._device == "cuda":
+            self._torch.cuda.synchronize()
+
+
+def _scope(source: str) -> dict[str, Any]:
+    scope: dict[str, Any] = {}
+    exec(compile(source, "variant", "exec"), scope)
+    return scope
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What an answer is worth: asked of the memory first, then of a judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from benchmarks.ablation.memory import Judged, Memory
+from cudal1 import protocols
+from cudal1.candidate import Candidate
+from cudal1.extract import extract
+from cudal1.harness import Pool, find_device
+from cudal1.problem import DeviceClass, Problem
+from cudal1.reward import speed_reward
+
+
+class TimeUp(Exception):
+    """The piece's time is over; what was judged so far is kept."""
+
+
+class Judge(Protocol):
+    """Whoever says what a source is worth."""
+
+    def judge(
+        self, problem: Problem, candidate: Candidate, record: float | None
+    ) -> tuple[str, float]:
+        """Its status and its score, 0 without success."""
+        ...
+
+    def close(self) -> None:
+        """Give the device back."""
+        ...
+
+
+class HarnessJudge:
+    """Certified speedups: the real thing."""
+
+    def __init__(self, device_class: DeviceClass, protocol: str) -> None:
+        self.device = find_device(device_class)
+        self._pool = Pool(self.device, protocols.load(protocol))
+        self._pool.__enter__()
+
+    def judge(
+        self, problem: Problem, candidate: Candidate, record: float | None
+    ) -> tuple[str, float]:
+        """The verdict's status and certified speedup."""
+        verdict = self._pool.judge(problem, candidate, record=record).verdict
+        return verdict.status.value, speed_reward(verdict)
+
+    def close(self) -> None:
+        """Stop workers and unlock the device."""
+        self._pool.__exit__(None, None, None)
+
+
+class Bench:
+    """Scores of answers; equal sources are judged once in the whole experiment."""
+
+    def __init__(self, memory: Memory, judge: Judge, *, time_left_s: Callable[[], float]) -> None:
+        self.memory = memory
+        self._judge = judge
+        self._time_left_s = time_left_s
+        self.num_reused = 0
+        self.num_judged = 0
+        self.judging_s = 0.0
+
+    def score(self, problem: Problem, text: str) -> Judged | None:
+        """What an answer's source is worth; None if it has none.
+
+        Raises:
+            TimeUp: it would have to be judged, and the time is over.
+        """
+        source = extract(text).source
+        if source is None:
+            return None
+        return self.score_source(problem, source)
+
+    def score_source(self, problem: Problem, source: str) -> Judged:
+        """The same of a source."""
+        candidate = Candidate(problem_id=problem.id, source=source)
+        known = self.memory.find(candidate)
+        if known is not None:
+            self.num_reused += 1
+            return known
+        self.check_time()
+        started = time.monotonic()
+        record = self.memory.record(problem.id)
+        status, score = self._judge.judge(problem, candidate, record)
+        seconds = time.monotonic() - started
+        self.judging_s += seconds
+        judged = Judged(
+            candidate_id=candidate.id, problem_id=problem.id, source=source, status=status,
+            score=score, seconds=round(seconds, 4),
+        )  # fmt: skip
+        self.memory.keep(judged)
+        self.num_judged += 1
+        return judged
+
+    def check_time(self) -> None:
+        """Stop here if the piece is over."""
+        if self._time_left_s() <= 0:
+            raise TimeUp

@@ -1,0 +1,146 @@
+"""What was judged and what was tried, in files of lines: safe against a kill, small to carry.
+
+The pipeline's memory is the ledger. This experiment runs in pieces on machines that have neither
+DuckDB nor Polars, so it keeps the two facts that it needs itself: what each source is worth, and
+who found it when. A line that a kill has cut off is dropped when the file is opened again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cudal1.candidate import Candidate
+from cudal1.exemplar import Birth, Exemplar
+from cudal1.record import Record
+
+
+class Judged(Record):
+    """What one source is worth."""
+
+    candidate_id: str
+    problem_id: str
+    source: str
+    status: str
+    """How far it got (`cudal1.verdict.Status`)."""
+    score: float
+    """Certified speedup; 0 without success."""
+    seconds: float
+    """That judging took."""
+
+
+class Found(Record):
+    """One answer of one row: a source, or none."""
+
+    problem_id: str
+    candidate_id: str | None
+    score: float
+    born: int | None
+    """Training step or round of the exam; None: before the first."""
+    island: int | None
+    with_exemplars: int
+    """Shown in its prompt."""
+    num_tokens: int
+    """Of its prompt."""
+
+
+class Lines:
+    """A file of JSON lines that is only appended to."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._mend()
+        self._stream = path.open("a", encoding="utf-8")
+
+    def _mend(self) -> None:
+        if self.path.exists():
+            content = self.path.read_bytes()
+            whole = content.rfind(b"\n") + 1
+            if whole < len(content):
+                with self.path.open("r+b") as stream:
+                    stream.truncate(whole)
+
+    def add(self, value: Mapping[str, Any]) -> None:
+        """Append; what has returned survives a kill of this process."""
+        self._stream.write(json.dumps(value) + "\n")
+        self._stream.flush()
+
+    def __iter__(self) -> Iterator[Any]:
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+class Memory:
+    """Every judged source of the experiment: rows and seeds share it, so none is judged twice."""
+
+    def __init__(self, state: Path) -> None:
+        self._lines = Lines(state / "judged.jsonl")
+        self._judged = {line["candidate_id"]: Judged(**line) for line in self._lines}
+        self._record: dict[str, float] = {}
+        for judged in self._judged.values():
+            self._note(judged)
+
+    def __len__(self) -> int:
+        return len(self._judged)
+
+    def find(self, candidate: Candidate) -> Judged | None:
+        """What it was worth before."""
+        return self._judged.get(candidate.id)
+
+    def keep(self, judged: Judged) -> None:
+        """Note what a new source is worth."""
+        self._lines.add(judged.model_dump())
+        self._judged[judged.candidate_id] = judged
+        self._note(judged)
+
+    def record(self, problem_id: str) -> float | None:
+        """The best score of a problem so far."""
+        return self._record.get(problem_id)
+
+    def shown(self, births: Sequence[Birth]) -> list[Exemplar]:
+        """The same with their sources."""
+        return [
+            Exemplar(**birth.model_dump(), source=self._judged[birth.candidate_id].source)
+            for birth in births
+        ]
+
+    def _note(self, judged: Judged) -> None:
+        if judged.score > self._record.get(judged.problem_id, 0.0):
+            self._record[judged.problem_id] = judged.score
+
+
+class Diary:
+    """What one row tried, batch by batch; a batch that is done again replaces itself."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Lines(path)
+        self._batches: dict[str, list[Found]] = {
+            line["batch"]: [Found(**found) for found in line["found"]] for line in self._lines
+        }
+
+    def __contains__(self, batch: str) -> bool:
+        return batch in self._batches
+
+    def add(self, batch: str, found: Sequence[Found]) -> None:
+        """Note a batch of answers."""
+        self._lines.add({"batch": batch, "found": [each.model_dump() for each in found]})
+        self._batches[batch] = list(found)
+
+    @property
+    def batches(self) -> Mapping[str, Sequence[Found]]:
+        """All batches by name."""
+        return self._batches
+
+    def births(self, problem_id: str) -> list[Birth]:
+        """The successes of a problem."""
+        return [
+            Birth(
+                candidate_id=each.candidate_id, score=each.score, born=each.born, island=each.island
+            )
+            for batch in self._batches.values()
+            for each in batch
+            if each.problem_id == problem_id and each.candidate_id is not None and each.score > 0
+        ]

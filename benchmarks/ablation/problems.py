@@ -1,0 +1,54 @@
+"""The problems of the experiment: one operation with a knob, and others around it.
+
+Three groups that share no problem. Validation and held-out ones are of reserved combinations, which
+neither pretraining nor training has seen; settings are chosen on validation problems alone.
+"""
+
+from __future__ import annotations
+
+import random
+
+from benchmarks.ablation.plan import Group, ProblemsPlan
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.suite import generator
+
+_ENDING = frozenset(f.name for f in (*generator.FAMILIES, *generator.KNOBS) if f.ends)
+
+
+def draw(plan: ProblemsPlan, device_class: DeviceClass) -> dict[Group, list[Problem]]:
+    """Each group's problems; equal arguments give equal ones."""
+    found: dict[Group, list[Problem]] = {}
+    taken: set[str] = set()
+    for group in (Group.HELDOUT, Group.VALIDATION, Group.TRAIN):
+        mine = _draw(plan, device_class, group, taken)
+        taken |= {problem.name for problem in mine}
+        found[group] = mine
+    return found
+
+
+def _draw(
+    plan: ProblemsPlan, device_class: DeviceClass, group: Group, taken: set[str]
+) -> list[Problem]:
+    """As many as asked for, none with a combination that another group has."""
+    seed = plan.seeds[group]
+    rng = random.Random(f"{seed}/{group.value}")
+    split = Split.TRAIN if group is Group.TRAIN else Split.HELDOUT
+    found: dict[str, Problem] = {}
+    for index in range(200 * plan.counts[group]):
+        if len(found) == plan.counts[group]:
+            break
+        names = _names(plan, rng)
+        if generator.is_reserved(names) != (split is Split.HELDOUT) or "_".join(names) in taken:
+            continue
+        problem = generator.generate(
+            seed, index, device_class=device_class, num_stages=len(names), split=split,
+            families=names,
+        )  # fmt: skip
+        found[problem.id] = problem
+    return list(found.values())
+
+
+def _names(plan: ProblemsPlan, rng: random.Random) -> tuple[str, ...]:
+    names = [rng.choice(plan.knobs), *rng.sample(plan.others, plan.num_others)]
+    rng.shuffle(names)
+    return tuple(sorted(names, key=_ENDING.__contains__))

@@ -1,0 +1,216 @@
+"""What each row of the table needs, in order; everything that is done is a file, done once.
+
+base ─ teach ─ sft ─ selfsup ─┬─ grpo-none, grpo-random, grpo-island, grpo-bucket
+ └ vanilla, evolve   └ row    └ row, and each of them
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.ablation import problems as drawing
+from benchmarks.ablation.exam import examine
+from benchmarks.ablation.judges import Bench
+from benchmarks.ablation.memory import Diary, Found, Judged
+from benchmarks.ablation.plan import Group, Plan, Row
+from benchmarks.ablation.world import ContrastiveWorld
+from cudal1.errors import TrainingError
+from cudal1.llm.rewriter import TEACHERS, variant
+from cudal1.problem import Problem
+from cudal1.prompt import PromptStyle, answer_text, generation_prompt
+from cudal1.record import content_id
+from cudal1.train.grpo import train_grpo
+from cudal1.train.policy import EMBEDDED, Sampler
+from cudal1.train.sft import Pair, train_sft
+
+
+class Experiment:
+    """One state folder, and what is done in it."""
+
+    def __init__(self, plan: Plan, state: Path, bench: Bench, say: Callable[[str], None]) -> None:
+        self.plan = plan
+        self.state = state
+        self.bench = bench
+        self._say = say
+        self.problems = drawing.draw(plan.problems, plan.device)
+
+    def run(self) -> None:
+        """All rows of all seeds, each seed's before the next.
+
+        Raises:
+            TimeUp: the piece is over before the experiment.
+        """
+        self.teach()
+        for seed in self.plan.seeds:
+            for row in self.plan.rows:
+                self._row(row, seed)
+
+    def _row(self, row: Row, seed: int) -> None:
+        diary_path = self.state / "exams" / f"{row.value}-{seed}"
+        groups = [g for g in self.plan.exam.groups if not self._is_examined(diary_path, g)]
+        if not groups:
+            return
+        started = time.monotonic()
+        policy = self.policy(row, seed)
+        sampler = Sampler(policy)
+        for group in groups:
+            known = [self._seeds()] if group is Group.TRAIN else []
+            if row.is_reinforced and group is Group.TRAIN:
+                known.append(Diary(self._training(row, seed)))
+            examine(
+                self.plan, self.problems[group], sampler, self.bench,
+                Diary(diary_path / f"{group.value}.jsonl"), known, sampling=row.sampling, seed=seed,
+            )  # fmt: skip
+        self._say(
+            f"{row.value} seed {seed}: examined after {time.monotonic() - started:.0f} s, so far "
+            f"{self.bench.num_judged} judged in {self.bench.judging_s:.0f} s, "
+            f"{self.bench.num_reused} reused"
+        )
+
+    def _is_examined(self, folder: Path, group: Group) -> bool:
+        path = folder / f"{group.value}.jsonl"
+        return path.exists() and len(Diary(path).batches) == self.plan.exam.rounds
+
+    # --- policies --------------------------------------------------------------------------------
+
+    def policy(self, row: Row, seed: int) -> Path:
+        """The row's weights, trained if they are not there."""
+        match row:
+            case Row.VANILLA | Row.EVOLVE:
+                return self.base()
+            case Row.SFT:
+                return self._trained("sft", seed, self._train_sft)
+            case Row.SELFSUP:
+                return self._trained("selfsup", seed, self._train_selfsup)
+            case _:
+                return self._trained(
+                    row.value, seed, lambda out, seed: self._reinforce(row, out, seed)
+                )
+
+    def base(self) -> Path:
+        """The policy that everything starts from."""
+        return EMBEDDED if self.plan.base == "embedded" else self.state / self.plan.base
+
+    def _trained(self, name: str, seed: int, train: Callable[[Path, int], None]) -> Path:
+        out = self.state / "policies" / f"{name}-{seed}"
+        if not (out / "config.json").exists():
+            self._say(f"{name} seed {seed}: training")
+            started = time.monotonic()
+            train(out, seed)
+            shutil.rmtree(self._work(out), ignore_errors=True)
+            self._say(f"{name} seed {seed}: trained in {time.monotonic() - started:.0f} s")
+        return out
+
+    def _work(self, out: Path) -> Path:
+        return self.state / "work" / out.name
+
+    # --- stage 1 ---------------------------------------------------------------------------------
+
+    def teach(self) -> None:
+        """The teachers' answers to training problems, judged: stage 1's data, first exemplars."""
+        seeds = self._seeds()
+        for problem in self.problems[Group.TRAIN]:
+            if problem.id in seeds:
+                continue
+            found = [self._found(problem, each) for each in self._answers(problem)]
+            seeds.add(problem.id, found)
+
+    def _answers(self, problem: Problem) -> list[Judged]:
+        """Distinct sources of all teachers."""
+        section = self.plan.teaching
+        sources: dict[str, None] = {}
+        for teacher in section.teachers:
+            for attempt in range(section.attempts):
+                rng = random.Random(
+                    content_id(teacher, problem.id, str(attempt), str(section.seed))
+                )
+                made = variant(problem.source, rng=rng, weights=TEACHERS[teacher].weights)
+                sources.setdefault(made.source)
+        return [self.bench.score_source(problem, source) for source in sources]
+
+    def _found(self, problem: Problem, judged: Judged) -> Found:
+        return Found(
+            problem_id=problem.id, candidate_id=judged.candidate_id, score=judged.score,
+            born=None, island=None, with_exemplars=0, num_tokens=0,
+        )  # fmt: skip
+
+    def _seeds(self) -> Diary:
+        return Diary(self.state / "teaching.jsonl")
+
+    def _train_sft(self, out: Path, seed: int) -> None:
+        self._learn(self.base(), out, self._seeds().births, self.plan.sft.model_dump(), seed)
+
+    # --- stage 2 ---------------------------------------------------------------------------------
+
+    def _train_selfsup(self, out: Path, seed: int) -> None:
+        """One round: successes of the policy's own, whatever their speed."""
+        init, section = self.policy(Row.SFT, seed), self.plan.selfsup
+        diary = Diary(self.state / "training" / f"selfsup-{seed}.jsonl")
+        problems = self.problems[Group.TRAIN]
+        if "own" not in diary:
+            asked = [problem for problem in problems for _ in range(section.num_samples)]
+            answers = Sampler(init).sample(
+                [self._plain(problem) for problem in asked], temperature=section.temperature,
+                top_p=section.top_p, max_new_tokens=self.plan.max_new_tokens,
+                batch_size=self.plan.batch_size, seed=section.seed + seed,
+            )  # fmt: skip
+            judged = [
+                (problem, self.bench.score(problem, answer.text))
+                for problem, answer in zip(asked, answers, strict=True)
+            ]
+            diary.add("own", [self._found(p, each) for p, each in judged if each is not None])
+        knobs = section.model_dump(exclude={"num_samples", "temperature", "top_p"})
+        self._learn(init, out, diary.births, knobs, seed)
+
+    def _learn(
+        self, init: Path, out: Path, births: Callable[..., Sequence[object]],
+        knobs: dict[str, object], seed: int,
+    ) -> None:  # fmt: skip
+        """Supervised training on each problem's distinct successes."""
+        pairs: list[Pair] = []
+        for problem in self.problems[Group.TRAIN]:
+            distinct = {birth.candidate_id: birth for birth in births(problem.id)}  # type: ignore[attr-defined]
+            shown = self.bench.memory.shown(list(distinct.values()))  # type: ignore[arg-type]
+            pairs += [(self._plain(problem), answer_text(each.source)) for each in shown]
+        if not pairs:
+            raise TrainingError(f"{out.name}: no answer succeeded, so there is nothing to learn")
+        random.Random(seed).shuffle(pairs)
+        losses: list[float] = []
+        train_sft(
+            init, out, pairs, work=self._work(out), **{**knobs, "seed": seed},  # type: ignore[arg-type]
+            on_log=lambda _, values: losses.extend(v for k, v in values.items() if k == "loss"),
+        )  # fmt: skip
+        self._say(f"{out.name}: {len(pairs)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+
+    def _plain(self, problem: Problem) -> list[dict[str, str]]:
+        return generation_prompt(problem, style=PromptStyle.COMPACT).as_chat()
+
+    # --- stage 3 ---------------------------------------------------------------------------------
+
+    def _training(self, row: Row, seed: int) -> Path:
+        return self.state / "training" / f"{row.value}-{seed}.jsonl"
+
+    def _reinforce(self, row: Row, out: Path, seed: int) -> None:
+        init = self.policy(Row.SELFSUP, seed)
+        knobs = self.plan.rl.model_copy(
+            update={"sampling": row.sampling, "seed": self.plan.rl.seed + seed}
+        )
+        problems = self.problems[Group.TRAIN]
+        world = ContrastiveWorld(
+            problems, self.bench, Diary(self._training(row, seed)), self._seeds(), knobs,
+            max_tokens=self.plan.max_prompt_tokens, num_tokens=Sampler(init).num_tokens,
+            say=lambda text: self._say(f"{out.name} {text}"),
+        )  # fmt: skip
+        train_grpo(
+            init, out, [problem.id for problem in problems], world, work=self._work(out),
+            steps=knobs.steps, prompts_per_step=knobs.prompts_per_step,
+            group_size=knobs.group_size, learning_rate=knobs.learning_rate, beta=knobs.beta,
+            epsilon=knobs.epsilon, updates_per_batch=knobs.updates_per_batch,
+            temperature=knobs.temperature, top_p=knobs.top_p,
+            max_new_tokens=self.plan.max_new_tokens, checkpoint_every=knobs.checkpoint_every,
+            seed=knobs.seed, on_log=lambda step, values: None,
+        )  # fmt: skip

@@ -1,0 +1,244 @@
+"""The ablation's driver, on problems of the generator, with the simulated judge and no model."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from benchmarks.ablation import carry, problems, table
+from benchmarks.ablation import plan as plans
+from benchmarks.ablation.exam import examine
+from benchmarks.ablation.judges import Bench, TimeUp
+from benchmarks.ablation.memory import Diary, Found, Lines, Memory
+from benchmarks.ablation.plan import Group, Plan, Row
+from benchmarks.ablation.rows import Experiment
+from benchmarks.ablation.simulated import SimulatedJudge
+from benchmarks.ablation.world import ContrastiveWorld
+from cudal1.candidate import Candidate
+from cudal1.contrast import Sampling
+from cudal1.llm.rewriter import TEACHERS, compose, places, variant
+from cudal1.problem import Problem
+from cudal1.prompt import answer_text
+from cudal1.suite import generator
+from cudal1.train.policy import Chat, Sampled
+
+MANY = 10_000
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    whole = plans.load("rehearsal")
+    counts = dict.fromkeys(Group, 3)
+    return whole.model_copy(
+        update={"problems": whole.problems.model_copy(update={"counts": counts})}
+    )
+
+
+class Parrot:
+    """Answers with variants that the rewriter makes; no weights."""
+
+    def __init__(self, drawn: Sequence[Problem]) -> None:
+        self._problems = drawn
+        self.prompts: list[str] = []
+
+    def num_tokens(self, chat: Chat) -> int:
+        return len(chat[0]["content"]) // 3
+
+    def sample(self, chats: Sequence[Chat], *, seed: int, **_: object) -> list[Sampled]:
+        rng = random.Random(seed)
+        self.prompts += [chat[0]["content"] for chat in chats]
+        made = [
+            variant(self._asked(chat).source, rng=rng, weights=TEACHERS["apprentice"].weights)
+            for chat in chats
+        ]
+        return [Sampled(answer_text(each.source), "stop", 1, 1) for each in made]
+
+    def _asked(self, chat: Chat) -> Problem:
+        return next(p for p in self._problems if p.source.rstrip() in chat[0]["content"])
+
+
+def bench(plan: Plan, state: Path, *, allowed: int = MANY) -> Bench:
+    """A bench whose time is over after so many judgements."""
+    judge = SimulatedJudge(plan.problems.knob_rules)
+    made: list[Bench] = []
+
+    def time_left_s() -> float:
+        return allowed - made[0].num_judged if made else 1.0
+
+    made.append(Bench(Memory(state), judge, time_left_s=time_left_s))
+    return made[0]
+
+
+def test_the_plans_that_ship_can_be_read() -> None:
+    for name in ("rehearsal", "gpu"):
+        plan = plans.load(name)
+        assert set(plan.rows) == set(Row)
+        assert Group.VALIDATION not in plan.exam.groups
+        assert plan.rl.num_problems == plan.problems.counts[Group.TRAIN]
+
+
+@pytest.mark.parametrize("name", ["rehearsal", "gpu"])
+def test_groups_of_problems_share_neither_problem_nor_combination(name: str) -> None:
+    plan = plans.load(name)
+    drawn = problems.draw(plan.problems, plan.device)
+    assert {group: len(found) for group, found in drawn.items()} == plan.problems.counts
+    names = {group: {p.name for p in found} for group, found in drawn.items()}
+    for group in Group:
+        for other in Group:
+            assert group is other or not names[group] & names[other]
+
+
+def test_a_line_that_a_kill_cut_off_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    Lines(path).add({"a": 1})
+    with path.open("a") as stream:
+        stream.write('{"a": ')
+    lines = Lines(path)
+    lines.add({"a": 2})
+    assert list(lines) == [{"a": 1}, {"a": 2}]
+
+
+def found(problem_id: str, candidate_id: str, score: float, born: int) -> Found:
+    return Found(
+        problem_id=problem_id, candidate_id=candidate_id, score=score, born=born, island=None,
+        with_exemplars=0, num_tokens=1,
+    )  # fmt: skip
+
+
+def test_a_batch_that_is_done_again_replaces_itself(tmp_path: Path) -> None:
+    diary = Diary(tmp_path / "diary.jsonl")
+    diary.add("step 3", [found("p", "old", 2.0, 3)])
+    diary.add("step 3", [found("p", "new", 3.0, 3)])
+    for each in (diary, Diary(tmp_path / "diary.jsonl")):
+        assert [birth.candidate_id for birth in each.births("p")] == ["new"]
+
+
+def test_the_simulated_judge_knows_right_from_wrong_and_a_knobs_best_is_the_problems(
+    plan: Plan,
+) -> None:
+    judge = SimulatedJudge(("order_chain",))
+    best: set[int] = set()
+    for index in range(12):
+        problem = generator.generate(
+            1, index, device_class=plan.device, num_stages=1, families=["order_chain"]
+        )
+        copy = Candidate(problem_id=problem.id, source=compose(problem.source, [None]).source)
+        assert judge.judge(problem, copy, None) == ("correct", 1.0)
+        options = places(problem.source)[0].options
+        speeds = [
+            judge.judge(
+                problem,
+                Candidate(problem_id=problem.id, source=compose(problem.source, [n]).source),
+                None,
+            )[1]
+            for n in range(len(options))
+        ]
+        wrong = [n for n, option in enumerate(options) if option.kind == "wrong"]
+        assert all((speeds[n] == 0) == (n in wrong) for n in range(len(options)))
+        best.add(speeds.index(max(speeds)))
+    assert len(best) > 1
+    garbage = Candidate(problem_id=problem.id, source="class ModelNew(")
+    assert judge.judge(problem, garbage, None) == ("incorrect", 0.0)
+
+
+def test_what_is_cut_off_goes_on_and_judges_nothing_twice(plan: Plan, tmp_path: Path) -> None:
+    whole = bench(plan, tmp_path / "whole")
+    Experiment(plan, tmp_path / "whole", whole, print).teach()
+    pieces: list[int] = []
+    for _ in range(MANY):
+        piece = bench(plan, tmp_path / "pieces", allowed=5)
+        try:
+            Experiment(plan, tmp_path / "pieces", piece, print).teach()
+        except TimeUp:
+            pieces.append(piece.num_judged)
+            continue
+        pieces.append(piece.num_judged)
+        break
+    assert len(pieces) > 2
+    assert sum(pieces) == whole.num_judged
+    for name in ("teaching.jsonl", "judged.jsonl"):
+        assert len(list(Lines(tmp_path / "pieces" / name))) == len(
+            list(Lines(tmp_path / "whole" / name))
+        )
+
+
+@pytest.mark.parametrize("sampling", [Sampling.NONE, Sampling.BUCKET, Sampling.ISLAND])
+def test_an_exam_begins_plainly_and_goes_on_with_the_rows_own_prompts(
+    plan: Plan, tmp_path: Path, sampling: Sampling
+) -> None:
+    drawn = problems.draw(plan.problems, plan.device)[Group.HELDOUT]
+    parrot, diary = Parrot(drawn), Diary(tmp_path / "exam.jsonl")
+    examine(plan, drawn, parrot, bench(plan, tmp_path), diary, [], sampling=sampling, seed=1)
+    size = len(drawn) * plan.exam.answers_per_round
+    assert len(diary.batches) == plan.exam.rounds
+    assert all(len(batch) == size for batch in diary.batches.values())
+    assert not any(each.with_exemplars for each in diary.batches["round 0"])
+    later = [each for name, batch in diary.batches.items() if name != "round 0" for each in batch]
+    assert any(each.with_exemplars for each in later) == (sampling is not Sampling.NONE)
+    assert all(each.num_tokens <= plan.max_prompt_tokens for each in later if each.with_exemplars)
+    num_asked = len(parrot.prompts)
+    examine(plan, drawn, parrot, bench(plan, tmp_path), diary, [], sampling=sampling, seed=1)
+    assert len(parrot.prompts) == num_asked  # finished rounds are not repeated
+
+
+def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Path) -> None:
+    (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
+    knobs = plan.rl.model_copy(update={"plain_share": 0.0})
+    seat = bench(plan, tmp_path)
+    world = ContrastiveWorld(
+        [problem], seat, Diary(tmp_path / "row.jsonl"), Diary(tmp_path / "seeds.jsonl"), knobs,
+        max_tokens=MANY, num_tokens=lambda chat: len(chat[0]["content"]), say=print,
+    )  # fmt: skip
+    assert "score" not in world.build_prompt(problem.id, 0)[0]["content"]
+    copy = answer_text(compose(problem.source, [None] * len(places(problem.source))).source)
+    rewards = world.score([problem.id, problem.id], [copy, "no code"], 0)
+    assert rewards[0] is not None
+    assert rewards[1] is not None
+    assert rewards[0] > rewards[1]
+    assert "Code 1, score 1.00" in world.build_prompt(problem.id, 1)[0]["content"]
+    assert seat.num_judged == 1
+
+
+def test_the_table_counts_failures_as_0_and_as_1(tmp_path: Path) -> None:
+    diary = Diary(tmp_path / "diary.jsonl")
+    diary.add("round 0", [found("a", "x", 4.0, 0), found("b", "y", 0.0, 0)])
+    diary.add("round 1", [found("a", "z", 1.0, 1), found("b", "w", 0.0, 1)])
+    numbers = table.marks(diary)
+    assert numbers["success"] == 0.5
+    assert (numbers["mean_0"], numbers["mean_1"], numbers["geomean_1"]) == (2.0, 2.5, 2.0)
+    assert (numbers["solved"], numbers["above_101"], numbers["plain_answer_mean"]) == (1, 1, 2.0)
+
+
+def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    Experiment(plan, state, bench(plan, state), print).teach()
+    policy = state / "policies" / "selfsup-1"
+    policy.mkdir(parents=True)
+    (policy / "config.json").write_text("{}")
+    done = state / "policies" / "no-row-1"
+    done.mkdir()
+    (done / "config.json").write_text("{}")
+    pieces = carry.pack(plan, state, tmp_path / "out")
+    assert all(piece.stat().st_size <= carry.CHUNK_BYTES for piece in pieces)
+    carry.unpack(tmp_path / "out", tmp_path / "back")
+    back = tmp_path / "back"
+    assert (back / "judged.jsonl").read_bytes() == (state / "judged.jsonl").read_bytes()
+    assert (back / "policies" / "selfsup-1" / "config.json").exists()
+    assert not (back / "policies" / "no-row-1").exists()
+
+
+def test_the_driver_needs_no_database_and_no_tracker(tmp_path: Path) -> None:
+    """A lent GPU machine has neither; nor has it DVC or Prefect."""
+    absent = ("duckdb", "polars", "mlflow", "prefect", "dvc")
+    code = (
+        f"import sys\nfor name in {absent}: sys.modules[name] = None\n"
+        "import benchmarks.ablation.__main__, benchmarks.ablation.headroom, tasks.pretrain\n"
+        "import cudal1.train.grpo, cudal1.train.sft\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
