@@ -172,6 +172,7 @@ def _trainer_class() -> Any:
 
         def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
             started = time.perf_counter()
+            tokenizer: Any = self.processing_class
             answers: list[list[int]] = []
             logprobs: list[Any] = []
             for part in self._parts(prompt_ids):
@@ -181,7 +182,7 @@ def _trainer_class() -> Any:
                     answers += sampled[0]
                 else:
                     answers += self._rolled_out(self.rollouts, prompt_ids[part])
-                texts = self.processing_class.batch_decode(answers[part], skip_special_tokens=True)
+                texts = tokenizer.batch_decode(answers[part], skip_special_tokens=True)
                 self.environment.offer(self._problem_ids[part], texts, self.state.global_step)
             self._training_since = time.perf_counter()
             self._train_s = 0.0
@@ -200,9 +201,9 @@ def _trainer_class() -> Any:
                 first = last
 
         def _rolled_out(self, rollouts: Rollouts, prompt_ids: list[list[int]]) -> list[list[int]]:
+            checkpointing: Any = self.args.gradient_checkpointing_kwargs
             with unwrap_model_for_generation(
-                self.model_wrapped, self.accelerator,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+                self.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=checkpointing
             ) as model:  # fmt: skip
                 return rollouts.sample(model, prompt_ids)
 
