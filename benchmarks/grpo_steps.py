@@ -2,7 +2,9 @@
 
 Same policy, problems, prompts, settings of the objective and pool of the harness. TRL's trainer
 runs plainly: transformers' `generate`, everything else at its defaults, and a judge that is asked
-for one answer after another. Ours asks only for what it has not judged in the run.
+for one answer after another. Ours asks only for what it has not judged in the run. The policy is
+the embedded one after supervised training on teachers' answers, as in stage 1: a policy that RL
+begins with repeats itself.
 """
 
 from __future__ import annotations
@@ -16,11 +18,15 @@ from typing import Any
 from cudal1.candidate import Candidate
 from cudal1.extract import extract
 from cudal1.harness import Pool
-from cudal1.problem import Problem
-from cudal1.prompt import DeviceFacts, generation_prompt
+from cudal1.llm.rewriter import rewrite
+from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.prompt import DeviceFacts, PromptStyle, answer_text, generation_prompt
 from cudal1.reward import speed_reward
+from cudal1.suite import generator
 from cudal1.train.checkpoints import log_callback, quiet, without_printing
 from cudal1.train.grpo import train_grpo
+from cudal1.train.policy import EMBEDDED
+from cudal1.train.sft import Pair, train_sft
 
 MAX_NEW_TOKENS = 256
 
@@ -30,7 +36,7 @@ class Size:
     """How much is done."""
 
     steps: int
-    """Of each run; the first is not counted."""
+    """Of each run; all count."""
     prompts: int
     """Of each step."""
     group: int
@@ -76,12 +82,21 @@ class World:
         self.num_answers = 0
         self.num_judged = 0
         self.steps: list[Step] = []
-        self._last = time.perf_counter()
+        self._last: float | None = None
+
+    def begin(self) -> None:
+        """The first step begins, if none has."""
+        self._last = self._last or time.perf_counter()
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The plain one."""
+        self.begin()
+        return self.prompt(problem_id)
+
+    def prompt(self, problem_id: str) -> list[dict[str, str]]:
+        """The chat that asks for an answer."""
         problem = self._problems[problem_id]
-        return generation_prompt(problem, style="compact", facts=self._facts).as_chat()
+        return generation_prompt(problem, style=PromptStyle.COMPACT, facts=self._facts).as_chat()
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
         """Nothing: the judge's device is the policy's."""
@@ -114,6 +129,7 @@ class World:
         """A step ended."""
         if "loss" not in values:
             return
+        assert self._last is not None, "a step ended that never began"
         now = time.perf_counter()
         self.steps.append(Step(
             wall_s=now - self._last, judge_s=self.judge_s,
@@ -131,10 +147,27 @@ class World:
         """Nothing is resumed."""
 
 
-OBJECTIVE = {
+OBJECTIVE: dict[str, Any] = {
     "learning_rate": 1e-4, "beta": 0.02, "epsilon": 0.2, "temperature": 1.0, "top_p": 1.0,
     "seed": 5,
 }  # fmt: skip
+
+
+def schooled(out: Path, facts: DeviceFacts, device_class: DeviceClass, *, steps: int) -> None:
+    """Put the policy that both sides begin with into `out`."""
+    problems = generator.problems(120, seed=7, device_class=device_class, split=Split.TRAIN)
+    pairs: list[Pair] = []
+    for problem in problems:
+        for teacher in ("cautious", "librarian"):
+            found = extract(rewrite(problem.source, teacher=teacher, attempt=0, seed=1)).source
+            if found is not None:
+                asked = generation_prompt(problem, style=PromptStyle.COMPACT, facts=facts).as_chat()
+                pairs.append((asked, answer_text(found)))
+    train_sft(
+        EMBEDDED, out, pairs, work=out.with_suffix(".work"), steps=steps, batch_size=8, loss="dft",
+        learning_rate=2e-4, warmup_steps=8, max_tokens=1024, checkpoint_every=10**6, seed=3,
+        on_log=lambda step, values: None,
+    )  # fmt: skip
 
 
 def our_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder: Path) -> None:
@@ -155,7 +188,7 @@ def trl_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     quiet()
-    machine = {} if torch.cuda.is_available() else {"bf16": False, "use_cpu": True}
+    machine: dict[str, Any] = {} if torch.cuda.is_available() else {"bf16": False, "use_cpu": True}
     arguments = GRPOConfig(
         output_dir=str(folder), max_steps=size.steps, num_generations=size.group,
         per_device_train_batch_size=size.prompts * size.group, loss_type="grpo",
@@ -163,7 +196,7 @@ def trl_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
         lr_scheduler_type="constant", remove_unused_columns=False, logging_steps=1,
         report_to="none", save_strategy="no", disable_tqdm=True, **machine, **OBJECTIVE,
     )  # fmt: skip
-    rows = [{"prompt": world.build_prompt(name, 0), "problem_id": name} for name in ids]
+    rows = [{"prompt": world.prompt(name), "problem_id": name} for name in ids]
 
     def reward(completions: Any, problem_id: list[str], **_: Any) -> list[float | None]:
         return world.score(problem_id, [completion[0]["content"] for completion in completions], 0)
@@ -177,6 +210,7 @@ def trl_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
     generate = trainer.model.generate
 
     def timed(*arguments: Any, **more: Any) -> Any:
+        world.begin()
         started = time.perf_counter()
         made = generate(*arguments, **more)
         if torch.cuda.is_available():

@@ -12,9 +12,10 @@ from typing import Any
 
 from benchmarks.common import note
 from cudal1.problem import DeviceClass, Split
-from cudal1.prompt import DeviceFacts, generation_prompt
+from cudal1.prompt import DeviceFacts, PromptStyle, generation_prompt
 from cudal1.suite import generator
 from cudal1.train.attention import drop_mask
+from cudal1.train.checkpoints import quiet
 from cudal1.train.policy import EMBEDDED
 from cudal1.train.recorded import RECORD_AT, Recorded
 from cudal1.train.rollouts import Rollouts
@@ -26,13 +27,16 @@ REPEATS = 3
 Sample = Callable[[], list[list[int]]]
 
 
-def sampling(kind: str, device_class: DeviceClass, facts: DeviceFacts) -> dict[str, Any]:
+def sampling(
+    kind: str, device_class: DeviceClass, facts: DeviceFacts, *, compiled: bool
+) -> dict[str, Any]:
     """Seconds a token of each way; on a GPU also whether the recordings do what they stand for."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
+    quiet()
     tokenizer: Any = AutoTokenizer.from_pretrained(EMBEDDED)
-    model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="float32").to(kind).eval()
+    model = _policy(kind, "float32").eval()
     prompts = _prompts(tokenizer, PROMPTS[kind], GROUP[kind], device_class, facts)
     ways = {
         "generate": lambda: _generated(model, tokenizer, prompts, do_sample=True),
@@ -40,7 +44,7 @@ def sampling(kind: str, device_class: DeviceClass, facts: DeviceFacts) -> dict[s
     }
     ours = ways["ours"]
     ways["ours"] = lambda: ours(model, prompts)
-    if kind == "cuda":
+    if compiled:
         ways["generate, compiled"] = _compiled(tokenizer, prompts)
     found: dict[str, Any] = {"num_answers": len(prompts), "ms_a_token": {}}
     for name, sample in ways.items():
@@ -69,13 +73,20 @@ def sampling(kind: str, device_class: DeviceClass, facts: DeviceFacts) -> dict[s
     return found
 
 
+def _policy(kind: str, dtype: str) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype=dtype)
+    return model.to(kind)
+
+
 def _prompts(
     tokenizer: Any, count: int, group: int, device_class: DeviceClass, facts: DeviceFacts
 ) -> list[list[int]]:
     problems = generator.problems(count, seed=31, device_class=device_class, split=Split.TRAIN)
     texts = [
         tokenizer.apply_chat_template(
-            generation_prompt(problem, style="compact", facts=facts).as_chat(),
+            generation_prompt(problem, style=PromptStyle.COMPACT, facts=facts).as_chat(),
             add_generation_prompt=True, tokenize=False,
         )
         for problem in problems
@@ -113,9 +124,7 @@ def _generated(
 
 def _compiled(tokenizer: Any, prompts: Sequence[list[int]]) -> Sample:
     """`generate` at its best: fixed cache, CUDA graphs by the compiler, weights in bfloat16."""
-    from transformers import AutoModelForCausalLM
-
-    model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="bfloat16").to("cuda").eval()
+    model = _policy("cuda", "bfloat16").eval()
     return lambda: _generated(
         model, tokenizer, prompts, do_sample=True, cache_implementation="static"
     )
@@ -143,9 +152,8 @@ def _equal_greedy(model: Any, tokenizer: Any, prompts: Sequence[list[int]]) -> f
 def _gradient_error() -> dict[str, float]:
     """Largest difference of a recorded step's gradients, over the largest gradient; bfloat16."""
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="float32").to("cuda").train()
+    model = _policy("cuda", "float32").train()
     drop_mask(model)
     tokens = torch.randint(5, 1000, (8, 512), device="cuda")
     plain = _gradients(model, tokens)

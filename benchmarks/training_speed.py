@@ -3,13 +3,15 @@
 python -m benchmarks.training_speed [--out DIR] [--device cuda] [--parts sampling sft grpo]
 
 * sampling: a step's answers from the embedded policy, by `cudal1.train.rollouts` and by
-  transformers' `generate`; on a GPU also by `generate` with its own fixed cache and compiler (the
-  time that it compiles is not counted), and whether both sides draw and learn the same.
+  transformers' `generate`; on a GPU also whether both sides draw and learn the same.
+* compiled (a GPU's, only when asked for): sampling, and by `generate` with its own fixed cache and
+  compiler as well; the time that it compiles is not counted.
 * sft: tokens (padding not counted) a second of supervised training, against SFTTrainer with its
   defaults, of a policy of five million random parameters on examples of 300 to 900 tokens.
-* grpo: a step's wall time from the embedded policy with the real harness (`benchmarks.grpo_steps`).
+* grpo: a step's wall time with the real harness, of epochs over a few problems, from a policy that
+  stage 1 made (`benchmarks.grpo_steps`).
 
-Both sides alternate in one run. What happens once, in a run's first steps, is not counted.
+Both sides alternate in one run. What happens once, in a run's first steps, counts in grpo alone.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from benchmarks.common import chosen, note, options, print_table, save
-from benchmarks.grpo_steps import Size, World, as_json, our_steps, trl_steps
+from benchmarks.grpo_steps import Size, World, as_json, our_steps, schooled, trl_steps
 from benchmarks.machine import versions
 from benchmarks.sampling_speed import sampling
 from cudal1.harness import Device, Pool, facts_of
@@ -37,7 +39,9 @@ from cudal1.train.pretraining import Architecture, build_model
 from cudal1.train.sft import Pair, train_sft
 
 SIZES = {"cpu": Size(steps=3, prompts=2, group=8, problems=2),
-         "cuda": Size(steps=4, prompts=2, group=16, problems=4)}  # fmt: skip
+         "cuda": Size(steps=6, prompts=2, group=8, problems=4)}  # fmt: skip
+"""Three epochs, as in the shipped run."""
+SCHOOL_STEPS = {"cpu": 30, "cuda": 60}
 REPEATS = {"cpu": 2, "cuda": 2}
 SFT_STEPS = {"cpu": (5, 15), "cuda": (60, 160)}
 """Not counted, and all."""
@@ -56,7 +60,7 @@ def main() -> None:
 
     parser = options("training_speed", __doc__)
     parser.set_defaults(device="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS)[:3])
     given = parser.parse_args()
     device, protocol = chosen(given)
     found: Numbers = {"versions": versions("transformers", "trl", "accelerate", "datasets")}
@@ -136,7 +140,7 @@ def _trl_sft(policy: Path, pairs: list[Pair], marks: _Marks, folder: Path) -> No
     from trl.trainer.sft_config import SFTConfig
     from trl.trainer.sft_trainer import SFTTrainer
 
-    machine = {} if torch.cuda.is_available() else {"bf16": False, "use_cpu": True}
+    machine: Numbers = {} if torch.cuda.is_available() else {"bf16": False, "use_cpu": True}
     rows = [
         {"prompt": list(prompt), "completion": [{"role": "assistant", "content": answer}]}
         for prompt, answer in pairs
@@ -189,36 +193,41 @@ def _grpo(kind: str, device: Device, protocol: EvalProtocol, folder: Path) -> Nu
     ids = [problem.id for problem in problems]
     steps: dict[str, list[Numbers]] = {"ours": [], "TRL": []}
     sides = {"ours": our_steps, "TRL": trl_steps}
+    schooled(folder / "policy", facts, device.device_class, steps=SCHOOL_STEPS[kind])
     with Pool(device, protocol) as pool:
         for problem in problems:
             pool.reference_us(problem)
         for repeat in range(REPEATS[kind]):
             for side in (("ours", "TRL"), ("TRL", "ours"))[repeat % 2]:
                 world = World(pool, problems, facts, reuses=side == "ours")
-                sides[side](EMBEDDED, world, ids, size, folder / f"{side}{repeat}")
-                steps[side] += [as_json(step) for step in world.steps[1:]]
-                note(f"grpo {side}: {median(s['wall_s'] for s in steps[side]):.2f} s a step")
+                sides[side](folder / "policy", world, ids, size, folder / f"{side}{repeat}")
+                steps[side] += [as_json(step) for step in world.steps]
+                note(f"grpo {side}: {fmean(s['wall_s'] for s in steps[side]):.2f} s a step")
     parts = ("wall_s", "generate_s", "judge_s", "train_s")
-    typical = {
-        side: {part: median(step[part] for step in mine) for part in parts}
+    mean = {
+        side: {part: fmean(step[part] for step in mine) for part in parts}
         for side, mine in steps.items()
     }
     table = [
-        [f"GRPO, {part.removesuffix('_s')} s a step", f"{typical['TRL'][part]:.2f}",
-         f"{typical['ours'][part]:.2f}", _times(typical["TRL"][part], typical["ours"][part])]
+        [f"GRPO, {part.removesuffix('_s')} s a step", f"{mean['TRL'][part]:.2f}",
+         f"{mean['ours'][part]:.2f}", _times(mean["TRL"][part], mean["ours"][part])]
         for part in parts
     ]  # fmt: skip
     judged = {side: sum(step["num_judged"] for step in mine) for side, mine in steps.items()}
     table.append(["GRPO, answers judged", str(judged["TRL"]), str(judged["ours"]), ""])
     return {
         "prompts": size.prompts, "group": size.group, "num_problems": size.problems,
-        "steps": steps, "typical": typical, "table": table,
-        "ratio": typical["TRL"]["wall_s"] / typical["ours"]["wall_s"],
+        "steps": steps, "mean": mean, "table": table,
+        "ratio": mean["TRL"]["wall_s"] / mean["ours"]["wall_s"],
     }  # fmt: skip
 
 
 def _sampling(kind: str, device: Device, protocol: EvalProtocol, folder: Path) -> Numbers:
-    return sampling(kind, device.device_class, facts_of(device))
+    return sampling(kind, device.device_class, facts_of(device), compiled=False)
+
+
+def _compiled(kind: str, device: Device, protocol: EvalProtocol, folder: Path) -> Numbers:
+    return sampling(kind, device.device_class, facts_of(device), compiled=True)
 
 
 def _times(more: float, less: float) -> str:
@@ -228,7 +237,7 @@ def _times(more: float, less: float) -> str:
 LOGGING_STEPS = 5
 """As in ours: TRL's default is 10."""
 PARTS: dict[str, Callable[[str, Device, EvalProtocol, Path], Numbers]] = {
-    "sampling": _sampling, "sft": _sft, "grpo": _grpo,
+    "sampling": _sampling, "sft": _sft, "grpo": _grpo, "compiled": _compiled,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -78,8 +78,6 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
 class ContrastiveWorld:
     """What the trainer acts in: prompts from the ledger, rewards from the bench."""
 
-    judges_meanwhile = False
-
     def __init__(
         self, stage: Stage, ledger: Ledger, judge: Bench, problems: Sequence[Problem], steps: Steps
     ) -> None:
@@ -104,7 +102,7 @@ class ContrastiveWorld:
         self._before = _Counts.of(judge)
 
     @property
-    def judges_beside(self) -> bool:
+    def judges_meanwhile(self) -> bool:
         """Whether verdicts on offered answers come while others are being sampled."""
         return self._judge.sharing.is_beside
 

@@ -148,67 +148,21 @@ def _rollouts(trainer: Any) -> Rollouts | None:
 
 def _trainer_class() -> Any:
     import torch
-    from trl.models.utils import unwrap_model_for_generation
-    from trl.trainer.grpo_trainer import GRPOTrainer
 
-    class ContrastiveTrainer(GRPOTrainer):
-        """Rebuilds every prompt right before sampling, one a group; offers answers as they come.
+    offering: Any = _offering_class()
 
-        Logs `seconds_generate`, and `seconds_train`: reference, gradient and update.
-        """
+    class TimedTrainer(offering):
+        """Logs `seconds_generate`, and `seconds_train`: reference, gradient and update."""
 
-        environment: Environment
-        rollouts: Rollouts | None
-        _problem_ids: list[str]
         _train_s = 0.0
         _training_since = 0.0
 
-        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
-            step = self.state.global_step
-            self._problem_ids = [row["problem_id"] for row in inputs]
-            fresh = {
-                problem_id: self.environment.build_prompt(problem_id, step)
-                for problem_id in dict.fromkeys(self._problem_ids)
-            }
-            renewed = [{**row, "prompt": fresh[row["problem_id"]]} for row in inputs]
-            with scaling.in_step(self.model, is_sharded=self.is_fsdp_enabled):
-                return super()._generate_and_score_completions(renewed)
-
-        def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
+        def _generate_single_turn(self, *arguments: Any, **more: Any) -> Any:
             started = time.perf_counter()
-            answers: list[list[int]] = []
-            logprobs: list[Any] = []
-            for part in self._parts(prompt_ids):
-                if self.rollouts is None:
-                    sampled = super()._generate_single_turn(prompt_ids[part], *others, **more)
-                    logprobs += sampled[1] or []
-                    answers += sampled[0]
-                else:
-                    answers += self._rolled_out(self.rollouts, prompt_ids[part])
-                texts = self.processing_class.batch_decode(answers[part], skip_special_tokens=True)
-                self.environment.offer(self._problem_ids[part], texts, self.state.global_step)
-            self._training_since = time.perf_counter()
-            self._train_s = 0.0
+            sampled = super()._generate_single_turn(*arguments, **more)
+            self._train_s, self._training_since = 0.0, time.perf_counter()
             self._metrics["train"]["seconds_generate"].append(self._training_since - started)
-            return answers, logprobs or None
-
-        def _parts(self, prompt_ids: list[list[int]]) -> Iterator[slice]:
-            """Runs of answers that are sampled together: whole groups."""
-            if self.use_vllm or not self.environment.judges_meanwhile:
-                yield slice(0, len(prompt_ids))
-                return
-            first = 0
-            for _, group in groupby(self._problem_ids):
-                last = first + len(list(group))
-                yield slice(first, last)
-                first = last
-
-        def _rolled_out(self, rollouts: Rollouts, prompt_ids: list[list[int]]) -> list[list[int]]:
-            with unwrap_model_for_generation(
-                self.model_wrapped, self.accelerator,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
-            ) as model:  # fmt: skip
-                return rollouts.sample(model, prompt_ids)
+            return sampled
 
         def _calculate_rewards(self, *arguments: Any) -> Any:
             if torch.cuda.is_available():  # a device that measures does nothing else
@@ -226,7 +180,67 @@ def _trainer_class() -> Any:
                 self._train_s, self._training_since = 0.0, now
             super().log(logs, start_time)
 
+    return TimedTrainer
+
+
+def _offering_class() -> Any:
+    from trl.models.utils import unwrap_model_for_generation
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    class ContrastiveTrainer(GRPOTrainer):
+        """Rebuilds every prompt right before sampling, one a group; offers answers as they come."""
+
+        environment: Environment
+        rollouts: Rollouts | None
+        _problem_ids: list[str]
+
+        def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
+            step = self.state.global_step
+            self._problem_ids = [row["problem_id"] for row in inputs]
+            fresh = {
+                problem_id: self.environment.build_prompt(problem_id, step)
+                for problem_id in dict.fromkeys(self._problem_ids)
+            }
+            renewed = [{**row, "prompt": fresh[row["problem_id"]]} for row in inputs]
+            with scaling.in_step(self.model, is_sharded=self.is_fsdp_enabled):
+                return super()._generate_and_score_completions(renewed)
+
+        def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
+            tokenizer: Any = self.processing_class
+            answers: list[list[int]] = []
+            logprobs: list[Any] = []
+            together = self.use_vllm or not self.environment.judges_meanwhile
+            for part in _parts(self._problem_ids, together=together):
+                if self.rollouts is None:
+                    sampled = super()._generate_single_turn(prompt_ids[part], *others, **more)
+                    logprobs += sampled[1] or []
+                    answers += sampled[0]
+                else:
+                    answers += self._rolled_out(self.rollouts, prompt_ids[part])
+                texts = tokenizer.batch_decode(answers[part], skip_special_tokens=True)
+                self.environment.offer(self._problem_ids[part], texts, self.state.global_step)
+            return answers, logprobs or None
+
+        def _rolled_out(self, rollouts: Rollouts, prompt_ids: list[list[int]]) -> list[list[int]]:
+            checkpointing: Any = self.args.gradient_checkpointing_kwargs
+            with unwrap_model_for_generation(
+                self.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=checkpointing
+            ) as model:
+                return rollouts.sample(model, prompt_ids)
+
     return ContrastiveTrainer
+
+
+def _parts(problem_ids: Sequence[str], *, together: bool) -> Iterator[slice]:
+    """Runs of answers that are sampled at once: all, or group by group."""
+    if together:
+        yield slice(0, len(problem_ids))
+        return
+    first = 0
+    for _, group in groupby(problem_ids):
+        last = first + len(list(group))
+        yield slice(first, last)
+        first = last
 
 
 def _state_callback(environment: Environment) -> Any:

@@ -236,9 +236,9 @@ def _fixed_cache(read: Any, *, batch: int, room: int) -> Any:
 
     class Layer(StaticLayer):
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> Any:
-            return super().update(key_states.to(self.keys.dtype), value_states, *args, **kwargs)
+            return super().update(key_states.to(value_states.dtype), value_states, *args, **kwargs)
 
-    layers = [Layer(room) for _ in read.layers]
+    layers: list[Any] = [Layer(room) for _ in read.layers]
     for layer, seen in zip(layers, read.layers, strict=True):
         keys = seen.keys[:1, :, :0].to(seen.values.dtype).expand(batch, -1, -1, -1)
         layer.lazy_initialization(keys, seen.values[:1, :, :0].expand(batch, -1, -1, -1))
