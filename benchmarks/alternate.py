@@ -51,7 +51,8 @@ class Policy:
             intermediate_size=3 * WIDTH, max_position_embeddings=CONTEXT, eos_token_id=None,
             bos_token_id=None, pad_token_id=0,
         )  # fmt: skip
-        self._model: Any = Qwen3ForCausalLM(config).to(place)
+        model: Any = Qwen3ForCausalLM(config)
+        self._model = model.to(place)
         self._optimiser = torch.optim.AdamW(self._model.parameters(), lr=1e-4)
         self._prompts = torch.randint(1, VOCABULARY, (BATCH, 64), device=place)
 
@@ -134,6 +135,7 @@ def _run(
         for number in range(given.steps):
             watch.restart()
             before_s, asked = (kept.judge_s, kept.build_s), set[str]()
+            written: Any = None
             for name in list(work)[: given.problems]:
                 began = time.monotonic()
                 written = policy.write()

@@ -21,12 +21,21 @@ from cudal1.candidate import Candidate
 from cudal1.harness import Device, Pool, find_device
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol
+from cudal1.scale import ScaleParams, WeightsKind
 from cudal1.suite import loader
 from cudal1.verdict import Verdict
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 VERSIONS = ("torch", "triton", "numpy", "pydantic")
+ONE_PROCESS = ScaleParams(
+    processes=1,
+    sharded=False,
+    micro_batch=None,
+    dtype=WeightsKind.FLOAT32,
+    checkpointing=False,
+    adapter=None,
+)
 
 
 def options(name: str, description: str | None) -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import ONE_PROCESS
 from cudal1.candidate import Candidate
 from cudal1.extract import extract
 from cudal1.harness import Pool
@@ -166,6 +167,7 @@ def schooled(out: Path, facts: DeviceFacts, device_class: DeviceClass, *, steps:
     train_sft(
         EMBEDDED, out, pairs, work=out.with_suffix(".work"), steps=steps, batch_size=8, loss="dft",
         learning_rate=2e-4, warmup_steps=8, max_tokens=1024, checkpoint_every=10**6, seed=3,
+        scale=ONE_PROCESS,
         on_log=lambda step, values: None,
     )  # fmt: skip
 
@@ -175,7 +177,8 @@ def our_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
     train_grpo(
         policy, folder / "out", ids, world, work=folder / "work", steps=size.steps,
         prompts_per_step=size.prompts, group_size=size.group, updates_per_batch=1,
-        max_new_tokens=MAX_NEW_TOKENS, checkpoint_every=10**6, on_log=world.on_log, **OBJECTIVE,
+        max_new_tokens=MAX_NEW_TOKENS, checkpoint_every=10**6, on_log=world.on_log,
+        scale=ONE_PROCESS, vllm_server=None, **OBJECTIVE,
     )  # fmt: skip
 
 

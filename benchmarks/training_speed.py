@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from benchmarks.common import chosen, note, options, print_table, save
+from benchmarks.common import ONE_PROCESS, chosen, note, options, print_table, save
 from benchmarks.grpo_steps import Size, World, as_json, our_steps, schooled, trl_steps
 from benchmarks.machine import versions
 from benchmarks.sampling_speed import sampling
@@ -129,7 +129,7 @@ def _our_sft(policy: Path, pairs: list[Pair], marks: _Marks, folder: Path) -> No
     train_sft(
         policy, folder / "out", pairs, work=folder / "work", steps=marks.steps, batch_size=BATCH,
         loss="nll", learning_rate=1e-4, warmup_steps=0, max_tokens=1024, checkpoint_every=10**6,
-        seed=3, on_log=marks.on_log,
+        seed=3, scale=ONE_PROCESS, on_log=marks.on_log,
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -35,7 +34,7 @@ class Stopwatch:
         self._sharing = sharing
         self._now = now
         self._since = now()
-        self._spent_s = Counter[Part]()
+        self._spent_s = dict.fromkeys(Part, 0.0)
 
     def lap(self, part: Part) -> None:
         """The time since the last lap went into this."""
@@ -46,7 +45,7 @@ class Stopwatch:
     def restart(self) -> None:
         """A step begins: forget what was before."""
         self._since = self._now()
-        self._spent_s.clear()
+        self._spent_s = dict.fromkeys(Part, 0.0)
 
     def numbers(self, *, judge_s: float, build_s: float) -> dict[str, float]:
         """The step that ends now, in seconds, and which share of its devices' time none of it used.
@@ -58,7 +57,7 @@ class Stopwatch:
         there was anything to do: a step's end, when one judge works and others have finished, too.
         """
         spent_s, shared = self._spent_s, self._sharing
-        wall_s = spent_s.total()
+        wall_s = sum(spent_s.values())
         policy_s = spent_s[Part.GENERATE] + spent_s[Part.TRAIN]
         waited_s = spent_s[Part.VERDICTS] - (judge_s + build_s) / len(shared.devices)
         busy_s = shared.num_policies * policy_s + judge_s

@@ -18,6 +18,7 @@ from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found, Judged
 from benchmarks.ablation.plan import Group, Plan, Row
 from benchmarks.ablation.world import ContrastiveWorld
+from benchmarks.common import ONE_PROCESS
 from cudal1.errors import TrainingError
 from cudal1.llm.rewriter import TEACHERS, variant
 from cudal1.problem import Problem
@@ -181,7 +182,8 @@ class Experiment:
         random.Random(seed).shuffle(pairs)
         losses: list[float] = []
         train_sft(
-            init, out, pairs, work=self._work(out), **{**knobs, "seed": seed},  # type: ignore[arg-type]
+            init, out, pairs, work=self._work(out), scale=ONE_PROCESS,
+            **{**knobs, "seed": seed},  # type: ignore[arg-type]
             on_log=lambda _, values: losses.extend(v for k, v in values.items() if k == "loss"),
         )  # fmt: skip
         self._say(f"{out.name}: {len(pairs)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")
@@ -212,5 +214,5 @@ class Experiment:
             epsilon=knobs.epsilon, updates_per_batch=knobs.updates_per_batch,
             temperature=knobs.temperature, top_p=knobs.top_p,
             max_new_tokens=self.plan.max_new_tokens, checkpoint_every=knobs.checkpoint_every,
-            seed=knobs.seed, on_log=lambda step, values: None,
+            seed=knobs.seed, scale=ONE_PROCESS, vllm_server=None, on_log=lambda step, values: None,
         )  # fmt: skip

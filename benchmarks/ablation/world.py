@@ -18,11 +18,13 @@ from cudal1.exemplar import Birth
 from cudal1.params import RlParams
 from cudal1.problem import Problem
 from cudal1.record import content_id
-from cudal1.reward import RollingSmoother
+from cudal1.reward import Smoother
 
 
 class ContrastiveWorld:
     """An `Environment` of `cudal1.train.grpo`."""
+
+    judges_meanwhile = False
 
     def __init__(
         self, problems: Sequence[Problem], bench: Bench, diary: Diary, seeds: Diary,
@@ -38,9 +40,9 @@ class ContrastiveWorld:
         self._num_tokens = num_tokens
         self._say = say
         self._asked: dict[str, Asked] = {}
-        self._smoother = RollingSmoother(
-            k=knobs.smooth_k, window=knobs.smooth_window, refresh=knobs.smooth_refresh,
-            log_scale=knobs.smooth_log,
+        self._smoother = Smoother(
+            knobs.smooth_scope, k=knobs.smooth_k, window=knobs.smooth_window,
+            refresh=knobs.smooth_refresh, log_scale=knobs.smooth_log,
         )  # fmt: skip
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
@@ -58,6 +60,9 @@ class ContrastiveWorld:
             max_tokens=self._max_tokens, num_tokens=self._num_tokens,
         )  # fmt: skip
         return asked.prompt.as_chat()
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        """Nothing: the judge's device is the policy's."""
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
@@ -78,7 +83,7 @@ class ContrastiveWorld:
             f"best {max(raw):.2f} exemplars {fmean(e.with_exemplars for e in found):.1f} "
             f"judged {self._bench.num_judged - before} of {len(raw)}"
         )
-        return list(self._smoother.smooth(raw))
+        return list(self._smoother.smooth(raw, problem_ids))
 
     def state(self) -> dict[str, Any]:
         """The smoother's statistics; everything else is in files."""

@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
@@ -116,7 +116,8 @@ class Docket:
 
     def _verdict(self, future: Future[Verdict]) -> Verdict:
         assert self._leading is not None
-        done = wait((future, self._leading), return_when=FIRST_COMPLETED).done
+        either: tuple[Future[Any], ...] = (future, self._leading)
+        done = wait(either, return_when=FIRST_COMPLETED).done
         if future not in done:
             self._leading.result()  # says why nobody leads any more
         return future.result()

@@ -31,12 +31,14 @@ STATE_FILE = "cudal1.json"
 class Environment(Protocol):
     """What the policy acts in, in the trainer's words."""
 
-    judges_meanwhile: bool
-    """Whether it judges answers while others are being sampled: not on the policy's own device.
+    @property
+    def judges_meanwhile(self) -> bool:
+        """Whether it judges answers while others are being sampled: not on the policy's device.
 
-    Groups are then sampled one after another, each offered at once; else all together, which takes
-    a GPU hardly longer than one.
-    """
+        Groups are then sampled one after another, each offered at once; else all together, which
+        takes a GPU hardly longer than one.
+        """
+        ...
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The chat for one group, from what is known at this moment."""

@@ -1,7 +1,7 @@
 """Supervised fine-tuning on (prompt, answer) pairs: stage 1, and every round of stage 2.
 
 TRL's SFTTrainer does the work; here are its settings, checkpoints and what is counted. Examples of
-like length share a batch, so that little padding is computed: packing them would save no more.
+like length share a batch, so that little padding is computed: packing them would save little.
 """
 
 from __future__ import annotations
