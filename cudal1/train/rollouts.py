@@ -151,7 +151,7 @@ class _Decoder:
         self._rewind(width)
         for layer, prompt in zip(self._cache.layers, read.layers, strict=True):
             layer.keys[:, :, :width] = prompt.keys[places_B].to(layer.keys.dtype)
-            layer.values[:, :, :width] = prompt.values[places_B]
+            layer.values[:, :, :width] = prompt.values[places_B].to(layer.values.dtype)
         self._mask_B11L.zero_()
         self._mask_B11L[:, 0, 0, :width] = mask_PW[places_B]
         self._positions_B1.copy_(mask_PW.sum(-1, keepdim=True)[places_B] - 1)
@@ -229,17 +229,25 @@ def _read(
 def _fixed_cache(read: Any, *, batch: int, room: int) -> Any:
     """An empty cache of B rows and L places, for the same layers as one that was read.
 
-    All in the type of the values: under autocast norms give keys in float32, and attention rounds
-    them to the type of the values itself.
+    In the type that attention computes in: under autocast, which rounds keys and values to it, the
+    cache that was read holds float32 all the same (norms give keys in it).
     """
+    import torch
     from transformers.cache_utils import Cache, StaticLayer
+
+    kind = read.layers[0].values.device.type
+    rounded = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
     class Layer(StaticLayer):
         def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> Any:
-            return super().update(key_states.to(value_states.dtype), value_states, *args, **kwargs)
+            kept: Any = self.dtype
+            return super().update(key_states.to(kept), value_states.to(kept), *args, **kwargs)
 
     layers: list[Any] = [Layer(room) for _ in read.layers]
     for layer, seen in zip(layers, read.layers, strict=True):
-        keys = seen.keys[:1, :, :0].to(seen.values.dtype).expand(batch, -1, -1, -1)
-        layer.lazy_initialization(keys, seen.values[:1, :, :0].expand(batch, -1, -1, -1))
+        empty = [
+            states[:1, :, :0].to(rounded or seen.values.dtype).expand(batch, -1, -1, -1)
+            for states in (seen.keys, seen.values)
+        ]
+        layer.lazy_initialization(*empty)
     return Cache(layers=layers)
