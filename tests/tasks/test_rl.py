@@ -30,7 +30,7 @@ STAGE = Stage(name="rl", item=None, params=SHIPPED.model_copy(update={"rl": RL})
 PROBLEMS = [
     Problem(
         suite="toy", level=1, number=number, name=f"problem {number}", split=Split.TRAIN,
-        revision="r", device_class=DeviceClass.CPU, source="class Model: ...\n",
+        revision="r", device_class=DeviceClass.CPU, source=f"class Model: ...  # {number}\n",
     )
     for number in (1, 2)
 ]  # fmt: skip
@@ -114,7 +114,7 @@ class World:
 
     def answers(self) -> list[dict[str, Any]]:
         return self.ledger.sql(
-            "select problem_id, attempt, candidate_id, exemplar_ids, text from completions "
+            "select problem_id, attempt, candidate_id, exemplar_ids from completions "
             "order by attempt"
         ).to_dicts()
 

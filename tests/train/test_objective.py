@@ -82,7 +82,9 @@ def seen(monkeypatch: pytest.MonkeyPatch, tiny_policy: Path) -> Seen:
         old: Any
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
-            self.old = copy.deepcopy(self.accelerator.unwrap_model(self.model)).eval()
+            # no deep copy: TRL hangs a forward on the model that calls the one that is trained
+            self.old = copy.deepcopy(start)
+            self.old.load_state_dict(self.accelerator.unwrap_model(self.model).state_dict())
             return super()._generate_and_score_completions(inputs)
 
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
@@ -97,7 +99,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, tiny_policy: Path) -> Seen:
             now = self.accelerator.unwrap_model(model)
             found.paper.append(slow_loss(answers, now, self.old, start, found))
             loss = super()._compute_loss(model, inputs)
-            found.trl.append(float(loss))
+            found.trl.append(loss.item())
             return loss
 
     monkeypatch.setattr(grpo, "_trainer_class", lambda: Watched)
