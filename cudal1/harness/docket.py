@@ -116,7 +116,7 @@ class Docket:
 
     def _verdict(self, future: Future[Verdict]) -> Verdict:
         assert self._leading is not None
-        either: tuple[Future[Any], ...] = (future, self._leading)
+        either: list[Future[Any]] = [future, self._leading]
         done = wait(either, return_when=FIRST_COMPLETED).done
         if future not in done:
             self._leading.result()  # says why nobody leads any more
