@@ -9,6 +9,7 @@ import pytest
 
 from cudal1.train.attention import CAUSAL, drop_mask
 from cudal1.train.sft import Pair, train_sft
+from tests.train.runs import scale
 
 ROWS = ([5, 9, 13, 22, 17, 30, 8], [7, 3, 11], [40, 41, 42, 43, 44])
 
@@ -62,7 +63,7 @@ def test_a_trained_policy_knows_nothing_of_it(
     train_sft(
         tiny_policy, tmp_path / "out", pairs, work=tmp_path / "work", steps=1, batch_size=2,
         loss="nll", learning_rate=0.01, warmup_steps=0, max_tokens=128, checkpoint_every=5, seed=3,
-        on_log=lambda step, values: None,
+        scale=scale(), on_log=lambda step, values: None,
     )  # fmt: skip
     assert CAUSAL not in (tmp_path / "out" / "config.json").read_text()
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").config._attn_implementation == (
