@@ -29,7 +29,7 @@ class AdapterParams(Record):
 
     rank: int = Field(gt=0)
     """Columns of A and rows of B: W + (alpha / rank) B A."""
-    alpha: float = Field(gt=0)
+    alpha: int = Field(gt=0)
 
 
 class ScaleParams(Record):

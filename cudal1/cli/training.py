@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cudal1.params import Params
     from cudal1.train.memory import Architecture, Estimate, Work
 
-AsJson = Annotated[bool, typer.Option("--json", help="For machines, in bytes")]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines; sizes in bytes")]
 ParamsFile = Annotated[Path, typer.Option("--params", help="The file of settings")]
 GIB = 1 << 30
 
@@ -64,6 +64,7 @@ def memory(
 def use(
     profile: Annotated[str, typer.Argument(help="A profile for training, such as coder-7b")],
     params: ParamsFile = Path("params.yaml"),
+    as_json: AsJson = False,
 ) -> None:
     """Put a profile's settings into params.yaml; all others stay as they are.
 
@@ -79,6 +80,9 @@ def use(
         change(params, lambda content: put_over(content, ready))
     except CudaL1Error as error:
         fail(str(error))
+    if as_json:
+        typer.echo(json.dumps({"params": str(params), "changed": ready}))
+        return
     typer.echo(f"{params}: now with {profile}; what it takes: cudal1 training memory")
 
 

@@ -44,6 +44,7 @@ def main() -> None:
     """Train, as told by the job's file; the first process speaks for all."""
     job: Job = pickle.loads(Path(sys.argv[1]).read_bytes())
     wire = Wire.to(job.address) if int(os.environ.get("RANK", "0")) == 0 else None
+    _load_on_any_cpu()
     train = getattr(import_module(job.module), job.function)
     try:
         result = train(**job.arguments, **_called_back(train, wire, job))
@@ -69,6 +70,19 @@ def _called_back(train: Any, wire: Wire | None, job: Job) -> dict[str, Any]:
 
 def _hear_nothing(step: int, values: Mapping[str, float]) -> None:
     """Numbers of a process that does not speak."""
+
+
+def _load_on_any_cpu() -> None:
+    """Let a checkpoint be loaded on `cpu:1`, as a second process on a CPU calls its device.
+
+    transformers asks for it by that name; PyTorch knows `cpu` alone.
+    """
+    from torch.serialization import register_package
+
+    register_package(
+        0, lambda storage: None,
+        lambda storage, location: storage if location.startswith("cpu:") else None,
+    )  # fmt: skip
 
 
 def _leave() -> None:
