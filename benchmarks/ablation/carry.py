@@ -8,7 +8,7 @@ its verdicts are known then, so only sampling and updates are repeated.
 from __future__ import annotations
 
 import io
-import tarfile
+import zipfile
 from pathlib import Path
 
 from benchmarks.ablation.memory import Diary
@@ -16,7 +16,7 @@ from benchmarks.ablation.plan import Plan, Row
 from cudal1.errors import ConfigError
 
 CHUNK_BYTES = 12 * 2**20
-PREFIX = "state.tar.xz."
+PREFIX = "state.zip."
 FOLDERS = ("training", "exams")
 
 
@@ -26,12 +26,12 @@ def pack(plan: Plan, state: Path, out: Path) -> list[Path]:
     for old in out.glob(f"{PREFIX}*"):
         old.unlink()
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:xz", preset=1) as archive:
-        for path in [*state.glob("*.jsonl"), *state.glob("*.txt"), *state.glob("table.*")]:
-            archive.add(path, path.relative_to(state))
-        for folder in [*(state / name for name in FOLDERS), *_needed(plan, state)]:
-            if folder.exists():
-                archive.add(folder, folder.relative_to(state))
+    folders = [*(state / name for name in FOLDERS), *_needed(plan, state)]
+    files = [*state.glob("*.jsonl"), *state.glob("*.txt"), *state.glob("table.*")]
+    files += [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_LZMA) as archive:
+        for path in files:
+            archive.write(path, path.relative_to(state))
     content = buffer.getvalue()
     pieces: list[Path] = []
     for number, first in enumerate(range(0, len(content), CHUNK_BYTES)):
@@ -51,8 +51,8 @@ def unpack(folder: Path, state: Path) -> None:
         raise ConfigError(f"{folder}: holds no {PREFIX}000; give the folder that `pack` wrote")
     state.mkdir(parents=True, exist_ok=True)
     content = b"".join(piece.read_bytes() for piece in pieces)
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:xz") as archive:
-        archive.extractall(state, filter="data")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(state)
 
 
 def _needed(plan: Plan, state: Path) -> list[Path]:
