@@ -49,9 +49,8 @@ def adapter(scale: ScaleParams) -> Any:
         return None
     from peft import LoraConfig
 
-    alpha: Any = scale.adapter.alpha  # declared as an integer, used as a number
     return LoraConfig(
-        r=scale.adapter.rank, lora_alpha=alpha, lora_dropout=0.0, bias="none",
+        r=scale.adapter.rank, lora_alpha=scale.adapter.alpha, lora_dropout=0.0, bias="none",
         target_modules="all-linear", task_type="CAUSAL_LM",
     )  # fmt: skip
 
