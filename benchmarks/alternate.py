@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=8, help="candidates of a problem and step")
     parser.add_argument("--problems", type=int, default=4, help="problems of a step")
     given = parser.parse_args()
-    shared = sharing(DeviceClass(given.device))
+    shared = sharing(DeviceClass(given.device), num_policies=1)
     protocol = protocols.load(given.protocol or given.device)
     note(
         f"{len(shared.devices)} judge, {'beside' if shared.is_beside else 'in turn with'} a policy"
@@ -119,7 +119,7 @@ def main() -> None:
 def _run(
     given: argparse.Namespace, protocol: EvalProtocol
 ) -> tuple[list[dict[str, float]], list[str]]:
-    shared, kept = sharing(DeviceClass(given.device)), Kept()
+    shared, kept = sharing(DeviceClass(given.device), num_policies=1), Kept()
     problems = shipped(shared.devices[0])
     policy, watch = Policy(shared.devices[0]), Stopwatch(shared)
     steps: list[dict[str, float]] = []

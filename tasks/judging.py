@@ -40,14 +40,14 @@ class Bench:
 
     def __init__(
         self, ledger: Ledger, device_class: DeviceClass, protocol: EvalProtocol,
-        reviewer: Reviewer | None,
+        reviewer: Reviewer | None, *, num_policies: int = 1,
     ) -> None:  # fmt: skip
         self._ledger = ledger
         self._reviewer = reviewer
         self._stack = ExitStack()
         self._pool: Pool | None = None
         self._docket: Docket | None = None
-        self.sharing: Sharing = sharing(device_class)
+        self.sharing: Sharing = sharing(device_class, num_policies=num_policies)
         self.device = self.sharing.devices[0]
         self.protocol = protocol
         self.num_judged = 0
@@ -176,7 +176,9 @@ def bench(ledger: Ledger, params: Params) -> Generator[Bench]:
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)
     with reviewer(ledger, params.hack_judge, device_facts(params)) as second:
-        opened = Bench(ledger, params.device, params.protocol, second)
+        opened = Bench(
+            ledger, params.device, params.protocol, second, num_policies=params.scale.processes
+        )
         try:
             yield opened
         finally:

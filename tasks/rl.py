@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.contrast import Choice, choose
-from cudal1.errors import ConfigError
+from cudal1.errors import ConfigError, TrainingError
 from cudal1.exemplar import Birth
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
@@ -146,7 +146,11 @@ class ContrastiveWorld:
         """
         self._watch.lap(Part.TRAIN if self._answers else Part.GENERATE)
         num_offered = len(self._answers)
-        assert [answer.text for answer, _ in self._answers] == list(texts[:num_offered])
+        if [answer.text for answer, _ in self._answers] != list(texts[:num_offered]):
+            raise TrainingError(
+                f"{self._stage.name}: TRL reads answers of this policy otherwise than they were "
+                "sampled; take another policy.source"
+            )
         self._take_in(problem_ids[num_offered:], texts[num_offered:], step)
         self._watch.lap(Part.OWN)
         verdicts = self._verdicts()

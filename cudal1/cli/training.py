@@ -120,7 +120,8 @@ def _works(settings: Params) -> dict[str, Work]:
             rows=section.batch_size, unit=1, tokens=section.max_tokens, samples=False,
             has_reference=False,
         )
-        for name, section in (("sft", settings.sft), ("selfsup", settings.selfsup))
+        for name, section in (("sft", settings.sft), ("selfsup", settings.selfsup),
+                              ("challenger", settings.challenger))
     }  # fmt: skip
     return supervised | {
         "rl": Work(
@@ -133,8 +134,8 @@ def _works(settings: Params) -> dict[str, Work]:
 
 def _table(found: dict[str, Estimate]) -> list[str]:
     parts = {stage: {**each.parts(), "peak": each.peak} for stage, each in found.items()}
-    lines = [" " * 12 + "".join(f"{stage:>9}" for stage in parts)]
+    lines = [" " * 12 + "".join(f"{stage:>12}" for stage in parts)]
     for name in next(iter(parts.values())):
-        numbers = "".join(f"{each[name] / GIB:9.2f}" for each in parts.values())
+        numbers = "".join(f"{each[name] / GIB:12.2f}" for each in parts.values())
         lines.append(f"{name:<12}{numbers}")
     return lines

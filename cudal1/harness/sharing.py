@@ -42,10 +42,11 @@ class Sharing:
         return judging + self.num_policies if self.is_beside else max(judging, self.num_policies)
 
 
-def sharing(device_class: DeviceClass) -> Sharing:
-    """How this machine is shared with the policy of this process and of those launched with it.
+def sharing(device_class: DeviceClass, *, num_policies: int) -> Sharing:
+    """How this machine is shared with a policy that is trained by so many processes.
 
-    Processes that a launcher starts use the first GPUs, one each.
+    Training takes the last GPUs, one a process (`cudal1.train.group`). Judges are of one kind:
+    rewards of one group come from equal devices.
 
     Raises:
         DeviceError: there is no such device.
@@ -53,12 +54,13 @@ def sharing(device_class: DeviceClass) -> Sharing:
     devices, cores = find_devices(device_class), frozenset(os.sched_getaffinity(0))
     reserved = frozenset(core for device in devices for core in device.reserved_cores)
     if device_class is DeviceClass.CUDA:
-        num_policies = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        others = tuple(devices[num_policies:])
-        policy_cores = (cores - reserved) if others else cores
-        return Sharing(others or tuple(devices), num_policies, bool(others), policy_cores, cores)
+        free = devices[: max(0, len(devices) - num_policies)]
+        judges = tuple(each for each in free or devices if each.kind == devices[0].kind)
+        policy_cores = (cores - reserved) if free else cores
+        return Sharing(judges, num_policies, bool(free), policy_cores, cores)
     judge_cores = reserved | frozenset(sorted(cores - reserved)[-1:])
-    if len(cores - judge_cores) >= LEAST_CORES:
+    # processes of their own would not keep off the judges' cores
+    if num_policies == 1 and len(cores - judge_cores) >= LEAST_CORES:
         return Sharing(tuple(devices), 1, True, cores - judge_cores, judge_cores)
     return Sharing(tuple(devices), 1, False, cores, cores)
 

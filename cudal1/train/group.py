@@ -135,19 +135,24 @@ def _serve(wire: Wire | None, called_back: Mapping[str, Any]) -> Any:
     Raises:
         TrainingError: the group failed.
     """
-    try:
-        while wire is not None:
-            match wire.receive():
-                case ("call", str(name), str(method), arguments):
-                    target = called_back[name]
-                    asked = target if method == "__call__" else getattr(target, method)
-                    wire.send(asked(*arguments))
-                case ("failed", str(line)):
-                    raise TrainingError(line)
-                case ("done", result):
-                    return result
-    except (EOFError, ConnectionError):
-        pass
+    while wire is not None:
+        try:
+            heard = wire.receive()
+        except (EOFError, ConnectionError):
+            break
+        match heard:
+            case ("call", str(name), str(method), arguments):
+                target = called_back[name]
+                asked = target if method == "__call__" else getattr(target, method)
+                answer = asked(*arguments)
+                try:
+                    wire.send(answer)
+                except ConnectionError:
+                    break
+            case ("failed", str(line)):
+                raise TrainingError(line)
+            case ("done", result):
+                return result
     raise TrainingError("the training processes ended before they were done; see above")
 
 

@@ -169,6 +169,8 @@ def _trainer_class() -> Any:
         def _calculate_rewards(self, *arguments: Any) -> Any:
             if torch.cuda.is_available():  # a device that measures does nothing else
                 torch.cuda.synchronize()
+                if not self.environment.judges_meanwhile:
+                    torch.cuda.empty_cache()  # what is not in use, workers may need
             self._train_s += time.perf_counter() - self._training_since
             rewards = super()._calculate_rewards(*arguments)
             self._training_since = time.perf_counter()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cudal1.errors import TrainingError
 from cudal1.scale import ScaleParams, WeightsKind
 
 FLOAT32 = 4
@@ -46,7 +47,11 @@ class Architecture:
 
 
 def architecture_of(config: Any) -> Architecture:
-    """Of a `transformers` configuration; the model is built without memory, and counted."""
+    """Of a `transformers` configuration; the model is built without memory, and counted.
+
+    Raises:
+        TrainingError: it does not name its parts as Llama, Qwen and their kin do.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -56,6 +61,11 @@ def architecture_of(config: Any) -> Architecture:
     linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear) and m is not head]
     layers = model.get_decoder().layers
     units = [*layers, model.get_input_embeddings(), head]
+    for name in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
+        if not hasattr(config, name):
+            raise TrainingError(
+                f"{config.model_type}: no estimate for this architecture, which names no {name}"
+            )
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Architecture(
         num_parameters=_count(model),

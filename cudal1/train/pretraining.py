@@ -110,15 +110,18 @@ class Corpus:
 
         self._stream = torch.empty(capacity, dtype=torch.int16, device=device)
         self._starts = torch.empty(capacity // MIN_DOCUMENT, dtype=torch.int64)
-        self._arrived: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(pieces,), daemon=True)
         self.num_tokens = self.num_documents = 0
         self.is_whole = False
         self._reader.start()
 
     def _read(self, pieces: Iterable[Piece]) -> None:
-        for piece in pieces:
-            self._arrived.put(piece)
+        try:
+            for piece in pieces:
+                self._arrived.put(piece)
+        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits for it
+            self._arrived.put(error)
         self._arrived.put(None)
 
     def take_in(self, *, at_least: int = 0) -> None:
@@ -129,6 +132,8 @@ class Corpus:
             if self.num_tokens >= at_least and self._arrived.empty():
                 return
             piece = self._arrived.get()
+            if isinstance(piece, BaseException):
+                raise piece
             if piece is None:
                 self.is_whole = True
                 return

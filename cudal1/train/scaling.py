@@ -76,12 +76,13 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     """Write the trained policy as a plain folder: whole weights, no shards, no adapter.
 
     Every process calls it; the first one writes. An adapter is added to the weights beside which
-    it was trained: W + (alpha / rank) B A.
+    it was trained: W + (alpha / rank) B A; in float32, since most of it is smaller than bfloat16's
+    steps.
     """
     accelerator = trainer.accelerator
     model = accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
-        model = model.merge_and_unload()
+        model = model.float().merge_and_unload()
     state = accelerator.get_state_dict(model)  # gathers shards: all take part
     if accelerator.is_main_process:
         shutil.rmtree(out, ignore_errors=True)

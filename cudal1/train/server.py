@@ -6,6 +6,7 @@ the trainer runs, too. It is, in the server's own environment (`make vllm`): tra
 
 from __future__ import annotations
 
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -32,7 +33,7 @@ def refuse_unreachable(server: str) -> None:
         try:
             with urllib.request.urlopen(server.rstrip("/") + path, timeout=_PATIENCE_S):
                 pass
-        except (urllib.error.URLError, OSError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
             reason = getattr(error, "reason", error)
             raise TrainingError(f"rl.vllm_server: {server} {what} ({reason}); {remedy}") from error
 

@@ -27,7 +27,7 @@ def params(tmp_path: Path) -> Path:
 def test_every_stage_that_trains_is_told(run: Run, params: Path) -> None:
     done = run("training", "memory", "--json")
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "rl"}
+    assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "challenger", "rl"}
 
 
 @pytest.mark.parametrize("name", profiles.training_names())
@@ -42,7 +42,7 @@ def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> N
 
 def test_the_table_has_a_column_a_stage(run: Run, params: Path) -> None:
     lines = run("training", "memory").stdout.splitlines()
-    assert lines[1].split() == ["sft", "selfsup", "rl"]
+    assert lines[1].split() == ["sft", "selfsup", "challenger", "rl"]
     assert lines[-1].startswith("peak")
 
 

@@ -19,6 +19,7 @@ from cudal1.harness.seats import Seat
 from cudal1.harness.sharing import Sharing, keeping_to, sharing
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
+from cudal1.train.group import training_gpus
 from cudal1.verdict import Status, Verdict
 from tests.harness.test_fleet_losses import Played
 
@@ -170,7 +171,7 @@ def test_a_cpu_is_shared_where_there_are_cores_enough(
     monkeypatch: pytest.MonkeyPatch, num_cores: int, is_beside: bool
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(num_cores)))
-    found = sharing(DeviceClass.CPU)
+    found = sharing(DeviceClass.CPU, num_policies=1)
     assert found.is_beside is is_beside
     assert found.num_devices == 1 + is_beside
     if is_beside:
@@ -182,7 +183,7 @@ def test_a_cpu_is_shared_where_there_are_cores_enough(
 
 @pytest.mark.parametrize(
     ("num_gpus", "launched", "judges", "is_beside"),
-    [(1, 1, [0], False), (2, 1, [1], True), (4, 2, [2, 3], True), (4, 4, [0, 1, 2, 3], False)],
+    [(1, 1, [0], False), (2, 1, [0], True), (4, 2, [0, 1], True), (4, 4, [0, 1, 2, 3], False)],
 )
 def test_gpus_that_no_policy_uses_judge(
     monkeypatch: pytest.MonkeyPatch, num_gpus: int, launched: int, judges: list[int],
@@ -193,10 +194,28 @@ def test_gpus_that_no_policy_uses_judge(
         for n in range(num_gpus)
     ]
     monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: gpus)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(launched))
-    found = sharing(DeviceClass.CUDA)
+    found = sharing(DeviceClass.CUDA, num_policies=launched)
     assert [device.index for device in found.devices] == judges
     assert (found.is_beside, found.num_devices) == (is_beside, num_gpus)
+    trained_on = set(training_gpus(launched, [str(n) for n in range(num_gpus)]))
+    assert is_beside is trained_on.isdisjoint(map(str, judges))
+
+
+def test_judges_are_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [
+        Device(device_class=DeviceClass.CUDA, kind=kind, id=f"GPU-{n}", worker_core=None, index=n)
+        for n, kind in enumerate(("large", "small", "large", "large"))
+    ]
+    monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: gpus)
+    found = sharing(DeviceClass.CUDA, num_policies=1)
+    assert [device.index for device in found.devices] == [0, 2]
+
+
+def test_several_processes_on_a_cpu_take_turns_with_the_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    assert not sharing(DeviceClass.CPU, num_policies=2).is_beside
 
 
 def test_threads_keep_to_their_cores_and_come_back() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.contrast import Sampling
+from cudal1.errors import TrainingError
 from cudal1.harness.judge import Judgement
 from cudal1.ledger import Ledger
 from cudal1.params import Params
@@ -234,5 +235,5 @@ def test_where_the_time_of_a_step_went_is_told_when_it_ends(world: World) -> Non
 def test_answers_that_were_not_those_offered_are_refused(world: World) -> None:
     world.acts.build_prompt(FIRST, 0)
     world.acts.offer([FIRST], [says("1.5")], 0)
-    with pytest.raises(AssertionError):
+    with pytest.raises(TrainingError, match="otherwise than they were sampled"):
         world.acts.score([FIRST], [says("2.5")], 0)
