@@ -82,7 +82,7 @@ def test_an_export_has_all_rows_and_every_value(run: Run, filled: Path, suffix: 
     [
         ([], "one of: a question, --view NAME, --views"),
         (["from best", "--view", "best"], "one of: a question, --view NAME, --views"),
-        (["--view", "bets"], "no view or table 'bets'; there are best, "),
+        (["--view", "bets"], "no view or table 'bets'; there are baseline_results, "),
         (["--view", "lineage"], "SQL: "),
         (["--view", "best", "--out", "best.xlsx"], "wants a .csv or a .parquet file"),
         (["--view", "best", "--out", "best.csv", "--json"], "and no --json"),
