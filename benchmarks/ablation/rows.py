@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.exam import examine
@@ -20,6 +21,7 @@ from benchmarks.ablation.plan import Group, Plan, Row
 from benchmarks.ablation.world import ContrastiveWorld
 from benchmarks.common import ONE_PROCESS
 from cudal1.errors import TrainingError
+from cudal1.exemplar import Birth
 from cudal1.llm.rewriter import TEACHERS, variant
 from cudal1.problem import Problem
 from cudal1.prompt import PromptStyle, answer_text, generation_prompt
@@ -168,14 +170,14 @@ class Experiment:
         self._learn(init, out, diary.births, knobs, seed)
 
     def _learn(
-        self, init: Path, out: Path, births: Callable[..., Sequence[object]],
-        knobs: dict[str, object], seed: int,
+        self, init: Path, out: Path, births: Callable[[str], Sequence[Birth]],
+        knobs: dict[str, Any], seed: int,
     ) -> None:  # fmt: skip
         """Supervised training on each problem's distinct successes."""
         pairs: list[Pair] = []
         for problem in self.problems[Group.TRAIN]:
-            distinct = {birth.candidate_id: birth for birth in births(problem.id)}  # type: ignore[attr-defined]
-            shown = self.bench.memory.shown(list(distinct.values()))  # type: ignore[arg-type]
+            distinct = {birth.candidate_id: birth for birth in births(problem.id)}
+            shown = self.bench.memory.shown(list(distinct.values()))
             pairs += [(self._plain(problem), answer_text(each.source)) for each in shown]
         if not pairs:
             raise TrainingError(f"{out.name}: no answer succeeded, so there is nothing to learn")
@@ -183,7 +185,7 @@ class Experiment:
         losses: list[float] = []
         train_sft(
             init, out, pairs, work=self._work(out), scale=ONE_PROCESS,
-            **{**knobs, "seed": seed},  # type: ignore[arg-type]
+            **{**knobs, "seed": seed},
             on_log=lambda _, values: losses.extend(v for k, v in values.items() if k == "loss"),
         )  # fmt: skip
         self._say(f"{out.name}: {len(pairs)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")

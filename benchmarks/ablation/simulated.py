@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from cudal1.candidate import Candidate
 from cudal1.llm.rewriter import Kind, compose, places
+from cudal1.llm.rewriter.places import Place
 from cudal1.problem import Problem
 
 GAINS = {Kind.FAST: (2.0, 6.0), Kind.MID: (0.8, 1.8), Kind.SLOW: (0.3, 0.7)}
@@ -76,8 +77,8 @@ class SimulatedJudge:
             table[key] = max(speed, table.get(key, 0.0))
         return table
 
-    def _options(self, place: object, rng: random.Random) -> list[_Option]:
-        offered = place.options  # type: ignore[attr-defined]
+    def _options(self, place: Place, rng: random.Random) -> list[_Option]:
+        offered = place.options
         knob = [
             n for n, option in enumerate(offered)
             if option.family in self._knobs and option.kind is Kind.MID
