@@ -38,7 +38,7 @@ from cudal1.train.surroundings import surround
 if TYPE_CHECKING:
     from multiprocessing.pool import Pool
 
-CORPUS_VERSION = "4"
+CORPUS_VERSION = "5"
 ARCHITECTURES = {
     "small": pretraining.Architecture(
         vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
@@ -86,8 +86,10 @@ SHOWN = {Kind.REFERENCE: 0.30, Kind.MID: 0.32, Kind.SLOW: 0.08, Kind.FAST: 0.30}
 """How exemplars are made: what is shown is correct."""
 SURROUNDED_SHARE = 0.6
 """Problems in another frame than the generator's, so that copying is learned, not a layout."""
-KNOB_SHARE = 0.4
-"""Problems with an operation whose best form has to be measured."""
+KNOB_SHARES = (0.5, 0.2, 0.3)
+"""Problems with none, one and two operations whose best form has to be measured."""
+STAGE_SHARES = ((0.25, 0.4, 0.25, 0.1), (0.2, 0.4, 0.3, 0.1), (0.0, 0.0, 0.6, 0.4))
+"""Problems of one to four operations, by the number of knobs."""
 DEVICE_CLASSES = (DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)
 TOKENIZER_DOCUMENTS = 3000
 MAX_MEAN_TOKENS = 800
@@ -100,11 +102,10 @@ def documents(seed: int, count: int) -> Iterator[str]:
     """Training texts, reproducible from the seed."""
     rng = random.Random(seed)
     for index in range(count):
-        with_knob = rng.random() < KNOB_SHARE
-        shares = (0.1, 0.4, 0.4, 0.1) if with_knob else (0.25, 0.4, 0.25, 0.1)
+        num_knobs = rng.choices(range(3), KNOB_SHARES)[0]
         problem = generator.generate(
             seed, index, device_class=rng.choice(DEVICE_CLASSES), split=Split.TRAIN,
-            num_stages=rng.choices((1, 2, 3, 4), shares)[0], with_knob=with_knob,
+            num_stages=rng.choices((1, 2, 3, 4), STAGE_SHARES[num_knobs])[0], num_knobs=num_knobs,
         )  # fmt: skip
         if rng.random() < SURROUNDED_SHARE:
             problem = problem.model_copy(update={"source": surround(problem.source, rng)})

@@ -66,7 +66,7 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
 
 def _judge(plan: Plan) -> Judge:
     if plan.judge is JudgeKind.SIMULATED:
-        return SimulatedJudge(plan.problems.knob_rules)
+        return SimulatedJudge()
     return HarnessJudge(plan.device, plan.protocol)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from benchmarks.ablation.judges import Bench
@@ -39,46 +40,84 @@ class Examinee(Protocol):
         ...
 
 
-def examine(
-    plan: Plan, problems: Sequence[Problem], sampler: Examinee, bench: Bench, diary: Diary,
-    known: Sequence[Diary], *, sampling: Sampling, seed: int,
-) -> None:  # fmt: skip
-    """Fill a diary with a batch a round; rounds that it holds are not repeated.
+@dataclass(frozen=True)
+class Sitting:
+    """One row that is examined on one group of problems."""
 
-    `known` is what the row brings along: births before the exam's first round.
+    examinee: Examinee
+    diary: Diary
+    """A batch for each round; rounds that it holds are not repeated."""
+    known: Sequence[Diary]
+    """What the row brings along: births before the exam's first round."""
+    sampling: Sampling
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Answer:
+    problem: Problem
+    asked: Asked
+    text: str
+
+
+def examine(
+    plan: Plan, problems: Sequence[Problem], sittings: Sequence[Sitting], bench: Bench
+) -> None:
+    """Fill the diaries with a batch a round.
+
+    All rows answer, then all answers to one problem are judged, then those to the next: a GPU holds
+    one prepared problem, and preparing it takes longer than an answer's verdict.
     """
     for number in range(plan.exam.rounds):
         batch = f"round {number}"
-        if batch in diary:
-            continue
-        asked: list[tuple[Problem, Asked]] = []
-        for problem, n in itertools.product(problems, range(plan.exam.answers_per_round)):
-            rng = random.Random(content_id(f"{seed}/{number}/{n}", problem.id))
-            births = _births(problem, diary, known) if number else []
-            asked.append((problem, ask(
-                problem, births, bench.memory, plan.rl, sampling=sampling, at_round=number, rng=rng,
-                max_tokens=plan.max_prompt_tokens, num_tokens=sampler.num_tokens,
-            )))  # fmt: skip
-        answers = sampler.sample(
-            [each.prompt.as_chat() for _, each in asked], temperature=plan.exam.temperature,
-            top_p=plan.exam.top_p, max_new_tokens=plan.max_new_tokens, batch_size=plan.batch_size,
-            seed=int(content_id(str(plan.exam.seed), str(seed), batch), 16) % 2**31,
-        )  # fmt: skip
-        found: list[Found] = []
-        for (problem, each), answer in zip(asked, answers, strict=True):
-            judged = bench.score(problem, answer.text)
-            found.append(Found(
-                problem_id=problem.id, candidate_id=None if judged is None else judged.candidate_id,
-                score=0.0 if judged is None else judged.score, born=number, island=each.island,
-                with_exemplars=len(each.prompt.exemplar_ids), num_tokens=each.num_tokens,
-            ))  # fmt: skip
-        diary.add(batch, found)
+        open_ones = [sitting for sitting in sittings if batch not in sitting.diary]
+        answers = [_answers(plan, problems, sitting, bench, number) for sitting in open_ones]
+        for problem in problems:
+            for answer in itertools.chain.from_iterable(answers):
+                if answer.problem == problem:
+                    bench.score(problem, answer.text)
+        for sitting, mine in zip(open_ones, answers, strict=True):
+            sitting.diary.add(batch, [_found(bench, answer, number) for answer in mine])
 
 
-def _births(problem: Problem, diary: Diary, known: Sequence[Diary]) -> list[Birth]:
+def _answers(
+    plan: Plan, problems: Sequence[Problem], sitting: Sitting, bench: Bench, number: int
+) -> list[_Answer]:
+    """What one row says in one round; the same again if it is asked again."""
+    asked: list[tuple[Problem, Asked]] = []
+    for problem, n in itertools.product(problems, range(plan.exam.answers_per_round)):
+        rng = random.Random(content_id(f"{sitting.seed}/{number}/{n}", problem.id))
+        births = _births(problem, sitting) if number else []
+        asked.append((problem, ask(
+            problem, births, bench.memory, plan.rl, sampling=sitting.sampling, at_round=number,
+            rng=rng, max_tokens=plan.max_prompt_tokens, num_tokens=sitting.examinee.num_tokens,
+        )))  # fmt: skip
+    drawn = content_id(str(plan.exam.seed), str(sitting.seed), f"round {number}")
+    sampled = sitting.examinee.sample(
+        [each.prompt.as_chat() for _, each in asked], temperature=plan.exam.temperature,
+        top_p=plan.exam.top_p, max_new_tokens=plan.max_new_tokens, batch_size=plan.batch_size,
+        seed=int(drawn, 16) % 2**31,
+    )  # fmt: skip
+    return [
+        _Answer(problem, each, answer.text)
+        for (problem, each), answer in zip(asked, sampled, strict=True)
+    ]
+
+
+def _found(bench: Bench, answer: _Answer, number: int) -> Found:
+    judged = bench.score(answer.problem, answer.text)
+    return Found(
+        problem_id=answer.problem.id, born=number, island=answer.asked.island,
+        candidate_id=None if judged is None else judged.candidate_id,
+        score=0.0 if judged is None else judged.score,
+        with_exemplars=len(answer.asked.prompt.exemplar_ids), num_tokens=answer.asked.num_tokens,
+    )  # fmt: skip
+
+
+def _births(problem: Problem, sitting: Sitting) -> list[Birth]:
     """What the row knows of a problem: what it brought along was there before the first round."""
-    before = [birth for each in known for birth in each.births(problem.id)]
+    before = [birth for each in sitting.known for birth in each.births(problem.id)]
     return [
         *(birth.model_copy(update={"born": None, "island": None}) for birth in before),
-        *diary.births(problem.id),
+        *sitting.diary.births(problem.id),
     ]

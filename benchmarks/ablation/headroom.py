@@ -22,6 +22,7 @@ from benchmarks.ablation import plan as plans
 from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.plan import Group, Plan
 from cudal1.llm.rewriter import Kind, compose, places
+from cudal1.llm.rewriter.rules.knobs import FAMILIES as KNOBS
 from cudal1.problem import DeviceClass, Problem
 
 REPEATS, CALLS = 5, 4
@@ -42,7 +43,7 @@ def main() -> None:
     for group in (Group.TRAIN, Group.VALIDATION):  # held-out problems are not looked at
         for problem in drawn[group]:
             found.append(look_at(problem, plan))
-            best[f"{found[-1]['knob']}: {found[-1]['best']}"] += 1
+            best.update(f"{knob['family']}: {knob['best']}" for knob in found[-1]["knobs"])
             print(line(found[-1]), flush=True)
     for name, count in sorted(best.items()):
         print(f"best form {name!r} in {count}")
@@ -50,49 +51,46 @@ def main() -> None:
 
 
 def look_at(problem: Problem, plan: Plan) -> dict[str, Any]:
-    """Microseconds of the reference, of all fast forms, and of each form of the knob with them."""
+    """Microseconds of the reference, of fast forms, of each knob's forms with them, and of all."""
     all_places = places(problem.source)
-    fast = [_first(place.options, Kind.FAST) for place in all_places]
-    (knob,) = [n for n, p in enumerate(all_places) if p.families[0] in plan.problems.knob_rules]
-    forms: list[int | None] = [
-        None, *(n for n, o in enumerate(all_places[knob].options) if o.kind is Kind.MID)
-    ]  # fmt: skip
-    settings = {
-        "reference": [None] * len(fast),
-        "knob as it is": [*fast[:knob], None, *fast[knob + 1 :]],
-    }
+    chosen = [_first(place.options, Kind.FAST) for place in all_places]
     run = Timer(problem, plan.device)
-    times = {name: run.us(choices) for name, choices in settings.items()}
-    by_form = {
-        "reference" if form is None else all_places[knob].options[form].name: run.us(
-            [*fast[:knob], form, *fast[knob + 1 :]]
-        )
-        for form in forms
-    }
-    alone = {
-        name: times["reference"][0] / run.us(
-            [form if n == knob else None for n in range(len(fast))]
-        )[0]
-        for name, form in zip(by_form, forms, strict=True)
-    }  # fmt: skip
-    right = {name: us for name, (us, error) in by_form.items() if error <= MAX_ERROR}
+    reference_us, _ = run.us([None] * len(chosen))
+    fast_us, _ = run.us(chosen)
+    knobs: list[dict[str, Any]] = []
+    best = list(chosen)
+    for n, place in enumerate(all_places):
+        if place.families[0] not in KNOBS:
+            continue
+        forms = [None, *(k for k, o in enumerate(place.options) if o.kind is Kind.MID)]
+        seen = {k: run.us([*chosen[:n], k, *chosen[n + 1 :]]) for k in forms}
+        right = {k: us for k, (us, error) in seen.items() if error <= MAX_ERROR}
+        best[n] = min(right, key=lambda k: right[k]) if right else None
+        names = {k: "reference" if k is None else place.options[k].name for k in forms}
+        knobs.append({
+            "family": place.families[0], "best": names[best[n]],
+            "forms_us": {names[k]: us for k, (us, _) in seen.items()},
+            "errors": {names[k]: error for k, (_, error) in seen.items()},
+        })  # fmt: skip
     return {
-        "problem": problem.name, "knob": all_places[knob].families[0],
-        "reference_us": times["reference"][0], "fast_us": times["knob as it is"][0],
-        "forms_us": {name: us for name, (us, _) in by_form.items()},
-        "errors": {name: error for name, (_, error) in by_form.items()},
-        "knob_alone": alone, "best": min(right, key=lambda name: right[name]) if right else None,
+        "problem": problem.name, "reference_us": reference_us, "fast_us": fast_us,
+        "knobs": knobs, "best_us": run.us(best)[0],
     }  # fmt: skip
 
 
 def line(seen: dict[str, Any]) -> str:
     """One problem, for people."""
     reference = seen["reference_us"]
-    forms = " ".join(f"{reference / us:.2f}" for us in seen["forms_us"].values())
-    wrong = sum(error > MAX_ERROR for error in seen["errors"].values())
+    knobs = "; ".join(
+        f"{knob['family']} {' '.join(f'{reference / us:.2f}' for us in knob['forms_us'].values())}"
+        for knob in seen["knobs"]
+    )
+    errors = [error for knob in seen["knobs"] for error in knob["errors"].values()]
     return (
-        f"{seen['problem']:<48} {reference:8.0f} us; others fast "
-        f"{reference / seen['fast_us']:5.2f}; with the knob's forms {forms}; too inexact {wrong}"
+        f"{seen['problem']:<48} {reference:8.0f} us; "
+        f"others fast {reference / seen['fast_us']:5.2f}; {knobs}; "
+        f"all best {reference / seen['best_us']:.2f}; "
+        f"too inexact {sum(error > MAX_ERROR for error in errors)}"
     )
 
 

@@ -64,12 +64,12 @@ class ProblemsPlan(Record):
     """Which problems."""
 
     knobs: tuple[str, ...]
-    """Operations with a knob, of which each problem has one."""
-    knob_rules: tuple[str, ...]
-    """The rewriter's rules that turn those knobs: the simulated judge must know them."""
+    """Operations with a knob."""
+    num_knobs: int = Field(ge=1, le=2)
+    """Of a problem, each with its own sizes."""
     others: tuple[str, ...]
     """What the rest of a problem is drawn from."""
-    num_others: int = Field(ge=1, le=3)
+    num_others: int = Field(ge=1, le=2)
     counts: dict[Group, int]
     seeds: dict[Group, int]
 
@@ -95,6 +95,8 @@ class ExamPlan(Record):
     """How a row is examined; every row gets as many answers."""
 
     groups: tuple[Group, ...]
+    num_problems: int = Field(gt=0)
+    """Of each group, at most: the first ones."""
     rounds: int = Field(ge=2)
     """The first is plain for every row; later prompts show what the row's own rule chooses."""
     answers_per_round: int = Field(gt=0)

@@ -1,4 +1,4 @@
-"""The problems of the experiment: one operation with a knob, and others around it.
+"""The problems of the experiment: operations with a knob, and others between them.
 
 Three groups that share no problem. Validation and held-out ones are of reserved combinations, which
 neither pretraining nor training has seen; settings are chosen on validation problems alone.
@@ -11,8 +11,6 @@ import random
 from benchmarks.ablation.plan import Group, ProblemsPlan
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite import generator
-
-_ENDING = frozenset(f.name for f in (*generator.FAMILIES, *generator.KNOBS) if f.ends)
 
 
 def draw(plan: ProblemsPlan, device_class: DeviceClass) -> dict[Group, list[Problem]]:
@@ -49,6 +47,7 @@ def _draw(
 
 
 def _names(plan: ProblemsPlan, rng: random.Random) -> tuple[str, ...]:
-    names = [rng.choice(plan.knobs), *rng.sample(plan.others, plan.num_others)]
-    rng.shuffle(names)
-    return tuple(sorted(names, key=_ENDING.__contains__))
+    names = rng.sample(plan.others, plan.num_others + plan.num_knobs)
+    for place in generator.apart(rng, len(names), plan.num_knobs):
+        names[place] = rng.choice(plan.knobs)
+    return tuple(names)

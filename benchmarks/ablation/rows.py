@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ablation import problems as drawing
-from benchmarks.ablation.exam import examine
+from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found, Judged
 from benchmarks.ablation.plan import Group, Plan, Row
@@ -22,7 +22,7 @@ from benchmarks.ablation.world import ContrastiveWorld
 from benchmarks.common import ONE_PROCESS
 from cudal1.errors import TrainingError
 from cudal1.exemplar import Birth
-from cudal1.llm.rewriter import TEACHERS, variant
+from cudal1.llm.rewriter import TEACHERS, compose, places, variant
 from cudal1.problem import Problem
 from cudal1.prompt import PromptStyle, answer_text, generation_prompt
 from cudal1.record import content_id
@@ -42,7 +42,7 @@ class Experiment:
         self.problems = drawing.draw(plan.problems, plan.device)
 
     def run(self) -> None:
-        """All rows of all seeds, each seed's before the next.
+        """Each seed's policies and then its exams, before the next seed's.
 
         Raises:
             TimeUp: the piece is over before the experiment.
@@ -50,33 +50,35 @@ class Experiment:
         self.teach()
         for seed in self.plan.seeds:
             for row in self.plan.rows:
-                self._row(row, seed)
+                self.policy(row, seed)
+            for group in self.plan.exam.groups:
+                self._examine(group, seed)
 
-    def _row(self, row: Row, seed: int) -> None:
-        diary_path = self.state / "exams" / f"{row.value}-{seed}"
-        groups = [g for g in self.plan.exam.groups if not self._is_examined(diary_path, g)]
-        if not groups:
-            return
-        started = time.monotonic()
-        policy = self.policy(row, seed)
-        sampler = Sampler(policy)
-        for group in groups:
-            known = [self._seeds()] if group is Group.TRAIN else []
-            if row.is_reinforced and group is Group.TRAIN:
-                known.append(Diary(self._training(row, seed)))
-            examine(
-                self.plan, self.problems[group], sampler, self.bench,
-                Diary(diary_path / f"{group.value}.jsonl"), known, sampling=row.sampling, seed=seed,
-            )  # fmt: skip
-        self._say(
-            f"{row.value} seed {seed}: examined after {time.monotonic() - started:.0f} s, so far "
-            f"{self.bench.num_judged} judged in {self.bench.judging_s:.0f} s, "
-            f"{self.bench.num_reused} reused"
-        )
+    def _examine(self, group: Group, seed: int) -> None:
+        """All rows at once."""
+        exam, started = self.plan.exam, time.monotonic()
+        diaries = {
+            row: Diary(self.state / "exams" / f"{row.value}-{seed}" / f"{group.value}.jsonl")
+            for row in self.plan.rows
+        }
+        sittings = [
+            self._sitting(row, group, seed, diary)
+            for row, diary in diaries.items()
+            if len(diary.batches) < exam.rounds
+        ]
+        if sittings:
+            examine(self.plan, self.problems[group][: exam.num_problems], sittings, self.bench)
+            self._say(
+                f"seed {seed}, {group.value}: examined in {time.monotonic() - started:.0f} s, "
+                f"so far {self.bench.num_judged} judged in {self.bench.judging_s:.0f} s, "
+                f"{self.bench.num_reused} reused"
+            )
 
-    def _is_examined(self, folder: Path, group: Group) -> bool:
-        path = folder / f"{group.value}.jsonl"
-        return path.exists() and len(Diary(path).batches) == self.plan.exam.rounds
+    def _sitting(self, row: Row, group: Group, seed: int, diary: Diary) -> Sitting:
+        known = [self._seeds()] if group is Group.TRAIN else []
+        if row.is_reinforced and group is Group.TRAIN:
+            known.append(Diary(self._training(row, seed)))
+        return Sitting(Sampler(self.policy(row, seed)), diary, known, row.sampling, seed)
 
     # --- policies --------------------------------------------------------------------------------
 
@@ -173,12 +175,17 @@ class Experiment:
         self, init: Path, out: Path, births: Callable[[str], Sequence[Birth]],
         knobs: dict[str, Any], seed: int,
     ) -> None:  # fmt: skip
-        """Supervised training on each problem's distinct successes."""
+        """Supervised training on each problem's distinct successes; a copy teaches nothing."""
         pairs: list[Pair] = []
         for problem in self.problems[Group.TRAIN]:
+            copy = compose(problem.source, [None] * len(places(problem.source))).source
             distinct = {birth.candidate_id: birth for birth in births(problem.id)}
             shown = self.bench.memory.shown(list(distinct.values()))
-            pairs += [(self._plain(problem), answer_text(each.source)) for each in shown]
+            pairs += [
+                (self._plain(problem), answer_text(each.source))
+                for each in shown
+                if each.source.strip() != copy.strip()
+            ]
         if not pairs:
             raise TrainingError(f"{out.name}: no answer succeeded, so there is nothing to learn")
         random.Random(seed).shuffle(pairs)

@@ -2,8 +2,8 @@
 
 NOT a measurement, and nothing that it says may be claimed of a device. It knows which source is
 which by writing out every variant of a problem that the rewriter can make; any other source fails.
-A problem's time is the sum of its stages' times; a stage's gain belongs to (operation, rewrite),
-the same for all problems, except a knob's, whose best value is drawn for each problem.
+A right one's time is a roofline's: it is run without data (on PyTorch's `meta` device), and every
+operation takes as long as its bytes or its arithmetic on a round number of a GPU's.
 """
 
 from __future__ import annotations
@@ -11,88 +11,92 @@ from __future__ import annotations
 import ast
 import itertools
 import random
-from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 from cudal1.candidate import Candidate
 from cudal1.llm.rewriter import Kind, compose, places
-from cudal1.llm.rewriter.places import Place
 from cudal1.problem import Problem
 
-GAINS = {Kind.FAST: (2.0, 6.0), Kind.MID: (0.8, 1.8), Kind.SLOW: (0.3, 0.7)}
-KNOB_GAIN, KNOB_FALL = 6.0, 0.6
-"""A knob's best value gains this much, its neighbours this share of it, and so on."""
-NOISE = 0.02
-DEAD_ZONE = 1.05
+BYTES_PER_US, FLOPS_PER_US, LAUNCH_US = 4e6, 45e6, 3.0
+"""4 TB/s, 45 Tflop/s in float32, and what starting a kernel takes."""
+NOISE = 0.01
+DEAD_ZONE = 1.02
 MAX_VARIANTS = 20_000
 
 
-@dataclass(frozen=True)
-class _Option:
-    """One rewrite of one place: what it makes of the place's time; None: it is wrong."""
-
-    index: int | None
-    gain: float | None
-
-
 class SimulatedJudge:
-    """Scores by table."""
+    """Right or wrong by table, speed by arithmetic."""
 
-    def __init__(self, knobs: tuple[str, ...]) -> None:
-        self._knobs = knobs
-        self._tables: dict[str, dict[str, float]] = {}
+    def __init__(self) -> None:
+        self._right: dict[str, frozenset[str]] = {}
+        self._reference_us: dict[str, float] = {}
 
     def judge(
         self, problem: Problem, candidate: Candidate, record: float | None
     ) -> tuple[str, float]:
         """Correct with its made-up speedup, or incorrect."""
-        score = self.table(problem).get(_normal(candidate.source), 0.0)
-        if score == 0.0:
+        if problem.id not in self._right:
+            self._right[problem.id] = _right(problem)
+            self._reference_us[problem.id] = _us(problem, problem.source, "Model")
+        if _normal(candidate.source) not in self._right[problem.id]:
             return "incorrect", 0.0
-        noisy = score * random.Random(candidate.id).gauss(1.0, NOISE)
+        speed = self._reference_us[problem.id] / _us(problem, candidate.source, "ModelNew")
+        noisy = speed * random.Random(candidate.id).gauss(1.0, NOISE)
         return "correct", round(noisy, 3) if not 1 / DEAD_ZONE < noisy < DEAD_ZONE else 1.0
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def table(self, problem: Problem) -> dict[str, float]:
-        """Every variant that the rewriter can make, with its speedup; 0 for a wrong one."""
-        if problem.id not in self._tables:
-            self._tables[problem.id] = self._table(problem)
-        return self._tables[problem.id]
 
-    def _table(self, problem: Problem) -> dict[str, float]:
-        rng = random.Random(problem.id)
-        found = places(problem.source)
-        times = [rng.uniform(0.5, 1.5) for _ in found]
-        options = [self._options(place, rng) for place in found]
-        rest = 0.05 * sum(times)  # what no rewrite touches
-        table: dict[str, float] = {}
-        for chosen in itertools.islice(itertools.product(*options), MAX_VARIANTS):
-            source = compose(problem.source, [option.index for option in chosen]).source
-            gains = [option.gain for option in chosen]
-            time = rest + sum(t / g for t, g in zip(times, gains, strict=True) if g)
-            is_right = all(gain is not None for gain in gains)
-            speed = (rest + sum(times)) / time if is_right else 0.0
-            key = _normal(source)
-            table[key] = max(speed, table.get(key, 0.0))
-        return table
+def _right(problem: Problem) -> frozenset[str]:
+    """Every variant that the rewriter can make of right places."""
+    options = [
+        [None, *(n for n, option in enumerate(place.options) if option.kind is not Kind.WRONG)]
+        for place in places(problem.source)
+    ]
+    return frozenset(
+        _normal(compose(problem.source, chosen).source)
+        for chosen in itertools.islice(itertools.product(*options), MAX_VARIANTS)
+    )
 
-    def _options(self, place: Place, rng: random.Random) -> list[_Option]:
-        offered = place.options
-        knob = [
-            n for n, option in enumerate(offered)
-            if option.family in self._knobs and option.kind is Kind.MID
-        ]  # fmt: skip
-        best = rng.randrange(len(knob)) if knob else 0
-        made = [_Option(None, 1.0)]
-        for n, option in enumerate(offered):
-            if option.kind is Kind.WRONG:
-                made.append(_Option(n, None))
-            elif n in knob:
-                made.append(_Option(n, KNOB_GAIN * KNOB_FALL ** abs(knob.index(n) - best)))
-            else:
-                of_rewrite = random.Random(f"{option.family}/{option.name}")
-                made.append(_Option(n, of_rewrite.uniform(*GAINS[option.kind])))
+
+def _us(problem: Problem, source: str, name: str) -> float:
+    """Made-up microseconds of a source that is known to be harmless."""
+    reference: dict[str, Any] = {}
+    scope: dict[str, Any] = {}
+    with torch.device("meta"), torch.no_grad():  # inference_mode would hide `mm` inside `matmul`
+        exec(compile(problem.source, "reference", "exec"), reference)
+        exec(compile(source, "variant", "exec"), scope)
+        module = scope[name](*reference["get_init_inputs"]())
+        inputs = reference["get_inputs"]()
+        with _Roofline() as cost:
+            module(*inputs)
+    return cost.us
+
+
+class _Roofline(TorchDispatchMode):
+    """Adds up what operations would take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.us = 0.0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:  # fmt: skip
+        made = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            touched = {id(t): t for t in tree_leaves((args, kwargs, made))
+                       if isinstance(t, torch.Tensor)}  # fmt: skip
+            num_bytes = sum(t.numel() * t.element_size() for t in touched.values())
+            count = flop_registry.get(func.overloadpacket)
+            flops = count(*args, **(kwargs or {}), out_val=made) if count else 0
+            self.us += LAUNCH_US + max(num_bytes / BYTES_PER_US, flops / FLOPS_PER_US)
         return made
 
 

@@ -6,13 +6,14 @@ import random
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.ablation import carry, problems, table
 from benchmarks.ablation import plan as plans
-from benchmarks.ablation.exam import examine
+from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench, TimeUp
 from benchmarks.ablation.memory import Diary, Found, Lines, Memory
 from benchmarks.ablation.plan import Group, Plan, Row
@@ -70,7 +71,7 @@ class Parrot:
 
 def bench(plan: Plan, state: Path, *, allowed: int = MANY) -> Bench:
     """A bench whose time is over after so many judgements."""
-    judge = SimulatedJudge(plan.problems.knob_rules)
+    judge = SimulatedJudge()
     made: list[Bench] = []
 
     def time_left_s() -> float:
@@ -80,11 +81,11 @@ def bench(plan: Plan, state: Path, *, allowed: int = MANY) -> Bench:
     return made[0]
 
 
-def test_the_plans_that_ship_can_be_read() -> None:
-    for name in ("rehearsal", "gpu"):
+def test_the_plans_that_ship_can_be_read_and_none_rehearses_with_held_out_problems() -> None:
+    for name, group in (("rehearsal", Group.VALIDATION), ("gpu", Group.HELDOUT)):
         plan = plans.load(name)
         assert set(plan.rows) == set(Row)
-        assert Group.VALIDATION not in plan.exam.groups
+        assert set(plan.exam.groups) == {Group.TRAIN, group}
         assert plan.rl.num_problems == plan.problems.counts[Group.TRAIN]
 
 
@@ -127,7 +128,7 @@ def test_a_batch_that_is_done_again_replaces_itself(tmp_path: Path) -> None:
 def test_the_simulated_judge_knows_right_from_wrong_and_a_knobs_best_is_the_problems(
     plan: Plan,
 ) -> None:
-    judge = SimulatedJudge(("order_chain",))
+    judge = SimulatedJudge()
     best: set[int] = set()
     for index in range(12):
         problem = generator.generate(
@@ -179,7 +180,8 @@ def test_an_exam_begins_plainly_and_goes_on_with_the_rows_own_prompts(
 ) -> None:
     drawn = problems.draw(plan.problems, plan.device)[Group.HELDOUT]
     parrot, diary = Parrot(drawn), Diary(tmp_path / "exam.jsonl")
-    examine(plan, drawn, parrot, bench(plan, tmp_path), diary, [], sampling=sampling, seed=1)
+    sitting = Sitting(parrot, diary, [], sampling, seed=1)
+    examine(plan, drawn, [sitting], bench(plan, tmp_path))
     size = len(drawn) * plan.exam.answers_per_round
     assert len(diary.batches) == plan.exam.rounds
     assert all(len(batch) == size for batch in diary.batches.values())
@@ -188,8 +190,23 @@ def test_an_exam_begins_plainly_and_goes_on_with_the_rows_own_prompts(
     assert any(each.with_exemplars for each in later) == (sampling is not Sampling.NONE)
     assert all(each.num_tokens <= plan.max_prompt_tokens for each in later if each.with_exemplars)
     num_asked = len(parrot.prompts)
-    examine(plan, drawn, parrot, bench(plan, tmp_path), diary, [], sampling=sampling, seed=1)
+    examine(plan, drawn, [sitting], bench(plan, tmp_path))
     assert len(parrot.prompts) == num_asked  # finished rounds are not repeated
+
+
+def test_all_rows_answers_to_a_problem_are_judged_before_the_next_problem(
+    plan: Plan, tmp_path: Path
+) -> None:
+    drawn = problems.draw(plan.problems, plan.device)[Group.HELDOUT]
+    sittings = [
+        Sitting(Parrot(drawn), Diary(tmp_path / f"{seed}.jsonl"), [], Sampling.NONE, seed=seed)
+        for seed in (1, 2, 3)
+    ]
+    examine(plan, drawn, sittings, bench(plan, tmp_path))
+    judged = [line["problem_id"] for line in Lines(tmp_path / "judged.jsonl")]
+    changes = sum(one != other for one, other in pairwise(judged))
+    assert changes < plan.exam.rounds * len(drawn)
+    assert all(len(sitting.diary.batches) == plan.exam.rounds for sitting in sittings)
 
 
 def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Path) -> None:

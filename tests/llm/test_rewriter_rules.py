@@ -29,7 +29,7 @@ SHAPES = {
     "reassociate": {"_b": SQUARE},
     "order_chain": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 6)", "_w": "torch.randn(6, 16)"},
     "repeated_product": {"_w": SQUARE},
-    "gram": {"_x": "torch.randn(64, 16)"},
+    "long_order": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 6)", "_w": "torch.randn(6, 5)", "_z": "torch.randn(5, 16)"},
     "diag_of_product": {"_b": MATRIX},
     "trace_of_product": {"_b": "torch.randn(16, 8)"},
     "pairwise_square": {"_w": "torch.randn(5, 16)"},

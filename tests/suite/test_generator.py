@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import re
+from itertools import pairwise
+
 import pytest
 import torch
 
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass, Split
-from cudal1.suite.generator import FAMILIES, KNOBS, Family, generate, is_reserved, problems
+from cudal1.suite.generator import (
+    FAMILIES,
+    KNOBS,
+    Family,
+    apart,
+    generate,
+    is_reserved,
+    problems,
+)
 
 CPU, CUDA = DeviceClass.CPU, DeviceClass.CUDA
 
@@ -125,14 +137,27 @@ def test_every_operation_with_a_knob_runs(family: Family) -> None:
 
 
 @pytest.mark.parametrize("split", Split)
-def test_a_problem_with_a_knob_has_one_and_runs(split: Split) -> None:
-    names = {family.name for family in KNOBS}
-    for index in range(20):
+@pytest.mark.parametrize("num_knobs", [1, 2])
+def test_a_problem_has_as_many_knobs_as_asked_for_and_runs(split: Split, num_knobs: int) -> None:
+    names = "|".join(family.name for family in KNOBS)
+    for index in range(12):
         problem = generate(
-            5, index, device_class=CPU, num_stages=3, split=split, with_knob=True
+            5, index, device_class=CPU, num_stages=3, split=split, num_knobs=num_knobs
         )  # fmt: skip
-        assert sum(name in problem.name for name in names) == 1
+        assert len(re.findall(names, problem.name)) == num_knobs
         assert torch.isfinite(run(problem.source)).all()
+
+
+@pytest.mark.parametrize("num_stages", range(1, 5))
+@pytest.mark.parametrize("count", range(3))
+def test_knobs_are_never_neighbours_and_fewer_where_they_do_not_fit(
+    num_stages: int, count: int
+) -> None:
+    for seed in range(20):
+        places = apart(random.Random(seed), num_stages, count)
+        assert len(places) == min(count, (num_stages + 1) // 2)
+        assert all(0 <= place < num_stages for place in places)
+        assert all(later - place > 1 for place, later in pairwise(places))
 
 
 def test_problems_without_a_knob_are_what_they_were() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cudal1.suite.generator.compose import GENERATOR_VERSION, generate, is_reserved, problems
+from cudal1.suite.generator.compose import GENERATOR_VERSION, apart, generate, is_reserved, problems
 from cudal1.suite.generator.families import FAMILIES, KNOBS, Family
 
 __all__ = [
-    "FAMILIES", "GENERATOR_VERSION", "KNOBS", "Family", "generate", "is_reserved", "problems",
+    "FAMILIES", "GENERATOR_VERSION", "KNOBS", "Family", "apart", "generate", "is_reserved",
+    "problems",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import combinations, pairwise
 from typing import Final
 
 from cudal1.errors import ConfigError, SuiteError
@@ -77,7 +78,7 @@ def generate(
     num_stages: int,
     split: Split = Split.TRAIN,
     families: Sequence[str] | None = None,
-    with_knob: bool = False,
+    num_knobs: int = 0,
 ) -> Problem:
     """Problem number `index` of a seed; equal arguments give equal problems.
 
@@ -88,13 +89,14 @@ def generate(
         num_stages: operations, 1 to 4.
         split: TRAIN never has a reserved combination, HELDOUT always (when of two stages or more).
         families: names of the operations in order, instead of drawing them.
-        with_knob: one of the operations that are drawn has a knob (`families.KNOBS`).
+        num_knobs: so many of the operations that are drawn have a knob (`families.KNOBS`), and
+            never two in a row; fewer where they do not fit.
 
     Raises:
         ConfigError: for an unknown operation, or one that cannot be followed by others.
     """
     rng = random.Random(f"{seed}/{index}/{num_stages}/{split.value}/{device_class.value}")
-    names = _draw(rng, num_stages, split, with_knob) if families is None else tuple(families)
+    names = _draw(rng, num_stages, split, num_knobs) if families is None else tuple(families)
     stages = [_family(name) for name in names]
     if not 1 <= len(stages) <= 4 or any(stage.ends for stage in stages[:-1]):
         raise ConfigError(
@@ -143,17 +145,26 @@ def _family(name: str) -> Family:
     return BY_NAME[name]
 
 
-def _draw(rng: random.Random, num_stages: int, split: Split, with_knob: bool) -> tuple[str, ...]:
+def _draw(rng: random.Random, num_stages: int, split: Split, num_knobs: int) -> tuple[str, ...]:
     inner = [family.name for family in FAMILIES if not family.ends]
     while True:
         names = [*rng.sample(inner, num_stages - 1), rng.choice(FAMILIES).name]
-        if with_knob:
-            knob = rng.choice(KNOBS)
-            place = len(names) - 1 if knob.ends else rng.randrange(len(names))
-            names[place] = knob.name
+        drawn_twice = len(set(names)) < num_stages
+        for place in apart(rng, num_stages, num_knobs):
+            names[place] = rng.choice(KNOBS).name
         wanted = split is Split.HELDOUT and num_stages > 1
-        if len(set(names)) == num_stages and is_reserved(names) == wanted:
+        if not drawn_twice and is_reserved(names) == wanted:
             return tuple(names)
+
+
+def apart(rng: random.Random, num_stages: int, count: int) -> tuple[int, ...]:
+    """Places for knobs among stages: two chains of products in a row would be a longer one."""
+    fitting = [
+        places
+        for places in combinations(range(num_stages), min(count, (num_stages + 1) // 2))
+        if all(later - place > 1 for place, later in pairwise(places))
+    ]
+    return rng.choice(fitting)
 
 
 def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes, split: Split) -> str:
@@ -175,7 +186,7 @@ def _source(stages: Sequence[Family], rng: random.Random, sizes: _Sizes, split: 
     for number, stage in enumerate(stages, start=1):
         values = _constants(rng, number, num_columns)
         if stage.has_knob:
-            values |= {"d1": str(rng.choice(sizes.inner)), "d2": str(rng.choice(sizes.inner))}
+            values |= {f"d{n}": str(rng.choice(sizes.inner)) for n in (1, 2, 3)}
         init += _filled(stage.init, values)
         forward += _filled(stage.forward, values)
     return _TEMPLATE.format(

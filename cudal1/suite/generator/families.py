@@ -100,7 +100,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 KNOBS: Final[tuple[Family, ...]] = (
     Family("order_chain", "x = x @ self.u{k} @ self.v{k} @ self.w{k}", "self.u{k} = nn.Parameter(torch.randn(columns, {d1}) / columns ** 0.5)\nself.v{k} = nn.Parameter(torch.randn({d1}, {d2}) / {d1} ** 0.5)\nself.w{k} = nn.Parameter(torch.randn({d2}, columns) / {d2} ** 0.5)", has_knob=True),
     Family("repeated_product", "x = x @ self.w{k} @ self.w{k} @ self.w{k} @ self.w{k} @ self.w{k} @ self.w{k}", _SQUARE, has_knob=True),
-    Family("gram", "x = x.t() @ x * {scale}", ends=True, has_knob=True),
+    Family("long_order", "x = x @ self.u{k} @ self.v{k} @ self.w{k} @ self.z{k}", "self.u{k} = nn.Parameter(torch.randn(columns, {d1}) / columns ** 0.5)\nself.v{k} = nn.Parameter(torch.randn({d1}, {d2}) / {d1} ** 0.5)\nself.w{k} = nn.Parameter(torch.randn({d2}, {d3}) / {d2} ** 0.5)\nself.z{k} = nn.Parameter(torch.randn({d3}, columns) / {d3} ** 0.5)", has_knob=True),
 )  # fmt: skip
 """Operations whose fastest form is a property of the problem. Drawn only where they are asked for:
 the problems of those who do not ask stay what they were."""

@@ -9,13 +9,6 @@ from typing import Final
 
 from cudal1.llm.rewriter.rule import Rule
 
-PARTS: Final = (2, 4, 8, 16, 32)
-"""Into how many sums a product over many rows may be split."""
-_SPLIT = """
-s = _x.reshape({n}, -1, _x.shape[1])
-torch.bmm(s.transpose(1, 2), s).sum(dim=0)
-"""
-
 KNOBS: Final = (
     Rule(
         "order_chain",
@@ -64,19 +57,23 @@ _x @ (p @ p @ p @ p)
         ),
     ),
     Rule(
-        "gram",
-        ("_x.T @ _x",),
-        mid=tuple(_SPLIT.format(n=n) for n in PARTS),
+        "long_order",
+        ("_x @ _u @ _v @ _w @ _z",),
+        mid=(
+            "_x @ (_u @ _v) @ _w @ _z",
+            "_x @ _u @ (_v @ _w) @ _z",
+            "_x @ _u @ _v @ (_w @ _z)",
+            "_x @ (_u @ _v) @ (_w @ _z)",
+            "_x @ (_u @ _v @ _w) @ _z",
+            "_x @ _u @ (_v @ _w @ _z)",
+            "_x @ (_u @ _v @ _w @ _z)",
+            "_x @ (_u @ _v @ (_w @ _z))",
+        ),
         wrong=(
-            "_x @ _x.T",
-            """
-s = _x.reshape(4, -1, _x.shape[1])
-torch.bmm(s.transpose(1, 2), s).mean(dim=0)
-""",
-            """
-s = _x.reshape(8, -1, _x.shape[1])
-torch.bmm(s.transpose(1, 2), s)[0]
-""",
+            "_x @ (_v @ _u) @ _w @ _z",
+            "_x @ _u @ (_w @ _v) @ _z",
+            "_x @ _u @ _v @ _z",
+            "_x @ _u @ _v @ _w @ _z.t()",
         ),
     ),
 )
