@@ -17,11 +17,12 @@ from tasks.judging import admitted_problems, device_facts, product
 from tasks.lessons import LESSONS
 from tasks.night import current_night
 from tasks.stage import DATA, Stage, log, main
-from tasks.training import training
+from tasks.training import refuse_unready, training
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/champion → data/policy/challenger, with its marks on held-out problems."""
+    refuse_unready(stage)
     section, night = stage.params.challenger, current_night()
     champion, out = DATA / "policy" / "champion", DATA / "policy" / "challenger"
     lessons = product(LESSONS)

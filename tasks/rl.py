@@ -32,7 +32,7 @@ from tasks.examine import examine, fitting_problems
 from tasks.judging import Bench, bench, device_facts, keep_completion
 from tasks.stage import DATA, Stage, main
 from tasks.stopwatch import Part, Stopwatch
-from tasks.training import Steps, training
+from tasks.training import Steps, refuse_unready, training
 
 ATTEMPTS = 10_000
 """A completion's attempt is its step times this, and its place in the step's batch."""
@@ -41,6 +41,7 @@ ATTEMPTS = 10_000
 def reinforce(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
     section = stage.params.rl
+    refuse_unready(stage, vllm_server=section.vllm_server)
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
     problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=section.num_problems)
     if len(problems) < section.prompts_per_step:

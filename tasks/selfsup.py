@@ -25,7 +25,7 @@ from tasks.examine import (
 )
 from tasks.judging import bench, device_facts
 from tasks.stage import DATA, Stage, main
-from tasks.training import training
+from tasks.training import refuse_unready, training
 
 TRAINING_KNOBS = (
     "steps", "batch_size", "loss", "learning_rate", "warmup_steps", "max_tokens",
@@ -35,6 +35,7 @@ TRAINING_KNOBS = (
 
 def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/INIT → data/policy/ROUND, with its marks on held-out problems."""
+    refuse_unready(stage)
     section = stage.params.selfsup
     name = stage.instance
     init = DATA / "policy" / section.rounds[name].init

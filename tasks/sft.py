@@ -11,11 +11,12 @@ from cudal1.train.sft import Pair, train_sft
 from tasks.examine import examine
 from tasks.judging import admitted_problems, device_facts, product
 from tasks.stage import DATA, Stage, main
-from tasks.training import training
+from tasks.training import refuse_unready, training
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     """data/filter.parquet → data/policy/sft, with its marks on held-out problems."""
+    refuse_unready(stage)
     section = stage.params.sft
     pairs = _pairs(stage.params)
     base, out = DATA / "policy" / "base", DATA / "policy" / "sft"

@@ -12,9 +12,21 @@ from contextlib import contextmanager
 
 from cudal1 import tracking
 from cudal1.ledger import Ledger
+from cudal1.train import group
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
+from tasks.judging import device_facts
 from tasks.progress import progress
 from tasks.stage import DATA, Stage
+
+
+def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
+    """Nothing, unless this machine cannot train as `scale` says; asked before all else.
+
+    Raises:
+        ConfigError, DeviceError, TrainingError: what is missing, and the remedy.
+    """
+    device_facts(stage.params)
+    group.refuse_unready(stage.params.scale, vllm_server)
 
 
 class Steps:
