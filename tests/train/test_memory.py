@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cudal1 import profiles
+from cudal1.profiles import TrainingProfile
 from cudal1.scale import ScaleParams
 from cudal1.train import memory
 from cudal1.train.policy import config_of
@@ -28,7 +29,9 @@ def tiny(tiny_policy: Path) -> memory.Architecture:
 @pytest.fixture(scope="module")
 def coder() -> memory.Architecture:
     """The profile's: seven billion parameters, none of them in memory."""
-    return memory.architecture_of(config_of(profiles.load_training("coder-7b").architecture))
+    return memory.architecture_of(
+        config_of(profiles.load("coder-7b", TrainingProfile).architecture)
+    )
 
 
 def trained(policy: Path, given: ScaleParams) -> tuple[Any, torch.optim.AdamW]:
@@ -87,8 +90,8 @@ def test_activations_are_those_that_a_pass_keeps(rows: int) -> None:
     from transformers import AutoModelForCausalLM
 
     small = {
-        **profiles.load_training("coder-7b").architecture, "hidden_size": 256, "vocab_size": 64,
-        "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 4,
+        **profiles.load("coder-7b", TrainingProfile).architecture,
+        "hidden_size": 256, "vocab_size": 64, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 4,
         "num_key_value_heads": 2,
     }  # fmt: skip
     config = config_of(small)
@@ -181,6 +184,8 @@ def test_the_peak_is_what_an_h200_had_allocated() -> None:
         rows=size["prompts"] * size["group"], unit=size["group"],
         tokens=size["prompt_tokens"] + size["answer_tokens"], samples=True, has_reference=True,
     )  # fmt: skip
-    coder = memory.architecture_of(config_of(profiles.load_training("coder-7b").architecture))
+    coder = memory.architecture_of(
+        config_of(profiles.load("coder-7b", TrainingProfile).architecture)
+    )
     found = memory.estimate(coder, ScaleParams.model_validate(measured["scale"]), work)
     assert found.peak == pytest.approx(measured["measured_peak"], rel=0.02)
