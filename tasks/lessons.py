@@ -55,7 +55,7 @@ def _own_answers(stage: Stage, ledger: Ledger, judge: Bench, night: Night) -> li
         batch_size=policy.batch_size,
     )  # fmt: skip
     return sample_and_judge(
-        stage, ledger, judge.verdict, sampler, problems, sampling, "answers to learn from"
+        stage, ledger, judge, sampler, problems, sampling, "answers to learn from", timing=True
     )
 
 

@@ -52,7 +52,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
-            bench(ledger, stage.params) as judge,
+            bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
             training(stage, ledger, steps=section.steps, last_file=STATE_FILE) as steps,
         ):
             world = ContrastiveWorld(stage, ledger, judge, problems, steps)

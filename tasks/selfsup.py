@@ -68,8 +68,9 @@ def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]
     )  # fmt: skip
     with bench(ledger, stage.params) as judge:
         return sample_and_judge(
-            stage, ledger, judge.check, sampler, problems, sampling, "answers to learn from"
-        )
+            stage, ledger, judge, sampler, problems, sampling, "answers to learn from",
+            timing=False,
+        )  # fmt: skip
 
 
 def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:

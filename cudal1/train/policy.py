@@ -102,13 +102,17 @@ def fingerprint(folder: Path) -> str:
 
 
 class Sampler:
-    """A loaded policy that answers prompts."""
+    """A loaded policy that answers prompts: on the last of the visible GPUs, where there are any.
+
+    There training would work (`group.training_gpus`); who judges beside it begins with the first.
+    """
 
     def __init__(self, folder: Path) -> None:
         import torch
 
         self._model, self._tokenizer = _load(folder)
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        num_gpus = torch.cuda.device_count()
+        self._device = f"cuda:{num_gpus - 1}" if num_gpus else "cpu"
         self._model.to(self._device).eval()
         self.id = fingerprint(folder)
 

@@ -91,8 +91,8 @@ def test_activations_are_those_that_a_pass_keeps(rows: int) -> None:
 
     small = {
         **profiles.load("coder-7b", TrainingProfile).architecture,
-        "hidden_size": 256, "vocab_size": 64, "intermediate_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "hidden_size": 256, "vocab_size": 64, "intermediate_size": 1024, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2,
     }  # fmt: skip
     config = config_of(small)
     model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).train()
