@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +14,7 @@ from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, generation_prompt
 from cudal1.record import content_id
 from cudal1.reward import speed_reward, success_reward
-from cudal1.train.policy import Sampler
+from cudal1.train.policy import Chat, Sampler
 from cudal1.verdict import Verdict
 from tasks.judging import (
     Bench,
@@ -56,15 +56,18 @@ class Sampling:
     batch_size: int
 
 
-def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int) -> list[Problem]:
-    """Up to `count` problems of a split with prompts that the policy can take, evenly spread."""
+def fitting_problems(
+    stage: Stage, num_tokens: Callable[[Chat], int], split: Split, *, count: int
+) -> list[Problem]:
+    """Up to `count` problems of a split with prompts that the policy can take, evenly spread.
+
+    `num_tokens` tells the length of a prompt to it.
+    """
     section, facts = stage.params.policy, device_facts(stage.params)
     problems = [
         problem
         for problem in admitted_problems(split)
-        if sampler.num_tokens(
-            generation_prompt(problem, style=section.prompts, facts=facts).as_chat()
-        )
+        if num_tokens(generation_prompt(problem, style=section.prompts, facts=facts).as_chat())
         <= section.max_prompt_tokens
     ]
     if not problems:
@@ -149,7 +152,9 @@ def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | 
     """A policy's marks on held-out problems: share of successful answers, mean and best reward."""
     section = stage.params.evaluation
     sampler = Sampler(policy)
-    problems = fitting_problems(stage, sampler, Split.HELDOUT, count=section.num_problems)
+    problems = fitting_problems(
+        stage, sampler.num_tokens, Split.HELDOUT, count=section.num_problems
+    )
     sampling = Sampling(
         num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
         seed=section.seed, max_new_tokens=stage.params.policy.max_new_tokens,

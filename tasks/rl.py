@@ -26,7 +26,7 @@ from cudal1.record import content_id
 from cudal1.reward import Smoother, speed_reward, success_reward
 from cudal1.tracking import MODEL_NAME, NEWEST, register
 from cudal1.train.grpo import STATE_FILE, train_grpo
-from cudal1.train.policy import Sampler
+from cudal1.train.policy import token_counter
 from cudal1.verdict import Status, Verdict
 from tasks.examine import examine, fitting_problems
 from tasks.judging import Bench, bench, device_facts, keep_completion
@@ -43,7 +43,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     section = stage.params.rl
     refuse_unready(stage, vllm_server=section.vllm_server)
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
-    problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=section.num_problems)
+    problems = fitting_problems(stage, token_counter(init), Split.TRAIN, count=section.num_problems)
     if len(problems) < section.prompts_per_step:
         raise ConfigError(
             f"{stage.name}: {len(problems)} problems for {section.prompts_per_step} prompts a "

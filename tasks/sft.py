@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.prompt import answer_text, generation_prompt
 from cudal1.train.sft import Pair, train_sft
 from tasks.examine import examine
-from tasks.judging import admitted_problems, device_facts, product
+from tasks.judging import admitted_problems, product
 from tasks.stage import DATA, Stage, main
-from tasks.training import refuse_unready, training
+from tasks.training import pair, refuse_unready, training
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
@@ -40,14 +39,7 @@ def _pairs(params: Params) -> list[Pair]:
     problems = {problem.id: problem for problem in admitted_problems()}
     distinct = {row["candidate_id"]: row for row in product(DATA / "filter.parquet")}
     return [
-        (
-            generation_prompt(
-                problems[str(row["problem_id"])],
-                style=params.policy.prompts,
-                facts=device_facts(params),
-            ).as_chat(),
-            answer_text(str(row["source"])),
-        )
+        pair(params, problems[str(row["problem_id"])], str(row["source"]))
         for row in distinct.values()
     ]
 
