@@ -102,7 +102,7 @@ def steps(profile: str, size: Size, work: Path, *, layers: int | None = None) ->
     """Take the steps; memory in bytes, time in seconds."""
     import torch
 
-    ready = profiles.load_training(profile)
+    ready = profiles.load(profile, profiles.TrainingProfile)
     depth = layers or int(ready.architecture["num_hidden_layers"])
     scale = ScaleParams.model_validate({**ready.params["scale"], "processes": 1})
     started = time.monotonic()

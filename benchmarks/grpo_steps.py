@@ -84,6 +84,8 @@ class World:
         self.num_judged = 0
         self.steps: list[Step] = []
         self._last: float | None = None
+        self._prompted = 0.0
+        """When the last prompt was asked for: then answers to all are sampled."""
 
     def begin(self) -> None:
         """The first step begins, if none has."""
@@ -92,6 +94,7 @@ class World:
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The plain one."""
         self.begin()
+        self._prompted = time.perf_counter()
         return self.prompt(problem_id)
 
     def prompt(self, problem_id: str) -> list[dict[str, str]]:
@@ -100,7 +103,8 @@ class World:
         return generation_prompt(problem, style=PromptStyle.COMPACT, facts=self._facts).as_chat()
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        """Nothing: the judge's device is the policy's."""
+        """The answers of a step are there; they are judged when they are scored."""
+        self.generate_s += time.perf_counter() - self._prompted
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
@@ -134,8 +138,7 @@ class World:
         now = time.perf_counter()
         self.steps.append(Step(
             wall_s=now - self._last, judge_s=self.judge_s,
-            generate_s=values.get("seconds_generate", self.generate_s),
-            num_answers=self.num_answers, num_judged=self.num_judged,
+            generate_s=self.generate_s, num_answers=self.num_answers, num_judged=self.num_judged,
         ))  # fmt: skip
         self._last, self.judge_s, self.generate_s = now, 0.0, 0.0
         self.num_answers = self.num_judged = 0

@@ -10,18 +10,18 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from cudal1.ledger import Ledger
-from cudal1.prompt import answer_text, generation_prompt
 from cudal1.train.sft import Pair, train_sft
 from tasks.examine import examine
-from tasks.judging import admitted_problems, device_facts, product
+from tasks.judging import admitted_problems, product
 from tasks.lessons import LESSONS
 from tasks.night import current_night
 from tasks.stage import DATA, Stage, log, main
-from tasks.training import training
+from tasks.training import pair, refuse_unready, training
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/champion → data/policy/challenger, with its marks on held-out problems."""
+    refuse_unready(stage)
     section, night = stage.params.challenger, current_night()
     champion, out = DATA / "policy" / "champion", DATA / "policy" / "challenger"
     lessons = product(LESSONS)
@@ -52,13 +52,8 @@ def train(stage: Stage) -> Mapping[str, float | int]:
 def _pairs(stage: Stage, lessons: Sequence[Mapping[str, object]]) -> list[Pair]:
     """Each lesson as the answer to its problem's prompt."""
     problems = {problem.id: problem for problem in admitted_problems()}
-    style, facts = stage.params.policy.prompts, device_facts(stage.params)
     return [
-        (
-            generation_prompt(problems[str(row["problem_id"])], style=style, facts=facts).as_chat(),
-            answer_text(str(row["source"])),
-        )
-        for row in lessons
+        pair(stage.params, problems[str(row["problem_id"])], str(row["source"])) for row in lessons
     ]
 
 

@@ -14,9 +14,10 @@ from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, generation_prompt
 from cudal1.record import content_id
 from cudal1.reward import speed_reward, success_reward
-from cudal1.train.policy import Sampler
+from cudal1.train.policy import Chat, Sampler
 from cudal1.verdict import Verdict
 from tasks.judging import (
+    Bench,
     admitted_problems,
     bench,
     device_facts,
@@ -26,10 +27,11 @@ from tasks.judging import (
 from tasks.progress import progress
 from tasks.stage import Stage, log
 
-VerdictOn = Callable[[Problem, Candidate], Verdict]
-"""A bench's `verdict`, or its `check` where speed does not matter."""
 CHUNK = 64
-"""Answers sampled and judged at a time: what a kill can cost."""
+"""Answers sampled at a time, while those before are built, and judged where devices are left."""
+
+Sampled = tuple[Problem, Completion, Candidate | None]
+"""An answer before it is judged."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,18 @@ class Sampling:
     batch_size: int
 
 
-def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int) -> list[Problem]:
-    """Up to `count` problems of a split with prompts that the policy can take, evenly spread."""
+def fitting_problems(
+    stage: Stage, num_tokens: Callable[[Chat], int], split: Split, *, count: int
+) -> list[Problem]:
+    """Up to `count` problems of a split with prompts that the policy can take, evenly spread.
+
+    `num_tokens` tells the length of a prompt to it.
+    """
     section, facts = stage.params.policy, device_facts(stage.params)
     problems = [
         problem
         for problem in admitted_problems(split)
-        if sampler.num_tokens(
-            generation_prompt(problem, style=section.prompts, facts=facts).as_chat()
-        )
+        if num_tokens(generation_prompt(problem, style=section.prompts, facts=facts).as_chat())
         <= section.max_prompt_tokens
     ]
     if not problems:
@@ -74,10 +79,13 @@ def fitting_problems(stage: Stage, sampler: Sampler, split: Split, *, count: int
 
 
 def sample_and_judge(
-    stage: Stage, ledger: Ledger, verdict_on: VerdictOn, sampler: Sampler,
-    problems: Sequence[Problem], sampling: Sampling, what: str,
+    stage: Stage, ledger: Ledger, judge: Bench, sampler: Sampler, problems: Sequence[Problem],
+    sampling: Sampling, what: str, *, timing: bool,
 ) -> list[Answer]:  # fmt: skip
-    """`num_samples` answers to each problem, judged; those in the ledger are not made again."""
+    """`num_samples` answers to each problem, judged; those in the ledger are not made again.
+
+    Without `timing`, answers are checked, and how fast they are is left open.
+    """
     style, facts = stage.params.policy.prompts, device_facts(stage.params)
     prompts = [generation_prompt(problem, style=style, facts=facts) for problem in problems]
     asked: list[tuple[Problem, Prompt, int]] = [
@@ -86,21 +94,34 @@ def sample_and_judge(
         for index in range(sampling.num_samples)
     ]
     answers: list[Answer] = []
+    before: list[Sampled] = []
     with progress(what, len(asked)) as advance:
-        for first in range(0, len(asked), CHUNK):
-            for problem, completion, candidate in _completions(
-                stage, ledger, sampler, asked[first : first + CHUNK], sampling
-            ):
-                verdict = None if candidate is None else verdict_on(problem, candidate)
-                answers.append(Answer(problem, completion, candidate, verdict))
-                advance(1)
+        for first in range(0, len(asked) + CHUNK, CHUNK):  # at last nothing is left to sample
+            sampled = _sampled(stage, ledger, sampler, asked[first : first + CHUNK], sampling)
+            answers += _judged(judge, before, timing=timing)
+            advance(len(before))
+            for problem, _, candidate in sampled:
+                if candidate is not None:
+                    judge.expect(problem, candidate, timing=timing)
+            before = sampled
     return answers
 
 
-def _completions(
+def _judged(judge: Bench, sampled: Sequence[Sampled], *, timing: bool) -> list[Answer]:
+    candidates = [
+        (problem, candidate) for problem, _, candidate in sampled if candidate is not None
+    ]
+    verdicts = iter(judge.verdicts(candidates, timing=timing))
+    return [
+        Answer(problem, completion, candidate, None if candidate is None else next(verdicts))
+        for problem, completion, candidate in sampled
+    ]
+
+
+def _sampled(
     stage: Stage, ledger: Ledger, sampler: Sampler, asked: Sequence[tuple[Problem, Prompt, int]],
     sampling: Sampling,
-) -> list[tuple[Problem, Completion, Candidate | None]]:  # fmt: skip
+) -> list[Sampled]:  # fmt: skip
     """Answers with the candidate in each, all of them stored before any is judged."""
     settings = f"{sampling.temperature}/{sampling.top_p}/{sampling.max_new_tokens}/{sampling.seed}"
     ids = [
@@ -131,7 +152,9 @@ def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | 
     """A policy's marks on held-out problems: share of successful answers, mean and best reward."""
     section = stage.params.evaluation
     sampler = Sampler(policy)
-    problems = fitting_problems(stage, sampler, Split.HELDOUT, count=section.num_problems)
+    problems = fitting_problems(
+        stage, sampler.num_tokens, Split.HELDOUT, count=section.num_problems
+    )
     sampling = Sampling(
         num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
         seed=section.seed, max_new_tokens=stage.params.policy.max_new_tokens,
@@ -139,7 +162,7 @@ def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | 
     )  # fmt: skip
     with bench(ledger, stage.params) as judge:
         answers = sample_and_judge(
-            stage, ledger, judge.verdict, sampler, problems, sampling, "held-out answers"
+            stage, ledger, judge, sampler, problems, sampling, "held-out answers", timing=True
         )
     marks = marks_of(answers)
     log.info(

@@ -33,7 +33,8 @@ WAIT_S = 600.0
 class Bench:
     """Gives verdicts: known ones from the ledger, new ones from the harness.
 
-    The harness is started only when something is really new, so that a repeated stage is cheap. A
+    The harness is started only when something is really new, so that a repeated stage is cheap: for
+    one candidate after the other (`verdict`, `check`), or for many at once (`verdicts`). A
     success that is suspicious goes to the adversarial judge, where there is one, and what it or a
     person has vetoed is no success.
     """
@@ -59,57 +60,66 @@ class Bench:
 
     def verdict(self, problem: Problem, candidate: Candidate) -> Verdict:
         """The full verdict on a candidate of a problem."""
-        known = self._known(candidate, self.protocol)
+        known = self._known(candidate, timing=True)
         verdict = known or self._judge(problem, candidate, timing=True)
-        return self._looked_at_again(problem, candidate, verdict)
-
-    def expect(self, problem: Problem, candidate: Candidate) -> None:
-        """Say that `verdicts` will be asked for this: what can begin, begins.
-
-        New candidates are built, and judged where no policy works at the moment (`Docket`).
-        """
-        if self._find(candidate, self.protocol) is None:
-            if self._docket is None:
-                self._docket = self._stack.enter_context(Docket(
-                    self.sharing, self.protocol, self._settled, record_of=self._record,
-                    builds=default_folder(), wait_s=WAIT_S,
-                ))  # fmt: skip
-            self._docket.add(problem, candidate)
-
-    def verdicts(self, asked: Sequence[tuple[Problem, Candidate]]) -> list[Verdict]:
-        """The full verdicts, in order; equal sources are judged once, by all devices together."""
-        for problem, candidate in asked:
-            self.expect(problem, candidate)
-        fresh = {} if self._docket is None else self._docket.collect()
-        found: list[Verdict] = []
-        for problem, candidate in asked:
-            verdict = fresh.pop(candidate.id, None) or self._known(candidate, self.protocol)
-            assert verdict is not None
-            found.append(self._looked_at_again(problem, candidate, verdict))
-        return found
+        return self._less_vetoes(problem, candidate, verdict, timing=True)
 
     def check(self, problem: Problem, candidate: Candidate) -> Verdict:
         """Whether a candidate is executable and correct; its speed is left for later.
 
         A failure is a full verdict, since timing is the last gate; it is never judged again.
         """
-        checks = self.protocol.checks_only()
-        known = self._known(candidate, self.protocol) or self._known(candidate, checks)
+        known = self._known(candidate, timing=False)
         verdict = known or self._judge(problem, candidate, timing=False)
-        veto = veto_of(self._ledger, candidate) if verdict.is_successful else None
-        return verdict if veto is None else verdict.vetoed(veto)
+        return self._less_vetoes(problem, candidate, verdict, timing=False)
 
-    def _known(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
-        known = self._find(candidate, protocol)
+    def expect(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
+        """Say that `verdicts` will be asked for this: what can begin, begins.
+
+        New candidates are built, and judged where no policy works at the moment (`Docket`).
+        """
+        if self._find(candidate, timing=timing) is None:
+            assert self._pool is None, "its device is held for one candidate at a time"
+            if self._docket is None:
+                self._docket = self._stack.enter_context(Docket(
+                    self.sharing, self.protocol, self._settled, record_of=self._record,
+                    builds=default_folder(), wait_s=WAIT_S,
+                ))  # fmt: skip
+            self._docket.add(problem, candidate, timing=timing)
+
+    def verdicts(
+        self, asked: Sequence[tuple[Problem, Candidate]], *, timing: bool = True
+    ) -> list[Verdict]:
+        """As `verdict` or, without `timing`, `check`, in order; by all devices together.
+
+        Equal sources are judged once.
+        """
+        for problem, candidate in asked:
+            self.expect(problem, candidate, timing=timing)
+        fresh = {} if self._docket is None else self._docket.collect()
+        found: list[Verdict] = []
+        for problem, candidate in asked:
+            verdict = fresh.pop(candidate.id, None) or self._known(candidate, timing=timing)
+            assert verdict is not None
+            found.append(self._less_vetoes(problem, candidate, verdict, timing=timing))
+        return found
+
+    def _known(self, candidate: Candidate, *, timing: bool) -> Verdict | None:
+        known = self._find(candidate, timing=timing)
         self.num_reused += known is not None
         return known
 
-    def _find(self, candidate: Candidate, protocol: EvalProtocol) -> Verdict | None:
-        return self._ledger.verdict(
-            candidate, device_kind=self.device.kind, protocol_id=protocol.id
+    def _find(self, candidate: Candidate, *, timing: bool) -> Verdict | None:
+        """In the ledger; who has been timed has been checked."""
+        protocols = [self.protocol] if timing else [self.protocol, self.protocol.checks_only()]
+        found = (
+            self._ledger.verdict(candidate, device_kind=self.device.kind, protocol_id=each.id)
+            for each in protocols
         )
+        return next((verdict for verdict in found if verdict is not None), None)
 
     def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
+        assert self._docket is None, "its devices are held for many candidates at once"
         if self._pool is None:
             self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
         record = self._record(problem, candidate) if timing else None
@@ -131,12 +141,14 @@ class Bench:
         self.build_s += judgement.build_s
         return verdict
 
-    def _looked_at_again(self, problem: Problem, candidate: Candidate, verdict: Verdict) -> Verdict:
-        """The verdict less what a person or the adversarial judge vetoes."""
+    def _less_vetoes(
+        self, problem: Problem, candidate: Candidate, verdict: Verdict, *, timing: bool
+    ) -> Verdict:
+        """The verdict less what a person or, about speed, the adversarial judge vetoes."""
         if not verdict.is_successful:
             return verdict
         veto = veto_of(self._ledger, candidate)
-        if veto is None and self._reviewer is not None:
+        if veto is None and timing and self._reviewer is not None:
             why = self._suspicion(problem, candidate, verdict, self._reviewer)
             if why is not None:
                 self._reviewer.review(problem, candidate, verdict, why)
@@ -171,14 +183,12 @@ class Bench:
 
 
 @contextmanager
-def bench(ledger: Ledger, params: Params) -> Generator[Bench]:
-    """A bench with the stage's device and protocol."""
+def bench(ledger: Ledger, params: Params, *, num_policies: int = 1) -> Generator[Bench]:
+    """A bench with the stage's device and protocol, beside so many processes with a policy."""
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)
     with reviewer(ledger, params.hack_judge, device_facts(params)) as second:
-        opened = Bench(
-            ledger, params.device, params.protocol, second, num_policies=params.scale.processes
-        )
+        opened = Bench(ledger, params.device, params.protocol, second, num_policies=num_policies)
         try:
             yield opened
         finally:

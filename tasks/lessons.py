@@ -48,14 +48,14 @@ def gather(stage: Stage) -> Mapping[str, float | int]:
 def _own_answers(stage: Stage, ledger: Ledger, judge: Bench, night: Night) -> list[Answer]:
     section, policy = stage.params.lessons, stage.params.policy
     sampler = Sampler(DATA / "policy" / "champion")
-    problems = fitting_problems(stage, sampler, Split.TRAIN, count=section.num_problems)
+    problems = fitting_problems(stage, sampler.num_tokens, Split.TRAIN, count=section.num_problems)
     sampling = Sampling(
         num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
         seed=section.seed + night.number, max_new_tokens=policy.max_new_tokens,
         batch_size=policy.batch_size,
     )  # fmt: skip
     return sample_and_judge(
-        stage, ledger, judge.verdict, sampler, problems, sampling, "answers to learn from"
+        stage, ledger, judge, sampler, problems, sampling, "answers to learn from", timing=True
     )
 
 

@@ -26,13 +26,13 @@ from cudal1.record import content_id
 from cudal1.reward import Smoother, speed_reward, success_reward
 from cudal1.tracking import MODEL_NAME, NEWEST, register
 from cudal1.train.grpo import STATE_FILE, train_grpo
-from cudal1.train.policy import Sampler
+from cudal1.train.policy import token_counter
 from cudal1.verdict import Status, Verdict
 from tasks.examine import examine, fitting_problems
 from tasks.judging import Bench, bench, device_facts, keep_completion
 from tasks.stage import DATA, Stage, main
 from tasks.stopwatch import Part, Stopwatch
-from tasks.training import Steps, training
+from tasks.training import Steps, refuse_unready, training
 
 ATTEMPTS = 10_000
 """A completion's attempt is its step times this, and its place in the step's batch."""
@@ -41,8 +41,9 @@ ATTEMPTS = 10_000
 def reinforce(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
     section = stage.params.rl
+    refuse_unready(stage, vllm_server=section.vllm_server)
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
-    problems = fitting_problems(stage, Sampler(init), Split.TRAIN, count=section.num_problems)
+    problems = fitting_problems(stage, token_counter(init), Split.TRAIN, count=section.num_problems)
     if len(problems) < section.prompts_per_step:
         raise ConfigError(
             f"{stage.name}: {len(problems)} problems for {section.prompts_per_step} prompts a "
@@ -51,7 +52,7 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
-            bench(ledger, stage.params) as judge,
+            bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
             training(stage, ledger, steps=section.steps, last_file=STATE_FILE) as steps,
         ):
             world = ContrastiveWorld(stage, ledger, judge, problems, steps)

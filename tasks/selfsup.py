@@ -12,7 +12,6 @@ from statistics import fmean
 from cudal1.errors import TrainingError
 from cudal1.ledger import Ledger
 from cudal1.problem import Split
-from cudal1.prompt import answer_text, generation_prompt
 from cudal1.reward import success_reward
 from cudal1.train.policy import Sampler
 from cudal1.train.sft import Pair, train_sft
@@ -23,9 +22,9 @@ from tasks.examine import (
     fitting_problems,
     sample_and_judge,
 )
-from tasks.judging import bench, device_facts
+from tasks.judging import bench
 from tasks.stage import DATA, Stage, main
-from tasks.training import training
+from tasks.training import pair, refuse_unready, training
 
 TRAINING_KNOBS = (
     "steps", "batch_size", "loss", "learning_rate", "warmup_steps", "max_tokens",
@@ -35,6 +34,7 @@ TRAINING_KNOBS = (
 
 def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/INIT → data/policy/ROUND, with its marks on held-out problems."""
+    refuse_unready(stage)
     section = stage.params.selfsup
     name = stage.instance
     init = DATA / "policy" / section.rounds[name].init
@@ -60,25 +60,22 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
 
 def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]:
     section, policy = stage.params.selfsup, stage.params.policy
-    problems = fitting_problems(stage, sampler, Split.TRAIN, count=section.num_problems)
+    problems = fitting_problems(stage, sampler.num_tokens, Split.TRAIN, count=section.num_problems)
     sampling = Sampling(
         num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
         seed=section.seed, max_new_tokens=policy.max_new_tokens, batch_size=policy.batch_size,
     )  # fmt: skip
     with bench(ledger, stage.params) as judge:
         return sample_and_judge(
-            stage, ledger, judge.check, sampler, problems, sampling, "answers to learn from"
-        )
+            stage, ledger, judge, sampler, problems, sampling, "answers to learn from",
+            timing=False,
+        )  # fmt: skip
 
 
 def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
     """Each distinct success once."""
-    style, facts = stage.params.policy.prompts, device_facts(stage.params)
     own = {
-        answer.candidate.id: (
-            generation_prompt(answer.problem, style=style, facts=facts).as_chat(),
-            answer_text(answer.candidate.source),
-        )
+        answer.candidate.id: pair(stage.params, answer.problem, answer.candidate.source)
         for answer in answers
         if answer.candidate is not None and success_reward(answer.verdict) > 0
     }

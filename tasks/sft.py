@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.prompt import answer_text, generation_prompt
 from cudal1.train.sft import Pair, train_sft
 from tasks.examine import examine
-from tasks.judging import admitted_problems, device_facts, product
+from tasks.judging import admitted_problems, product
 from tasks.stage import DATA, Stage, main
-from tasks.training import training
+from tasks.training import pair, refuse_unready, training
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     """data/filter.parquet → data/policy/sft, with its marks on held-out problems."""
+    refuse_unready(stage)
     section = stage.params.sft
     pairs = _pairs(stage.params)
     base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
@@ -39,14 +39,7 @@ def _pairs(params: Params) -> list[Pair]:
     problems = {problem.id: problem for problem in admitted_problems()}
     distinct = {row["candidate_id"]: row for row in product(DATA / "filter.parquet")}
     return [
-        (
-            generation_prompt(
-                problems[str(row["problem_id"])],
-                style=params.policy.prompts,
-                facts=device_facts(params),
-            ).as_chat(),
-            answer_text(str(row["source"])),
-        )
+        pair(params, problems[str(row["problem_id"])], str(row["source"]))
         for row in distinct.values()
     ]
 

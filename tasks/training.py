@@ -12,9 +12,31 @@ from contextlib import contextmanager
 
 from cudal1 import tracking
 from cudal1.ledger import Ledger
+from cudal1.params import Params
+from cudal1.problem import Problem
+from cudal1.prompt import answer_text, generation_prompt
+from cudal1.train import group
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
+from cudal1.train.sft import Pair
+from tasks.judging import device_facts
 from tasks.progress import progress
 from tasks.stage import DATA, Stage
+
+
+def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
+    """Nothing, unless this machine cannot train as `scale` says; asked before all else.
+
+    Raises:
+        ConfigError, DeviceError, TrainingError: what is missing, and the remedy.
+    """
+    device_facts(stage.params)
+    group.refuse_unready(stage.params.scale, vllm_server)
+
+
+def pair(params: Params, problem: Problem, source: str) -> Pair:
+    """What a policy learns from: a candidate's source as the answer to its problem's prompt."""
+    asked = generation_prompt(problem, style=params.policy.prompts, facts=device_facts(params))
+    return asked.as_chat(), answer_text(source)
 
 
 class Steps:

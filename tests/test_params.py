@@ -163,7 +163,7 @@ def test_one_name_has_one_bill(name: str, content: dict[str, Any], tmp_path: Pat
 def test_what_stands_where_a_key_s_variable_should_is_not_repeated(
     content: dict[str, Any], tmp_path: Path
 ) -> None:
-    hosted = profiles.load("paper").providers["o1"].model_dump()
+    hosted = profiles.load("paper", profiles.ProviderProfile).providers["o1"].model_dump()
     content["generate"]["providers"]["hosted"] = {**hosted, "api_key_env": "sk-proj-0123456789"}
     said = _refusal(content, tmp_path)
     assert "api_key_env: must be the name of an environment variable" in said

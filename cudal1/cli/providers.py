@@ -42,7 +42,7 @@ def list_providers(
         found = (
             Params.load(params).generate.providers
             if profile is None
-            else profiles.load(profile).providers
+            else profiles.load(profile, profiles.ProviderProfile).providers
         )
     except CudaL1Error as error:
         fail(str(error))
@@ -75,7 +75,7 @@ def add(
     added: list[str] = []
     try:
         Params.load(params)  # what is broken already is said first
-        ready = read(profiles.path_of(profile))["providers"]
+        ready = read(profiles.path_of(profile, profiles.ProviderProfile))["providers"]
         wanted = only or list(ready)
         if unknown := [name for name in wanted if name not in ready]:
             fail(f"profile {profile} has no {unknown[0]}; it has {', '.join(ready)}")

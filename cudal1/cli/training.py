@@ -72,11 +72,12 @@ def use(
     """
     from cudal1 import profiles
     from cudal1.cli.params_file import change, read
+    from cudal1.profiles import TrainingProfile
     from cudal1.settings_file import put_over
 
     try:
         _settings(params, profile)
-        ready = read(profiles.training_path_of(profile))["params"]  # numbers as they are written
+        ready = read(profiles.path_of(profile, TrainingProfile))["params"]  # numbers as written
         change(params, lambda content: put_over(content, ready))
     except CudaL1Error as error:
         fail(str(error))
@@ -89,21 +90,23 @@ def use(
 def _settings(params: Path, profile: str | None) -> Params:
     from cudal1 import profiles
     from cudal1.params import Params
+    from cudal1.profiles import TrainingProfile
     from cudal1.settings_file import read_settings
 
-    over = None if profile is None else profiles.load_training(profile).params
+    over = None if profile is None else profiles.load(profile, TrainingProfile).params
     return read_settings(params, Params, remedy="run this in the project's folder", over=over)
 
 
 def _architecture(settings: Params) -> Architecture:
     """Of the base policy; that of a profile is known without its weights."""
     from cudal1 import profiles
+    from cudal1.profiles import TrainingProfile
     from cudal1.train.memory import architecture_of
     from cudal1.train.policy import config_of
 
     source = settings.policy.source
-    for name in profiles.training_names():
-        ready = profiles.load_training(name)
+    for name in profiles.names(TrainingProfile):
+        ready = profiles.load(name, TrainingProfile)
         if ready.params["policy"]["source"] == source:
             return architecture_of(config_of(ready.architecture))
     return architecture_of(config_of(source, revision=settings.policy.revision))

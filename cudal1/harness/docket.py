@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +33,17 @@ from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 
 log = logging.getLogger("cudal1")
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """One that no judge has been asked about yet."""
+
+    problem: Problem
+    candidate: Candidate
+    timing: bool
+    verdict: Future[Verdict]
+
 
 Settle = Callable[[Problem, Candidate, Judgement], Verdict]
 """Keeps a judgement, and says which verdict that makes; called in the thread."""
@@ -61,7 +73,7 @@ class Docket:
         self._builder = Builder(sharing.devices, protocol, builds)
         self._turn = threading.Condition()
         """Guards the next three."""
-        self._waiting: list[tuple[Problem, Candidate, Future[Verdict]]] = []
+        self._waiting: list[_Waiting] = []
         self._may_judge = sharing.is_beside
         self._is_closing = False
         self._asked: dict[str, Future[Verdict]] = {}
@@ -88,15 +100,15 @@ class Docket:
     ) -> None:
         self._open.close()
 
-    def add(self, problem: Problem, candidate: Candidate) -> None:
-        """Take a candidate in, unless it waits already."""
+    def add(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
+        """Take a candidate in, unless it waits already; without `timing`, to be checked only."""
         if candidate.id in self._asked:
             return
         self._asked[candidate.id] = future = Future[Verdict]()
         if self._builder.takes(candidate):
             self._builder.begin(candidate)
         with self._turn:
-            self._waiting.append((problem, candidate, future))
+            self._waiting.append(_Waiting(problem, candidate, timing, future))
             self._turn.notify()
         if self._leading is None:
             self._leading = self._thread.submit(self._lead)
@@ -127,8 +139,9 @@ class Docket:
         if self._sharing.devices[0].device_class is DeviceClass.CUDA:
             import torch
 
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()  # what the policy does not use now, workers may need
+            if torch.cuda.is_initialized():  # else the policy is in other processes
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()  # what it does not use now, workers may need
         with self._turn:
             self._may_judge = True
             self._turn.notify()
@@ -151,25 +164,35 @@ class Docket:
             seats_here(self._sharing.devices) as seats,
             Fleet(seats, self._protocol, wait_s=self._wait_s, builder=self._builder) as fleet,
         ):
+            num_lost = 0
             while batch := self._next_batch():
-                by_id = {candidate.id: (problem, candidate) for problem, candidate, _ in batch}
-                asked = {candidate.id: future for _, candidate, future in batch}
-                for said in fleet.judge_all(by_id.values(), record_of=self._record_of):
-                    if isinstance(said, Refusal):
-                        asked[said.candidate_id].set_exception(WorkerError(said.reason))
-                    else:
-                        key = said.verdict.candidate_id
-                        asked[key].set_result(self._settle(*by_id[key], said))
-                    if self._is_closing:
-                        return
-            for seat in fleet.lost:
-                log.warning("device %s: its judge died; others took its candidates over", seat)
+                self._judge(fleet, batch)
+                for seat in fleet.lost[num_lost:]:
+                    log.warning("device %s: its judge died; others take its candidates over", seat)
+                num_lost = len(fleet.lost)
 
-    def _next_batch(self) -> list[tuple[Problem, Candidate, Future[Verdict]]]:
-        """All that wait, by problem; none: it is over."""
+    def _judge(self, fleet: Fleet, batch: Sequence[_Waiting]) -> None:
+        by_id = {each.candidate.id: each for each in batch}
+        work = [(each.problem, each.candidate) for each in batch]
+        for said in fleet.judge_all(work, timing=batch[0].timing, record_of=self._record_of):
+            if isinstance(said, Refusal):
+                refused = by_id[said.candidate_id]
+                refused.verdict.set_exception(WorkerError(said.reason))
+            else:
+                judged = by_id[said.verdict.candidate_id]
+                judged.verdict.set_result(self._settle(judged.problem, judged.candidate, said))
+            if self._is_closing:
+                return
+
+    def _next_batch(self) -> list[_Waiting]:
+        """All that wait and are judged alike, by problem; none: it is over."""
         with self._turn:
             self._turn.wait_for(
                 lambda: self._is_closing or (self._may_judge and bool(self._waiting))
             )
-            batch, self._waiting = self._waiting, []
-            return [] if self._is_closing else sorted(batch, key=lambda each: each[0].id)
+            if self._is_closing:
+                return []
+            timing = self._waiting[0].timing
+            batch = [each for each in self._waiting if each.timing is timing]
+            self._waiting = [each for each in self._waiting if each.timing is not timing]
+            return sorted(batch, key=lambda each: each.problem.id)

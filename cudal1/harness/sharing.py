@@ -43,10 +43,10 @@ class Sharing:
 
 
 def sharing(device_class: DeviceClass, *, num_policies: int) -> Sharing:
-    """How this machine is shared with a policy that is trained by so many processes.
+    """How this machine is shared with a policy that so many processes work on.
 
-    Training takes the last GPUs, one a process (`cudal1.train.group`). Judges are of one kind:
-    rewards of one group come from equal devices.
+    They take the last GPUs, one each (`cudal1.train.group`, `cudal1.train.policy`). Judges are of
+    one kind: rewards of one group come from equal devices.
 
     Raises:
         DeviceError: there is no such device.

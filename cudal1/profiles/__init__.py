@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -13,10 +13,10 @@ from cudal1.provider_settings import ProviderSettings
 from cudal1.record import Record
 from cudal1.settings_file import read_settings
 
-_REMEDY = "install cudal1 again"
+_FOLDER = Path(str(files("cudal1.profiles")))
 
 
-class Profile(Record):
+class ProviderProfile(Record):
     """Providers, named for whom they imitate."""
 
     providers: dict[str, ProviderSettings]
@@ -31,62 +31,35 @@ class TrainingProfile(Record):
     """Keys of params.yaml, in their sections; all others stay as they are."""
 
 
-def names() -> list[str]:
-    """Profiles of providers."""
-    return _those_with("providers")
+Profile = TypeVar("Profile", ProviderProfile, TrainingProfile)
 
 
-def training_names() -> list[str]:
-    """Profiles for training."""
-    return _those_with("architecture")
+def names(kind: type[Profile]) -> list[str]:
+    """Profiles of a kind: what a file says at its top is what such a profile says."""
+    paths = sorted(_FOLDER.glob("*.yaml"))
+    return [path.stem for path in paths if _keys(path) == kind.model_fields.keys()]
 
 
-def path_of(name: str) -> Path:
-    """The file of a profile of providers; its comments are for people.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
-    return _path(name, names())
-
-
-def load(name: str) -> Profile:
-    """A profile of providers, checked.
+def path_of(name: str, kind: type[Profile]) -> Path:
+    """The file of a profile; its comments are for people.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is none of that name and kind.
     """
-    return read_settings(path_of(name), Profile, remedy=_REMEDY)
-
-
-def training_path_of(name: str) -> Path:
-    """The file of a profile for training.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
-    return _path(name, training_names())
-
-
-def load_training(name: str) -> TrainingProfile:
-    """A profile for training, checked.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
-    return read_settings(training_path_of(name), TrainingProfile, remedy=_REMEDY)
-
-
-def _path(name: str, known: list[str]) -> Path:
+    known = names(kind)
     if name not in known:
         raise ConfigError(f"no profile {name}; there are {', '.join(known)}")
-    return _folder() / f"{name}.yaml"
+    return _FOLDER / f"{name}.yaml"
 
 
-def _those_with(key: str) -> list[str]:
-    paths = sorted(_folder().glob("*.yaml"))
-    return [path.stem for path in paths if key in yaml.safe_load(path.read_text(encoding="utf-8"))]
+def load(name: str, kind: type[Profile]) -> Profile:
+    """A profile, checked.
+
+    Raises:
+        ConfigError: there is none of that name and kind.
+    """
+    return read_settings(path_of(name, kind), kind, remedy="install cudal1 again")
 
 
-def _folder() -> Path:
-    return Path(str(files("cudal1.profiles")))
+def _keys(path: Path) -> set[str]:
+    return set(yaml.safe_load(path.read_text(encoding="utf-8")))

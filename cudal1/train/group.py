@@ -14,10 +14,9 @@ import gc
 import inspect
 import os
 import pickle
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +24,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from cudal1.errors import ConfigError, TrainingError
 from cudal1.scale import ScaleParams
+from cudal1.train.launched import MEMBER, launched
 from cudal1.train.server import refuse_unreachable, vllm_python
 from cudal1.train.wire import Address, Switchboard, Wire
 
@@ -33,9 +33,6 @@ R = TypeVar("R")
 
 CALLED_BACK = ("environment", "on_log")
 """Parameters that stay with the stage: what the group knows of them is how to ask."""
-MEMBER = "CUDAL1_TRAINING_MEMBER"
-"""Set in the group's processes."""
-_GRACE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +66,19 @@ def in_a_group(train: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
+def refuse_unready(scale: ScaleParams, server: str | None) -> None:
+    """Nothing, where training can begin as far as machines go: asked before anything is paid for.
+
+    Raises:
+        ConfigError: too few GPUs, or no environment for vLLM.
+        TrainingError: the vLLM server does not answer, or takes no weights.
+    """
+    training_gpus(scale.processes, _visible_gpus())
+    if server is not None:
+        refuse_unreachable(server)
+        vllm_python()
+
+
 def training_gpus(processes: int, visible: Sequence[str]) -> list[str]:
     """The last of the visible GPUs: verdicts begin with the first one, which may stay free.
 
@@ -99,9 +109,8 @@ def _run(
     train: Callable[..., Any], arguments: Mapping[str, Any], scale: ScaleParams, server: str | None
 ) -> Any:
     """The function's result, from the first process of a group."""
+    refuse_unready(scale, server)
     gpus = training_gpus(scale.processes, _visible_gpus())
-    if server is not None:
-        refuse_unreachable(server)
     _release_memory()
     board = Switchboard()
     with TemporaryDirectory(prefix="cudal1-") as folder:
@@ -114,17 +123,13 @@ def _run(
             board.address,
         )))  # fmt: skip
         python = sys.executable if server is None else vllm_python()
-        group = subprocess.Popen(
-            _command(python, scale, job), env=_environment(gpus, is_ours=server is None)
-        )
-        try:
-            wire = board.accept(lambda: group.poll() is None)
-            return _serve(
-                wire, {name: arguments[name] for name in CALLED_BACK if name in arguments}
-            )
-        finally:
-            board.close()
-            _end(group)
+        command = _command(python, scale, job)
+        called_back = {name: arguments[name] for name in CALLED_BACK if name in arguments}
+        with (
+            closing(board),
+            launched(command, gpus, mark=folder, is_ours=server is None) as group,
+        ):
+            return _serve(board.accept(lambda: group.poll() is None), called_back)
 
 
 def _serve(wire: Wire | None, called_back: Mapping[str, Any]) -> Any:
@@ -167,16 +172,6 @@ def _command(python: str, scale: ScaleParams, job: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def _environment(gpus: Sequence[str], *, is_ours: bool) -> dict[str, str]:
-    """The stage's, with the group's GPUs alone; another interpreter finds cudal1 and no more."""
-    here = str(Path(__file__).parents[2])
-    ours = os.environ.get("PYTHONPATH") if is_ours else None
-    found = os.pathsep.join(filter(None, [here, ours]))
-    chosen = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-    threads = {} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
-    return {**os.environ, **chosen, **threads, "PYTHONPATH": found, MEMBER: "1"}
-
-
 def _release_memory() -> None:
     """Give back what a sampler of this process has held on a GPU where the group will train."""
     import torch
@@ -184,14 +179,3 @@ def _release_memory() -> None:
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def _end(group: subprocess.Popen[bytes]) -> None:
-    """Wait for a group that is done; end one that is not."""
-    if sys.exc_info()[0] is not None:
-        group.send_signal(signal.SIGTERM)
-    try:
-        group.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        group.kill()
-        group.wait()

@@ -12,7 +12,6 @@ This is the only module that depends on private methods of TRL (pinned for that 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -150,44 +149,6 @@ def _rollouts(trainer: Any) -> Rollouts | None:
 
 def _trainer_class() -> Any:
     import torch
-
-    offering: Any = _offering_class()
-
-    class TimedTrainer(offering):
-        """Logs `seconds_generate`, and `seconds_train`: reference, gradient and update."""
-
-        _train_s = 0.0
-        _training_since = 0.0
-
-        def _generate_single_turn(self, *arguments: Any, **more: Any) -> Any:
-            started = time.perf_counter()
-            sampled = super()._generate_single_turn(*arguments, **more)
-            self._train_s, self._training_since = 0.0, time.perf_counter()
-            self._metrics["train"]["seconds_generate"].append(self._training_since - started)
-            return sampled
-
-        def _calculate_rewards(self, *arguments: Any) -> Any:
-            if torch.cuda.is_available():  # a device that measures does nothing else
-                torch.cuda.synchronize()
-                if not self.environment.judges_meanwhile:
-                    torch.cuda.empty_cache()  # what is not in use, workers may need
-            self._train_s += time.perf_counter() - self._training_since
-            rewards = super()._calculate_rewards(*arguments)
-            self._training_since = time.perf_counter()
-            return rewards
-
-        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-            if "loss" in logs:  # a step's; not what is said at the end
-                now = time.perf_counter()
-                seconds = self._train_s + now - self._training_since
-                self._metrics["train"]["seconds_train"].append(seconds)
-                self._train_s, self._training_since = 0.0, now
-            super().log(logs, start_time)
-
-    return TimedTrainer
-
-
-def _offering_class() -> Any:
     from trl.models.utils import unwrap_model_for_generation
     from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -224,6 +185,13 @@ def _offering_class() -> Any:
                 texts = tokenizer.batch_decode(answers[part], skip_special_tokens=True)
                 self.environment.offer(self._problem_ids[part], texts, self.state.global_step)
             return answers, logprobs or None
+
+        def _calculate_rewards(self, *arguments: Any) -> Any:
+            if torch.cuda.is_available():  # a device that measures does nothing else
+                torch.cuda.synchronize()
+                if not self.environment.judges_meanwhile:
+                    torch.cuda.empty_cache()  # what is not in use, workers may need
+            return super()._calculate_rewards(*arguments)
 
         def _rolled_out(self, rollouts: Rollouts, prompt_ids: list[list[int]]) -> list[list[int]]:
             checkpointing: Any = self.args.gradient_checkpointing_kwargs

@@ -3,7 +3,8 @@
 Counted are tensors. What PyTorch, CUDA and the harness take for themselves is not, nor what falls
 between tensors: leave a tenth of the GPU free. `benchmarks/big_policy.py` measures the rest.
 
-Shapes: B rows at a time, T tokens of a row, N parameters, D hidden, M mlp, V vocabulary.
+Shapes: B rows at a time, P distinct prompts of B rows, T tokens of a row, N parameters, D hidden,
+M mlp, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from cudal1.errors import TrainingError
 from cudal1.scale import ScaleParams, WeightsKind
+from cudal1.train.rollouts import ROOM
 
 FLOAT32 = 4
 COMPUTED = 2
@@ -107,12 +109,13 @@ class Estimate:
     reference: int
     copies: int
     activations: int
+    rollouts: int
     sampling: int
 
     @property
     def peak(self) -> int:
         """Of a step: it first samples and then learns, and keeps the rest throughout."""
-        kept = self.weights + self.optimizer + self.reference
+        kept = self.weights + self.optimizer + self.reference + self.rollouts
         return kept + max(self.gradients + self.copies + self.activations, self.sampling)
 
     def parts(self) -> dict[str, int]:
@@ -127,14 +130,15 @@ def estimate(model: Architecture, scale: ScaleParams, work: Work) -> Estimate:
         ValueError: the batch cannot be split so.
     """
     size, passes = scale.passes(work.rows, unit=work.unit)
+    rows = size * passes if work.samples else 0
     return Estimate(
         weights=weights(model, scale), gradients=gradients(model, scale),
         optimizer=optimizer(model, scale),
         reference=reference(model, scale) if work.has_reference else 0,
         copies=copies(model, scale),
         activations=activations(model, scale, tokens=size * work.tokens),
-        sampling=sampling(model, scale, rows=size * passes, tokens=work.tokens)
-        if work.samples else 0,
+        rollouts=rollouts(model, scale, rows=rows, tokens=work.tokens),
+        sampling=sampling(model, scale, rows=rows, unit=work.unit, tokens=work.tokens),
     )  # fmt: skip
 
 
@@ -194,17 +198,44 @@ def activations(model: Architecture, scale: ScaleParams, *, tokens: int) -> int:
     return tokens * kept
 
 
-def sampling(model: Architecture, scale: ScaleParams, *, rows: int, tokens: int) -> int:
-    """While a process samples all of its `rows` at once: cache, prompts' pass, scores.
+def rollouts(model: Architecture, scale: ScaleParams, *, rows: int, tokens: int) -> int:
+    """What our own sampler keeps from step to step, while the policy learns, too.
 
-    Cache: 2 x layers x key width x 2 bytes for each of B T tokens. Prompts' pass: (2 D + 3 M) x 2
-    bytes for each, in one layer at a time. Scores: B V in float32, three times. Weights that are
-    cast: as in `copies`.
+    Its cache, and what its recorded step works in: a CUDA graph's memory is nobody else's. Scores:
+    B V in float32, three times. Weights that are cast: as in `copies`. Over shards TRL samples with
+    `generate`, which keeps nothing; so it does for policies that are not plain
+    (`attention.is_plain`), which are counted as if they were.
     """
-    cache = 2 * model.layers * model.key * COMPUTED * rows * tokens
-    reading = (2 * model.hidden + 3 * model.mlp) * COMPUTED * rows * tokens
-    scores = SAMPLED_COPIES * rows * model.vocabulary * FLOAT32
-    return cache + max(reading, scores) + copies(model, scale)
+    if scale.sharded or rows == 0:
+        return 0
+    places = -(-tokens // ROOM) * ROOM
+    return cache(model, rows=rows, tokens=places) + _scores(model, rows) + copies(model, scale)
+
+
+def sampling(model: Architecture, scale: ScaleParams, *, rows: int, unit: int, tokens: int) -> int:
+    """What a process needs besides while it samples its `rows`, in groups of `unit`; then no more.
+
+    Our own sampler reads P prompts, (2 D + 3 M) x 2 bytes for each token in one layer at a time,
+    and holds their keys and values, before they are shared out. `generate` reads all rows, and
+    makes its cache and scores anew. Weights that are cast: as in `copies`.
+    """
+    if rows == 0:
+        return 0
+    read = rows if scale.sharded else rows // unit
+    reading = (2 * model.hidden + 3 * model.mlp) * COMPUTED * read * tokens
+    if not scale.sharded:
+        return reading + cache(model, rows=read, tokens=tokens) + copies(model, scale)
+    made = cache(model, rows=rows, tokens=tokens)
+    return made + max(reading, _scores(model, rows)) + copies(model, scale)
+
+
+def cache(model: Architecture, *, rows: int, tokens: int) -> int:
+    """Keys and values: 2 x layers x key width x 2 bytes for each of B T tokens."""
+    return 2 * model.layers * model.key * COMPUTED * rows * tokens
+
+
+def _scores(model: Architecture, rows: int) -> int:
+    return SAMPLED_COPIES * rows * model.vocabulary * FLOAT32
 
 
 def _trained(model: Architecture, scale: ScaleParams) -> int:

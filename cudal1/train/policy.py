@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,14 +101,24 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def token_counter(folder: Path) -> Callable[[Chat], int]:
+    """Counts as a policy's `Sampler.num_tokens`, and loads no weights."""
+    _, tokenizer = _load(folder, with_weights=False)
+    return lambda chat: len(_rendered(tokenizer, chat))
+
+
 class Sampler:
-    """A loaded policy that answers prompts."""
+    """A loaded policy that answers prompts: on the last of the visible GPUs, where there are any.
+
+    There training would work (`group.training_gpus`); who judges beside it begins with the first.
+    """
 
     def __init__(self, folder: Path) -> None:
         import torch
 
         self._model, self._tokenizer = _load(folder)
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        num_gpus = torch.cuda.device_count()
+        self._device = f"cuda:{num_gpus - 1}" if num_gpus else "cpu"
         self._model.to(self._device).eval()
         self.id = fingerprint(folder)
 
@@ -119,7 +129,7 @@ class Sampler:
 
     def num_tokens(self, chat: Chat) -> int:
         """Tokens of a prompt, template included."""
-        return len(self._render(chat))
+        return len(_rendered(self._tokenizer, chat))
 
     @property
     def num_positions(self) -> int | None:
@@ -146,7 +156,7 @@ class Sampler:
             batch_size: answers at a time; nearly no answer depends on it.
             with_logprobs: whether `Sampled.logprobs` is there.
         """
-        prompts = [self._render(chat) for chat in chats]
+        prompts = [_rendered(self._tokenizer, chat) for chat in chats]
         seeds = [f"{seed}:{i}" for i in range(len(chats))] if isinstance(seed, int) else list(seed)
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         answers: dict[int, Sampled] = {}
@@ -177,12 +187,6 @@ class Sampler:
                 eos_token_id=self._tokenizer.eos_token_id,
             )  # fmt: skip
         return made[:, tokens.shape[1] :].tolist()
-
-    def _render(self, chat: Chat) -> list[int]:
-        text = self._tokenizer.apply_chat_template(
-            list(chat), add_generation_prompt=True, tokenize=False
-        )
-        return self._tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         import torch
@@ -268,7 +272,12 @@ def _uniforms(seeds: Sequence[int | str], num_steps: int) -> torch.Tensor:
     return torch.tensor(columns, dtype=torch.float64).T
 
 
-def _load(folder: Path) -> tuple[Any, Any]:
+def _rendered(tokenizer: Any, chat: Chat) -> list[int]:
+    text = tokenizer.apply_chat_template(list(chat), add_generation_prompt=True, tokenize=False)
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def _load(folder: Path, *, with_weights: bool = True) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -276,8 +285,10 @@ def _load(folder: Path) -> tuple[Any, Any]:
     if not (folder / "config.json").is_file():
         raise TrainingError(f"{folder}: holds no policy (config.json is missing)")
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
         tokenizer = AutoTokenizer.from_pretrained(folder)
+        model: Any = None
+        if with_weights:
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise TrainingError(
             f"{folder}: cannot be loaded ({str(error).splitlines()[0]}); "

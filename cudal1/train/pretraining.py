@@ -6,6 +6,7 @@ Symbols: B rows, T tokens of context.
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 import threading
@@ -19,6 +20,8 @@ from cudal1.errors import TrainingError
 
 if TYPE_CHECKING:
     import torch
+
+log = logging.getLogger("cudal1")
 
 Piece = tuple[Any, Sequence[int]]
 """Tokens of some documents (a numpy array of int16), and how many each has."""
@@ -113,6 +116,8 @@ class Corpus:
         self._arrived: queue.SimpleQueue[Piece | BaseException | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, args=(pieces,), daemon=True)
         self.num_tokens = self.num_documents = 0
+        self.num_dropped = 0
+        """Tokens that have come and were left out."""
         self.is_whole = False
         self._reader.start()
 
@@ -125,9 +130,7 @@ class Corpus:
         self._arrived.put(None)
 
     def take_in(self, *, at_least: int = 0) -> None:
-        """Append what has arrived; wait until so many tokens are there, or all."""
-        import torch
-
+        """Append what has arrived; wait until so many tokens are there, or all have come."""
         while not self.is_whole:
             if self.num_tokens >= at_least and self._arrived.empty():
                 return
@@ -137,15 +140,29 @@ class Corpus:
             if piece is None:
                 self.is_whole = True
                 return
-            tokens, lengths = piece
-            end, count = self.num_tokens + len(tokens), self.num_documents + len(lengths)
-            if end > len(self._stream) or count > len(self._starts):
-                self.is_whole = True
-                return
-            self._stream[self.num_tokens : end] = torch.from_numpy(tokens)
-            begins = torch.tensor([0, *lengths[:-1]]).cumsum(0) + self.num_tokens
-            self._starts[self.num_documents : count] = begins
-            self.num_tokens, self.num_documents = end, count
+            self._append(*piece)
+
+    def _append(self, tokens: Any, lengths: Sequence[int]) -> None:
+        import torch
+
+        end, count = self.num_tokens + len(tokens), self.num_documents + len(lengths)
+        if self.num_dropped or end > len(self._stream) or count > len(self._starts):
+            self.num_dropped += len(tokens)
+            return
+        self._stream[self.num_tokens : end] = torch.from_numpy(tokens)
+        begins = torch.tensor([0, *lengths[:-1]]).cumsum(0) + self.num_tokens
+        self._starts[self.num_documents : count] = begins
+        self.num_tokens, self.num_documents = end, count
+
+    def say_what_is_missing(self) -> None:
+        """Warn of text that was left out, if any was."""
+        if self.num_dropped:
+            log.warning(
+                "pretraining: %d tokens of text%s were left out: there is room for %d tokens and "
+                "%d documents; make fewer documents, or raise the capacity",
+                self.num_dropped, "" if self.is_whole else ", and what was still to come,",
+                len(self._stream), len(self._starts),
+            )  # fmt: skip
 
     def draw(self, rows: int, length: int, drawing: torch.Generator) -> torch.Tensor:
         """Windows (rows, length) that begin with a document; each ends wherever it is full."""
@@ -188,7 +205,8 @@ def train(
     for step in range(steps):
         progress = max(step / steps, (time.monotonic() - started) / time_limit_s)
         if progress >= 1:
-            return step
+            steps = step
+            break
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * min(1.0, (step + 1) / 200) * (1 - progress)
         corpus.take_in()
@@ -205,6 +223,7 @@ def train(
         if step % 100 == 99 or step == steps - 1:
             rate = (step + 1) * rows * context / (time.monotonic() - started)
             on_log(step + 1, loss.item(), rate)
+    corpus.say_what_is_missing()
     return steps
 
 

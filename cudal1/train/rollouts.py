@@ -32,7 +32,8 @@ class Rollouts:
     """Samples answers from a policy (`attention.is_plain`) that learns between two calls.
 
     Draws with torch's generator of the policy's device, by the temperature and nucleus of
-    transformers' own warpers: tokens have the distribution that `generate` gives them.
+    transformers' own warpers: tokens have the distribution that `generate` gives them. The cache
+    and the recording stay from call to call, while the policy learns, too (`memory.rollouts`).
 
     Args:
         temperature: above 0.

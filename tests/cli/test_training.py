@@ -11,6 +11,7 @@ import pytest
 
 from cudal1 import profiles
 from cudal1.params import Params
+from cudal1.profiles import TrainingProfile
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
@@ -30,7 +31,7 @@ def test_every_stage_that_trains_is_told(run: Run, params: Path) -> None:
     assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "challenger", "rl"}
 
 
-@pytest.mark.parametrize("name", profiles.training_names())
+@pytest.mark.parametrize("name", profiles.names(TrainingProfile))
 def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> None:
     """A tenth is left to what is not counted."""
     done = run("training", "memory", "--profile", name, "--json")
@@ -46,14 +47,14 @@ def test_the_table_has_a_column_a_stage(run: Run, params: Path) -> None:
     assert lines[-1].startswith("peak")
 
 
-@pytest.mark.parametrize("name", profiles.training_names())
+@pytest.mark.parametrize("name", profiles.names(TrainingProfile))
 def test_a_profile_in_params_is_valid_and_changes_only_its_keys(
     run: Run, params: Path, name: str
 ) -> None:
     done = run("training", "use", name)
     assert done.returncode == 0, done.stderr
     found, before = Params.load(params), Params.load(SHIPPED)
-    ready = profiles.load_training(name).params
+    ready = profiles.load(name, TrainingProfile).params
     for section in Params.model_fields:
         changed = ready.get(section)
         now, then = (getattr(each, section) for each in (found, before))

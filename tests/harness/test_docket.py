@@ -122,6 +122,33 @@ def test_beside_the_policy_judges_do_not_wait_for_it(
         assert len(court.docket.collect()) == 3
 
 
+def test_some_are_only_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    work = candidates(named_problem("silu"), 6)
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        for number, pair in enumerate(work):
+            court.docket.add(*pair, timing=number % 2 == 0)
+        assert len(court.docket.collect()) == 6
+    asked = {errand.candidate.id: errand.timing for judge in court.judges for errand in judge.asked}
+    assert asked == {candidate.id: n % 2 == 0 for n, (_, candidate) in enumerate(work)}
+
+
+def test_a_lost_judge_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    caplog: pytest.LogCaptureFixture, named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        court.judges[1]._num_left = 0
+        for pair in candidates(named_problem("silu"), 9):
+            court.docket.add(*pair)
+            if len(court.docket._asked) == 3:
+                assert len(court.docket.collect()) == 3
+    told = [record.getMessage() for record in caplog.records if "its judge died" in record.message]
+    assert told == ["device cpu b: its judge died; others take its candidates over"]
+
+
 def test_a_claim_is_held_against_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
     named_problem: NamedProblem,

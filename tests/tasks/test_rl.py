@@ -17,7 +17,7 @@ from cudal1.harness.judge import Judgement
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.verdict import Status, Verdict
+from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
 from tasks.judging import Bench
 from tasks.rl import ContrastiveWorld
 from tasks.stage import Stage
@@ -43,10 +43,12 @@ class FakeDocket:
 
     def __init__(self, sharing: Any, protocol: Any, settle: Any, **_: object) -> None:
         self._kind = sharing.devices[0].kind
-        self._protocol_id = protocol.id
+        self._protocol = protocol
         self._settle = settle
-        self._waiting: dict[str, tuple[Problem, Candidate]] = {}
+        self._waiting: dict[str, tuple[Problem, Candidate, bool]] = {}
         self.added: list[str] = []
+        self.breaks_at: str | None = None
+        """In a source: who judges it is interrupted."""
 
     def __enter__(self) -> FakeDocket:
         DOCKETS.append(self)
@@ -54,24 +56,36 @@ class FakeDocket:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def add(self, problem: Problem, candidate: Candidate) -> None:
-        self._waiting[candidate.id] = problem, candidate
-        self.added.append(candidate.id)
+    def add(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
+        if candidate.id not in self._waiting:
+            self._waiting[candidate.id] = problem, candidate, timing
+            self.added.append(candidate.id)
 
     def collect(self) -> dict[str, Verdict]:
         waiting, self._waiting = self._waiting, {}
-        return {key: self._settle(*pair, self._judged(pair[1])) for key, pair in waiting.items()}
+        return {
+            key: self._settle(problem, candidate, self._judged(candidate, timing=timing))
+            for key, (problem, candidate, timing) in waiting.items()
+        }
 
-    def _judged(self, candidate: Candidate) -> Judgement:
+    def _judged(self, candidate: Candidate, *, timing: bool) -> Judgement:
         """2.5 for `# 2.5`, and a cheat where it says so."""
+        if self.breaks_at is not None and self.breaks_at in candidate.source:
+            raise KeyboardInterrupt
         found = re.search(r"# (\S+)", candidate.source)
         assert found is not None
         changes: dict[str, Any] = {
             "problem_id": candidate.problem_id, "candidate_id": candidate.id,
-            "protocol_id": self._protocol_id, "device_kind": self._kind, "judge_s": 3.0,
+            "protocol_id": self._protocol.id, "device_kind": self._kind, "judge_s": 3.0,
         }  # fmt: skip
         if found[1] == "cheats":
-            changes |= {"status": Status.HACKED, "reason": "it cheats", "measurement": None}
+            seen = HackFlag(kind="cached_output", source=FlagSource.GUARD, evidence="call 2")
+            changes |= {
+                "status": Status.HACKED, "reason": "it cheats", "measurement": None,
+                "flags": (seen,),
+            }  # fmt: skip
+        elif not timing:
+            changes |= {"protocol_id": self._protocol.checks_only().id, "measurement": None}
         else:
             assert VERDICT.measurement is not None
             speed = float(found[1])

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cudal1.errors import CudaL1Error
 from cudal1.ledger import Ledger
 from cudal1.params import Params
+from cudal1.train import group
+from tasks import challenger, rl, selfsup, sft
 from tasks.stage import Stage
 from tasks.training import Steps, _write_plot
 
@@ -112,3 +115,40 @@ def test_what_is_said_of_a_step_after_its_checkpoint_is_not_lost(ledger: Ledger)
     steps.log(1, {"train_s": 2.0})
     steps.tell()
     assert found == [{"loss": 1.0, "train_s": 2.0}]
+
+
+BODIES = {
+    "sft": sft.fine_tune, "selfsup": selfsup.teach_itself, "rl": rl.reinforce,
+    "challenger": challenger.train,
+}  # fmt: skip
+ABSENT = "http://127.0.0.1:9"
+
+
+def first_complaint(name: str, params: Params, folder: Path) -> str:
+    """What a stage says that finds nothing at all: no problem, no policy, no ledger."""
+    item = "r1" if name == "selfsup" else None
+    with pytest.raises(CudaL1Error) as raised:
+        BODIES[name](Stage(name=name, item=item, params=params, run="r"))
+    assert list(folder.iterdir()) == []
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_too_few_gpus_are_refused_before_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(group, "_visible_gpus", lambda: ["0"])
+    scale = PARAMS.scale.model_copy(update={"processes": 2})
+    said = first_complaint(name, PARAMS.model_copy(update={"scale": scale}), tmp_path)
+    assert said == "scale.processes: 2, but there are 1 GPUs; lower it"
+
+
+def test_a_vllm_server_that_is_absent_is_refused_before_all_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    section = PARAMS.rl.model_copy(update={"vllm_server": ABSENT})
+    said = first_complaint("rl", PARAMS.model_copy(update={"rl": section}), tmp_path)
+    assert said.startswith(f"rl.vllm_server: {ABSENT} does not answer")
+    assert "start it as docs/training.md says" in said

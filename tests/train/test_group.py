@@ -154,18 +154,18 @@ def test_a_group_whose_stage_is_killed_ends_too(tiny_policy: Path, tmp_path: Pat
     victim = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(VICTIM), str(tiny_policy), str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "VICTIM": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert victim.stdout is not None
     assert victim.stdout.readline() == "scoring\n"
-    members = _with_variable("VICTIM", str(tmp_path)) - {victim.pid}
+    members = _with_variable("TMPDIR", str(tmp_path)) - {victim.pid}
     assert len(members) >= 2
     victim.send_signal(signal.SIGKILL)
     victim.wait()
     deadline = time.monotonic() + 60
-    while _with_variable("VICTIM", str(tmp_path)) and time.monotonic() < deadline:
+    while _with_variable("TMPDIR", str(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert _with_variable("VICTIM", str(tmp_path)) == set()
+    assert _with_variable("TMPDIR", str(tmp_path)) == set()
 
 
 def _with_variable(name: str, value: str) -> set[int]:

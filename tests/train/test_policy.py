@@ -15,7 +15,16 @@ from cudal1.extract import extract
 from cudal1.problem import DeviceClass, Split
 from cudal1.prompt import PromptStyle, generation_prompt
 from cudal1.suite import generator
-from cudal1.train.policy import EMBEDDED, Chat, Draw, Sampled, Sampler, bring, fingerprint
+from cudal1.train.policy import (
+    EMBEDDED,
+    Chat,
+    Draw,
+    Sampled,
+    Sampler,
+    bring,
+    fingerprint,
+    token_counter,
+)
 
 HELDOUT = generator.problems(4, seed=9001, device_class=DeviceClass.CPU, split=Split.HELDOUT)
 HELLO: Chat = [{"role": "user", "content": "say matrix"}]
@@ -120,6 +129,16 @@ def test_answers_come_in_the_order_of_their_prompts(tiny_policy: Path) -> None:
     assert [answer.num_prompt_tokens for answer in answers] == [
         sampler.num_tokens(chat) for chat in chats
     ]
+
+
+def test_prompts_are_measured_without_the_weights(tiny_policy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "policy"
+    shutil.copytree(tiny_policy, folder)
+    (folder / "model.safetensors").unlink()
+    count, sampler = token_counter(folder), Sampler(tiny_policy)
+    assert [count(chat) for chat in ragged()] == [sampler.num_tokens(chat) for chat in ragged()]
+    with pytest.raises(TrainingError, match="holds no policy"):
+        token_counter(tmp_path)
 
 
 def test_an_answer_that_is_cut_says_so(tiny_policy: Path) -> None:

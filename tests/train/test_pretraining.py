@@ -37,9 +37,24 @@ def test_windows_begin_with_a_document_and_go_on_into_the_next() -> None:
     }  # fmt: skip
 
 
-def test_what_is_beyond_the_capacity_is_left_out() -> None:
-    corpus = whole(piece(0, 40), piece(0, 40), piece(0, 40), capacity=100)
+def test_what_is_beyond_the_capacity_is_left_out_and_counted() -> None:
+    corpus = whole(piece(0, 40), piece(0, 40), piece(0, 40), piece(0, 10), capacity=100)
     assert (corpus.num_tokens, corpus.num_documents, corpus.is_whole) == (80, 2, True)
+    assert corpus.num_dropped == 50
+
+
+@pytest.mark.parametrize(("num_pieces", "num_warnings"), [(4, 0), (7, 1)])
+def test_how_much_was_left_out_is_said_once(
+    tiny_policy: Path, caplog: pytest.LogCaptureFixture, num_pieces: int, num_warnings: int
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny_policy, dtype="float32")
+    pretraining.train(
+        model, whole(*(piece(5, 40) for _ in range(num_pieces)), capacity=160), steps=2, rows=1,
+        context=16, learning_rate=0.01, seed=0, on_log=lambda *_: None,
+    )  # fmt: skip
+    warnings = [record.getMessage() for record in caplog.records if record.name == "cudal1"]
+    assert len(warnings) == num_warnings
+    assert all("120 tokens of text were left out" in line for line in warnings)
 
 
 def test_nobody_waits_for_text_that_is_not_needed_yet() -> None:

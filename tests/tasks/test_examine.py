@@ -1,0 +1,111 @@
+"""A policy's own answers: sampled once, judged once, while others are sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudal1.ledger import Ledger
+from cudal1.train.policy import Sampled
+from tasks import examine
+from tasks.examine import Answer, Sampling, sample_and_judge
+from tasks.judging import bench
+from tests.tasks.test_rl import DOCKETS, PROBLEMS, STAGE, FakeDocket, says
+
+SAMPLING = Sampling(
+    num_samples=3, temperature=1.0, top_p=1.0, seed=1, max_new_tokens=8, batch_size=4
+)
+
+
+class Parrot:
+    """Says what it is to say, and notes what waits for a judge by then."""
+
+    id = "parrot"
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = iter(texts)
+        self.num_asked: list[int] = []
+        self.num_expected: list[int] = []
+
+    def sample(self, chats: Sequence[Any], **_: Any) -> list[Sampled]:
+        self.num_asked.append(len(chats))
+        self.num_expected.append(len(DOCKETS[-1].added) if DOCKETS else 0)
+        return [Sampled(next(self._texts), "stop", 5, 5) for _ in chats]
+
+
+@pytest.fixture(autouse=True)
+def harness(monkeypatch: pytest.MonkeyPatch) -> None:
+    DOCKETS.clear()
+    monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
+    monkeypatch.setattr(examine, "CHUNK", 2)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(tmp_path) as opened:
+        opened.begin("policy", run="r")
+        yield opened
+
+
+def answers(ledger: Ledger, parrot: Parrot, *, timing: bool = True) -> tuple[list[Answer], int]:
+    """Three answers to each of two problems; and how many were judged for it."""
+    with bench(ledger, STAGE.params) as judge:
+        made = sample_and_judge(
+            STAGE, ledger, judge, parrot, PROBLEMS, SAMPLING, "answers", timing=timing  # pyright: ignore[reportArgumentType]
+        )  # fmt: skip
+        return made, judge.num_judged
+
+
+TEXTS = (says("1.5"), "nothing", says("cheats"), says("2.0"), says("2.0"), says("3.0"))
+
+
+def test_answers_come_back_in_order_with_what_became_of_each(ledger: Ledger) -> None:
+    found, num_judged = answers(ledger, Parrot(*TEXTS))
+    assert [answer.problem.id for answer in found] == [p.id for p in PROBLEMS for _ in range(3)]
+    speeds = [answer.verdict and answer.verdict.speedup for answer in found]
+    assert speeds == [1.5, None, None, 2.0, 2.0, 3.0]
+    assert [answer.candidate is None for answer in found].index(True) == 1
+    assert num_judged == 4, "equal sources are judged once"
+
+
+def test_those_before_are_on_their_way_while_others_are_sampled(ledger: Ledger) -> None:
+    parrot = Parrot(*TEXTS)
+    answers(ledger, parrot)
+    assert parrot.num_asked == [2, 2, 2, 0]
+    assert parrot.num_expected == [0, 1, 3, 4]
+
+
+def test_what_is_known_is_neither_sampled_nor_judged_again(ledger: Ledger) -> None:
+    found, _ = answers(ledger, Parrot(*TEXTS))
+    again, num_judged = answers(ledger, Parrot())
+    assert (again, num_judged) == (found, 0)
+    assert len(DOCKETS) == 1, "a repeated stage starts no harness"
+
+
+def test_after_a_kill_the_rest_is_judged(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Breaks(FakeDocket):
+        def __enter__(self) -> FakeDocket:
+            self.breaks_at = "# 2.0"
+            return super().__enter__()
+
+    monkeypatch.setattr("tasks.judging.Docket", Breaks)
+    with pytest.raises(KeyboardInterrupt):
+        answers(ledger, Parrot(*TEXTS))
+    monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
+    parrot = Parrot()
+    found, num_judged = answers(ledger, parrot)
+    assert sum(parrot.num_asked) == 0, "all had been stored before any was waited for"
+    assert len(found) == 6
+    assert num_judged == 2
+
+
+def test_a_check_leaves_speed_open_and_a_verdict_is_a_check(ledger: Ledger) -> None:
+    found, num_judged = answers(ledger, Parrot(*TEXTS), timing=False)
+    assert {answer.verdict.speedup for answer in found if answer.verdict} == {None}
+    assert sum(a.verdict is not None and a.verdict.is_successful for a in found) == 4
+    assert num_judged == 4
+    assert answers(ledger, Parrot())[1] == 3, "a failure needs no second verdict"
+    assert answers(ledger, Parrot(), timing=False)[1] == 0

@@ -1,0 +1,89 @@
+"""A training group sees nothing that it has no use for, and leaves nobody behind."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cudal1.train import launched
+from cudal1.train.launched import environment
+
+STUBBORN = """
+    import os, signal, sys, time
+    from pathlib import Path
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.fork() == 0:
+        os.setsid()  # as torch starts its workers
+        if os.fork() == 0:
+            Path(sys.argv[1], "grandchild").write_text(str(os.getpid()))
+        time.sleep(600)
+    time.sleep(600 if sys.argv[2] == "waits" else 0)
+"""
+
+
+@pytest.mark.parametrize("ending", ["waits", "leaves"])
+def test_all_that_a_group_has_started_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Children that ignore being asked, whether or not their parent is there to be asked."""
+    monkeypatch.setattr(launched, "_GRACE_S", 0.5)
+    command = [sys.executable, "-c", textwrap.dedent(STUBBORN), str(tmp_path), ending]
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(command, tmp_path)
+    grandchild = int((tmp_path / "grandchild").read_text())
+    assert not psutil.pid_exists(grandchild) or has_ended(psutil.Process(grandchild))
+
+
+def interrupted(command: list[str], folder: Path) -> None:
+    """A group whose stage is interrupted when it has a grandchild."""
+    told = folder / "grandchild"
+    with launched.launched(command, [], str(folder), is_ours=True):
+        while not told.exists() or not told.read_text():
+            time.sleep(0.02)
+        raise KeyboardInterrupt
+
+
+def has_ended(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_group_that_is_done_is_not_disturbed(tmp_path: Path) -> None:
+    code = f"import time; time.sleep(0.3); open({str(tmp_path / 'done')!r}, 'w')"
+    command = [sys.executable, "-c", code]
+    with launched.launched(command, [], str(tmp_path), is_ours=True) as group:
+        pass
+    assert group.returncode == 0
+    assert (tmp_path / "done").exists()
+
+
+SECRETS = ("OPENAI_API_KEY", "LAB_X", "HF_TOKEN", "VLLM_API_KEY", "AWS_SECRET_ACCESS_KEY")
+NEEDED = ("PATH", "NCCL_DEBUG", "HF_HUB_OFFLINE", "TOKENIZERS_PARALLELISM", "LD_LIBRARY_PATH",
+          "CUDA_DEVICE_ORDER", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "OMP_WAIT_POLICY")  # fmt: skip
+
+
+def test_what_is_passed_on_is_what_training_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of any name may be a provider's."""
+    for name in (*SECRETS, *NEEDED):
+        monkeypatch.setenv(name, "x")
+    passed = environment([], "m", is_ours=True)
+    assert not passed.keys() & set(SECRETS)
+    assert passed.keys() >= set(NEEDED)
+
+
+def test_a_group_sees_its_gpus_and_another_interpreter_no_packages_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    root = str(Path(__file__).parents[2])
+    theirs = environment(["1", "2"], "m", is_ours=False)
+    assert (theirs["CUDA_VISIBLE_DEVICES"], theirs["PYTHONPATH"]) == ("1,2", root)
+    ours = environment([], "m", is_ours=True)
+    assert ours["CUDA_VISIBLE_DEVICES"] == "0,1,2"
+    assert ours["PYTHONPATH"] == f"{root}:/somewhere"
