@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ONE_PROCESS
+from benchmarks.common import ONE_PROCESS, note
 from cudal1.candidate import Candidate
 from cudal1.extract import extract
 from cudal1.harness import Pool
@@ -140,6 +140,10 @@ class World:
             wall_s=now - self._last, judge_s=self.judge_s,
             generate_s=self.generate_s, num_answers=self.num_answers, num_judged=self.num_judged,
         ))  # fmt: skip
+        note(
+            f"step of {self.steps[-1].wall_s:.2f} s: generate {self.generate_s:.2f} s, judge "
+            f"{self.judge_s:.2f} s, {self.num_judged} of {self.num_answers} judged"
+        )
         self._last, self.judge_s, self.generate_s = now, 0.0, 0.0
         self.num_answers = self.num_judged = 0
 

@@ -42,7 +42,7 @@ SIZES = {"cpu": Size(steps=3, prompts=2, group=8, problems=2),
          "cuda": Size(steps=6, prompts=2, group=8, problems=4)}  # fmt: skip
 """Three epochs, as in the shipped run."""
 SCHOOL_STEPS = {"cpu": 30, "cuda": 60}
-REPEATS = {"cpu": 2, "cuda": 2}
+REPEATS = {"cpu": 2, "cuda": 1}
 SFT_STEPS = {"cpu": (5, 15), "cuda": (60, 160)}
 """Not counted, and all."""
 SFT_REPEATS = {"cpu": 2, "cuda": 3}

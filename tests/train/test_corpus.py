@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from cudal1.llm.rewriter import Kind, Rewrite, places, variant
-from cudal1.llm.rewriter.rules.knobs import PARTS
+from cudal1.llm.rewriter.rule import Rule
+from cudal1.llm.rewriter.rules.knobs import KNOBS
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite import generator
 from cudal1.train.surroundings import surround
@@ -114,16 +115,13 @@ def test_skill_belongs_to_a_text_not_to_a_line(monkeypatch: pytest.MonkeyPatch) 
     assert after_a_wrong_one > 1.25 * overall
 
 
-def test_every_form_of_a_knob_occurs() -> None:
+@pytest.mark.parametrize("rule", KNOBS, ids=lambda rule: rule.family)
+def test_every_form_of_a_knob_occurs(rule: Rule) -> None:
     """What is never written in pretraining, no policy ever tries."""
     text = "\n".join(pretrain.documents(5, 1500))
     answers = [document.split("<|assistant|>")[1] for document in text.split("<|user|>")[1:]]
-    for parts in PARTS:
-        assert sum(f"reshape({parts}, -1" in answer for answer in answers) >= 2
-    forms = (
-        "p = self.w{k} @ self.w{k}\n",
-        "p = self.w{k} @ self.w{k} @ self.w{k}\n",
-        "matrix_power",
-    )
-    for form in forms:
-        assert any(form.format(k=k) in answer for answer in answers for k in (1, 2, 3, 4))
+    for form in rule.mid:
+        last = form.strip().splitlines()[-1]
+        written = [re.sub("_([uvwz])", rf"self.\g<1>{k}", last) for k in (1, 2, 3, 4)]
+        lines = [line.replace("_x", "x") for line in written]
+        assert any(line in answer for answer in answers for line in lines), form
