@@ -21,6 +21,7 @@ from cudal1.candidate import Candidate
 from cudal1.harness import Pool
 from cudal1.harness.builder import Builder, num_idle
 from cudal1.problem import DeviceClass
+from cudal1.verdict import Verdict
 
 PROBLEM = "level1/08_silu"
 CPP = """
@@ -88,6 +89,16 @@ def main() -> None:
     ]
     found: list[dict[str, Any]] = []
     workers = given.workers or max(1, num_idle([device]))
+
+    def keep(judged: list[Verdict]) -> None:
+        save(
+            f"extensions_{given.device}", given.out, device, protocol, plain_s=plain_s,
+            num_workers=workers, builds=found,
+            verdicts=[
+                {"status": v.status, "reason": v.reason, "judge_s": v.judge_s} for v in judged
+            ],
+        )  # fmt: skip
+
     with (
         tempfile.TemporaryDirectory() as folder,
         Builder([device], protocol, Path(folder), num_workers=workers) as builder,
@@ -106,15 +117,12 @@ def main() -> None:
                 }
             )  # fmt: skip
             note(f"{len(batch)}: {wall_s:.1f} s")
+            keep([])
         judged = [
             pool.judge(problem, each, timing=False, built=builder.content(each)).verdict
             for each in candidates
         ]
-    save(
-        f"extensions_{given.device}", given.out, device, protocol, plain_s=plain_s,
-        num_workers=workers, builds=found,
-        verdicts=[{"status": v.status, "reason": v.reason, "judge_s": v.judge_s} for v in judged],
-    )  # fmt: skip
+    keep(judged)
     print_table(
         ["extensions", "side by side", "wall s", "s each", "plain s", "plain / each"],
         [[

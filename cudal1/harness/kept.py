@@ -92,6 +92,7 @@ def toolchain(arch: str | None) -> str:
     said = [
         arch or "", _processor(), sys.prefix, platform.python_version(), torch.__version__,
         str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
+        *(path.read_text() for path in sorted(places.EXTENSIONS.iterdir()) if path.is_file()),
     ]  # fmt: skip
     for name in COMPILERS:
         if path := shutil.which(name, path=places.PATH):

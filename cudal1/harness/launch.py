@@ -147,6 +147,10 @@ def _clean_environment(device: Device) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        # PyTorch's names for what compiles extensions, and who runs it there
+        "CXX": str(places.EXTENSIONS / "g++"),
+        "PYTORCH_NVCC": str(places.EXTENSIONS / "nvcc"),
+        "CUDAL1_PYTHON": str(Path(sys.executable).absolute()),
     }
     if device.device_class is DeviceClass.CUDA:
         environment["CUDA_VISIBLE_DEVICES"] = device.id

@@ -15,6 +15,8 @@ HOME = "/dev/shm/cudal1"
 compilers note where they keep what they made."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """Where programs are looked for, whatever the judge's own environment says."""
+EXTENSIONS = Path(__file__).resolve().parent / "worker" / "extensions"
+"""Whom PyTorch calls in a worker to compile an extension."""
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/proc", "/sys")
 """The system's programs and libraries; also what a driver puts there, such as /usr/local/cuda."""
 SETTINGS = (

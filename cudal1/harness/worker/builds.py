@@ -60,7 +60,8 @@ def complaint(error: BaseException, source: bytes) -> str:
         return ""
     if NOT_ITS_FAULT.search(said) or ASKS_DEVICE.search(source):
         return ""
-    return f"{type(error).__name__}: {said.partition(chr(10))[0]} {found.group().strip()}"
+    what = said.partition("\n")[0].partition(": [")[0]  # ninja goes on with its whole command
+    return f"{type(error).__name__}: {what}: {found.group().strip()}"
 
 
 def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
