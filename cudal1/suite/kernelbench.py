@@ -5,6 +5,7 @@ None of its code ships here. Everything is loaded as training material: KernelBe
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -68,11 +69,17 @@ def _from_files(
     problems = [
         load_file(
             file, suite="kernelbench", level=level_of(file), split=Split.TRAIN,
-            device_class=device_class, revision=revision, sizes=sizes.of(device_class, name),
+            device_class=device_class, revision=revision,
         )
-        for file, name in zip(files, names, strict=True)
+        for file in files
     ]  # fmt: skip
-    return problems, names
+    sized = [
+        problem.model_copy(
+            update={"source": _sized(problem.source, sizes.of(device_class, name), where=str(file))}
+        )
+        for problem, name, file in zip(problems, names, files, strict=True)
+    ]
+    return sized, names
 
 
 def _commit(files: Sequence[Path]) -> str | None:
@@ -134,9 +141,49 @@ def _from_rows(
                 suite="kernelbench", level=int(row["level"]), number=number,
                 name=number_and_name(f"{number}_{stem}")[1], split=Split.TRAIN,
                 device_class=device_class, revision=revision,
-                source=resize(
+                source=_sized(
                     str(row["code"]), sizes.of(device_class, names[-1]), where=names[-1]
                 ),
             )
         )  # fmt: skip
     return problems, names
+
+
+def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
+    """The source with top-level constants replaced, as `resize` does.
+
+    A quarter of its problems name some of theirs as `height = width = 128` or `D, H, W = 24, 32, 32`.
+    A statement that holds one to be replaced is made assignments of one name each first.
+
+    Raises:
+        SuiteError: as `resize`.
+    """
+    try:
+        nodes = ast.parse(source).body if constants else []
+    except SyntaxError:  # which `resize` names
+        nodes = []
+    lines = source.encode().split(b"\n")  # ast counts columns in UTF-8 bytes
+    for node in reversed(nodes):
+        values = _values(node)
+        if values.keys().isdisjoint(constants):
+            continue
+        assert node.end_lineno is not None
+        first, last = node.lineno - 1, node.end_lineno - 1
+        single = "; ".join(f"{name} = {ast.unparse(value)}" for name, value in values.items())
+        head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
+        lines[first : last + 1] = [head + single.encode() + tail]
+    return resize(b"\n".join(lines).decode(), constants, where=where)
+
+
+def _values(node: ast.stmt) -> dict[str, ast.expr]:
+    """Names and values of a statement that assigns to several names; nothing of any other."""
+    match node:
+        case ast.Assign(targets=[_, _, *_] as targets, value=value):
+            values = [value] * len(targets)
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            pass
+        case _:
+            return {}
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    is_plain = len(names) == len(targets) == len(values)
+    return dict(zip(names, values, strict=True)) if is_plain else {}

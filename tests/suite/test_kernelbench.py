@@ -99,6 +99,37 @@ def test_sizes_are_honoured_for_their_device_class(checkout: Path) -> None:
     assert not any("size = 64" in problem.source for problem in cuda)
 
 
+@pytest.mark.parametrize(
+    ("written", "asked", "expected"),
+    [
+        ("high = wide = 512", "{wide: 8}", "high = 512; wide = 8"),
+        ("deep, high = (16, 32)", "{deep: 4}", "deep = 4; high = 32"),
+        ("deep = 16; high = wide = 512", "{high: 8}", "deep = 16; high = 8; wide = 512"),
+        ("deep, high = (16,\n    32)", "{high: 4, size: 2}", "deep = 16; high = 4"),
+    ],
+)
+def test_a_constant_that_shares_its_statement_is_resized_alone(
+    checkout: Path, written: str, asked: str, expected: str
+) -> None:
+    path, sizes = checkout / "KernelBench" / FILES[0], checkout / "sizes.yaml"
+    path.write_text(f"# é\n{written}  # words\n{SOURCE}")
+    sizes.write_text(f"cpu:\n  level1/19_ReLU: {asked}\n")
+
+    problem = load(checkout, sizes=sizes, device_class=DeviceClass.CPU)[1]
+
+    assert problem.source.startswith(f"# é\n{expected}  # words\nimport torch\n")
+
+
+def test_a_statement_that_no_size_names_stays_to_the_letter(checkout: Path) -> None:
+    path, sizes = checkout / "KernelBench" / FILES[0], checkout / "sizes.yaml"
+    path.write_text(f"deep, high = (16, 32)\n{SOURCE}")
+    sizes.write_text("cpu:\n  level1/19_ReLU: {size: 8}\n")
+
+    problem = load(checkout, sizes=sizes, device_class=DeviceClass.CPU)[1]
+
+    assert problem.source == path.read_text().replace("4096", "8")
+
+
 def test_sizes_of_an_unknown_problem_are_refused(checkout: Path) -> None:
     sizes = checkout / "sizes.yaml"
     sizes.write_text("cpu:\n  level1/19_relu: {size: 64}\n")
