@@ -1,0 +1,234 @@
+"""How much faster than KernelBench's own batch evaluation do we judge the same 40 candidates?
+
+python -m benchmarks.kernelbench --checkout PATH --state DIR [--minutes M]
+
+Ours: `cudal1 judge --suite kernelbench:PATH --candidates FILE` as anybody gives it, under the
+device's protocol with at least 100 correctness inputs, from an empty cache: wall time from the
+command's start to its end, trying references and compiling included; without the null test that it
+adds by itself. Theirs: `benchmarks.kernelbench_peer`, which says what of KernelBench is run and
+how: wall time from that process's start to its last verdict, but for the moments between two
+candidates; with prebuilt cache off, as its script has it. Both on one GPU, one after the other, on
+problems as they are. The candidates: `benchmarks.kernelbench_candidates`. PATH is a checkout of
+https://github.com/ScalingIntelligence/KernelBench, of which nothing is copied; its script needs
+pydra-config, modal, openai, litellm and python-dotenv.
+
+What is done is in DIR, and goes on there on the same machine: ours at once or from the beginning,
+theirs candidate by candidate, one that was cut off again. Once all is done the results are saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from benchmarks.common import ROOT, chosen, note, options, save
+from benchmarks.kernelbench_candidates import Entry, Kind, entries
+from benchmarks.kernelbench_setup import Bench, problems_of
+from benchmarks.kernelbench_table import collect, show
+from cudal1.candidate import Candidate
+from cudal1.errors import ConfigError, CudaL1Error
+
+NUM_INPUTS = 100
+"""Correctness inputs of a candidate, at least."""
+STOP_S = 20.0
+"""For a command that is interrupted to end by itself."""
+
+
+def main() -> None:
+    """Go on, print the table, leave results/kernelbench_DEVICE.json if all is done."""
+    parser = options("kernelbench", __doc__)
+    parser.set_defaults(device="cuda")
+    parser.add_argument("--checkout", type=Path, required=True, help="of KernelBench")
+    parser.add_argument("--state", type=Path, required=True, help="folder of what is done so far")
+    parser.add_argument("--minutes", type=float, default=8.5, help="begin nothing after these")
+    parser.add_argument("--arch", default="Hopper", help="KernelBench's name of it")
+    parser.add_argument("--sizes", type=Path, help="with --device cpu: a rehearsal of our side")
+    given = parser.parse_args()
+    try:
+        bench = _bench(given)
+        with alone(bench) as lock:
+            go_on(bench, minutes=given.minutes, keep_open=lock)
+        found = collect(bench)
+    except CudaL1Error as error:
+        sys.exit(str(error))
+    show(found)
+    if found["is_complete"]:
+        save(f"kernelbench_{given.device}", given.out, bench.device, bench.protocol, **found)
+
+
+def _bench(given: argparse.Namespace) -> Bench:
+    device, protocol = chosen(given)
+    stages = sorted({*(n for n in protocol.correctness_stages if n < NUM_INPUTS), NUM_INPUTS})
+    return Bench(
+        given.checkout.resolve(), given.state.resolve(), device,
+        protocol.model_copy(update={"correctness_stages": tuple(stages)}), entries(),
+        sizes=given.sizes.resolve() if given.sizes else None, arch=given.arch,
+    )  # fmt: skip
+
+
+@contextmanager
+def alone(bench: Bench) -> Iterator[int]:
+    """Hold the state folder; the descriptor is for those who may outlive a killed benchmark.
+
+    Raises:
+        ConfigError: somebody has it, or it is of another machine, checkout or set of candidates.
+    """
+    bench.state.mkdir(parents=True, exist_ok=True)
+    with (bench.state / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{bench.state}: another run is at work; wait for it") from None
+        subject, known = _subject(bench), bench.state / "subject.json"
+        if not known.exists():
+            known.write_text(json.dumps(subject), encoding="utf-8")
+        for name, value in json.loads(known.read_text(encoding="utf-8")).items():
+            if subject[name] != value:
+                raise ConfigError(f"{bench.state}: is of another {name}; name another --state")
+        yield lock.fileno()
+
+
+def _subject(bench: Bench) -> dict[str, str]:
+    """What all of one comparison must have in common."""
+    problems = problems_of(bench)
+    return {
+        "machine": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip(),
+        "device": bench.device.id, "protocol": bench.protocol.id,
+        "checkout": next(iter(problems.values())).revision,
+        "set of candidates": " ".join(
+            Candidate(problem_id=problems[entry.name].id, source=entry.source).id
+            for entry in bench.candidates
+        ),
+    }  # fmt: skip
+
+
+def go_on(bench: Bench, *, minutes: float, keep_open: int) -> None:
+    """Do what there is time for; `keep_open`: a descriptor that processes inherit."""
+    deadline = time.monotonic() + 60 * minutes
+    if not bench.ours_file.exists():
+        judge_ours(bench, deadline=deadline, keep_open=keep_open)
+    known = bench.theirs()
+    left = [entry for entry in bench.candidates if entry.name not in known]
+    if left and bench.ours_file.exists() and time.monotonic() < deadline:
+        evaluate_theirs(bench, left, deadline=deadline, keep_open=keep_open)
+
+
+def judge_ours(bench: Bench, *, deadline: float, keep_open: int) -> None:
+    """Judge all candidates from nothing; without a trace if that takes too long.
+
+    Raises:
+        ConfigError: the command says that it cannot.
+    """
+    folder = bench.verdicts_file.parent
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    rows = [
+        {"level": entry.place.level, "problem_id": entry.place.number, "source": entry.source}
+        for entry in bench.candidates
+    ]
+    bench.candidates_file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    protocol = folder / "protocol.yaml"
+    protocol.write_text(yaml.safe_dump(bench.protocol.model_dump(mode="json")), "utf-8")
+    command = [
+        sys.executable, "-m", "cudal1.cli", "judge", "--suite", f"kernelbench:{bench.checkout}",
+        "--candidates", str(bench.candidates_file), "--out", str(bench.verdicts_file),
+        "--protocol", str(protocol), "--device", bench.device.device_class.value,
+        "--baselines", "none", *(("--sizes", str(bench.sizes)) if bench.sizes else ()),
+    ]  # fmt: skip
+    note(f"ours: {len(rows)} candidates")
+    started = time.monotonic()
+    code = _run(
+        command, folder / "log.txt", deadline=deadline, keep_open=keep_open,
+        environment={"XDG_CACHE_HOME": str(folder / "cache")},
+    )  # fmt: skip
+    wall_s = time.monotonic() - started
+    said = (folder / "log.txt").read_text(encoding="utf-8")
+    if code is None:
+        note("ours: out of time; it begins again")
+    elif code != 0:  # 1: a candidate has no verdict
+        raise ConfigError(f"cudal1 judge ended with {code}: {said[-2000:]}")
+    else:
+        bench.ours_file.write_text(json.dumps({"wall_s": wall_s, "said": said}), "utf-8")
+        note(f"ours: {wall_s:.1f} s")
+
+
+def evaluate_theirs(
+    bench: Bench, left: Sequence[Entry], *, deadline: float, keep_open: int
+) -> None:
+    """Have the peer go on until the deadline, or somewhat longer: it finishes what it began.
+
+    Raises:
+        ConfigError: it failed.
+    """
+    folder = bench.state / "theirs"
+    folder.mkdir(exist_ok=True)
+    job = {
+        "lines": str(bench.theirs_file), "folder": str(folder), "arch": bench.arch,
+        "deadline": deadline, "began": time.monotonic(),
+        "work": [
+            {
+                "name": entry.name, "level": entry.place.level, "problem_id": entry.place.number,
+                "backend": "triton" if entry.kind is Kind.TRITON else "cuda",
+                "source": entry.source,
+            }
+            for entry in left
+        ],
+    }  # fmt: skip
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    note(f"theirs: {len(left)} candidates left")
+    code = _run(
+        [*bench.peer, str(folder / "job.json")], folder / "log.txt", keep_open=keep_open,
+        environment={
+            "PYTHONPATH": os.pathsep.join(
+                [
+                    str(ROOT), str(bench.checkout / "src"), str(bench.checkout / "scripts"),
+                    os.environ.get("PYTHONPATH", ""),
+                ]
+            ),
+            "TRITON_CACHE_DIR": str(folder / "triton"),
+            # one of its imports would look for prices on the network, each time and in vain
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        },
+    )  # fmt: skip
+    if code != 0:
+        said = (folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        raise ConfigError(f"KernelBench's process ended with {code}: {said[-2000:]}")
+    note(f"theirs: {len(bench.theirs())} of {len(bench.candidates)} done")
+
+
+def _run(
+    command: Sequence[str], log: Path, *, environment: dict[str, str], keep_open: int,
+    deadline: float | None = None,
+) -> int | None:  # fmt: skip
+    """The exit code of a command; None if it was interrupted at the deadline."""
+    with log.open("ab") as stream:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | environment, stdout=stream, stderr=stream,
+            pass_fds=(keep_open,),
+        )  # fmt: skip
+        try:
+            return process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What `benchmarks.kernelbench` compares, where, and the files in which it keeps what is done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ablation.memory import Lines
+from benchmarks.kernelbench_candidates import Entry
+from cudal1.errors import ConfigError
+from cudal1.harness import Device
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.suite import kernelbench
+
+PEER = (sys.executable, "-m", "benchmarks.kernelbench_peer")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is compared, where."""
+
+    checkout: Path
+    state: Path
+    device: Device
+    protocol: EvalProtocol
+    candidates: Sequence[Entry]
+    sizes: Path | None = None
+    """Of the problems on a CPU: for a rehearsal of our side."""
+    arch: str = "Hopper"
+    """KernelBench's name of the GPU's architecture, which its script must be told."""
+    peer: Sequence[str] = PEER
+
+    @property
+    def candidates_file(self) -> Path:
+        """As `cudal1 judge` takes it."""
+        return self.state / "candidates.jsonl"
+
+    @property
+    def ours_file(self) -> Path:
+        """Our wall time, once all is judged."""
+        return self.state / "ours.json"
+
+    @property
+    def verdicts_file(self) -> Path:
+        """Our verdicts."""
+        return self.state / "ours" / "verdicts.jsonl"
+
+    @property
+    def theirs_file(self) -> Path:
+        """Lines of the peer."""
+        return self.state / "theirs.jsonl"
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What the peer has written."""
+        return list(Lines(self.theirs_file)) if self.theirs_file.exists() else []
+
+    def theirs(self) -> dict[str, dict[str, Any]]:
+        """Of that, the candidates, by name."""
+        return {line["name"]: line for line in self.lines() if "name" in line}
+
+
+def problems_of(bench: Bench) -> dict[str, Problem]:
+    """The problem of each candidate, by the candidate's name.
+
+    Raises:
+        ConfigError: the checkout has another one, or none, in its place.
+    """
+    loaded = kernelbench.load(
+        bench.checkout, revision=None, sizes=bench.sizes, device_class=bench.device.device_class
+    )
+    by_place = {(problem.level, problem.number): problem for problem in loaded}
+    found: dict[str, Problem] = {}
+    for entry in bench.candidates:
+        place = entry.place
+        problem = by_place.get((place.level, place.number))
+        if problem is None or problem.name != place.name:
+            raise ConfigError(
+                f"{bench.checkout}: level {place.level} problem {place.number} is "
+                f"{problem.name if problem else 'absent'}, not {place.name}: another revision?"
+            )
+        found[entry.name] = problem
+    return found

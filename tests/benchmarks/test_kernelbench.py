@@ -1,0 +1,298 @@
+"""The comparison with KernelBench's batch evaluation, with a checkout of our own making."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchmarks import kernelbench as driver
+from benchmarks import kernelbench_table as table
+from benchmarks.kernelbench_candidates import Entry, Expected, Kind, Place, entries
+from benchmarks.kernelbench_setup import Bench, problems_of
+from cudal1 import protocols
+from cudal1.candidate import Candidate
+from cudal1.cli.verdict_file import Judged
+from cudal1.errors import ConfigError
+from cudal1.harness import find_device
+from cudal1.problem import DeviceClass
+from cudal1.protocol import PrecisionClass
+from cudal1.verdict import Correctness, Status, Verdict
+
+PLACE = Place(1, 7, "double")
+PROBLEM = """import torch
+import torch.nn as nn
+
+size = 64
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 2.0
+
+
+def get_inputs():
+    return [torch.rand(size, size)]
+
+
+def get_init_inputs():
+    return []
+"""
+SCRIPT = '''"""In the place of KernelBench's script: a candidate is right if its source says so."""
+
+import json
+import multiprocessing
+import time
+from pathlib import Path
+
+
+class EvalConfig:
+    num_correct_trials, build_cache = 5, False
+
+
+def set_gpu_arch(names):
+    assert names == ["Hopper"]
+
+
+def construct_kernelbench_dataset(level, source):
+    return (level, source)
+
+
+def evaluate(kernel, seen):
+    with Path(seen).open("a") as stream:
+        print(kernel.parent.name, file=stream)
+    text = kernel.read_text()
+    time.sleep(60.0 if "slow" in text and not Path(seen).with_name("hurry").exists() else 0.0)
+    return {"compiled": True, "correctness": "right" in text, "metadata": {}, "runtime": 1.5}
+
+
+def batch_eval(work, config, dataset, run_dir, results):
+    assert dataset == (config.level, "local") and config.num_correct_trials == 5
+    ((problem_id, sample),) = work
+    kernel = Path(run_dir) / f"level_{config.level}_problem_{problem_id}_sample_{sample}_kernel.py"
+    if "lock" in kernel.read_text():
+        raise AttributeError("'NoneType' object has no attribute 'compiled'")
+    with multiprocessing.Pool(1) as pool:
+        said = pool.apply(evaluate, (kernel, str(Path(config.runs_dir).parent / "seen.txt")))
+    Path(results).write_text(json.dumps({str(problem_id): [said]}))
+'''
+
+
+def entry(name: str, text: str) -> Entry:
+    return Entry(name, PLACE, Kind.PYTORCH, f"# {name} {text}\n")
+
+
+FIVE = [entry(str(number), "right") for number in range(5)]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkout"
+    for name, text in (
+        ("KernelBench/level1/7_Double.py", PROBLEM),
+        ("scripts/eval_from_generations.py", SCRIPT),
+    ):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def make(tmp_path: Path, checkout: Path) -> Callable[..., Bench]:
+    def made(candidates: Sequence[Entry] = FIVE, protocol: str = "cpu") -> Bench:
+        return Bench(
+            checkout, tmp_path / "state", find_device(DeviceClass.CPU),
+            protocols.load(protocol).checks_only(), candidates,
+        )  # fmt: skip
+
+    return made
+
+
+def go_on(bench: Bench, *, minutes: float = 1.0) -> None:
+    with driver.alone(bench) as lock:
+        driver.go_on(bench, minutes=minutes, keep_open=lock)
+
+
+def judge(bench: Bench, *correct: str, wall_s: float = 2.0) -> None:
+    """As if our side were done."""
+    bench.verdicts_file.parent.mkdir(parents=True)
+    lines: list[str] = []
+    for each in bench.candidates:
+        problem = problems_of(bench)[each.name]
+        is_right = each.name in correct
+        verdict = Verdict(
+            problem_id=problem.id, protocol_id=bench.protocol.id, device_kind="cpu",
+            candidate_id=Candidate(problem_id=problem.id, source=each.source).id, device_id="d",
+            status=Status.CORRECT if is_right else Status.CRASHED,
+            reason=None if is_right else "no", judged_at="now", judge_s=1.0,
+            correctness=Correctness(num_inputs=100, stage=3, precision=PrecisionClass.STRICT,
+                                    max_relative_l2=0.0, max_scaled_error=0.0)
+            if is_right else None,
+        )  # fmt: skip
+        judged = Judged(
+            suite=problem.suite, revision=problem.revision, level=1, problem_id=7,
+            problem=problem.key, verdict=verdict,
+        )  # fmt: skip
+        lines.append(judged.model_dump_json() + "\n")
+    bench.verdicts_file.write_text("".join(lines))
+    bench.ours_file.write_text(json.dumps({"wall_s": wall_s, "said": ""}))
+
+
+def seen(bench: Bench) -> Counter[str]:
+    """How often each candidate's process ran."""
+    return Counter((bench.state / "theirs" / "seen.txt").read_text().split())
+
+
+def test_there_are_forty_candidates_all_different_and_half_of_them_inline_cuda() -> None:
+    found = entries()
+    assert len(found) == len({each.source for each in found}) == len({e.name for e in found}) == 40
+    assert Counter(each.kind is Kind.CUDA for each in found) == {True: 20, False: 20}
+    assert len({each.place for each in found}) >= 10
+    assert sum(each.expected is Expected.CORRECT for each in found) == 34
+
+
+@pytest.mark.parametrize("each", entries(), ids=lambda each: each.name)
+def test_a_candidate_is_python_with_a_module(each: Entry) -> None:
+    compile(each.source, each.name, "exec")
+    assert "class ModelNew(nn.Module):" in each.source
+    assert ("load_inline(" in each.source) == (each.kind is Kind.CUDA)
+
+
+def test_another_problem_in_the_place_is_refused(make: Callable[..., Bench]) -> None:
+    bench = make([Entry("a", Place(1, 7, "triple"), Kind.PYTORCH, "")])
+    with pytest.raises(ConfigError, match="level 1 problem 7 is double, not triple"):
+        problems_of(bench)
+
+
+def test_a_state_of_another_protocol_is_refused(make: Callable[..., Bench]) -> None:
+    with driver.alone(make()):
+        pass
+    with (
+        pytest.raises(ConfigError, match="is of another protocol; name another --state"),
+        driver.alone(make(protocol="cuda-quick")),
+    ):
+        pass
+
+
+def test_what_stops_in_time_goes_on_and_evaluates_nothing_twice(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make()
+    judge(bench)
+    pieces = 0
+    while len(bench.theirs()) < len(FIVE):
+        go_on(bench, minutes=0.01)
+        pieces += 1
+    assert pieces > 1
+    assert set(seen(bench).values()) == {1}
+    assert len(seen(bench)) == len(FIVE)
+
+
+def test_who_was_killed_is_waited_for_and_his_candidate_evaluated_again(
+    make: Callable[..., Bench],
+) -> None:
+    bench = make([entry("a", "right"), entry("b", "right slow")])
+    judge(bench)
+    code = "\n".join(
+        ("import pickle, sys", "from tests.benchmarks.test_kernelbench import go_on",
+         "go_on(pickle.load(sys.stdin.buffer))")
+    )  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as killed:
+        assert killed.stdin is not None
+        pickle.dump(bench, killed.stdin)
+        killed.stdin.close()
+        place = bench.state / "theirs" / "seen.txt"
+        deadline = time.monotonic() + 60
+        while not place.exists() or len(seen(bench)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        (peer,) = psutil.Process(killed.pid).children()
+        workers = peer.children()
+        os.kill(killed.pid, signal.SIGKILL)
+    with pytest.raises(ConfigError, match="another run is at work"):
+        go_on(bench)
+    for process in (peer, *workers):
+        process.kill()
+    peer.wait()
+    (place.parent / "hurry").touch()
+    go_on(bench)
+    assert sorted(bench.theirs()) == ["a", "b"]
+    assert sorted(seen(bench).values()) == [1, 2]
+
+
+def test_an_evaluation_that_finds_a_busy_lock_stops_no_other(make: Callable[..., Bench]) -> None:
+    bench = make([entry("a", "lock"), entry("b", "right")])
+    judge(bench)
+    go_on(bench)
+    rows = {row["candidate"]: row["theirs"] for row in table.collect(bench)["candidates"]}
+    assert rows["a"]["status"] == "not compiled"
+    assert "NoneType" in rows["a"]["reason"]
+    assert rows["b"]["status"] == "correct"
+
+
+def test_the_table_says_what_is_partial(
+    make: Callable[..., Bench], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = make()
+    found = table.collect(bench)
+    table.show(found)
+    assert not found["is_complete"]
+    assert found["times_faster"] is None
+    assert "PARTIAL: ours not done, theirs 0 of 5" in capsys.readouterr().out
+
+
+def test_the_ratio_is_of_whole_runs_and_differing_verdicts_are_named(
+    make: Callable[..., Bench], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = make([entry("a", "right"), entry("b", "wrong"), entry("c", "right")])
+    judge(bench, "a", "b", wall_s=2.0)
+    lines: list[dict[str, Any]] = [{"start_s": 4.0}, {"start_s": 40.0}]
+    for name, is_right in (("a", True), ("b", False), ("c", True)):
+        result = {"compiled": True, "correctness": is_right, "metadata": {}, "runtime": 1.0}
+        lines.append({"name": name, "wall_s": 7.0, "result": result, "error": None})
+    bench.theirs_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = table.collect(bench)
+    table.show(found)
+    assert found["is_complete"]
+    assert found["times_faster"] == (4.0 + 3 * 7.0) / 2.0
+    assert found["disagree"] == ["b", "c"]
+    assert found["min_inputs_of_correct"] == 100
+    said = capsys.readouterr().out
+    assert said.count("DISAGREE") == 2
+    assert "12.5 times faster" in said
+
+
+@pytest.mark.slow
+def test_our_side_is_the_command_and_gives_every_candidate_a_verdict(
+    make: Callable[..., Bench],
+) -> None:
+    written = (
+        "import torch\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x {}\n"
+    )
+    bench = make(
+        [Entry(name, PLACE, Kind.PYTORCH, written.format(name)) for name in ("+ x", "* 3.0")]
+    )
+    with driver.alone(bench) as lock:
+        driver.judge_ours(bench, deadline=time.monotonic() + 300, keep_open=lock)
+    rows = {row["candidate"]: row["ours"] for row in table.collect(bench)["candidates"]}
+    assert [rows[name]["status"] for name in ("+ x", "* 3.0")] == ["correct", "incorrect"]
+    assert {row["revision"] for row in rows.values()} == {problems_of(bench)["+ x"].revision}
+
+
+def test_our_side_leaves_nothing_behind_when_it_is_out_of_time(make: Callable[..., Bench]) -> None:
+    bench = make()
+    with driver.alone(bench) as lock:
+        driver.judge_ours(bench, deadline=time.monotonic() + 0.5, keep_open=lock)
+    assert not bench.ours_file.exists()
