@@ -1,21 +1,33 @@
-"""How many more verdicts a minute several devices give, and how busy they are.
+"""How many more verdicts a minute several devices give, and for how much of the time they measure.
 
-python -m benchmarks.devices --device cuda [--each 8] [--problems 6] [--counts 1 2]
+python -m benchmarks.devices --device cuda [--each 24] [--problems 6] [--counts 1 2]
 
-The same queue, of candidates as a policy writes them (`benchmarks.throughput`, mixed), goes through
-a fleet of one device and through fleets of more, each time under names of its own. The clock runs
-from the first candidate to the last verdict, preparing problems included; opening the fleet is not.
-A device is busy while a candidate is judged on it.
+The same queue goes through a fleet of one device and through fleets of more: candidates as a
+policy writes them (`benchmarks.throughput`, mixed), half of those that are not PyTorch alone with
+an inline extension (`benchmarks.inline`), which a builder compiles meanwhile, as for `cudal1 judge
+--candidates`. Every fleet has sources and a folder of builds of its own, so that it compiles them
+all. The clock runs from the first candidate to the last verdict, preparing problems and compiling
+included; opening the fleet is not.
+
+*Measuring or checking* is what a device's judge does while it has a candidate and waits for no
+process: bursts, timed ones and those of checks, drawing inputs, computing and comparing answers
+(`benchmarks.judge_seconds`). Waiting for a build, for a process to begin or to end, preparing a
+problem, and having nothing to judge are not; shares of all devices' wall time are printed for each.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+from benchmarks import judge_seconds
 from benchmarks.common import chosen, note, options, print_table, save, shipped
-from benchmarks.throughput import KINDS
+from benchmarks.inline import EXPRESSIONS, extension
+from benchmarks.throughput import FAILING, KINDS, OF_ANSWERS
 from cudal1.candidate import Candidate
+from cudal1.harness.builder import COMPILES, Builder, num_idle
 from cudal1.harness.device import find_devices
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.judge import Judgement
@@ -23,13 +35,16 @@ from cudal1.harness.seats import Seat, seats_here
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
+Queue = list[tuple[Problem, Candidate]]
+
 
 def main() -> None:
-    """Measure, print a table, leave results/devices_DEVICE.json."""
+    """Measure, print tables, leave results/devices_DEVICE.json."""
     parser = options("devices", __doc__)
-    parser.add_argument("--each", type=int, default=8, help="candidates of a problem")
+    parser.add_argument("--each", type=int, default=24, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems, at most")
     parser.add_argument("--counts", type=int, nargs="+", help="of devices; default: one, and all")
+    parser.add_argument("--workers", type=int, help="of the builder; default: as it has it")
     given = parser.parse_args()
     device, protocol = chosen(given)
     devices = find_devices(device.device_class)
@@ -37,49 +52,73 @@ def main() -> None:
     if max(counts) > len(devices):
         parser.error(f"--counts {max(counts)}: there are {len(devices)}")
     problems = shipped(device)
-    sources = list(KINDS["mixed"](problems, given.each).items())[: given.problems]
     found: list[dict[str, Any]] = []
     for count in counts:
-        work = [
-            (problems[name], _named(problems[name], source, count))
-            for name, variants in sources
-            for source in variants
-        ]
-        with seats_here(devices[:count]) as seats:
-            found.append(_judged(seats, protocol, work))
+        work = queue(problems, given.each, given.problems, label=f"of {count}")
+        workers = num_idle(devices[:count]) if given.workers is None else given.workers
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Builder(devices[:count], protocol, Path(folder), num_workers=workers) as builder,
+            seats_here(devices[:count]) as seats,
+        ):
+            found.append({"num_workers": workers, **_judged(seats, protocol, builder, work)})
         note(f"{count} devices: {found[-1]['per_minute']:.1f} verdicts a minute")
         save(f"devices_{given.device}", given.out, device, protocol, fleets=found)
     print_table(
-        ["devices", "verdicts", "wall s", "a minute", "against the first", "busy"],
+        ["devices", "verdicts", "extensions", "wall s", "a minute", "against the first",
+         "measuring or checking"],
         [[
-            str(row["num_devices"]), str(row["num_verdicts"]), f"{row['wall_s']:.1f}",
-            f"{row['per_minute']:.1f}", f"{row['per_minute'] / found[0]['per_minute']:.2f}",
-            f"{row['busy']:.0%}",
+            str(row["num_devices"]), str(row["num_verdicts"]), str(row["num_extensions"]),
+            f"{row['wall_s']:.1f}", f"{row['per_minute']:.1f}",
+            f"{row['per_minute'] / found[0]['per_minute']:.2f}", f"{row['measuring']:.0%}",
         ] for row in found],
     )  # fmt: skip
+    print("\nshares of the devices' wall time")
+    print_table(
+        ["", *(f"{row['num_devices']} devices" for row in found)],
+        [[what, *(f"{row['shares'][what]:.1%}" for row in found)] for what in found[0]["shares"]],
+    )
 
 
-def _named(problem: Problem, source: str, count: int) -> Candidate:
-    """Of its own in each fleet: nothing is known of it."""
-    return Candidate(problem_id=problem.id, source=f"{source}# of {count}\n")
+def queue(problems: dict[str, Problem], each: int, most: int, *, label: str) -> Queue:
+    """Candidates by problem; `label` makes every source another one, to compilers, too."""
+    found: Queue = []
+    for place, (name, sources) in enumerate(list(KINDS["mixed"](problems, each).items())[:most]):
+        problem = problems[name]
+        for i, source in enumerate(sources):
+            text = source
+            if name in EXPRESSIONS and i % 4 == 3:  # 2 and 3 are the kernels of `mixed`
+                text = extension(name, problem, f"{i} {label}")
+                text += FAILING.get((place * each + i) % OF_ANSWERS, "")
+            found.append((problem, Candidate(problem_id=problem.id, source=f"{text}# {label}\n")))
+    return found
 
 
 def _judged(
-    seats: list[Seat], protocol: EvalProtocol, work: list[tuple[Problem, Candidate]]
+    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue
 ) -> dict[str, Any]:
-    with Fleet(seats, protocol) as fleet:
+    for seat in seats:
+        seat.process.submit(judge_seconds.watch).result()
+    with Fleet(seats, protocol, builder=builder) as fleet:
         started = time.monotonic()
         judged = list(fleet.judge_all(work))
         wall_s = time.monotonic() - started
+        spent = [seat.process.submit(judge_seconds.spent_s).result() for seat in seats]
     verdicts = [each.verdict for each in judged if isinstance(each, Judgement)]
+    of_extensions = {each.id for _, each in work if COMPILES in each.source}
+    shares = judge_seconds.shares(spent, wall_s)
     return {
-        "num_devices": len(seats), "num_verdicts": len(verdicts), "wall_s": wall_s,
-        "per_minute": 60 * len(verdicts) / wall_s,
-        "busy": sum(verdict.judge_s for verdict in verdicts) / (wall_s * len(seats)),
+        "num_devices": len(seats), "num_verdicts": len(verdicts),
+        "num_extensions": len(of_extensions), "wall_s": wall_s,
+        "per_minute": 60 * len(verdicts) / wall_s, "measuring": shares[judge_seconds.MEASURING],
+        "shares": shares,
         "verdicts": [
-            {"status": v.status, "judge_s": v.judge_s, "device": v.device_id} for v in verdicts
+            {"status": v.status, "judge_s": v.judge_s, "device": v.device_id,
+             "is_extension": v.candidate_id in of_extensions, "reason": v.reason}
+            for v in verdicts
         ],
         "refused": [each.reason for each in judged if not isinstance(each, Judgement)],
+        "complaint": builder.complaint,
     }  # fmt: skip
 
 

@@ -1,0 +1,115 @@
+"""The table of baselines: who is in a denominator, and how runs add up."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import baselines
+from benchmarks.baselines import at_most, earlier_runs, of_all_levels, summary
+from cudal1.baseline import Baseline
+from cudal1.cli.judge_many import Outcome
+from cudal1.cli.verdict_file import Judged
+from cudal1.measurement import Measurement
+from cudal1.problem import DeviceClass, Problem
+from cudal1.suite import loader
+from cudal1.verdict import Status, Verdict
+
+
+def judged(problem: str, baseline: Baseline, speedup: float | None) -> Judged:
+    """A verdict: correct with that speedup, or crashed."""
+    measurement = None if speedup is None else Measurement(
+        baseline=Baseline.EAGER, speedup=speedup, certified=1.0, alpha=0.01, num_quads=9,
+        bucket_medians=(speedup,), bucket_variance=0.0, is_stable=True, reference_us=100.0,
+        candidate_us=100.0 / speedup,
+    )  # fmt: skip
+    verdict = Verdict(
+        problem_id=problem, candidate_id=f"{problem} {baseline}", protocol_id="p",
+        device_kind="cpu", device_id="cpu-0", measurement=measurement,
+        status=Status.CRASHED if speedup is None else Status.CORRECT,
+        reason="operation not permitted when stream is capturing" if speedup is None else None,
+        judged_at="2026-11-24T00:00:00+00:00", judge_s=2.0,
+    )  # fmt: skip
+    return Judged(
+        suite="s", revision="r", level=1, problem_id=1, problem=problem, baseline=baseline,
+        verdict=verdict,
+    )  # fmt: skip
+
+
+def test_what_cannot_be_captured_is_named_and_not_in_the_denominator() -> None:
+    found = summary(
+        Baseline.CUDA_GRAPH,
+        [judged(name, Baseline.CUDA_GRAPH, speedup)
+         for name, speedup in (("a", 4.0), ("b", None), ("c", 1.0))],
+    )  # fmt: skip
+    assert (found["num_judged"], found["num_correct"]) == (3, 2)
+    assert found["median"] == pytest.approx(2.5)
+    assert found["geometric_mean"] == pytest.approx(2.0)
+    assert found["judge_s"] == pytest.approx(6.0)
+    assert found["without"] == {"b": "crashed: operation not permitted when stream is capturing"}
+
+
+def test_of_none_nothing_is_said() -> None:
+    found = summary(Baseline.COMPILE, [])
+    assert (found["num_judged"], found["median"], found["without"]) == (0, None, {})
+
+
+def test_a_part_of_a_suite_has_problems_of_each_level_in_its_order() -> None:
+    suite = loader.load_suite(DeviceClass.CPU)
+    part = of_all_levels(suite, 7)
+    assert [problem.level for problem in part] == [1, 1, 1, 2, 2, 3, 3]
+    assert [each for each in suite if each in part] == part
+    assert of_all_levels(suite, None) == suite
+
+
+def test_the_time_that_was_given_ends_a_run_as_an_interrupt_and_only_that_run() -> None:
+    with pytest.raises(KeyboardInterrupt), at_most(0.05 / 60):
+        time.sleep(5)
+    with at_most(0.05 / 60):
+        pass
+    time.sleep(0.1)
+    with at_most(None):
+        time.sleep(0.1)
+
+
+def test_seconds_of_runs_whose_verdicts_were_removed_do_not_count(tmp_path: Path) -> None:
+    result, verdicts = tmp_path / "baselines_cpu.json", tmp_path / "baselines_cpu.verdicts.jsonl"
+    assert earlier_runs(result, verdicts) == []
+    result.write_text(json.dumps({"runs": [{"wall_s": 3.0}]}))
+    assert earlier_runs(result, verdicts) == []
+    verdicts.write_text("")
+    assert earlier_runs(result, verdicts) == [{"wall_s": 3.0}]
+
+
+def test_a_second_run_goes_on_and_the_seconds_are_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[list[Problem]] = []
+
+    def judges(_: None, problems: list[Problem], out: Path, *__: Any, **___: Any) -> Outcome:
+        asked.append(problems)
+        out.touch()
+        outcome = Outcome("cpu", 0, ["a complaint"])
+        outcome.stopped = "interrupted" if len(asked) == 1 else ""
+        for problem in problems[: len(asked)]:
+            outcome.baselines.append(judged(problem.key, Baseline.EAGER, 1.0))
+        outcome.num_references_without = len(problems) - len(asked)
+        return outcome
+
+    monkeypatch.setattr(baselines, "judge_many", judges)
+    command = ["baselines", "--problems", "2", "--names", "eager", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    baselines.main()
+    baselines.main()
+    kept = json.loads((tmp_path / "baselines_cpu.json").read_text())
+    assert [run["num_verdicts"] for run in kept["runs"]] == [1, 1]
+    assert [run["stopped"] for run in kept["runs"]] == ["interrupted", ""]
+    assert kept["wall_s"] == pytest.approx(sum(run["wall_s"] for run in kept["runs"]))
+    assert kept["num_without"] == 0
+    assert len(kept["verdicts"]) == kept["num_problems"] == 2
+    assert "2 problems on cpu" in capsys.readouterr().out

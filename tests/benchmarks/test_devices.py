@@ -1,0 +1,50 @@
+"""The queue that devices are measured with holds candidates of every kind, all of them new."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from benchmarks.devices import queue
+from benchmarks.inline import EXPRESSIONS
+from cudal1.harness.builder import COMPILES
+from cudal1.harness.screen import syntax_error
+from cudal1.problem import DeviceClass, Problem
+from cudal1.suite import loader
+
+EACH = 8
+NAMES = 5
+"""Problems; the two that have extensions are the last of them."""
+
+
+def shipped(device_class: DeviceClass) -> dict[str, Problem]:
+    suite = loader.load_suite(device_class)
+    return {f"level{each.level}/{each.number:02d}_{each.name}": each for each in suite}
+
+
+@pytest.mark.parametrize("device_class", [DeviceClass.CPU, DeviceClass.CUDA])
+def test_half_of_what_is_not_pytorch_alone_compiles_an_extension(device_class: DeviceClass) -> None:
+    work = queue(shipped(device_class), EACH, NAMES, label="x")
+    extensions = [each.source for _, each in work if COMPILES in each.source]
+    triton = [each.source for _, each in work if "import triton" in each.source]
+    assert len(work) == EACH * NAMES
+    assert len(extensions) == len(EXPRESSIONS) * EACH // 4
+    is_gpu = device_class is DeviceClass.CUDA
+    assert len(triton) == (len(extensions) if is_gpu else 0)
+    assert all(("cuda_sources" in source) is is_gpu for source in extensions)
+
+
+def test_each_fleet_has_candidates_of_its_own_to_compilers_too() -> None:
+    problems = shipped(DeviceClass.CUDA)
+    first, second = (queue(problems, EACH, NAMES, label=label) for label in ("of 1", "of 2"))
+    ids = [candidate.id for _, candidate in (*first, *second)]
+    assert len(set(ids)) == len(ids)
+    compiled = [
+        node.value.value
+        for _, candidate in (*first, *second)
+        if COMPILES in candidate.source and syntax_error(candidate.source) is None
+        for node in ast.parse(candidate.source).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+    ]
+    assert len(set(compiled)) == len(compiled) >= EACH // 2

@@ -1,0 +1,70 @@
+"""The seconds of a judge: each is counted once, and a wait only while it judges."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from benchmarks import judge_seconds
+from benchmarks.judge_seconds import JUDGING, MEASURING, PREPARING, WAITS, shares
+
+END = "waiting for ends"
+
+
+class Judge:
+    def judge(self) -> None:
+        time.sleep(0.02)
+        self.wait()
+
+    def wait(self) -> None:
+        time.sleep(0.03)
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
+    class Watched(Judge):
+        pass
+
+    monkeypatch.setattr(judge_seconds, "DOES", {JUDGING: (Watched, "judge")})
+    monkeypatch.setattr(judge_seconds, "WAITS", {END: (Watched, "wait")})
+    monkeypatch.setattr(judge_seconds, "_spent_s", {JUDGING: 0.0, END: 0.0})
+    judge_seconds.watch()
+    return Watched()
+
+
+def test_a_wait_counts_while_it_judges_and_not_before(judge: Judge) -> None:
+    judge.wait()
+    assert judge_seconds.spent_s() == {JUDGING: 0.0, END: 0.0}
+    judge.judge()
+    spent = judge_seconds.spent_s()
+    assert 0.03 <= spent[END] < spent[JUDGING]
+    assert spent[JUDGING] >= 0.05
+
+
+def test_what_fails_is_counted_too(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise ValueError
+
+    monkeypatch.setattr(judge, "wait", fails)
+    with pytest.raises(ValueError):  # noqa: PT011 — ours
+        judge.judge()
+    assert judge_seconds.spent_s()[JUDGING] >= 0.02
+    assert judge_seconds._doing == []
+
+
+def test_shares_of_two_judges_are_one_together_and_waits_are_no_measuring() -> None:
+    one = {JUDGING: 6.0, PREPARING: 1.0, END: 2.0}
+    other = {JUDGING: 3.0, "trying references": 4.0}
+    found = shares([one, other], 10.0)
+    assert found[MEASURING] == pytest.approx(7 / 20)
+    assert found[END] == pytest.approx(2 / 20)
+    assert found["trying references"] == pytest.approx(4 / 20)
+    assert found["nothing to judge"] == pytest.approx(6 / 20)
+    assert sum(found.values()) == pytest.approx(1)
+    assert set(WAITS) <= set(found)
+
+
+def test_all_that_is_watched_is_there() -> None:
+    for owner, name in (*judge_seconds.DOES.values(), *WAITS.values()):
+        assert callable(getattr(owner, name))
