@@ -2,13 +2,17 @@
 
 python -m benchmarks.kernelbench --checkout PATH --state DIR [--minutes M]
 
-Ours: `cudal1 judge --suite kernelbench:PATH --candidates FILE` as anybody gives it, under the
-device's protocol with at least 100 correctness inputs, from an empty cache: wall time from the
-command's start to its end, trying references and compiling included; without the null test that it
-adds by itself. Theirs: `benchmarks.kernelbench_peer`, which says what of KernelBench is run and
-how: wall time from that process's start to its last verdict, but for the moments between two
-candidates; with prebuilt cache off, as its script has it. Both on one GPU, one after the other, on
-problems as they are. The candidates: `benchmarks.kernelbench_candidates`. PATH is a checkout of
+Ours: `cudal1 judge --suite kernelbench:PATH --candidates FILE` as anybody gives it, from an empty
+cache, with at least 100 correctness inputs, under `cuda` and then under `cuda-quick`, which rewards
+are made with. Wall time from the command's start to its end, trying references and compiling
+included; without the null test that it adds by itself.
+
+Theirs: `benchmarks.kernelbench_peer`, which says what of KernelBench is run and how; its prebuilt
+cache is off, as its script has it. Wall time from that process's start to its last verdict, but for
+the moments between two candidates.
+
+Both on one GPU, one after the other, on problems as they are. The candidates:
+`benchmarks.kernelbench_candidates`. PATH is a checkout of
 https://github.com/ScalingIntelligence/KernelBench, of which nothing is copied; its script needs
 pydra-config, modal, openai, litellm and python-dotenv.
 
@@ -37,11 +41,16 @@ from benchmarks.common import ROOT, chosen, note, options, save
 from benchmarks.kernelbench_candidates import Entry, Kind, entries
 from benchmarks.kernelbench_setup import Bench, problems_of
 from benchmarks.kernelbench_table import collect, show
+from cudal1 import protocols
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.protocol import EvalProtocol
 
 NUM_INPUTS = 100
 """Correctness inputs of a candidate, at least."""
+PROTOCOLS = {"cpu": ["cpu"], "cuda": ["cuda", "cuda-quick"]}
+"""By device, unless one is asked for."""
+PEER = (sys.executable, "-m", "benchmarks.kernelbench_peer")
 STOP_S = 20.0
 """For a command that is interrupted to end by itself."""
 
@@ -65,17 +74,23 @@ def main() -> None:
         sys.exit(str(error))
     show(found)
     if found["is_complete"]:
-        save(f"kernelbench_{given.device}", given.out, bench.device, bench.protocol, **found)
+        first = next(iter(bench.protocols.values()))
+        save(f"kernelbench_{given.device}", given.out, bench.device, first, **found)
 
 
 def _bench(given: argparse.Namespace) -> Bench:
-    device, protocol = chosen(given)
-    stages = sorted({*(n for n in protocol.correctness_stages if n < NUM_INPUTS), NUM_INPUTS})
+    device, _ = chosen(given)
+    names = [given.protocol] if given.protocol else PROTOCOLS[given.device]
     return Bench(
         given.checkout.resolve(), given.state.resolve(), device,
-        protocol.model_copy(update={"correctness_stages": tuple(stages)}), entries(),
+        {Path(name).stem: _with_inputs(protocols.load(name)) for name in names}, entries(),
         sizes=given.sizes.resolve() if given.sizes else None, arch=given.arch,
     )  # fmt: skip
+
+
+def _with_inputs(protocol: EvalProtocol) -> EvalProtocol:
+    stages = {*(n for n in protocol.correctness_stages if n < NUM_INPUTS), NUM_INPUTS}
+    return protocol.model_copy(update={"correctness_stages": tuple(sorted(stages))})
 
 
 @contextmanager
@@ -105,7 +120,8 @@ def _subject(bench: Bench) -> dict[str, str]:
     problems = problems_of(bench)
     return {
         "machine": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip(),
-        "device": bench.device.id, "protocol": bench.protocol.id,
+        "device": bench.device.id,
+        "protocol": " ".join(protocol.id for protocol in bench.protocols.values()),
         "checkout": next(iter(problems.values())).revision,
         "set of candidates": " ".join(
             Candidate(problem_id=problems[entry.name].id, source=entry.source).id
@@ -117,21 +133,23 @@ def _subject(bench: Bench) -> dict[str, str]:
 def go_on(bench: Bench, *, minutes: float, keep_open: int) -> None:
     """Do what there is time for; `keep_open`: a descriptor that processes inherit."""
     deadline = time.monotonic() + 60 * minutes
-    if not bench.ours_file.exists():
-        judge_ours(bench, deadline=deadline, keep_open=keep_open)
+    for name in bench.protocols:
+        if not bench.ours_file(name).exists() and time.monotonic() < deadline:
+            judge_ours(bench, name, deadline=deadline, keep_open=keep_open)
     known = bench.theirs()
     left = [entry for entry in bench.candidates if entry.name not in known]
-    if left and bench.ours_file.exists() and time.monotonic() < deadline:
+    if left and time.monotonic() < deadline:
         evaluate_theirs(bench, left, deadline=deadline, keep_open=keep_open)
 
 
-def judge_ours(bench: Bench, *, deadline: float, keep_open: int) -> None:
-    """Judge all candidates from nothing; without a trace if that takes too long.
+def judge_ours(bench: Bench, name: str, *, deadline: float, keep_open: int) -> None:
+    """Judge all under the protocol of that name, from nothing; again if that takes too long.
 
     Raises:
         ConfigError: the command says that it cannot.
     """
-    folder = bench.verdicts_file.parent
+    verdicts = bench.verdicts_file(name)
+    folder = verdicts.parent
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     rows = [
@@ -140,14 +158,14 @@ def judge_ours(bench: Bench, *, deadline: float, keep_open: int) -> None:
     ]
     bench.candidates_file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     protocol = folder / "protocol.yaml"
-    protocol.write_text(yaml.safe_dump(bench.protocol.model_dump(mode="json")), "utf-8")
+    protocol.write_text(yaml.safe_dump(bench.protocols[name].model_dump(mode="json")), "utf-8")
     command = [
         sys.executable, "-m", "cudal1.cli", "judge", "--suite", f"kernelbench:{bench.checkout}",
-        "--candidates", str(bench.candidates_file), "--out", str(bench.verdicts_file),
+        "--candidates", str(bench.candidates_file), "--out", str(verdicts),
         "--protocol", str(protocol), "--device", bench.device.device_class.value,
         "--baselines", "none", *(("--sizes", str(bench.sizes)) if bench.sizes else ()),
     ]  # fmt: skip
-    note(f"ours: {len(rows)} candidates")
+    note(f"ours, {name}: {len(rows)} candidates")
     started = time.monotonic()
     code = _run(
         command, folder / "log.txt", deadline=deadline, keep_open=keep_open,
@@ -156,12 +174,13 @@ def judge_ours(bench: Bench, *, deadline: float, keep_open: int) -> None:
     wall_s = time.monotonic() - started
     said = (folder / "log.txt").read_text(encoding="utf-8")
     if code is None:
-        note("ours: out of time; it begins again")
+        note(f"ours, {name}: out of time; it begins again")
     elif code != 0:  # 1: a candidate has no verdict
         raise ConfigError(f"cudal1 judge ended with {code}: {said[-2000:]}")
     else:
-        bench.ours_file.write_text(json.dumps({"wall_s": wall_s, "said": said}), "utf-8")
-        note(f"ours: {wall_s:.1f} s")
+        done = json.dumps({"wall_s": wall_s, "said": said})
+        bench.ours_file(name).write_text(done, encoding="utf-8")
+        note(f"ours, {name}: {wall_s:.1f} s")
 
 
 def evaluate_theirs(
@@ -189,7 +208,7 @@ def evaluate_theirs(
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     note(f"theirs: {len(left)} candidates left")
     code = _run(
-        [*bench.peer, str(folder / "job.json")], folder / "log.txt", keep_open=keep_open,
+        [*PEER, str(folder / "job.json")], folder / "log.txt", keep_open=keep_open,
         environment={
             "PYTHONPATH": os.pathsep.join(
                 [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.suite import kernelbench
 
-PEER = (sys.executable, "-m", "benchmarks.kernelbench_peer")
-
 
 @dataclass(frozen=True)
 class Bench:
@@ -26,28 +23,26 @@ class Bench:
     checkout: Path
     state: Path
     device: Device
-    protocol: EvalProtocol
+    protocols: dict[str, EvalProtocol]
+    """Those that we judge under, by name; the first one's verdicts are compared with theirs."""
     candidates: Sequence[Entry]
     sizes: Path | None = None
     """Of the problems on a CPU: for a rehearsal of our side."""
     arch: str = "Hopper"
     """KernelBench's name of the GPU's architecture, which its script must be told."""
-    peer: Sequence[str] = PEER
 
     @property
     def candidates_file(self) -> Path:
         """As `cudal1 judge` takes it."""
         return self.state / "candidates.jsonl"
 
-    @property
-    def ours_file(self) -> Path:
-        """Our wall time, once all is judged."""
-        return self.state / "ours.json"
+    def ours_file(self, protocol: str) -> Path:
+        """Our wall time under a protocol, once all is judged."""
+        return self.state / f"ours-{protocol}.json"
 
-    @property
-    def verdicts_file(self) -> Path:
-        """Our verdicts."""
-        return self.state / "ours" / "verdicts.jsonl"
+    def verdicts_file(self, protocol: str) -> Path:
+        """Our verdicts under it."""
+        return self.state / f"ours-{protocol}" / "verdicts.jsonl"
 
     @property
     def theirs_file(self) -> Path:

@@ -1,4 +1,4 @@
-"""What `benchmarks.kernelbench` found: both wall times, and two verdicts on each candidate."""
+"""What `benchmarks.kernelbench` found: wall times, and two verdicts on each candidate."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from benchmarks.common import print_table
+from benchmarks.kernelbench_candidates import Expected
 from benchmarks.kernelbench_setup import Bench, problems_of
 from cudal1.candidate import Candidate
 from cudal1.cli.verdict_file import Judged, read_judged
@@ -14,74 +15,86 @@ from cudal1.verdict import Status
 
 def collect(bench: Bench) -> dict[str, Any]:
     """What is known so far, ready to be shown and saved."""
-    problems = problems_of(bench)
-    done: dict[str, Any] = {}
-    verdicts: dict[tuple[str, str], Judged] = {}
-    if bench.ours_file.exists():
-        done = json.loads(bench.ours_file.read_text(encoding="utf-8"))
-        judged = read_judged(bench.verdicts_file)
-        verdicts = {(each.verdict.problem_id, each.verdict.candidate_id): each for each in judged}
-    theirs = bench.theirs()
-    # the first one: a run in one piece starts it once
-    starts = [line["start_s"] for line in bench.lines() if "start_s" in line]
+    problems, theirs = problems_of(bench), bench.theirs()
     rows: list[dict[str, Any]] = []
+    verdicts = {name: _verdicts(bench, name) for name in bench.protocols}
     for entry in bench.candidates:
         problem = problems[entry.name]
-        candidate = Candidate(problem_id=problem.id, source=entry.source)
-        mine = verdicts.get((problem.id, candidate.id))
+        key = problem.id, Candidate(problem_id=problem.id, source=entry.source).id
+        mine = {name: _our_words(found[key]) for name, found in verdicts.items() if key in found}
         other = theirs.get(entry.name)
-        rows.append(
-            {
-                "candidate": entry.name, "problem": problem.key, "kind": entry.kind.value,
-                "expected": entry.expected.value, "ours": _our_words(mine),
-                "theirs": _their_words(bench, other),
-            }
-        )  # fmt: skip
-    is_complete = bool(done) and len(theirs) == len(bench.candidates)
-    ours_s = done.get("wall_s")
-    theirs_s = starts[0] + sum(line["wall_s"] for line in theirs.values()) if starts else None
-    inputs = [
-        row["ours"]["num_inputs"]
-        for row in rows
-        if row["ours"] and row["ours"]["status"] == Status.CORRECT
-    ]
+        row = {
+            "candidate": entry.name, "problem": problem.key, "kind": entry.kind.value,
+            "expected": entry.expected.value, "ours": mine,
+            "theirs": None if other is None else _their_words(bench, other),
+        }  # fmt: skip
+        rows.append(row | {"notes": _notes(row)})
+    # the first one: a run in one piece starts it once
+    start_s = next((line["start_s"] for line in bench.lines() if "start_s" in line), None)
+    theirs_s = None
+    if start_s is not None:
+        theirs_s = start_s + sum(line["wall_s"] for line in theirs.values())
+    whole_s = theirs_s if len(theirs) == len(rows) else None
+    ours = {
+        name: _side(bench, name, [row["ours"][name] for row in rows], whole_s)
+        for name, found in verdicts.items()
+        if found
+    }
     return {
-        "is_complete": is_complete, "revision": next(iter(problems.values())).revision,
-        "num_candidates": len(rows), "ours_wall_s": ours_s, "theirs_wall_s": theirs_s,
-        "theirs_start_s": starts[0] if starts else None, "num_theirs": len(theirs),
-        "times_faster": theirs_s / ours_s if is_complete and theirs_s and ours_s else None,
-        "min_inputs_of_correct": min(inputs, default=None),
-        "disagree": [row["candidate"] for row in rows if _differ(row)],
-        "said": _without_places(bench, done.get("said", "")), "candidates": rows,
+        "is_complete": whole_s is not None and len(ours) == len(bench.protocols),
+        "revision": problems[bench.candidates[0].name].revision, "ours": ours,
+        "theirs": {"wall_s": theirs_s, "start_s": start_s, "num_evaluated": len(theirs)},
+        "candidates": rows,
     }  # fmt: skip
 
 
-def _our_words(judged: Judged | None) -> dict[str, Any] | None:
-    if judged is None:
-        return None
+def _verdicts(bench: Bench, name: str) -> dict[tuple[str, str], Judged]:
+    """By problem and candidate; none unless all are judged."""
+    if not bench.ours_file(name).exists():
+        return {}
+    judged = read_judged(bench.verdicts_file(name))
+    return {(each.verdict.problem_id, each.verdict.candidate_id): each for each in judged}
+
+
+def _side(
+    bench: Bench, name: str, words: list[dict[str, Any]], theirs_s: float | None
+) -> dict[str, Any]:
+    """Our run under one protocol, beside theirs if that is whole."""
+    done = json.loads(bench.ours_file(name).read_text(encoding="utf-8"))
+    inputs = [each["num_inputs"] for each in words if each["status"] == Status.CORRECT]
+    return {
+        "wall_s": done["wall_s"], "num_correct": len(inputs),
+        "min_inputs_of_correct": min(inputs, default=None),
+        "times_faster": None if theirs_s is None else theirs_s / done["wall_s"],
+        "protocol": bench.protocols[name].model_dump(mode="json"),
+        "said": _without_places(bench, done["said"]),
+    }  # fmt: skip
+
+
+def _our_words(judged: Judged) -> dict[str, Any]:
     verdict = judged.verdict
     measured, checked = verdict.measurement, verdict.correctness
     return {
         "status": verdict.status.value, "reason": verdict.reason, "revision": judged.revision,
         "num_inputs": checked.num_inputs if checked else 0,
         "certified": measured.certified if measured else None,
+        "reference_us": measured.reference_us if measured else None,
         "candidate_us": measured.candidate_us if measured else None, "judge_s": verdict.judge_s,
     }  # fmt: skip
 
 
-def _their_words(bench: Bench, line: dict[str, Any] | None) -> dict[str, Any] | None:
-    if line is None:
-        return None
+def _their_words(bench: Bench, line: dict[str, Any]) -> dict[str, Any]:
     result = line["result"] or {"compiled": False, "correctness": False, "metadata": {}}
     status = "incorrect" if result["compiled"] else "not compiled"
-    meta = result["metadata"]
-    said = line.get("error") or "; ".join(
-        f"{name}: {value}" for name, value in meta.items() if name not in ("hardware", "device")
+    said = line["error"] or "; ".join(
+        f"{name}: {value}"
+        for name, value in result["metadata"].items()
+        if name not in ("hardware", "device")
     )
     return {
         "status": "correct" if result["correctness"] else status,
         "reason": _without_places(bench, said)[:400], "wall_s": line["wall_s"],
-        "runtime_ms": result.get("runtime", -1.0) if result["correctness"] else None,
+        "runtime_ms": result["runtime"] if result["correctness"] else None,
     }  # fmt: skip
 
 
@@ -90,39 +103,48 @@ def _without_places(bench: Bench, text: str) -> str:
     return text.replace(str(bench.state), "STATE").replace(str(bench.checkout), "CHECKOUT")
 
 
-def _differ(row: dict[str, Any]) -> bool:
-    if row["ours"] is None or row["theirs"] is None:
-        return False
-    return (row["ours"]["status"] == "correct") != (row["theirs"]["status"] == "correct")
+def _notes(row: dict[str, Any]) -> list[str]:
+    """Where verdicts differ, and which are not what we think: many, and something else is wrong."""
+    notes: list[str] = []
+    ours = {words["status"] == Status.CORRECT for words in row["ours"].values()}
+    theirs = set[bool]() if row["theirs"] is None else {row["theirs"]["status"] == "correct"}
+    if len(ours | theirs) > 1:
+        notes.append("DISAGREE")
+    if ours - {row["expected"] == Expected.CORRECT}:
+        notes.append("ours unexpected")
+    if theirs - {row["expected"] != Expected.WRONG}:
+        notes.append("theirs unexpected")
+    return notes
 
 
 def show(found: dict[str, Any]) -> None:
     """Print a line a candidate, and what follows."""
     rows: list[list[str]] = []
     for row in found["candidates"]:
-        ours, theirs = row["ours"] or {}, row["theirs"] or {}
+        ours, theirs = next(iter(row["ours"].values()), {}), row["theirs"] or {}
         certified, wall_s = ours.get("certified"), theirs.get("wall_s")
         rows.append(
             [
                 f"{row['problem'].partition('/')[2][:5]} {row['candidate']}",
                 ours.get("status", "-"), f"{certified:.2f}" if certified else "-",
                 str(ours.get("num_inputs", "-")), theirs.get("status", "-"),
-                f"{wall_s:.1f}" if wall_s else "-", "DISAGREE" if _differ(row) else "",
+                f"{wall_s:.1f}" if wall_s else "-", ", ".join(row["notes"]),
             ]
         )  # fmt: skip
     print_table(["candidate", "ours", "certified", "inputs", "theirs", "s there", ""], rows)
-    ours_s, theirs_s = found["ours_wall_s"], found["theirs_wall_s"]
+    count, theirs = len(rows), found["theirs"]
     if not found["is_complete"]:
+        print("PARTIAL: run again to go on")
+    if theirs["wall_s"] is not None:
         print(
-            f"PARTIAL: ours {'done' if ours_s else 'not done'}, theirs {found['num_theirs']} of "
-            f"{found['num_candidates']} candidates; run again to go on"
+            f"theirs: {theirs['wall_s']:.1f} s for {theirs['num_evaluated']} of {count}, 5 inputs "
+            f"each; {theirs['start_s']:.1f} s of it to start once, as every process of it does"
         )
-    if ours_s:
+    for name, side in found["ours"].items():
+        times = side["times_faster"]
         print(
-            f"ours: {ours_s:.1f} s for {found['num_candidates']} candidates, at least "
-            f"{found['min_inputs_of_correct']} inputs of each correct one"
+            f"ours, {name}: {side['wall_s']:.1f} s for {count}; {side['num_correct']} correct, on "
+            f"at least {side['min_inputs_of_correct']} inputs each"
+            + (f"; {times:.1f} times faster" if times else "")
         )
-    if theirs_s:
-        print(f"theirs: {theirs_s:.1f} s for {found['num_theirs']} candidates, 5 inputs each")
-    if found["times_faster"]:
-        print(f"{found['times_faster']:.1f} times faster at revision {found['revision']}")
+    print(f"KernelBench's revision: {found['revision']}")

@@ -152,8 +152,8 @@ def _from_rows(
 def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
     """The source with top-level constants replaced, as `resize` does.
 
-    A quarter of its problems name some of theirs as `height = width = 128` or `D, H, W = 24, 32, 32`.
-    A statement that holds one to be replaced is made assignments of one name each first.
+    A quarter of its problems name some of theirs as `height = width = 128` or `D, H = 24, 32`. A
+    statement that holds one to be replaced is made assignments of one name each first.
 
     Raises:
         SuiteError: as `resize`.

@@ -73,7 +73,9 @@ def evaluate(kernel, seen):
     with Path(seen).open("a") as stream:
         print(kernel.parent.name, file=stream)
     text = kernel.read_text()
-    time.sleep(60.0 if "slow" in text and not Path(seen).with_name("hurry").exists() else 0.0)
+    if "slow" in text and not Path(seen).with_name("hurry").exists():
+        time.sleep(60.0)
+    time.sleep(0.5 * ("nap" in text))
     return {"compiled": True, "correctness": "right" in text, "metadata": {}, "runtime": 1.5}
 
 
@@ -113,7 +115,7 @@ def make(tmp_path: Path, checkout: Path) -> Callable[..., Bench]:
     def made(candidates: Sequence[Entry] = FIVE, protocol: str = "cpu") -> Bench:
         return Bench(
             checkout, tmp_path / "state", find_device(DeviceClass.CPU),
-            protocols.load(protocol).checks_only(), candidates,
+            {"own": protocols.load(protocol).checks_only()}, candidates,
         )  # fmt: skip
 
     return made
@@ -126,13 +128,13 @@ def go_on(bench: Bench, *, minutes: float = 1.0) -> None:
 
 def judge(bench: Bench, *correct: str, wall_s: float = 2.0) -> None:
     """As if our side were done."""
-    bench.verdicts_file.parent.mkdir(parents=True)
+    bench.verdicts_file("own").parent.mkdir(parents=True)
     lines: list[str] = []
     for each in bench.candidates:
         problem = problems_of(bench)[each.name]
         is_right = each.name in correct
         verdict = Verdict(
-            problem_id=problem.id, protocol_id=bench.protocol.id, device_kind="cpu",
+            problem_id=problem.id, protocol_id=bench.protocols["own"].id, device_kind="cpu",
             candidate_id=Candidate(problem_id=problem.id, source=each.source).id, device_id="d",
             status=Status.CORRECT if is_right else Status.CRASHED,
             reason=None if is_right else "no", judged_at="now", judge_s=1.0,
@@ -145,8 +147,8 @@ def judge(bench: Bench, *correct: str, wall_s: float = 2.0) -> None:
             problem=problem.key, verdict=verdict,
         )  # fmt: skip
         lines.append(judged.model_dump_json() + "\n")
-    bench.verdicts_file.write_text("".join(lines))
-    bench.ours_file.write_text(json.dumps({"wall_s": wall_s, "said": ""}))
+    bench.verdicts_file("own").write_text("".join(lines))
+    bench.ours_file("own").write_text(json.dumps({"wall_s": wall_s, "said": ""}))
 
 
 def seen(bench: Bench) -> Counter[str]:
@@ -188,11 +190,11 @@ def test_a_state_of_another_protocol_is_refused(make: Callable[..., Bench]) -> N
 def test_what_stops_in_time_goes_on_and_evaluates_nothing_twice(
     make: Callable[..., Bench],
 ) -> None:
-    bench = make()
+    bench = make([entry(str(number), "right nap") for number in range(5)])
     judge(bench)
     pieces = 0
     while len(bench.theirs()) < len(FIVE):
-        go_on(bench, minutes=0.01)
+        go_on(bench, minutes=0.03)
         pieces += 1
     assert pieces > 1
     assert set(seen(bench).values()) == {1}
@@ -248,8 +250,18 @@ def test_the_table_says_what_is_partial(
     found = table.collect(bench)
     table.show(found)
     assert not found["is_complete"]
-    assert found["times_faster"] is None
-    assert "PARTIAL: ours not done, theirs 0 of 5" in capsys.readouterr().out
+    assert "PARTIAL" in capsys.readouterr().out
+
+
+def test_half_of_their_side_makes_no_ratio(make: Callable[..., Bench]) -> None:
+    bench = make()
+    judge(bench, "0")
+    result = {"compiled": True, "correctness": True, "metadata": {}, "runtime": 1.0}
+    line = {"name": "0", "wall_s": 7.0, "result": result, "error": None}
+    bench.theirs_file.write_text(f'{{"start_s": 1.0}}\n{json.dumps(line)}\n')
+    found = table.collect(bench)
+    assert found["theirs"] == {"wall_s": 8.0, "start_s": 1.0, "num_evaluated": 1}
+    assert found["ours"]["own"]["times_faster"] is None
 
 
 def test_the_ratio_is_of_whole_runs_and_differing_verdicts_are_named(
@@ -265,9 +277,11 @@ def test_the_ratio_is_of_whole_runs_and_differing_verdicts_are_named(
     found = table.collect(bench)
     table.show(found)
     assert found["is_complete"]
-    assert found["times_faster"] == (4.0 + 3 * 7.0) / 2.0
-    assert found["disagree"] == ["b", "c"]
-    assert found["min_inputs_of_correct"] == 100
+    assert found["ours"]["own"]["times_faster"] == (4.0 + 3 * 7.0) / 2.0
+    assert found["ours"]["own"]["min_inputs_of_correct"] == 100
+    assert {row["candidate"]: row["notes"] for row in found["candidates"]} == {
+        "a": [], "b": ["DISAGREE", "theirs unexpected"], "c": ["DISAGREE", "ours unexpected"],
+    }  # fmt: skip
     said = capsys.readouterr().out
     assert said.count("DISAGREE") == 2
     assert "12.5 times faster" in said
@@ -285,8 +299,8 @@ def test_our_side_is_the_command_and_gives_every_candidate_a_verdict(
         [Entry(name, PLACE, Kind.PYTORCH, written.format(name)) for name in ("+ x", "* 3.0")]
     )
     with driver.alone(bench) as lock:
-        driver.judge_ours(bench, deadline=time.monotonic() + 300, keep_open=lock)
-    rows = {row["candidate"]: row["ours"] for row in table.collect(bench)["candidates"]}
+        driver.judge_ours(bench, "own", deadline=time.monotonic() + 300, keep_open=lock)
+    rows = {row["candidate"]: row["ours"]["own"] for row in table.collect(bench)["candidates"]}
     assert [rows[name]["status"] for name in ("+ x", "* 3.0")] == ["correct", "incorrect"]
     assert {row["revision"] for row in rows.values()} == {problems_of(bench)["+ x"].revision}
 
@@ -294,5 +308,5 @@ def test_our_side_is_the_command_and_gives_every_candidate_a_verdict(
 def test_our_side_leaves_nothing_behind_when_it_is_out_of_time(make: Callable[..., Bench]) -> None:
     bench = make()
     with driver.alone(bench) as lock:
-        driver.judge_ours(bench, deadline=time.monotonic() + 0.5, keep_open=lock)
-    assert not bench.ours_file.exists()
+        driver.judge_ours(bench, "own", deadline=time.monotonic() + 0.5, keep_open=lock)
+    assert not bench.ours_file("own").exists()
