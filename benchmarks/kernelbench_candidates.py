@@ -4,8 +4,8 @@ Problems are named by level, number and name; their code is not here. Chosen for
 inputs and outputs a call, and references of some 0.1 to 4 ms on an H100 (a guess): most others of
 levels 1 and 2 hold gigabytes, whose drawing and copying takes both harnesses longer than their own
 work does. Eight of them end in what is done to each element alone, which candidates fuse. What is
-expected of each is written beside it. All words and code are ours; most of this module is such
-code, so it is long.
+expected of each is written beside it. All words and code are ours. Long: most of it is such
+code.
 """
 
 from __future__ import annotations
