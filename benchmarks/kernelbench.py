@@ -98,7 +98,7 @@ def alone(bench: Bench) -> Iterator[int]:
     """Hold the state folder; the descriptor is for those who may outlive a killed benchmark.
 
     Raises:
-        ConfigError: somebody has it, or it is of another machine, checkout or set of candidates.
+        ConfigError: somebody has it, or it is of another device, checkout or set of candidates.
     """
     bench.state.mkdir(parents=True, exist_ok=True)
     with (bench.state / "lock").open("a") as lock:
@@ -119,7 +119,6 @@ def _subject(bench: Bench) -> dict[str, str]:
     """What all of one comparison must have in common."""
     problems = problems_of(bench)
     return {
-        "machine": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip(),
         "device": bench.device.id,
         "protocol": " ".join(protocol.id for protocol in bench.protocols.values()),
         "checkout": next(iter(problems.values())).revision,
