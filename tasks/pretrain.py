@@ -3,7 +3,9 @@
 Text: problems of the procedural generator with rewrites of mixed quality by the rule-based
 teachers' engine, as plain prompts and as contrastive prompts. Combinations of operators that are
 reserved for held-out problems never occur. The teachers' labels (fast, wrong …) set the mixture;
-no measured speedup enters, so what is fast on a device is left for training to find out.
+no measured speedup enters, so what is fast on a device is left for training to find out. The scores
+of a contrastive prompt are made up: each text draws anew how fast each form is, so that there is
+something to be read from scores, and nothing to be remembered.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ import platform
 import random
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudal1.exemplar import Exemplar
-from cudal1.llm.rewriter import Kind, Rewrite, Weights, compose, variant
+from cudal1.llm.rewriter import Choice, Kind, Rewrite, Weights, compose, variant
+from cudal1.llm.rewriter.rules.knobs import FAMILIES as KNOBS
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import (
     PromptStyle,
@@ -38,7 +41,7 @@ from cudal1.train.surroundings import surround
 if TYPE_CHECKING:
     from multiprocessing.pool import Pool
 
-CORPUS_VERSION = "5"
+CORPUS_VERSION = "6"
 ARCHITECTURES = {
     "small": pretraining.Architecture(
         vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
@@ -60,28 +63,43 @@ class Author:
     kinds: Mapping[Kind, float]
     cheat: float = 0.0
     broken: float = 0.0
+    drafts: int = 1
+    """Of an answer to a contrastive prompt; the fastest one that is new is written."""
 
 
 AUTHORS = (
     Author(0.30, {
         Kind.REFERENCE: 0.20, Kind.MID: 0.42, Kind.SLOW: 0.10, Kind.FAST: 0.24, Kind.WRONG: 0.04,
-    }, broken=0.01),
+    }, broken=0.01, drafts=8),
     Author(0.10, {
         Kind.REFERENCE: 0.08, Kind.MID: 0.20, Kind.SLOW: 0.02, Kind.FAST: 0.66, Kind.WRONG: 0.04,
-    }, broken=0.02),
+    }, broken=0.02, drafts=8),
     Author(0.60, {
         Kind.REFERENCE: 0.15, Kind.MID: 0.20, Kind.SLOW: 0.10, Kind.FAST: 0.10, Kind.WRONG: 0.45,
     }, cheat=0.04, broken=0.08),
 )  # fmt: skip
 """A careful one, a fast one, a sloppy one. One author writes a whole text, so skill is a property
-of a text and not of a line: what training can turn up or down, as in a large model."""
+of a text and not of a line: what training can turn up or down, as in a large model. Who is right
+also reads scores; the sloppy one mixes what it is shown."""
 CONTRASTIVE_SHARE = 0.45
-FROM_BETTER, FROM_WORSE = 0.45, 0.15
-"""Where a contrastive answer takes each place from; the rest is its own choice."""
-SCORES = {
-    Kind.REFERENCE: (0.97, 1.03), Kind.MID: (0.9, 1.4), Kind.SLOW: (0.4, 0.9),
-    Kind.FAST: (1.2, 4.0),
+FROM_BETTER = (0.3, 0.9)
+"""How likely a draft of a contrastive answer takes a place from the better exemplar, from and to:
+some drafts change little, some nearly all."""
+FROM_WORSE = 0.25
+"""Of the rest; what is left is the author's own choice."""
+TRIED = (2, 6, 18)
+"""Variants that the best exemplar is the best of: exemplars get better while a policy trains."""
+RELATED_SHARE, RELATED_PLACES = 0.5, 0.5
+"""Pairs of exemplars one of which comes from the other, and its places that are its own: their
+scores say what the difference is worth. So it is between a policy's own finds."""
+GAINS = {
+    Kind.REFERENCE: (1.0, 1.0), Kind.MID: (0.9, 1.4), Kind.SLOW: (0.4, 0.9),
+    Kind.FAST: (1.2, 4.0), Kind.WRONG: (0.9, 1.4),
 }  # fmt: skip
+"""Made-up speedup of a place, from and to; a wrong one counts as what it looks like."""
+KNOB_GAINS = (0.5, 6.0)
+"""The same of a knob's forms: each is as likely the best, in every text anew."""
+SCORE_NOISE = 0.02
 SHOWN = {Kind.REFERENCE: 0.30, Kind.MID: 0.32, Kind.SLOW: 0.08, Kind.FAST: 0.30}
 """How exemplars are made: what is shown is correct."""
 SURROUNDED_SHARE = 0.6
@@ -102,36 +120,58 @@ def documents(seed: int, count: int) -> Iterator[str]:
     """Training texts, reproducible from the seed."""
     rng = random.Random(seed)
     for index in range(count):
-        num_knobs = rng.choices(range(3), KNOB_SHARES)[0]
-        problem = generator.generate(
-            seed, index, device_class=rng.choice(DEVICE_CLASSES), split=Split.TRAIN,
-            num_stages=rng.choices((1, 2, 3, 4), STAGE_SHARES[num_knobs])[0], num_knobs=num_knobs,
-        )  # fmt: skip
-        if rng.random() < SURROUNDED_SHARE:
-            problem = problem.model_copy(update={"source": surround(problem.source, rng)})
-        prompt, answer = _example(rng, problem)
+        prompt, answer = _example(rng, _problem(rng, seed, index))
         yield pretraining.render([
             {"role": "user", "content": prompt}, {"role": "assistant", "content": answer}
         ])  # fmt: skip
 
 
+def lessons_in_reading(seed: int, count: int) -> Iterator[tuple[str, str]]:
+    """Contrastive prompts with answers of who reads scores: what later training must not undo."""
+    rng = random.Random(seed)
+    readers = [author for author in AUTHORS if author.drafts > 1]
+    for index in range(count):
+        author = rng.choices(readers, [author.share for author in readers])[0]
+        yield _contrastive(rng, _problem(rng, seed, index), author)
+
+
+def _problem(rng: random.Random, seed: int, index: int) -> Problem:
+    num_knobs = rng.choices(range(3), KNOB_SHARES)[0]
+    problem = generator.generate(
+        seed, index, device_class=rng.choice(DEVICE_CLASSES), split=Split.TRAIN,
+        num_stages=rng.choices((1, 2, 3, 4), STAGE_SHARES[num_knobs])[0], num_knobs=num_knobs,
+    )  # fmt: skip
+    if rng.random() < SURROUNDED_SHARE:
+        problem = problem.model_copy(update={"source": surround(problem.source, rng)})
+    return problem
+
+
 def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
     """A prompt's text and an answer."""
     author = rng.choices(AUTHORS, [author.share for author in AUTHORS])[0]
-    if rng.random() >= CONTRASTIVE_SHARE:
-        weights = Weights(author.kinds, cheat=author.cheat, broken=author.broken)
-        made = variant(problem.source, rng=rng, weights=weights)
-        prompt = generation_prompt(problem, style=PromptStyle.COMPACT)
-        return prompt.messages[0].content, answer_text(made.source)
-    shown = sorted(
-        (_scored(rng, problem) for _ in range(rng.choice((1, 2, 2, 2)))), key=lambda pair: pair[0]
-    )
+    if rng.random() < CONTRASTIVE_SHARE:
+        return _contrastive(rng, problem, author)
+    weights = Weights(author.kinds, cheat=author.cheat, broken=author.broken)
+    made = variant(problem.source, rng=rng, weights=weights)
+    prompt = generation_prompt(problem, style=PromptStyle.COMPACT)
+    return prompt.messages[0].content, answer_text(made.source)
+
+
+def _contrastive(rng: random.Random, problem: Problem, author: Author) -> tuple[str, str]:
+    """The same with scored exemplars, from which the answer is made."""
+    tried = [_exemplar(rng, problem) for _ in range(rng.choice(TRIED))]
+    speeds = Speeds(rng, tried[0])
+    first = max(tried, key=lambda made: speeds.of(made.choices))
+    others = [_another(rng, problem, first) for _ in range(rng.choice((0, 1, 1, 1)))]
+    shown = sorted(((speeds.score(r), r) for r in (first, *others)), key=lambda pair: pair[0])
     worse, better = shown[0][1], shown[-1][1]
-    own = variant(problem.source, rng=rng, weights=Weights(author.kinds))
-    picked = [
-        rng.choices(three, (FROM_BETTER, FROM_WORSE, 1 - FROM_BETTER - FROM_WORSE))[0].option
-        for three in zip(better.choices, worse.choices, own.choices, strict=True)
+    drafts = [
+        _mixed(rng, better, worse, variant(problem.source, rng=rng, weights=Weights(author.kinds)))
+        for _ in range(author.drafts)
     ]
+    known = [made.choices for _, made in shown]
+    new = [draft for draft in drafts if draft not in known]
+    picked = [choice.option for choice in max(new or drafts, key=speeds.of)]
     exemplars = [
         Exemplar(candidate_id=str(i), source=made.source, score=score)
         for i, (score, made) in enumerate(shown)
@@ -140,10 +180,63 @@ def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
     return prompt.messages[0].content, answer_text(compose(problem.source, picked).source)
 
 
-def _scored(rng: random.Random, problem: Problem) -> tuple[float, Rewrite]:
-    """A variant without wrong places, and a made-up score that fits its labels."""
-    made = variant(problem.source, rng=rng, weights=Weights(SHOWN))
-    return math.prod(rng.uniform(*SCORES[choice.kind]) for choice in made.choices), made
+def _exemplar(rng: random.Random, problem: Problem) -> Rewrite:
+    return variant(problem.source, rng=rng, weights=Weights(SHOWN))
+
+
+def _another(rng: random.Random, problem: Problem, first: Rewrite) -> Rewrite:
+    """A second exemplar: of its own, or made from the first."""
+    made = _exemplar(rng, problem)
+    if rng.random() >= RELATED_SHARE:
+        return made
+    picked = [
+        (new if rng.random() < RELATED_PLACES else old).option
+        for old, new in zip(first.choices, made.choices, strict=True)
+    ]
+    return compose(problem.source, picked)
+
+
+def _mixed(rng: random.Random, better: Rewrite, worse: Rewrite, own: Rewrite) -> tuple[Choice, ...]:
+    """An answer that takes each place from one of the three."""
+    from_better = rng.uniform(*FROM_BETTER)
+    from_worse = FROM_WORSE * (1 - from_better)
+    weights = (from_better, from_worse, 1 - from_better - from_worse)
+    return tuple(
+        rng.choices(three, weights)[0]
+        for three in zip(better.choices, worse.choices, own.choices, strict=True)
+    )
+
+
+class Speeds:
+    """Made-up speeds of one text: what each place costs, and what each of its forms gains."""
+
+    def __init__(self, rng: random.Random, rewrite: Rewrite) -> None:
+        self._rng = rng
+        self._costs = [rng.uniform(0.3, 1.0) for _ in rewrite.choices]
+        self._gains: dict[tuple[int, int | None], float] = {}
+
+    def of(self, choices: Sequence[Choice]) -> float:
+        """Speedup of these choices: times add up, so gains of different places multiply nearly."""
+        if not choices:
+            return 1.0
+        times = [
+            cost / self._gain(n, choice)
+            for n, (cost, choice) in enumerate(zip(self._costs, choices, strict=True))
+        ]
+        return sum(self._costs) / sum(times)
+
+    def score(self, rewrite: Rewrite) -> float:
+        """What a measurement of it would say."""
+        return self.of(rewrite.choices) * self._rng.uniform(1 - SCORE_NOISE, 1 + SCORE_NOISE)
+
+    def _gain(self, place: int, choice: Choice) -> float:
+        """The same whenever the same form is asked for."""
+        key = (place, choice.option)
+        if key not in self._gains:
+            is_knob = choice.family in KNOBS and choice.kind is not Kind.REFERENCE
+            low, high = KNOB_GAINS if is_knob else GAINS[choice.kind]
+            self._gains[key] = math.exp(self._rng.uniform(math.log(low), math.log(high)))
+        return self._gains[key]
 
 
 def _tokenized(job: tuple[Any, int, int]) -> list[list[int]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.llm.rewriter import Kind, Rewrite, places, variant
+from cudal1.llm.rewriter import Kind, Rewrite, compose, places, variant
 from cudal1.llm.rewriter.rule import Rule
 from cudal1.llm.rewriter.rules.knobs import KNOBS
 from cudal1.problem import DeviceClass, Problem, Split
@@ -125,3 +125,30 @@ def test_every_form_of_a_knob_occurs(rule: Rule) -> None:
         written = [re.sub("_([uvwz])", rf"self.\g<1>{k}", last) for k in (1, 2, 3, 4)]
         lines = [line.replace("_x", "x") for line in written]
         assert any(line in answer for answer in answers for line in lines), form
+
+
+def test_scores_of_a_text_are_those_of_its_forms() -> None:
+    """One form is worth the same in both exemplars; across texts no form is the best."""
+    (rule,) = [rule for rule in KNOBS if rule.family == "long_order"]
+    best: set[int | None] = set()
+    for index in range(20):
+        rng = random.Random(index)
+        source = generator.generate(
+            8, index, device_class=DeviceClass.CUDA, num_stages=1, families=[rule.family]
+        ).source
+        forms = [compose(source, [n]) for n in range(len(rule.mid))]
+        speeds = pretrain.Speeds(rng, forms[0])
+        scores = [speeds.score(form) for form in forms]
+        assert scores == pytest.approx([speeds.score(form) for form in forms], rel=0.05)
+        best.add(max(range(len(forms)), key=lambda n: scores[n]))
+    assert len(best) > 4
+
+
+def test_who_reads_scores_says_something_new_and_mostly_faster() -> None:
+    lessons = list(pretrain.lessons_in_reading(3, 60))
+    assert lessons == list(pretrain.lessons_in_reading(3, 60))
+    for prompt, answer in lessons:
+        assert ", score " in prompt
+        assert "class ModelNew" in answer
+    copies = sum(answer.strip("`").removeprefix("python").strip() in p for p, answer in lessons)
+    assert copies < 20
