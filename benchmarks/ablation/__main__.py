@@ -12,7 +12,7 @@ import json
 import time
 from pathlib import Path
 
-from benchmarks.ablation import carry, table
+from benchmarks.ablation import carry, gains, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
 from benchmarks.ablation.memory import Memory
@@ -73,7 +73,7 @@ def _judge(plan: Plan) -> Judge:
 def show(plan: Plan, state: Path) -> None:
     """Print the tables, and leave them as table.json and table.md in the state."""
     found = table.collect(plan, state)
-    text = f"{plan.title}\n\n" + "\n\n".join(table.markdown(found, g) for g in plan.exam.groups)
+    text = "\n\n".join((plan.title, table.markdown(found, plan), gains.markdown(plan, state)))
     print(text)
     curves = table.curves(plan, state)
     for name, parts in curves.items():

@@ -124,12 +124,22 @@ class Plan(Record):
     teaching: TeachingPlan
     sft: TrainingParams
     selfsup: SelfsupPlan
+    replay: float = Field(ge=0)
+    """Contrastive prompts of pretraining's kind, with made-up scores, for each pair of stages 1 and
+    2. On plain prompts alone a small policy forgets within a dozen steps how scores are read, which
+    a large one does not."""
     rl: RlParams
     """Of every reinforced row; `sampling` is the row's, `seed` is added to the run's."""
     exam: ExamPlan
     seeds: tuple[int, ...] = Field(min_length=1)
     """Of training and sampling. The base policy is the same for all."""
-    rows: tuple[Row, ...]
+    portions: tuple[tuple[Row, ...], ...]
+    """The rows: a portion is trained and examined with every seed before the next one."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All of them."""
+        return tuple(row for portion in self.portions for row in portion)
 
 
 def load(name_or_path: str) -> Plan:

@@ -6,6 +6,7 @@ base ─ teach ─ sft ─ selfsup ─┬─ grpo-none, grpo-random, grpo-island
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 import time
@@ -29,6 +30,7 @@ from cudal1.record import content_id
 from cudal1.train.grpo import train_grpo
 from cudal1.train.policy import EMBEDDED, Sampler
 from cudal1.train.sft import Pair, train_sft
+from tasks.pretrain import lessons_in_reading
 
 
 class Experiment:
@@ -42,24 +44,24 @@ class Experiment:
         self.problems = drawing.draw(plan.problems, plan.device)
 
     def run(self) -> None:
-        """Each seed's policies and then its exams, before the next seed's.
+        """A portion's policies and then its exams, seed by seed, before the next portion's.
 
         Raises:
             TimeUp: the piece is over before the experiment.
         """
         self.teach()
-        for seed in self.plan.seeds:
-            for row in self.plan.rows:
+        for portion, seed in itertools.product(self.plan.portions, self.plan.seeds):
+            for row in portion:
                 self.policy(row, seed)
             for group in self.plan.exam.groups:
-                self._examine(group, seed)
+                self._examine(portion, group, seed)
 
-    def _examine(self, group: Group, seed: int) -> None:
-        """All rows at once."""
+    def _examine(self, rows: Sequence[Row], group: Group, seed: int) -> None:
+        """These rows at once."""
         exam, started = self.plan.exam, time.monotonic()
         diaries = {
             row: Diary(self.state / "exams" / f"{row.value}-{seed}" / f"{group.value}.jsonl")
-            for row in self.plan.rows
+            for row in rows
         }
         sittings = [
             self._sitting(row, group, seed, diary)
@@ -188,6 +190,11 @@ class Experiment:
             ]
         if not pairs:
             raise TrainingError(f"{out.name}: no answer succeeded, so there is nothing to learn")
+        count = round(self.plan.replay * len(pairs))
+        pairs += [
+            ([{"role": "user", "content": prompt}], answer)
+            for prompt, answer in lessons_in_reading(knobs["seed"] + 1000 * seed, count)
+        ]
         random.Random(seed).shuffle(pairs)
         losses: list[float] = []
         train_sft(

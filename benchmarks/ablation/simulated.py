@@ -41,9 +41,9 @@ class SimulatedJudge:
     ) -> tuple[str, float]:
         """Correct with its made-up speedup, or incorrect."""
         if problem.id not in self._right:
-            self._right[problem.id] = _right(problem)
+            self._right[problem.id] = frozenset(right_variants(problem))
             self._reference_us[problem.id] = _us(problem, problem.source, "Model")
-        if _normal(candidate.source) not in self._right[problem.id]:
+        if normal(candidate.source) not in self._right[problem.id]:
             return "incorrect", 0.0
         speed = self._reference_us[problem.id] / _us(problem, candidate.source, "ModelNew")
         noisy = speed * random.Random(candidate.id).gauss(1.0, NOISE)
@@ -53,16 +53,16 @@ class SimulatedJudge:
         """Nothing is held."""
 
 
-def _right(problem: Problem) -> frozenset[str]:
-    """Every variant that the rewriter can make of right places."""
+def right_variants(problem: Problem) -> dict[str, tuple[int | None, ...]]:
+    """Every variant that the rewriter can make of right places: its normal form → its choices."""
     options = [
         [None, *(n for n, option in enumerate(place.options) if option.kind is not Kind.WRONG)]
         for place in places(problem.source)
     ]
-    return frozenset(
-        _normal(compose(problem.source, chosen).source)
+    return {
+        normal(compose(problem.source, chosen).source): chosen
         for chosen in itertools.islice(itertools.product(*options), MAX_VARIANTS)
-    )
+    }
 
 
 def _us(problem: Problem, source: str, name: str) -> float:
@@ -100,7 +100,7 @@ class _Roofline(TorchDispatchMode):
         return made
 
 
-def _normal(source: str) -> str:
+def normal(source: str) -> str:
     """Equal for sources that differ in layout only; "" for what is no Python."""
     try:
         return ast.dump(ast.parse(source))

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.ablation import carry, problems, table
+from benchmarks.ablation import carry, gains, problems, reading, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench, TimeUp
@@ -148,9 +149,9 @@ def test_the_simulated_judge_knows_right_from_wrong_and_a_knobs_best_is_the_prob
         wrong = [n for n, option in enumerate(options) if option.kind == "wrong"]
         assert all((speeds[n] == 0) == (n in wrong) for n in range(len(options)))
         best.add(speeds.index(max(speeds)))
+        garbage = Candidate(problem_id=problem.id, source="class ModelNew(")
+        assert judge.judge(problem, garbage, None) == ("incorrect", 0.0)
     assert len(best) > 1
-    garbage = Candidate(problem_id=problem.id, source="class ModelNew(")
-    assert judge.judge(problem, garbage, None) == ("incorrect", 0.0)
 
 
 def test_what_is_cut_off_goes_on_and_judges_nothing_twice(plan: Plan, tmp_path: Path) -> None:
@@ -232,9 +233,60 @@ def test_the_table_counts_failures_as_0_and_as_1(tmp_path: Path) -> None:
     diary.add("round 0", [found("a", "x", 4.0, 0), found("b", "y", 0.0, 0)])
     diary.add("round 1", [found("a", "z", 1.0, 1), found("b", "w", 0.0, 1)])
     numbers = table.marks(diary)
-    assert numbers["success"] == 0.5
     assert (numbers["mean_0"], numbers["mean_1"], numbers["geomean_1"]) == (2.0, 2.5, 2.0)
-    assert (numbers["solved"], numbers["above_101"], numbers["plain_answer_mean"]) == (1, 1, 2.0)
+    assert (numbers["solved"], numbers["above_101"]) == (1, 1)
+    assert (numbers["plain_mean_0"], numbers["plain_success"]) == (2.0, 0.5)
+    assert (numbers["answer_mean_0"], numbers["answer_mean_1"]) == (0.5, 1.0)
+    assert (numbers["answer_success"], numbers["answer_share_above_101"]) == (0.5, 0.0)
+
+
+def test_a_gain_is_taken_within_problems(plan: Plan, tmp_path: Path) -> None:
+    for row, scores in ((Row.GRPO, (1.0, 4.0, 0.0)), (Row.BUCKET, (2.0, 5.0, 1.0))):
+        path = tmp_path / "exams" / f"{row.value}-1" / f"{Group.VALIDATION.value}.jsonl"
+        for number in range(plan.exam.rounds):
+            batch = [
+                found(p, f"{p}{number}", s, number) for p, s in zip("abc", scores, strict=True)
+            ]
+            Diary(path).add(f"round {number}", batch)
+    (line,) = [li for li in gains.markdown(plan, tmp_path).splitlines() if "over grpo-none" in li]
+    assert line.split(" | ")[1] == "+1.00 (+1.00 to +1.00)"
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_stages_1_and_2_go_over_how_scores_are_read(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    learned: list[Any] = []
+    monkeypatch.setattr(
+        "benchmarks.ablation.rows.train_sft",
+        lambda init, out, pairs, on_log, **_: (learned.extend(pairs), on_log(1, {"loss": 1.0})),
+    )
+    experiment = Experiment(
+        plan.model_copy(update={"replay": share}), tmp_path, bench(plan, tmp_path), print
+    )
+    experiment.teach()
+    experiment.policy(Row.SFT, 1)
+    with_scores = [chat for chat, _ in learned if ", score " in chat[0]["content"]]
+    assert len(with_scores) == share * (len(learned) - len(with_scores))
+
+
+class Reader(Parrot):
+    """Answers with the last code of its prompt, which has the highest score."""
+
+    def sample(self, chats: Sequence[Chat], *, seed: int, **_: object) -> list[Sampled]:
+        codes = [chat[0]["content"].split("Code 2, score 2.90:\n")[1] for chat in chats]
+        sources = [code.split("Reference:\n")[0] for code in codes]
+        return [Sampled(answer_text(source), "stop", 1, 1) for source in sources]
+
+
+def test_who_reads_scores_is_told_from_who_does_not(plan: Plan) -> None:
+    drawn = problems.draw(plan.problems, plan.device)[Group.VALIDATION]
+    for asked in reading.questions(drawn):
+        counts = reading.look(Reader(drawn), plan, asked, 2)
+        assert counts["right"] == counts["copies"] == counts["answers"] == 2 * len(drawn)
+        assert (counts["better"], counts["worse"]) == (counts["places"], 0)
+    shown, exchanged = (reading.look(Parrot(drawn), plan, a, 8) for a in reading.questions(drawn))
+    assert 0 < shown["better"] == exchanged["worse"]
 
 
 def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Is a row better than the one it is built on? Differences problem by problem, with intervals.
+
+Rows answer the same problems, and problems differ far more than rows do; so the difference is taken
+within each problem, and problems are drawn again (bootstrap). The interval speaks of other problems
+of this kind with these trained policies; what another seed of training does, the tables' ± says.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.ablation import table
+from benchmarks.ablation.memory import Diary
+from benchmarks.ablation.plan import Plan, Row
+
+BUILT_ON = (
+    (Row.EVOLVE, Row.VANILLA), (Row.SFT, Row.VANILLA), (Row.SELFSUP, Row.SFT),
+    (Row.GRPO, Row.SELFSUP), (Row.BUCKET, Row.GRPO), (Row.RANDOM, Row.GRPO),
+    (Row.ISLAND, Row.GRPO), (Row.BUCKET, Row.RANDOM),
+)  # fmt: skip
+NUM_DRAWS = 4000
+
+
+def markdown(plan: Plan, state: Path) -> str:
+    """A line for each pair of rows and group, over the seeds that both have finished."""
+    lines = [
+        "| gain (95 % interval over problems) | one answer, mean (0) | best of all, geomean (1) |"
+    ]
+    lines.append("|---|---|---|")
+    for group in plan.exam.groups:
+        for row, base in BUILT_ON:
+            mine, theirs = (table.finished(plan, state, each, group) for each in (row, base))
+            seeds = sorted(mine.keys() & theirs.keys())
+            if seeds:
+                pairs = [(mine[seed], theirs[seed]) for seed in seeds]
+                added, ratio = _gain(pairs, _mean_answers), _gain(pairs, _log_best)
+                lines.append(
+                    f"| {group.value}: {row.value} over {base.value} | {_said(added, '+.2f')} | "
+                    f"{_said([math.exp(each) for each in ratio], '.2f', 'x')} |"
+                )
+    return "\n".join(lines)
+
+
+def _gain(
+    pairs: Sequence[tuple[Diary, Diary]], value: Callable[[Diary], dict[str, float]]
+) -> list[float]:
+    """Mean difference, and the ends of its interval."""
+    values = [(value(mine), value(theirs)) for mine, theirs in pairs]
+    found = [fmean(mine[p] - theirs[p] for mine, theirs in values) for p in values[0][0]]
+    rng = random.Random(0)
+    drawn = sorted(fmean(rng.choices(found, k=len(found))) for _ in range(NUM_DRAWS))
+    return [fmean(found), drawn[NUM_DRAWS // 40], drawn[-NUM_DRAWS // 40]]
+
+
+def _mean_answers(diary: Diary) -> dict[str, float]:
+    """Problem → mean speedup of its answers behind the first round, failures as 0."""
+    scores: dict[str, list[float]] = {}
+    for found in table.later_answers(diary):
+        scores.setdefault(found.problem_id, []).append(found.score)
+    return {problem_id: fmean(mine) for problem_id, mine in scores.items()}
+
+
+def _log_best(diary: Diary) -> dict[str, float]:
+    """Problem → logarithm of its best answer's speedup, failures as 1."""
+    everything = [found for batch in diary.batches.values() for found in batch]
+    return {p: math.log(score or 1.0) for p, score in table.best_scores(everything).items()}
+
+
+def _said(three: Sequence[float], form: str, sign: str = "") -> str:
+    mean, low, high = (f"{each:{form}}{sign}" for each in three)
+    return f"{mean} ({low} to {high})"
