@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.common import chosen, note, options, print_table, save, shipped
 from cudal1.candidate import Candidate
-from cudal1.harness import Pool
+from cudal1.harness import Pool, places
 from cudal1.harness.builder import Builder, num_idle
 from cudal1.problem import DeviceClass
 from cudal1.verdict import Verdict
@@ -144,7 +144,7 @@ def _plain(source: str) -> float:
             started = time.monotonic()
             subprocess.run(
                 [sys.executable, "-c", text], check=True, stdout=subprocess.DEVNULL,
-                env={"PATH": "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin",
+                env={"PATH": f"/usr/local/cuda/bin:{places.PATH}",
                      "TORCH_EXTENSIONS_DIR": folder},
             )  # fmt: skip
             times.append(time.monotonic() - started)

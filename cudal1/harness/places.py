@@ -13,8 +13,9 @@ from pathlib import Path
 HOME = "/dev/shm/cudal1"
 """Where each worker that has a file system of its own has it, by one name on every machine:
 compilers note where they keep what they made."""
-PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Where programs are looked for, whatever the judge's own environment says."""
+PATH = f"/usr/local/bin:/usr/bin:/bin:{Path(sys.executable).absolute().parent}"
+"""Where programs are looked for, whatever the judge's own environment says; last beside the
+interpreter, where pip puts ninja."""
 EXTENSIONS = Path(__file__).resolve().parent / "worker" / "extensions"
 """Whom PyTorch calls in a worker to compile an extension."""
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/proc", "/sys")

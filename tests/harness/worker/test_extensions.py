@@ -33,7 +33,15 @@ torch::Tensor ours(torch::Tensor x) { return at::JOINED(re, lu)(x); }
 """
 """Needs an operator that it has no word for."""
 MISTAKEN = "#include <ATen/core/Tensor.h>\nat::Tensor ours = no_such_thing;\n"
-BOUND = ADD + 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("add", &add); }\n'
+BOUND = (
+    ADD
+    + """
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+m.def("add", torch::wrap_pybind_function(add), "add");
+}
+"""
+)
+"""As `load_inline` writes it."""
 KERNEL = """
 #include <torch/extension.h>
 __global__ void add(const float* x, float* y, int n) {

@@ -32,10 +32,13 @@ EVERY_OPERATOR = (
 )  # fmt: skip
 """What `ATen/ATen.h` includes that declares all operators, or values of TorchScript."""
 REGISTERS = "TORCH_LIBRARY"
+BINDINGS = ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 PYTHON = frozenset({"PYBIND11_MODULE", "py", "pybind11"})
 HALVES = ("gcc", "cudafe++", "gcc", "cicc", "ptxas", "fatbinary", "rm", "gcc")
 """What nvcc runs for one architecture: the host's half, the device's half, both together."""
 NUM_HOST, NUM_HALVES = 2, 7
+WITHOUT_COLLECTING = " --param ggc-min-heapsize=2000000"
+"""kB: looking for garbage is a sixth of what the host's compiler does, and there is memory."""
 DRY = "#$ "
 
 
@@ -86,7 +89,7 @@ def fewer_headers(text: str, torch: Path) -> dict[str, str]:
     tensors = _without(EVERY_OPERATOR, torch / "ATen/ATen.h")
     tensors += "".join(f"#include <ATen/ops/{name}.h>\n" for name in operators)
     everything = "#pragma once\n#include <torch/types.h>\n"
-    python = "#include <torch/csrc/utils/pybind.h>\n" if words & PYTHON else ""
+    python = "".join(f"#include <{name}>\n" for name in BINDINGS) if words & PYTHON else ""
     headers = {
         "ATen/ATen.h": tensors, "torch/all.h": everything, "torch/torch.h": everything,
         "torch/extension.h": everything + python,
@@ -177,6 +180,7 @@ class Steps:
         output = after("-o", arguments)
         Path(module[1]).write_text(f"_{sha256(output.encode()).hexdigest()[:16]}_")
         commands[1] = commands[1].replace("--gen_module_id_file ", "")
+        commands[-1] += WITHOUT_COLLECTING
         if dependencies:
             commands[0] += f' -MD -MF "{dependencies}" -MT "{output}"'
         return cls(commands, environment)
