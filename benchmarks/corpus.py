@@ -1,27 +1,32 @@
 """Do cheats get through, and are honest candidates let through? The whole corpus, judged for real.
 
-python -m benchmarks.corpus [--device cpu|cuda] [--null 3]
+python -m benchmarks.corpus [--device cpu|cuda] [--only inline_cpp itself] [--null 3]
 
 Three figures belong together, since none means much alone: cheats stopped, honest twins passed, and
 references that gained against themselves. The files and what must become of each are those of
-tests/harness; problems for a CPU bring those for the fake asynchronous device along.
+tests/harness; problems for a CPU bring those for the fake asynchronous device along. Extensions are
+compiled first, one at a time, by the builder that a file of candidates has.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.common import chosen, options, save
 from cudal1.candidate import Candidate
 from cudal1.harness import Pool, find_device
+from cudal1.harness.builder import Builder
 from cudal1.problem import DeviceClass, Problem, resize
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 from tests.harness.conftest import problem_named
 from tests.harness.corpus import CUDA_SIZES, Case, cases, class_of
 
+GROUPS = ("exploits", "honest")
 NUM_TRIES = {"exploits": 3, "honest": 4}
 """Of a cheat that may be judged correct, until it gains; of an honest twin, until it is as it
 should be, as in the tests."""
@@ -49,8 +54,9 @@ class Found:
 class Court:
     """A pool for each device and precision class, opened when it is first needed."""
 
-    def __init__(self, protocol: EvalProtocol, stack: ExitStack) -> None:
+    def __init__(self, protocol: EvalProtocol, builder: Builder, stack: ExitStack) -> None:
         self._protocol = protocol
+        self._builder = builder
         self._stack = stack
         self._pool: Pool | None = None
         self._place: tuple[object, object] | None = None
@@ -67,12 +73,21 @@ class Court:
                 Pool(find_device(problem.device_class), protocol, wait_s=60)
             )
             self._place = place
-        return self._pool.judge(problem, Candidate(problem_id=problem.id, source=source)).verdict
+        candidate = Candidate(problem_id=problem.id, source=source)
+        is_to_build = self._builder.takes(candidate)
+        not_built = self._builder.begin(candidate).result() if is_to_build else None
+        return self._pool.judge(
+            problem, candidate, built=self._builder.content(candidate), not_built=not_built
+        ).verdict
 
 
 def main() -> None:
     """Judge, print a table, leave results/corpus_DEVICE.json."""
     parser = options("corpus", __doc__)
+    names = {case.name for group in GROUPS for case in (*cases(group), *cases(f"{group}_cuda"))}
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=sorted(names), help="of these files alone"
+    )
     parser.add_argument("--null", type=int, default=3, help="judgements of each reference")
     given = parser.parse_args()
     device, protocol = chosen(given)
@@ -87,12 +102,16 @@ def main() -> None:
             summary=summary(found), verdicts=[as_record(one) for one in found],
         )  # fmt: skip
 
-    with ExitStack() as stack:
-        court = Court(protocol, stack)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Builder([device], protocol, Path(folder), num_workers=1) as builder,
+        ExitStack() as stack,
+    ):
+        court = Court(protocol, builder, stack)
         layers = layers_of(court, given.device)
-        for group in ("exploits", "honest"):
-            ordered = sorted(cases(group + suffix), key=lambda c: (c.precision, c.problem, c.name))
-            for case in ordered:
+        for group in GROUPS:
+            wanted = [case for case in cases(group + suffix) if case.name in (given.only or names)]
+            for case in sorted(wanted, key=lambda c: (c.precision, c.problem, c.name)):
                 add(try_case(court, case, group, given.device, layers))
         for name in dict.fromkeys(one.problem for one in found):
             add(try_null(court, name, given.device, given.null))

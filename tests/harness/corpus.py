@@ -6,7 +6,8 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
 * `problem` — a problem of `conftest.py`.
 * `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group.
 * `precision` — the class that is asked for; strict if none is named (`honest_cuda` alone).
-* `needs` — a layer of the sandbox, or a machine, without which it must not even be tried.
+* `needs` — a layer of the sandbox, a machine, a program or a package, without which it must not
+  even be tried.
 * `open` — why it is known to get through now and then; only until that is repaired.
 * `naive` — how it fools a harness that trusts (`naive.py`): modes, and `gains` where being accepted
   is not enough; or `no: ` and why it is not tried there.
@@ -14,8 +15,10 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +86,18 @@ class Case:
     def missing(self, layers: Sequence[str]) -> str | None:
         """What this machine lacks to try it."""
         needed = self._line("needs")
-        return needed if needed and needed not in (*layers, platform.machine()) else None
+        is_there = needed in ("", *layers, platform.machine()) or is_installed(needed)
+        return None if is_there else needed
 
     def _line(self, name: str) -> str:
         header = self.source.split('"""')[1]
         found = re.search(rf"^{name}:(.*)$", header, re.MULTILINE)
         return found.group(1).strip() if found else ""
+
+
+def is_installed(name: str) -> bool:
+    """Whether there is a program or a package of that name."""
+    return shutil.which(name) is not None or importlib.util.find_spec(name) is not None
 
 
 def cases(folder: str) -> list[Case]:

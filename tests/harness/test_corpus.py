@@ -11,10 +11,12 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool
+from cudal1.harness.builder import COMPILES, Builder
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.screen import Severity, severity
 from cudal1.measurement import Measurement
 from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
 from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
 
 Judge = Callable[[str, str], Judgement]
@@ -64,10 +66,36 @@ def test_after_all_of_them_the_next_candidate_is_judged_normally(
     assert class_of(verdict) in GROUPS["correct"], verdict.reason
 
 
-@pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
+@pytest.fixture
+def compile_ahead(pool: Pool, quick: EvalProtocol, tmp_path: Path) -> Callable[[Candidate], None]:
+    """As a fleet's builder does, so that the pool finds what a source compiles."""
+
+    def compiled(candidate: Candidate) -> None:
+        assert pool._zygote is not None
+        with Builder([pool.device], quick, tmp_path, num_workers=1) as builder:
+            assert builder.begin(candidate).result() is None
+            pool._zygote.builds.give(candidate.id, builder.content(candidate))
+
+    return compiled
+
+
+HONEST_CASES = [
+    pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (COMPILES in case.source))
+    for case in HONEST
+]
+"""A compiler takes a quarter of a minute with PyTorch's headers."""
+
+
+@pytest.mark.parametrize("case", HONEST_CASES)
 def test_an_honest_twin_earns_what_its_header_says_unflagged(
-    case: Case, judge: Judge, skip_if_busy: Callable[[str], None]
-) -> None:
+    case: Case, judge: Judge, layers: tuple[str, ...], skip_if_busy: Callable[[str], None],
+    named_problem: Callable[[str], Problem], compile_ahead: Callable[[Candidate], None],
+) -> None:  # fmt: skip
+    if missing := case.missing(layers):
+        pytest.skip(f"this machine has no {missing}")
+    if COMPILES in case.source:
+        problem_id = named_problem(case.problem).id
+        compile_ahead(Candidate(problem_id=problem_id, source=case.source))
     for _ in range(NUM_TRIES):
         verdict = judge(case.problem, case.source).verdict
         assert class_of(verdict) in GROUPS["correct"], verdict.reason
@@ -134,3 +162,13 @@ def test_a_header_is_complete_and_names_known_things(
         assert case.id in {"", *CATALOGUE}, case.name
         assert named_problem(case.problem), case.name
         ast.parse(case.source)
+
+
+@pytest.mark.parametrize(("needs", "missing"), [
+    ("", None), ("freezer", None), ("python3", None), ("torch", None),
+    ("landlock", "landlock"), ("no_such_thing", "no_such_thing"),
+])  # fmt: skip
+def test_what_a_machine_lacks_is_named(needs: str, missing: str | None, tmp_path: Path) -> None:
+    case = Case(tmp_path / "case.py")
+    case.path.write_text(f'"""A twin.\n\nneeds: {needs}\n"""\n')
+    assert case.missing(["freezer"]) == missing
