@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from cudal1.baseline import Baseline, as_candidate
@@ -13,7 +14,7 @@ from cudal1.candidate import Candidate
 from cudal1.cli.bar import bar
 from cudal1.cli.candidate_rows import read_rows
 from cudal1.cli.settings import Settings
-from cudal1.cli.trying import try_references
+from cudal1.cli.trying import Notes, try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.builder import COMPILES, Builder
@@ -129,50 +130,64 @@ def _judge(
     verdicts: VerdictFile, *, timing: bool, wait_s: float, as_baseline: Mapping[Key, Baseline],
 ) -> None:  # fmt: skip
     """Judge; what was judged is in the file, whatever stops it."""
+    # each is prepared once, unless some of its candidates are still being compiled
+    work = sorted(missing, key=lambda pair: (pair[0].level, pair[0].number))
     try:
-        notes, complaints = try_references(
-            [problem for problem, _ in missing], seats, settings, wait_s=wait_s
-        )
-        outcome.complaints += complaints
-        refused = set[str]()
-        work = [(problem, each) for problem, each in missing if problem.id in notes]
-        # each is prepared once, unless some of its candidates are still being compiled
-        work.sort(key=lambda pair: (pair[0].level, pair[0].number))
-        if not work:
-            return
-        with (
-            _builder(work, seats, settings) as builder,
-            Fleet(seats, settings.protocol, wait_s=wait_s, builder=builder) as fleet,
-            bar("judging", len(work)) as advance,
-        ):
-            by_id = {problem.id: problem for problem, _ in work}
-            for judgement in fleet.judge_all(work, timing=timing):
-                advance()
-                if isinstance(judgement, Refusal):
-                    key, why = by_id[judgement.problem_id].key, judgement.reason
-                    if judgement.problem_id not in refused:
-                        outcome.complaints.append(f"{key}: cannot be judged: {why}")
-                    refused.add(judgement.problem_id)
-                    continue
-                problem = by_id[judgement.verdict.problem_id]
-                verdicts.add(
-                    Judged(
-                        suite=problem.suite, revision=problem.revision, level=problem.level,
-                        problem_id=problem.number, problem=problem.key, note=notes[problem.id],
-                        baseline=as_baseline.get((problem.id, judgement.verdict.candidate_id)),
-                        verdict=judgement.verdict,
-                    )
-                )  # fmt: skip
+        with _builder(work, seats, settings) as builder:
+            if builder is not None:
+                _begin(builder, work)
+            notes, complaints = try_references(
+                [problem for problem, _ in work], seats, settings, wait_s=wait_s
+            )
+            outcome.complaints += complaints
+            work = [(problem, each) for problem, each in work if problem.id in notes]
+            if not work:
+                return
+            with Fleet(seats, settings.protocol, wait_s=wait_s, builder=builder) as fleet:
+                _keep(fleet, work, notes, outcome, verdicts, as_baseline, timing=timing)
             if builder is not None and builder.complaint:
                 outcome.complaints.append(builder.complaint)
-            outcome.complaints += [
-                f"device {seat}: its judge died; others took its candidates over"
-                for seat in fleet.lost
-            ]
     except KeyboardInterrupt:
         outcome.stopped, outcome.is_interrupted = "interrupted", True
     except CudaL1Error as error:
         outcome.stopped = str(error)
+
+
+def _keep(
+    fleet: Fleet, work: Sequence[Pair], notes: Notes, outcome: Outcome,
+    verdicts: VerdictFile, as_baseline: Mapping[Key, Baseline], *, timing: bool,
+) -> None:  # fmt: skip
+    """Each verdict in the file, as it comes; a line on each problem that cannot be judged."""
+    refused = set[str]()
+    by_id = {problem.id: problem for problem, _ in work}
+    with bar("judging", len(work)) as advance:
+        for judgement in fleet.judge_all(work, timing=timing):
+            advance()
+            if isinstance(judgement, Refusal):
+                key, why = by_id[judgement.problem_id].key, judgement.reason
+                if judgement.problem_id not in refused:
+                    outcome.complaints.append(f"{key}: cannot be judged: {why}")
+                refused.add(judgement.problem_id)
+                continue
+            problem = by_id[judgement.verdict.problem_id]
+            verdicts.add(
+                Judged(
+                    suite=problem.suite, revision=problem.revision, level=problem.level,
+                    problem_id=problem.number, problem=problem.key, note=notes[problem.id],
+                    baseline=as_baseline.get((problem.id, judgement.verdict.candidate_id)),
+                    verdict=judgement.verdict,
+                )
+            )  # fmt: skip
+    outcome.complaints += [
+        f"device {seat}: its judge died; others took its candidates over" for seat in fleet.lost
+    ]
+
+
+def _begin(builder: Builder, work: Iterable[Pair]) -> None:
+    """Compile the first ones while references are tried: one for each that compiles."""
+    first = (candidate for _, candidate in work if builder.takes(candidate))
+    for candidate in islice(first, builder.num_workers):
+        builder.begin(candidate)
 
 
 def _builder(
