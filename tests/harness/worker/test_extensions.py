@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from cudal1.harness.places import EXTENSIONS
+from cudal1.harness.worker.extensions import compile as compiling
 from cudal1.harness.worker.extensions.compile import (
     HALVES,
     Steps,
@@ -194,6 +195,58 @@ def test_a_kernel_is_compiled_by_both_halves(compile_here: Compile, tmp_path: Pa
     assert b"__cudaRegisterFunction" in code
     assert b".nv.info" in code, "no code for the device"
     assert "ours.o.headers/torch/extension.h" in (tmp_path / "ours.o.d").read_text()
+
+
+# --- once is enough -------------------------------------------------------------------------------
+
+
+COUNTING = """#!/bin/sh
+echo run >> runs
+echo object > x.o
+echo 'x.o: x.cpp mine.h /usr/include/stdio.h' > x.o.d
+"""
+MADE_BY = ["-DTORCH_EXTENSION_NAME=x", "-MMD", "-MF", "x.o.d", "-c", "x.cpp", "-o", "x.o"]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, content in (("x.cpp", "int x;"), ("mine.h", "int y;"), ("cc", COUNTING)):
+        Path(name).write_text(content)
+    Path("cc").chmod(0o700)
+    return tmp_path
+
+
+def runs(home: Path, *more: str) -> int:
+    """How often the compiler has run, after one more time; ninja takes the dependencies away."""
+    assert compiling.main(str(home / "cc"), [*MADE_BY, *more]) == 0
+    Path("x.o.d").unlink()
+    return len(Path("runs").read_text().splitlines())
+
+
+def test_the_same_files_are_compiled_once_and_the_object_is_the_newest(home: Path) -> None:
+    assert runs(home) == 1
+    os.utime("x.o", (1, 1))
+    Path("x.cpp").write_text("int x;")
+    assert runs(home) == 1
+    assert Path("x.o").stat().st_mtime >= Path("x.cpp").stat().st_mtime
+
+
+@pytest.mark.parametrize("name", ["x.cpp", "mine.h"])
+def test_a_file_that_says_something_else_is_compiled_again(home: Path, name: str) -> None:
+    assert runs(home) == 1
+    Path(name).write_text("int z;")
+    assert runs(home) == 2
+    Path(name).unlink()
+    assert runs(home) == 3
+
+
+def test_other_flags_and_a_missing_object_are_compiled_again(home: Path) -> None:
+    assert runs(home) == 1
+    assert runs(home, "-O3") == 2
+    Path("x.o").unlink()
+    assert runs(home, "-O3") == 3
 
 
 # --- nvcc's commands in another order -------------------------------------------------------------

@@ -3,7 +3,8 @@
 `torch/extension.h` is 450,000 lines. A C++ compiler parses them once, nvcc three times: its front
 ends for host and device, one after the other, then the host's compiler. Most kernels need tensors
 and a few operators by name, which is a half of that; the two front ends need not wait for each
-other. What does not compile so is compiled as it was asked for, and that decides.
+other. What does not compile so is compiled as it was asked for, and that decides. And a file that
+says what it said when an earlier process of the candidate compiled it is not compiled again.
 
 What a source means stays: its headers are PyTorch's own, and of those some are left out. Whatever
 they declare is either what the source used, or missing, and then all of them come.
@@ -14,6 +15,8 @@ none but what a candidate's own processes can do anyway; it may as well call the
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shutil
@@ -21,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -44,14 +47,56 @@ DRY = "#$ "
 
 def main(compiler: str, arguments: list[str]) -> int:
     """Compile; the exit status of what compiled it last."""
+    if was_made(arguments):
+        return 0
     if lean := with_fewer_headers(arguments):
         with tempfile.TemporaryDirectory() as scratch:
             done = compiled(compiler, lean, Path(scratch))
         if done.returncode == 0:
             sys.stderr.buffer.write(done.stdout)
+            note_made(arguments)
             return 0
         shutil.rmtree(_folder(arguments), ignore_errors=True)
-    os.execvp(compiler, [compiler, *arguments])
+    status = subprocess.call([compiler, *arguments])
+    if status == 0:
+        note_made(arguments)
+    return status
+
+
+# --- once is enough ------------------------------------------------------------------------------
+
+
+def was_made(arguments: Sequence[str]) -> bool:
+    """Whether this command has made its output of files that say the same; then it is new again.
+
+    Who writes a file and has it compiled writes it in each of its processes, and ninja goes by
+    dates: the object that an earlier process handed over would be older than its source.
+    """
+    output = after("-o", arguments)
+    try:
+        known = json.loads(Path(f"{output}.made").read_text())
+        if known["arguments"] != arguments or known["contents"] != _contents(known["contents"]):
+            return False
+        Path(after("-MF", arguments)).write_text(known["dependencies"])  # ninja reads it, too
+        os.utime(output)
+    except (OSError, ValueError, KeyError):
+        return False
+    return True
+
+
+def note_made(arguments: Sequence[str]) -> None:
+    """Remember what an output was made of: those files that a candidate can change."""
+    output = after("-o", arguments)
+    with contextlib.suppress(OSError, IndexError):
+        dependencies = Path(after("-MF", arguments)).read_text()
+        files = dependencies.replace("\\\n", " ").partition(":")[2].split()
+        own = [each for each in files if Path(each).absolute().is_relative_to(Path.home())]
+        note = {"arguments": arguments, "dependencies": dependencies, "contents": _contents(own)}
+        Path(f"{output}.made").write_text(json.dumps(note))
+
+
+def _contents(files: Iterable[str]) -> dict[str, str]:
+    return {each: sha256(Path(each).read_bytes()).hexdigest() for each in files}
 
 
 # --- fewer headers --------------------------------------------------------------------------------
