@@ -68,9 +68,8 @@ def evaluate(script: Any, dataset: Any, item: Any, folder: Path, arch: str) -> d
     started = time.monotonic()
     try:
         script.batch_eval([(number, SAMPLE)], config, dataset, str(run), str(results))
-    except (
-        AttributeError
-    ) as raised:  # it takes a build that failed for a busy lock, and has nothing
+    except AttributeError as raised:
+        # it takes a build that failed for one that found a lock, and then has nothing
         error = str(raised)
     wall_s = time.monotonic() - started
     said = json.loads(results.read_text(encoding="utf-8"))[str(number)][0] if not error else None
