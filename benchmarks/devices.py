@@ -27,11 +27,12 @@ from benchmarks.common import chosen, note, options, print_table, save, shipped
 from benchmarks.inline import EXPRESSIONS, extension
 from benchmarks.throughput import FAILING, KINDS, OF_ANSWERS
 from cudal1.candidate import Candidate
-from cudal1.harness.builder import COMPILES, Builder, num_idle
+from cudal1.harness.builder import Builder, num_idle
 from cudal1.harness.device import find_devices
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.judge import Judgement
 from cudal1.harness.seats import Seat, seats_here
+from cudal1.harness.toolchain import COMPILES
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 

@@ -237,13 +237,15 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
 
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_candidate, read_problem, refuse_swapped
-    from cudal1.harness import Pool, find_device
+    from cudal1.harness import Pool, find_device, toolchain
     from cudal1.harness.mutants import kill_table
     from cudal1.suite.admission import admit
 
     refuse_swapped(problem, candidate)
     item = read_problem(problem, settings.device_class)
     source = read_candidate(candidate)
+    if missing := toolchain.missing_for(source, settings.device_class):
+        raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
     found = find_device(settings.device_class)
     with Console(stderr=True).status("trying the reference") as spinner:
         admission = admit(item, max_reference_ms=settings.max_reference_ms)

@@ -17,11 +17,12 @@ from cudal1.cli.settings import Settings
 from cudal1.cli.trying import Notes, try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
-from cudal1.harness.builder import COMPILES, Builder
+from cudal1.harness.builder import Builder
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.kept import default_folder
 from cudal1.harness.seats import Seat
+from cudal1.harness.toolchain import COMPILES, missing_for, remedy
 from cudal1.problem import Problem
 
 Pair = tuple[Problem, Candidate]
@@ -132,6 +133,8 @@ def _judge(
     """Judge; what was judged is in the file, whatever stops it."""
     # each is prepared once, unless some of its candidates are still being compiled
     work = sorted(missing, key=lambda pair: (pair[0].level, pair[0].number))
+    if not any(seat.machine for seat in seats):  # others may have other compilers
+        work = _compilable(work, outcome)
     try:
         with _builder(work, seats, settings) as builder:
             if builder is not None:
@@ -181,6 +184,17 @@ def _keep(
     outcome.complaints += [
         f"device {seat}: its judge died; others took its candidates over" for seat in fleet.lost
     ]
+
+
+def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
+    """Those that can be compiled here; a line on all others."""
+    lacking = {
+        candidate.id: missing_for(candidate.source, problem.device_class)
+        for problem, candidate in work
+    }
+    for missing, count in Counter(filter(None, lacking.values())).items():
+        outcome.complaints.append(f"{count} candidates: each {remedy(missing)}")
+    return [pair for pair in work if not lacking[pair[1].id]]
 
 
 def _begin(builder: Builder, work: Iterable[Pair]) -> None:

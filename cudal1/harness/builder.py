@@ -34,14 +34,13 @@ from cudal1.harness.quiet import unreadable
 from cudal1.harness.rings import host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, syntax_error
+from cudal1.harness.toolchain import COMPILES
 from cudal1.harness.wire import Job, Layout, State
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
 
-COMPILES = "cpp_extension"
-"""In a source whose compiler takes long; whoever hides it is built where it is judged."""
 LIMIT_S = 300.0
 """For an import: an extension of many files takes minutes. Who takes longer is left to the judge,
 for others may have taken the cores."""
@@ -116,7 +115,10 @@ class Builder:
         self._open.close()
 
     def takes(self, candidate: Candidate) -> bool:
-        """Whether it is worth building one ahead: it may compile, and has not been built."""
+        """Whether it is worth building one ahead: it may compile, and has not been built.
+
+        Who hides that he compiles is built where he is judged.
+        """
         assert self._kept is not None, "the builder is not open"
         source = candidate.source
         return (

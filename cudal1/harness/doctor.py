@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from cudal1.errors import DeviceError
-from cudal1.harness import places
+from cudal1.harness import places, toolchain
 from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device, find_devices
 from cudal1.harness.layers import LAYERS, MINIMUM, missing
@@ -126,4 +126,5 @@ def _versions() -> dict[str, str]:
         "kernel": f"{os.uname().sysname} {os.uname().release} {os.uname().machine}",
         "bubblewrap": said.removeprefix("bubblewrap").strip() or "none",
         "interpreter": sys.executable,
+        **{name: toolchain.where(name) or "none" for name in toolchain.PROGRAMS},
     }

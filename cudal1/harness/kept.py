@@ -8,11 +8,7 @@ what was kept there, and nothing else.
 from __future__ import annotations
 
 import os
-import platform
-import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,13 +16,11 @@ import diskcache
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.harness import places
+from cudal1.harness import toolchain
 from cudal1.record import content_id
 
 KEPT_BYTES = 4 << 30
 """Beyond it, what was stored first goes."""
-COMPILERS = ("c++", "/usr/local/cuda/bin/nvcc")
-ASKING_S = 60.0
 FAILURES = (OSError, sqlite3.Error, diskcache.Timeout)
 
 
@@ -52,7 +46,7 @@ class Kept:
                 f"{folder}: cannot keep what is compiled there: {error}; remove it, or set "
                 "XDG_CACHE_HOME"
             ) from error
-        self._toolchain = toolchain(arch)
+        self._toolchain = toolchain.fingerprint(arch)
 
     def close(self) -> None:
         """Of this thread."""
@@ -79,39 +73,6 @@ class Kept:
 
     def _key(self, candidate: Candidate) -> str:
         return content_id(candidate.id, self._toolchain)
-
-
-def toolchain(arch: str | None) -> str:
-    """What a build depends on beside its source, as far as a worker finds it.
-
-    Compilers' rules hold paths, and ninja compares the ages of headers.
-    """
-    import torch
-
-    torch_folder = Path(torch.__file__).parent
-    said = [
-        arch or "", _processor(), sys.prefix, platform.python_version(), torch.__version__,
-        str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
-        *(path.read_text() for path in sorted(places.EXTENSIONS.iterdir()) if path.is_file()),
-    ]  # fmt: skip
-    for name in COMPILERS:
-        if path := shutil.which(name, path=places.PATH):
-            with suppress(OSError, subprocess.TimeoutExpired):
-                done = subprocess.run(
-                    [path, "--version"], capture_output=True, text=True, check=False,
-                    timeout=ASKING_S,
-                )  # fmt: skip
-                said.append(done.stdout)
-    return content_id(*said)
-
-
-def _processor() -> str:
-    """The model: an extension may be compiled for just that."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line
-    return platform.machine()
 
 
 def default_folder() -> Path:

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.devices import queue
 from benchmarks.inline import EXPRESSIONS
-from cudal1.harness.builder import COMPILES
 from cudal1.harness.screen import syntax_error
+from cudal1.harness.toolchain import COMPILES
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite import loader
 

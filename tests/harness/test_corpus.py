@@ -11,9 +11,10 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool
-from cudal1.harness.builder import COMPILES, Builder
+from cudal1.harness.builder import Builder
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.screen import Severity, severity
+from cudal1.harness.toolchain import COMPILES
 from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol

@@ -10,8 +10,7 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.harness import kept as keeping
-from cudal1.harness.kept import Kept, toolchain
+from cudal1.harness.kept import Kept
 
 ONE, OTHER = (Candidate(problem_id="p", source=source) for source in ("one", "other"))
 
@@ -35,17 +34,6 @@ def test_what_compiled_nothing_is_known_too(tmp_path: Path) -> None:
 def test_another_toolchain_s_is_not_found(tmp_path: Path) -> None:
     Kept(tmp_path, "9.0+PTX").keep(ONE, b"object")
     assert ONE not in Kept(tmp_path, "8.0+PTX")
-
-
-@pytest.mark.parametrize("what", ["HOME", "prefix"])
-def test_where_compilers_find_and_write_things_is_of_the_toolchain(
-    what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = toolchain(None)
-    assert toolchain(None) == before
-    module = keeping.places if what == "HOME" else keeping.sys
-    monkeypatch.setattr(module, what, "/elsewhere")
-    assert toolchain(None) != before
 
 
 @pytest.mark.parametrize("error", [

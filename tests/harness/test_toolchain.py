@@ -1,0 +1,93 @@
+"""What a build depends on, and who is told that this machine cannot build."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cudal1.cli import app
+from cudal1.harness import places, toolchain
+from cudal1.problem import DeviceClass
+from cudal1.suite.loader import load_suite
+
+CPP = "from torch.utils.cpp_extension import load_inline\nload_inline('x', cpp_sources='')"
+CUDA = CPP.replace("cpp_sources", "cuda_sources")
+FILE = CPP.replace("cpp_sources=''", "['mine.cu']")
+
+
+@pytest.fixture
+def with_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that alone is searched for programs; it has c++."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    add(folder, "c++")
+    monkeypatch.setattr(places, "PATH", str(folder))
+    monkeypatch.setattr(toolchain, "NVCC", str(tmp_path / "cuda/bin/nvcc"))
+    return folder
+
+
+def add(folder: Path, name: str) -> None:
+    (folder / name).touch(mode=0o700)
+
+
+@pytest.mark.parametrize("what", ["HOME", "prefix"])
+def test_where_compilers_find_and_write_things_is_of_the_toolchain(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = toolchain.fingerprint(None)
+    assert toolchain.fingerprint(None) == before
+    monkeypatch.setattr(places if what == "HOME" else toolchain.sys, what, "/elsewhere")
+    assert toolchain.fingerprint(None) != before
+
+
+def test_what_an_extension_needs_is_missed(with_programs: Path) -> None:
+    assert toolchain.missing_for(CPP, DeviceClass.CPU) == ("ninja",)
+    add(with_programs, "ninja")
+    assert toolchain.missing_for(CPP, DeviceClass.CPU) == ()
+
+
+@pytest.mark.parametrize("source", [CUDA, FILE], ids=["inline", "file"])
+def test_nvcc_is_needed_for_cuda_on_a_gpu(with_programs: Path, source: str) -> None:
+    add(with_programs, "ninja")
+    assert toolchain.missing_for(source, DeviceClass.CUDA) == ("nvcc",)
+    assert toolchain.missing_for(source, DeviceClass.CPU) == ()
+
+
+def test_nvcc_may_lie_where_pytorch_looks(with_programs: Path) -> None:
+    add(with_programs, "ninja")
+    Path(toolchain.NVCC).parent.mkdir(parents=True)
+    add(Path(toolchain.NVCC).parent, "nvcc")
+    assert toolchain.missing_for(CUDA, DeviceClass.CUDA) == ()
+
+
+def test_who_compiles_nothing_needs_nothing(with_programs: Path) -> None:
+    assert toolchain.missing_for("class ModelNew: pass", DeviceClass.CUDA) == ()
+
+
+def test_a_candidate_that_cannot_be_compiled_here_is_told_and_not_judged(
+    with_programs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_text(load_suite(DeviceClass.CPU)[0].source)
+    (tmp_path / "faster.py").write_text(f"{CPP}\nclass ModelNew: pass\n")
+    names = [str(tmp_path / name) for name in ("model.py", "faster.py")]
+    done = CliRunner().invoke(app, ["judge", *names, "--device", "cpu"])
+    assert done.exit_code == 2
+    assert "faster.py: compiles an extension, and workers find no ninja in" in done.stderr
+
+
+def test_of_a_file_those_that_cannot_be_compiled_here_have_no_verdict(
+    with_programs: Path, tmp_path: Path
+) -> None:
+    problem = load_suite(DeviceClass.CPU)[0]
+    rows = tmp_path / "answers.jsonl"
+    row = {"level": problem.level, "problem_id": problem.number}
+    rows.write_text("".join(json.dumps(row | {"source": f"{CPP}  # {i}"}) + "\n" for i in (1, 2)))
+    done = CliRunner().invoke(
+        app, ["judge", "--candidates", str(rows), "--device", "cpu", "--checks-only"]
+    )
+    assert done.exit_code == 1
+    assert "2 candidates: each compiles an extension, and workers find no ninja" in done.stderr
+    assert not (tmp_path / "answers.verdicts.jsonl").read_text().strip()
