@@ -7,7 +7,7 @@ no measured speedup enters, so what is fast on a device is left for training to 
 of a contrastive prompt are made up: each text draws anew how fast each form is, so that there is
 something to be read from scores, and nothing to be remembered.
 
-Long: the recipe of the text and the run that makes a policy of it, which its version names together.
+Long: the recipe of the text and the run that makes a policy of it, under one version.
 """
 
 from __future__ import annotations

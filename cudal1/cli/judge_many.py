@@ -138,7 +138,7 @@ def _judge(
     try:
         with _builder(work, seats, settings) as builder:
             if builder is not None:
-                _begin(builder, work)
+                begin_first(builder, work)
             notes, complaints = try_references(
                 [problem for problem, _ in work], seats, settings, wait_s=wait_s
             )
@@ -197,7 +197,7 @@ def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
     return [pair for pair in work if not lacking[pair[1].id]]
 
 
-def _begin(builder: Builder, work: Iterable[Pair]) -> None:
+def begin_first(builder: Builder, work: Iterable[Pair]) -> None:
     """Compile the first ones while references are tried: one for each that compiles."""
     first = (candidate for _, candidate in work if builder.takes(candidate))
     for candidate in islice(first, builder.num_workers):

@@ -76,12 +76,13 @@ class VerdictFile:
 
     def add(self, judged: Judged) -> None:
         """Write a line that a power failure does not take away."""
+        self._remember(judged)  # first: whoever sees it in the file may interrupt us
         try:
             self._file.write(judged.model_dump_json().encode() + b"\n")
             self._file.flush()
-            self._remember(judged)
             os.fsync(self._file.fileno())
         except OSError as error:
+            self._judged.pop((judged.verdict.problem_id, judged.verdict.candidate_id), None)
             raise ConfigError(f"{self._path}: cannot be written ({error.strerror})") from error
 
     def find(self, problem_id: str, candidate_id: str) -> Judged | None:

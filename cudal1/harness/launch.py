@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def _clean_environment(device: Device) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         # PyTorch's names for what compiles extensions, and who runs it there
         "CXX": str(places.EXTENSIONS / "g++"),
-        "PYTORCH_NVCC": str(places.EXTENSIONS / "nvcc"),
+        "PYTORCH_NVCC": shlex.quote(str(places.EXTENSIONS / "nvcc")),  # CXX it quotes itself
         "CUDAL1_PYTHON": str(Path(sys.executable).absolute()),
     }
     if device.device_class is DeviceClass.CUDA:

@@ -24,6 +24,7 @@ PROGRAMS = ("c++", "ninja", "nvcc")
 NVCC = "/usr/local/cuda/bin/nvcc"
 """Where PyTorch looks where PATH has none."""
 OF_CUDA = re.compile(r"cuda_sources|\.cu\b")
+OURS = ("g++", "nvcc", "compile.py")
 ASKING_S = 60.0
 
 
@@ -61,7 +62,7 @@ def fingerprint(arch: str | None) -> str:
     said = [
         arch or "", _processor(), sys.prefix, platform.python_version(), torch.__version__,
         str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
-        *(path.read_text() for path in sorted(places.EXTENSIONS.iterdir()) if path.is_file()),
+        *((places.EXTENSIONS / name).read_text() for name in OURS),
     ]  # fmt: skip
     for name in PROGRAMS:
         if path := where(name):

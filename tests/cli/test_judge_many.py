@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from cudal1.candidate import Candidate
+from cudal1.cli import judge_many
 from cudal1.problem import DeviceClass
 from cudal1.suite.loader import load_suite
 from tests.cli.conftest import complaints
@@ -51,6 +53,29 @@ def verdicts(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
         return [json.loads(line) for line in lines]
 
     return read
+
+
+class Recorder:
+    """A builder that begins nothing."""
+
+    def __init__(self, num_workers: int) -> None:
+        self.num_workers = num_workers
+        self.begun: list[str] = []
+
+    def takes(self, candidate: Candidate) -> bool:
+        return "cpp_extension" in candidate.source
+
+    def begin(self, candidate: Candidate) -> None:
+        self.begun.append(candidate.source)
+
+
+def test_as_many_are_compiled_at_first_as_are_side_by_side() -> None:
+    problem = load_suite(DeviceClass.CPU)[0]
+    sources = [f"# {word}\n# {i}" for i in range(4) for word in ("cpp_extension", "nothing")]
+    work = [(problem, Candidate(problem_id=problem.id, source=source)) for source in sources]
+    builder: Any = Recorder(num_workers=3)
+    judge_many.begin_first(builder, work)
+    assert builder.begun == ["# cpp_extension\n# 0", "# cpp_extension\n# 1", "# cpp_extension\n# 2"]
 
 
 def test_each_candidate_gets_one_verdict_and_none_a_second_time(

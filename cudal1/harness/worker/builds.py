@@ -23,8 +23,8 @@ PLACES = {
 LIMIT_S, UNHURRIED_S = 1.0, 15.0
 """To hand it over; the judge waits for twice as long."""
 MAX_JOBS = "2"
-"""Compilers of one candidate at a time, where many candidates are built: PyTorch would start one
-for each core. An extension has a file for the host and one for the device."""
+"""Files of one candidate compiled at a time, where many candidates are built: PyTorch would take
+one for each core. An extension has one for the host and one of two halves for the device."""
 FAILED = re.compile(r"Error (?:building extension|compiling objects)")
 """What PyTorch says when an extension was not built."""
 LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)

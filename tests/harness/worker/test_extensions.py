@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,12 +16,7 @@ import torch
 
 from cudal1.harness.places import EXTENSIONS
 from cudal1.harness.worker.extensions import compile as compiling
-from cudal1.harness.worker.extensions.compile import (
-    HALVES,
-    Steps,
-    fewer_headers,
-    with_fewer_headers,
-)
+from cudal1.harness.worker.extensions.compile import HALVES, Source, Steps, fewer_headers
 
 HEADERS = Path(torch.__file__).parent / "include"
 ADD = """
@@ -118,13 +114,59 @@ def test_who_registers_operators_has_the_registry() -> None:
     assert "torch/library.h" not in fewer_headers("TORCH_LIBRARY(ours, m) {}", HEADERS)
 
 
-def test_a_source_without_pytorch_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def of_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Source | None]:
+    """What is made of a command that compiles a file of that content."""
     monkeypatch.chdir(tmp_path)
-    Path("ours.cpp").write_text("#include <vector>\nint torch = 1;\n")
-    assert not with_fewer_headers(command("ours.cpp"))
-    assert not list(tmp_path.glob("*.headers"))
+
+    def made(content: str, *arguments: str) -> Source | None:
+        Path("ours.cpp").write_text(content)
+        return Source.of(list(arguments or command("ours.cpp")))
+
+    return made
+
+
+def test_a_usual_source_is_known(of_command: Callable[..., Source | None]) -> None:
+    assert of_command(BOUND) is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "#include <vector>\nint torch = 1;\n",
+        ADD + '#include "ours.cpp"\n',
+        ADD + "#define HEADER <vector>\n#include HEADER\n",
+        ADD + "#if AT_PARALLEL_OPENMP\nint tag;\n#endif\n",
+        ADD + "#ifdef SOMETHING\nint tag;\n#endif\n",
+        ADD + "const char* when = __TIME__;\n",
+        ADD + 'asm(".incbin \\"data\\"");\n',
+    ],
+    ids=["no PyTorch", "own header", "computed", "asks more", "asks unknown", "time", "incbin"],
+)
+def test_a_source_that_may_mean_something_else_is_left_alone(
+    of_command: Callable[..., Source | None], content: str
+) -> None:
+    assert of_command(content) is None
+
+
+@pytest.mark.parametrize(
+    "asked", ["TORCH_VERSION_MAJOR >= 2", "defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900"]
+)
+def test_a_source_may_ask_what_is_answered_either_way(
+    of_command: Callable[..., Source | None], asked: str
+) -> None:
+    assert of_command(ADD + f"#if {asked}\nint tag;\n#endif\n") is not None
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-Iown", "-iquote own", "--compiler-options=-Iown", "-include own.h", "@more", "-isystem own"],
+)
+def test_a_command_with_headers_of_its_own_is_left_alone(
+    of_command: Callable[..., Source | None], tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "own").mkdir()
+    assert of_command(ADD, *command("ours.cpp"), *option.split()) is None
 
 
 @pytest.mark.parametrize(
@@ -133,17 +175,14 @@ def test_a_source_without_pytorch_is_left_alone(
         ["ours.o", "-shared", "-o", "ours.so"],
         ["-c", "ours.cpp", "others.cpp", "-isystem", str(HEADERS), "-o", "ours.o"],
         ["-c", "ours.cpp", "-isystem", str(HEADERS)],
-        ["-c", "missing.cpp", "-isystem", str(HEADERS), "-o", "ours.o"],
         ["-c", "ours.cpp", "-o", "ours.o"],
     ],
-    ids=["linked", "several files", "no output", "no such file", "without PyTorch's headers"],
+    ids=["linked", "several files", "no output", "without PyTorch's headers"],
 )
 def test_what_is_no_file_of_an_extension_is_left_alone(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_command: Callable[..., Source | None], arguments: list[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("ours.cpp").write_text(ADD)
-    assert not with_fewer_headers(arguments)
+    assert of_command(ADD, *arguments) is None
 
 
 # --- compiled for real ----------------------------------------------------------------------------
@@ -153,9 +192,7 @@ def test_what_is_no_file_of_an_extension_is_left_alone(
 def test_a_usual_extension_needs_no_more(compile_here: Compile, tmp_path: Path) -> None:
     done = compile_here(BOUND)
     assert done.returncode == 0, done.stderr
-    noted = (tmp_path / "ours.o.d").read_text()
-    assert "ours.o.headers/torch/extension.h" in noted
-    assert (tmp_path / "ours.o.headers/ATen/ATen.h").is_file()
+    assert (tmp_path / "ours.o.headers/ATen/ATen.h").is_file(), "all of them had to come"
 
 
 @pytest.mark.slow
@@ -178,12 +215,38 @@ def test_an_error_is_the_compiler_s_own(compile_here: Compile) -> None:
 
 
 @needs_compiler
-def test_what_is_no_extension_goes_to_the_compiler(compile_here: Compile) -> None:
+def test_what_is_no_extension_goes_to_the_compiler(
+    compile_here: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDAL1_PYTHON", "/bin/false")
     done = subprocess.run(
         [EXTENSIONS / "g++", "-dumpversion"], capture_output=True, text=True, check=False
     )
     plain = subprocess.run(["c++", "-dumpversion"], capture_output=True, text=True, check=False)
-    assert done.stdout == plain.stdout
+    assert done.stdout == plain.stdout != ""
+
+
+@needs_compiler
+def test_what_is_asked_of_the_preprocessor_has_the_same_answer(tmp_path: Path) -> None:
+    """Of macros that people ask for by name; others leave a source as it stands."""
+    names = re.compile(r"#define ((?:TORCH|AT|C10|PY|PYBIND11)_\w*(?:VERSION|ENABLED|OPENMP)\w*)")
+    for name, content in fewer_headers(BOUND, HEADERS).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "asks.cpp").write_text("#include <torch/extension.h>\n")
+
+    def defined(*options: str) -> set[str]:
+        given = command(str(tmp_path / "asks.cpp"))
+        folders = given[given.index("-isystem") : given.index("-fPIC")]
+        told = subprocess.run(
+            ["c++", *options, *folders, "-std=c++20", "-dM", "-E", tmp_path / "asks.cpp"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return set(names.findall(told.stdout))
+
+    few = defined("-DAT_PER_OPERATOR_HEADERS", "-isystem", str(tmp_path))
+    assert "TORCH_VERSION_MAJOR" in few
+    assert defined() - few == set()
 
 
 @pytest.mark.slow
@@ -200,53 +263,106 @@ def test_a_kernel_is_compiled_by_both_halves(compile_here: Compile, tmp_path: Pa
 # --- once is enough -------------------------------------------------------------------------------
 
 
-COUNTING = """#!/bin/sh
-echo run >> runs
-echo object > x.o
-echo 'x.o: x.cpp mine.h /usr/include/stdio.h' > x.o.d
-"""
-MADE_BY = ["-DTORCH_EXTENSION_NAME=x", "-MMD", "-MF", "x.o.d", "-c", "x.cpp", "-o", "x.o"]
-
-
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path))
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """How often a compiler has run, after a file was written and compiled once more."""
     monkeypatch.chdir(tmp_path)
-    for name, content in (("x.cpp", "int x;"), ("mine.h", "int y;"), ("cc", COUNTING)):
-        Path(name).write_text(content)
-    Path("cc").chmod(0o700)
-    return tmp_path
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        "#!/bin/sh\necho run >>runs\necho object >ours.o\necho 'ours.o: ours.cpp' >ours.o.d\n"
+    )
+    compiler.chmod(0o700)
+
+    def compiled(content: str = ADD, *options: str) -> int:
+        Path("ours.cpp").write_text(content)
+        assert compiling.main(str(compiler), [*command("ours.cpp"), *options]) == 0
+        Path("ours.o.d").unlink()  # as ninja does
+        return len(Path("runs").read_text().splitlines())
+
+    return compiled
 
 
-def runs(home: Path, *more: str) -> int:
-    """How often the compiler has run, after one more time; ninja takes the dependencies away."""
-    assert compiling.main(str(home / "cc"), [*MADE_BY, *more]) == 0
-    Path("x.o.d").unlink()
-    return len(Path("runs").read_text().splitlines())
+def test_the_same_text_is_compiled_once_and_the_object_is_the_newest(
+    runs: Callable[..., int], tmp_path: Path
+) -> None:
+    assert runs() == 1
+    os.utime("ours.o", (1, 1))
+    assert runs() == 1
+    assert (tmp_path / "ours.o").stat().st_mtime >= (tmp_path / "ours.cpp").stat().st_mtime
 
 
-def test_the_same_files_are_compiled_once_and_the_object_is_the_newest(home: Path) -> None:
-    assert runs(home) == 1
-    os.utime("x.o", (1, 1))
-    Path("x.cpp").write_text("int x;")
-    assert runs(home) == 1
-    assert Path("x.o").stat().st_mtime >= Path("x.cpp").stat().st_mtime
+def test_another_text_or_command_is_compiled_again(runs: Callable[..., int]) -> None:
+    assert runs() == 1
+    assert runs(ADD + "int tag;\n") == 2
+    assert runs(ADD) == 3
+    assert runs(ADD, "-O3") == 4
 
 
-@pytest.mark.parametrize("name", ["x.cpp", "mine.h"])
-def test_a_file_that_says_something_else_is_compiled_again(home: Path, name: str) -> None:
-    assert runs(home) == 1
-    Path(name).write_text("int z;")
-    assert runs(home) == 2
-    Path(name).unlink()
-    assert runs(home) == 3
+def test_a_missing_object_is_made_again(runs: Callable[..., int], tmp_path: Path) -> None:
+    assert runs() == 1
+    (tmp_path / "ours.o").unlink()
+    assert runs() == 2
 
 
-def test_other_flags_and_a_missing_object_are_compiled_again(home: Path) -> None:
-    assert runs(home) == 1
-    assert runs(home, "-O3") == 2
-    Path("x.o").unlink()
-    assert runs(home, "-O3") == 3
+def test_what_compilers_listen_to_counts(
+    runs: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs() == 1
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/elsewhere")
+    assert runs() == 2
+
+
+def test_a_note_does_not_outlive_a_newer_object(runs: Callable[..., int], tmp_path: Path) -> None:
+    assert runs() == 1
+    (tmp_path / "ours.o.made").chmod(0o400)
+    assert runs(ADD + "int tag;\n") == 2
+    assert runs(ADD) == 3
+
+
+def test_a_damaged_note_is_no_failure(runs: Callable[..., int], tmp_path: Path) -> None:
+    assert runs() == 1
+    (tmp_path / "ours.o.made").write_text("[]")
+    assert runs() == 2
+
+
+def test_a_source_with_headers_of_its_own_is_compiled_each_time(
+    runs: Callable[..., int], tmp_path: Path
+) -> None:
+    (tmp_path / "own.h").write_text("int own;\n")
+    content = ADD + '#include "own.h"\n'
+    assert [runs(content), runs(content)] == [1, 2]
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from torch.utils.cpp_extension import load
+
+Path("ours.cpp").write_text(sys.argv[1])
+load("ours", ["ours.cpp"], build_directory=".")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
+@needs_compiler
+def test_who_writes_his_file_in_each_process_has_it_compiled_in_the_first(tmp_path: Path) -> None:
+    """What is appended to an object is still there if nobody has made it anew."""
+    made, mark = tmp_path / "ours.o", b"as the first process left it"
+    environment = os.environ | {"CXX": str(EXTENSIONS / "g++"), "CUDAL1_PYTHON": sys.executable}
+
+    def run(content: str) -> None:
+        subprocess.run(
+            [sys.executable, "-c", WRITES, content], cwd=tmp_path, env=environment, check=True,
+            capture_output=True,
+        )  # fmt: skip
+
+    run(BOUND)
+    made.write_bytes(made.read_bytes() + mark)
+    run(BOUND)
+    assert made.read_bytes().endswith(mark)
+    run(BOUND + "int tag;\n")
+    assert not made.read_bytes().endswith(mark)
 
 
 # --- nvcc's commands in another order -------------------------------------------------------------
@@ -282,7 +398,7 @@ def logged(folder: Path) -> list[int]:
 def test_each_half_runs_in_order_and_what_needs_both_runs_last(
     stages: Callable[..., str], tmp_path: Path
 ) -> None:
-    steps = Steps.of(stages(), ["-c", "ours.cu", "-o", "ours.o"], tmp_path)
+    steps = Steps.of(stages(), ["-c", "ours.cu", "-o", "ours.o"], tmp_path, module="_ours_")
     assert steps is not None
     assert steps.run().returncode == 0
     ran = logged(tmp_path)
@@ -294,9 +410,9 @@ def test_each_half_runs_in_order_and_what_needs_both_runs_last(
 def test_both_halves_name_the_module_that_was_named_before(
     stages: Callable[..., str], tmp_path: Path
 ) -> None:
-    steps = Steps.of(stages(), ["-o", "ours.o"], tmp_path)
+    steps = Steps.of(stages(), ["-o", "ours.o"], tmp_path, module="_ours_")
     assert steps is not None
-    assert (tmp_path / "module").read_text().isidentifier()
+    assert (tmp_path / "module").read_text() == "_ours_"
     assert "--gen_module_id_file" not in steps.commands[1]
 
 
@@ -304,7 +420,7 @@ def test_both_halves_name_the_module_that_was_named_before(
 def test_what_needs_both_does_not_run_after_a_failure(
     stages: Callable[..., str], tmp_path: Path, failing: str
 ) -> None:
-    steps = Steps.of(stages(failing=failing), ["-o", "ours.o"], tmp_path)
+    steps = Steps.of(stages(failing=failing), ["-o", "ours.o"], tmp_path, module="_ours_")
     assert steps is not None
     assert steps.run().returncode == 1
     assert 7 not in logged(tmp_path)
@@ -313,9 +429,9 @@ def test_what_needs_both_does_not_run_after_a_failure(
 def test_ninja_is_told_what_the_file_was_made_from(
     stages: Callable[..., str], tmp_path: Path
 ) -> None:
-    steps = Steps.of(stages(), ["-MD", "-MF", "ours.d", "-o", "ours.o"], tmp_path)
+    steps = Steps.of(stages(), ["-MD", "-MF", "ours.d", "-o", "ours.o"], tmp_path, module="_ours_")
     assert steps is not None
-    assert steps.commands[0].endswith('-MD -MF "ours.d" -MT "ours.o"')
+    assert steps.commands[0].endswith("-MD -MF ours.d -MT ours.o")
 
 
 @pytest.mark.parametrize(
@@ -326,7 +442,7 @@ def test_ninja_is_told_what_the_file_was_made_from(
 def test_what_is_not_one_file_for_one_architecture_is_left_to_nvcc(
     stages: Callable[..., str], tmp_path: Path, programs: tuple[str, ...]
 ) -> None:
-    assert Steps.of(stages(programs), ["-o", "ours.o"], tmp_path) is None
+    assert Steps.of(stages(programs), ["-o", "ours.o"], tmp_path, module="_ours_") is None
 
 
 def test_programs_can_be_run_where_the_package_lies() -> None:

@@ -3,14 +3,18 @@
 `torch/extension.h` is 450,000 lines. A C++ compiler parses them once, nvcc three times: its front
 ends for host and device, one after the other, then the host's compiler. Most kernels need tensors
 and a few operators by name, which is a half of that; the two front ends need not wait for each
-other. What does not compile so is compiled as it was asked for, and that decides. And a file that
-says what it said when an earlier process of the candidate compiled it is not compiled again.
+other. What does not compile so is compiled as it was asked for, and that decides. And a source that
+an earlier process of the candidate had compiled in the same way is not compiled again.
 
-What a source means stays: its headers are PyTorch's own, and of those some are left out. Whatever
-they declare is either what the source used, or missing, and then all of them come.
+What a source means stays. Only a usual one (`Source`) is treated so: it brings no headers of its
+own, and asks the preprocessor nothing that the headers left out could answer. What is left out
+then is declarations that it has no word for, of PyTorch's own headers.
 
-Run as a script by `g++` and `nvcc` beside this file, without our package or site-packages. Threat:
-none but what a candidate's own processes can do anyway; it may as well call the compiler itself.
+Run as a script by `g++` and `nvcc` beside this file, without our package or site-packages. Whatever
+goes wrong in here is left to the compiler. Threat: none but what a candidate's own processes can do
+anyway; it may as well call the compiler itself.
+
+Long because a script of one file finds itself wherever it is run.
 """
 
 from __future__ import annotations
@@ -19,129 +23,217 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
 SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
+LANDMARKS = ("ATen/ops", "torch/all.h", "Python.h", "cuda_runtime.h")
+"""One of which lies in each folder of headers that is not a candidate's own."""
+FURTHER_HEADERS = re.compile(r"(?:^@|(?:^|[\s,='\"])-(?:I|i\w|-include|-pre-include|-?opt))")
+"""In an option that brings headers, or options from a file."""
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(.*)$", re.MULTILINE)
+ASKED = re.compile(r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b(.*)$", re.MULTILINE)
+DEFINED = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
+ANSWERED = re.compile(
+    r"defined|\d\w*|__CUDA_ARCH__|__CUDACC__|__NVCC__|__cplusplus|__GNUC__|CUDART_VERSION"
+    r"|TORCH_VERSION_\w+|USE_ROCM|NDEBUG"
+)
+"""What a source may ask the preprocessor, beside what it defines itself: the same either way."""
+NEVER_TWICE = re.compile(r"incbin|#\s*embed|__has_include|__(?:DATE|TIME|TIMESTAMP)__")
+"""In a source that may become something else though it says the same."""
+HEARD = (
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS",
+)  # fmt: skip
+"""Variables that compilers listen to."""
 EVERY_OPERATOR = (
     "ATen/Functions.h", "ATen/NativeFunctions.h", "ATen/core/ivalue.h", "ATen/core/jit_type.h",
 )  # fmt: skip
 """What `ATen/ATen.h` includes that declares all operators, or values of TorchScript."""
-REGISTERS = "TORCH_LIBRARY"
+ALWAYS = ("torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h")
+"""The last three for what they define."""
 BINDINGS = ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
-PYTHON = frozenset({"PYBIND11_MODULE", "py", "pybind11"})
+FOR_PYTHON = re.compile(r"\bpy::|pybind11|\bPY_?[A-Z]|\bPy[A-Z_]|\bTHP")
+REGISTERS = "TORCH_LIBRARY"
 HALVES = ("gcc", "cudafe++", "gcc", "cicc", "ptxas", "fatbinary", "rm", "gcc")
 """What nvcc runs for one architecture: the host's half, the device's half, both together."""
 NUM_HOST, NUM_HALVES = 2, 7
 WITHOUT_COLLECTING = " --param ggc-min-heapsize=2000000"
 """kB: looking for garbage is a sixth of what the host's compiler does, and there is memory."""
 DRY = "#$ "
+Done = subprocess.CompletedProcess[bytes]
 
 
 def main(compiler: str, arguments: list[str]) -> int:
     """Compile; the exit status of what compiled it last."""
-    if was_made(arguments):
-        return 0
-    if lean := with_fewer_headers(arguments):
-        with tempfile.TemporaryDirectory() as scratch:
-            done = compiled(compiler, lean, Path(scratch))
-        if done.returncode == 0:
-            sys.stderr.buffer.write(done.stdout)
-            note_made(arguments)
+    source = None
+    with contextlib.suppress(Exception):
+        source = Source.of(arguments)
+        if source is not None and source.was_made():
             return 0
-        shutil.rmtree(_folder(arguments), ignore_errors=True)
-    status = subprocess.call([compiler, *arguments])
-    if status == 0:
-        note_made(arguments)
+    status = None
+    if source is not None:
+        with contextlib.suppress(Exception):
+            source.forget()
+            done = source.compiled(compiler)
+            if done.returncode == 0:
+                sys.stderr.buffer.write(done.stdout)
+                status = 0
+        if status is None:
+            shutil.rmtree(source.folder, ignore_errors=True)
+    if status is None:
+        status = subprocess.call([compiler, *arguments])
+    if source is not None and status == 0:
+        with contextlib.suppress(Exception):
+            source.note_made()
     return status
 
 
-# --- once is enough ------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Source:
+    """A file that is compiled, with no headers but PyTorch's, CUDA's, Python's and the system's."""
 
+    arguments: list[str]
+    path: Path
+    text: str
+    torch: str
+    """PyTorch's folder of headers, as it is given."""
+    output: str
 
-def was_made(arguments: Sequence[str]) -> bool:
-    """Whether this command has made its output of files that say the same; then it is new again.
+    @classmethod
+    def of(cls, arguments: list[str]) -> Source | None:
+        """None for any other command.
 
-    Who writes a file and has it compiled writes it in each of its processes, and ninja goes by
-    dates: the object that an earlier process handed over would be older than its source.
-    """
-    output = after("-o", arguments)
-    try:
-        known = json.loads(Path(f"{output}.made").read_text())
-        if known["arguments"] != arguments or known["contents"] != _contents(known["contents"]):
+        Raises:
+            OSError: the file cannot be read.
+        """
+        named = [Path(each) for each in arguments if each.endswith(SOURCES) and each[0] != "-"]
+        folders = [value for name, value in pairwise(arguments) if name == "-isystem"]
+        torch = next((each for each in folders if Path(each, "ATen/ops").is_dir()), None)
+        output = after("-o", arguments)
+        if "-c" not in arguments or len(named) != 1 or not output or torch is None:
+            return None
+        others = [each for each in arguments if each != "-isystem"]
+        if any(FURTHER_HEADERS.search(each) for each in others):
+            return None
+        if not all(any(Path(each, name).exists() for name in LANDMARKS) for each in folders):
+            return None
+        text = named[0].read_text(errors="surrogateescape")
+        if not is_usual(text, named[0].parent):
+            return None
+        return cls(arguments, named[0], text, torch, output)
+
+    @property
+    def folder(self) -> Path:
+        """Beside the output, and it stays: ninja notes which headers a file was made from."""
+        return Path(f"{self.output}.headers")
+
+    # --- once is enough ---------------------------------------------------------------------------
+
+    @property
+    def _note(self) -> Path:
+        return Path(f"{self.output}.made")
+
+    def was_made(self) -> bool:
+        """Whether this command has made its output of this text; then it is new again.
+
+        Who writes a file and has it compiled writes it in each of its processes, and ninja goes by
+        dates: the object that an earlier process handed over would be older than its source.
+
+        Raises:
+            OSError, ValueError, KeyError: there is no note that can be read.
+        """
+        note = json.loads(self._note.read_text())
+        if note["made_of"] != self._made_of():
             return False
-        Path(after("-MF", arguments)).write_text(known["dependencies"])  # ninja reads it, too
-        os.utime(output)
-    except (OSError, ValueError, KeyError):
-        return False
-    return True
+        os.utime(self.output)
+        if told := after("-MF", self.arguments):  # ninja takes it away when it has read it
+            Path(told).write_text(note["dependencies"])
+        return True
 
+    def forget(self) -> None:
+        """An object that is made now is another one."""
+        self._note.unlink(missing_ok=True)
 
-def note_made(arguments: Sequence[str]) -> None:
-    """Remember what an output was made of: those files that a candidate can change."""
-    output = after("-o", arguments)
-    with contextlib.suppress(OSError, IndexError):
-        dependencies = Path(after("-MF", arguments)).read_text()
-        files = dependencies.replace("\\\n", " ").partition(":")[2].split()
-        own = [each for each in files if Path(each).absolute().is_relative_to(Path.home())]
-        note = {"arguments": arguments, "dependencies": dependencies, "contents": _contents(own)}
-        Path(f"{output}.made").write_text(json.dumps(note))
+    def note_made(self) -> None:
+        """Remember what the output was made of."""
+        told = after("-MF", self.arguments)
+        dependencies = Path(told).read_text() if told else ""
+        note = {"made_of": self._made_of(), "dependencies": dependencies}
+        self._note.write_text(json.dumps(note))
 
+    def _made_of(self) -> str:
+        heard = [os.environ.get(name, "") for name in HEARD]
+        said = json.dumps([str(Path.cwd()), self.arguments, heard, self.text])
+        return sha256(said.encode()).hexdigest()
 
-def _contents(files: Iterable[str]) -> dict[str, str]:
-    return {each: sha256(Path(each).read_bytes()).hexdigest() for each in files}
+    # --- fewer headers ----------------------------------------------------------------------------
 
-
-# --- fewer headers --------------------------------------------------------------------------------
-
-
-def with_fewer_headers(arguments: Sequence[str]) -> list[str]:
-    """The same command with a folder of headers before PyTorch's; empty where there is no need.
-
-    The folder lies beside the output and stays: ninja notes which headers a file was made from.
-    """
-    source, torch = _source(arguments), _torch_headers(arguments)
-    if source is None or torch is None or not after("-o", arguments):
-        return []
-    try:
-        text = source.read_text(errors="replace")
-        if not re.search(r"#\s*include\s*[<\"](?:torch|ATen)/", text):
-            return []
-        folder = _folder(arguments)
-        for name, content in fewer_headers(text, torch).items():
-            path = folder / name
+    def compiled(self, compiler: str) -> Done:
+        """Compile it with fewer headers; all that was said is in `stdout`."""
+        for name, content in fewer_headers(self.text, Path(self.torch)).items():
+            path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
-    except OSError:
-        return []
-    return [f"-I{folder}", "-DAT_PER_OPERATOR_HEADERS", *arguments]
+        place = self.arguments.index(self.torch) - 1
+        first = ["-DAT_PER_OPERATOR_HEADERS", "-isystem", str(self.folder)]
+        arguments = [*self.arguments[:place], *first, *self.arguments[place:]]
+        if Path(compiler).name != "nvcc":
+            return said([compiler, *arguments])
+        with tempfile.TemporaryDirectory() as scratch:
+            module = sha256(os.fsencode(Path(self.output).absolute()))
+            module.update(self.text.encode(errors="surrogateescape"))
+            name = f"_{module.hexdigest()[:16]}_"
+            steps = Steps.of(compiler, arguments, Path(scratch), module=name)
+            return said([compiler, *arguments]) if steps is None else steps.run()
+
+
+def is_usual(text: str, folder: Path) -> bool:
+    """Whether a text needs PyTorch, no headers beside it, and always says the same."""
+    included = [name.partition("//")[0].strip() for name in INCLUDE.findall(text)]
+    if not any(re.match(r"[<\"](?:torch|ATen)/", name) for name in included):
+        return False
+    for name in included:
+        quoted = re.fullmatch(r'"([^"]+)"', name)
+        if (quoted and (folder / quoted[1]).exists()) or not (quoted or name[:1] == "<"):
+            return False
+    own = set(DEFINED.findall(text))
+    asked = {word for line in ASKED.findall(text) for word in re.findall(r"\w+", line)}
+    if not all(ANSWERED.fullmatch(word) for word in asked - own):
+        return False
+    return NEVER_TWICE.search(text) is None
 
 
 def fewer_headers(text: str, torch: Path) -> dict[str, str]:
-    """By name, headers to be found before PyTorch's when this source is compiled.
+    """By name, headers to be found before PyTorch's when this text is compiled.
 
-    Operators have a header each, and those come that the source has a word for.
+    Operators have a header each, and those come that the text has a word for.
     """
     words = set(re.findall(r"\w+", text))
-    operators = [word for word in sorted(words) if (torch / f"ATen/ops/{word}.h").is_file()]
-    tensors = _without(EVERY_OPERATOR, torch / "ATen/ATen.h")
-    tensors += "".join(f"#include <ATen/ops/{name}.h>\n" for name in operators)
-    everything = "#pragma once\n#include <torch/types.h>\n"
-    python = "".join(f"#include <{name}>\n" for name in BINDINGS) if words & PYTHON else ""
+    operators = sorted(words & {path.stem for path in (torch / "ATen/ops").iterdir()})
+    tensors = _without(EVERY_OPERATOR, torch / "ATen/ATen.h") + _including(
+        [f"ATen/ops/{name}.h" for name in operators]
+    )
+    everything = "#pragma once\n" + _including(ALWAYS)
     headers = {
         "ATen/ATen.h": tensors, "torch/all.h": everything, "torch/torch.h": everything,
-        "torch/extension.h": everything + python,
+        "torch/extension.h": everything + _including(BINDINGS if FOR_PYTHON.search(text) else ()),
     }  # fmt: skip
     if not any(word.startswith(REGISTERS) for word in words):
         headers["torch/library.h"] = "#pragma once\n"
     return headers
+
+
+def _including(names: Sequence[str]) -> str:
+    return "".join(f"#include <{name}>\n" for name in names)
 
 
 def _without(names: Sequence[str], header: Path) -> str:
@@ -150,41 +242,12 @@ def _without(names: Sequence[str], header: Path) -> str:
     return "".join(line for line in lines if line.strip() not in left_out)
 
 
-def _folder(arguments: Sequence[str]) -> Path:
-    return Path(f"{after('-o', arguments)}.headers")
-
-
-def _source(arguments: Sequence[str]) -> Path | None:
-    """The one file that is compiled; None where something else is done."""
-    named = [Path(each) for each in arguments if each.endswith(SOURCES) and each[0] != "-"]
-    return named[0] if "-c" in arguments and len(named) == 1 else None
-
-
 def after(option: str, arguments: Sequence[str]) -> str:
     """The value of an option that is a word of its own; empty where it is not given."""
     return next((value for name, value in pairwise(arguments) if name == option), "")
 
 
-def _torch_headers(arguments: Sequence[str]) -> Path | None:
-    folders = [each.removeprefix("-I").removeprefix("-isystem") for each in arguments]
-    return next((Path(each) for each in folders if Path(each, "ATen/ops").is_dir()), None)
-
-
-# --- compiling ------------------------------------------------------------------------------------
-
-
-def compiled(
-    compiler: str, arguments: list[str], scratch: Path
-) -> subprocess.CompletedProcess[bytes]:
-    """Compile, and say what the compiler said, errors among it, in `stdout`."""
-    if Path(compiler).name == "nvcc" and (steps := Steps.of(compiler, arguments, scratch)):
-        return steps.run()
-    return said([compiler, *arguments])
-
-
-def said(
-    command: list[str] | str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def said(command: list[str] | str, environment: dict[str, str] | None = None) -> Done:
     """Run something; all it says is in `stdout`."""
     return subprocess.run(
         command, shell=isinstance(command, str), env=environment, check=False,
@@ -192,24 +255,27 @@ def said(
     )  # fmt: skip
 
 
+# --- nvcc -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class Steps:
     """The commands that nvcc would run, as it says itself, in an order of ours.
 
     Both halves name one module, whose identifier nvcc lets the host's half make; it is made before.
     """
 
-    def __init__(self, commands: list[str], environment: dict[str, str]) -> None:
-        self.commands = commands
-        self.environment = environment
+    commands: list[str]
+    environment: dict[str, str]
 
     @classmethod
-    def of(cls, nvcc: str, arguments: list[str], scratch: Path) -> Steps | None:
+    def of(cls, nvcc: str, arguments: list[str], scratch: Path, *, module: str) -> Steps | None:
         """None where nvcc would do something else than compile a file for one architecture."""
         dependencies = after("-MF", arguments)
         kept = [each for each in arguments if each not in {"-MD", "-MF", dependencies}]
         told = said([nvcc, *kept, "--dryrun"], {**os.environ, "TMPDIR": str(scratch)})
         lines = [
-            line.removeprefix(DRY) for line in told.stdout.decode().splitlines()
+            line.removeprefix(DRY) for line in os.fsdecode(told.stdout).splitlines()
             if line.startswith(DRY)
         ]  # fmt: skip
         environment, commands = dict(os.environ), list[str]()
@@ -219,35 +285,37 @@ class Steps:
                 environment[setting[1]] = setting[2].strip()
             else:
                 commands.append(line)
-        module = re.search(r'--module_id_file_name "([^"]+)"', " ".join(commands))
-        if told.returncode or module is None or tuple(map(_program, commands)) != HALVES:
+        named = re.search(r'--module_id_file_name "([^"]+)"', " ".join(commands))
+        if told.returncode or named is None or tuple(map(_program, commands)) != HALVES:
             return None
-        output = after("-o", arguments)
-        Path(module[1]).write_text(f"_{sha256(output.encode()).hexdigest()[:16]}_")
+        Path(named[1]).write_text(module)
         commands[1] = commands[1].replace("--gen_module_id_file ", "")
         commands[-1] += WITHOUT_COLLECTING
         if dependencies:
-            commands[0] += f' -MD -MF "{dependencies}" -MT "{output}"'
+            output = shlex.quote(after("-o", arguments))
+            commands[0] += f" -MD -MF {shlex.quote(dependencies)} -MT {output}"
         return cls(commands, environment)
 
-    def run(self) -> subprocess.CompletedProcess[bytes]:
+    def run(self) -> Done:
         """Both halves at once, then what needs both; the first failure decides."""
-        device = list[subprocess.CompletedProcess[bytes]]()
+        device = list[Done]()
         others = self.commands[NUM_HOST : NUM_HALVES - 1]  # what is removed lies in our own folder
         thread = threading.Thread(target=lambda: device.append(self._in_turn(others)))
         thread.start()
         host = self._in_turn(self.commands[:NUM_HOST])
         thread.join()
+        if not device:  # it could not even be begun
+            return Done([], 1, host.stdout)
         for done in (host, *device):
             if done.returncode:
                 return done
         last = self._in_turn(self.commands[NUM_HALVES:])
-        last.stdout = host.stdout + last.stdout
+        last.stdout = b"".join(each.stdout for each in (host, *device, last))
         return last
 
-    def _in_turn(self, commands: list[str]) -> subprocess.CompletedProcess[bytes]:
+    def _in_turn(self, commands: list[str]) -> Done:
         """Until one fails; what all of them said."""
-        done = subprocess.CompletedProcess[bytes](commands, 0, b"")
+        done = Done(commands, 0, b"")
         for command in commands:
             heard = done.stdout
             done = said(command, self.environment)
