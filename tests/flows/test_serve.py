@@ -175,7 +175,7 @@ def answers(served: Served) -> bool:
 
 def test_a_run_that_was_scheduled_a_minute_ahead_runs_to_its_end(night: Finished) -> None:
     assert night.run["state_type"] == "COMPLETED", night.served.output.read_text()
-    assert night.late_s >= 0
+    assert night.late_s > -1  # Prefect's server tells a run to wait for whole seconds, rounded
 
 
 def test_the_night_is_decided(night: Finished) -> None:

@@ -20,7 +20,7 @@ IMAGE = "torch.randn(2, 4, 6, 6)"
 DEFAULTS = {
     "_x": MATRIX, "_y": MATRIX, "_a": MATRIX, "_b": VECTOR, "_w": VECTOR, "_s": VECTOR, "_p1": VECTOR, "_p2": VECTOR,
     "_q": MATRIX, "_k": MATRIX, "_v": MATRIX, "_m": VECTOR, "_lin": LINEAR, "_lin1": LINEAR, "_lin2": LINEAR,
-    "_u": MATRIX, "_r": MATRIX, "_conv": "nn.Conv2d(4, 4, 3)",
+    "_u": MATRIX, "_r": MATRIX, "_z": MATRIX, "_conv": "nn.Conv2d(4, 4, 3)",
 }  # fmt: skip
 SHAPES = {
     "diag_left": {"_s": "torch.randn(8)"},
