@@ -4,7 +4,8 @@ python -m benchmarks.extensions [--device cuda] [--count 6]
 
 Distinct extensions of one problem, in C++ or, for a GPU, in CUDA, from an empty folder: the first
 alone, the second alone, then the rest side by side; each is then judged untimed, which must find it
-built. Plain is `python -c` of another one, in a process of its own that has PyTorch's defaults.
+built. Plain is `python -c` of another one, in a process of its own that has PyTorch's defaults; it
+comes last, so that a run that is cut off has ours.
 """
 
 from __future__ import annotations
@@ -81,8 +82,6 @@ def main() -> None:
     device, protocol = chosen(given)
     problem = shipped(device)[PROBLEM]
     source = CUDA if device.device_class is DeviceClass.CUDA else CPP
-    plain_s = _plain(source.format(number=given.count))
-    note(f"plain: {plain_s:.1f} s")
     candidates = [
         Candidate(problem_id=problem.id, source=source.format(number=number))
         for number in range(given.count)
@@ -90,7 +89,7 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     workers = given.workers or max(1, num_idle([device]))
 
-    def keep(judged: list[Verdict]) -> None:
+    def keep(judged: list[Verdict], plain_s: float | None = None) -> None:
         save(
             f"extensions_{given.device}", given.out, device, protocol, plain_s=plain_s,
             num_workers=workers, builds=found,
@@ -123,6 +122,8 @@ def main() -> None:
             for each in candidates
         ]
     keep(judged)
+    plain_s = _plain(source.format(number=given.count))
+    keep(judged, plain_s)
     print_table(
         ["extensions", "side by side", "wall s", "s each", "plain s", "plain / each"],
         [[
