@@ -15,7 +15,7 @@ from cudal1.harness.seats import Seat
 from cudal1.problem import Problem
 from cudal1.suite.admission import admit_all
 
-AT_A_TIME = 8
+AT_A_TIME = 16
 """Problems that are tried by one new process, which imports PyTorch first."""
 
 Notes = dict[str, str | None]

@@ -34,6 +34,13 @@ from cudal1.harness.worker.loading import imported, load, practise, views
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
 """As plain numbers: what the loop of calls costs, a leaner one would be credited with."""
+INDUCTOR = {
+    "TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}  # fmt: skip
+"""Each fresh process would compile programs for six seconds to try what the processor has, headers
+for five, and start a pool of compilers, to save that in compilations that most never come to. Read
+when Inductor is imported."""
 SPINS = 200
 """Looks at the counter before each further look yields the core."""
 
@@ -53,6 +60,7 @@ def warm_up() -> None:
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
+    os.environ.update(INDUCTOR)
 
 
 def serve(channel_fd: int, layers: set[str], device: str) -> None:
@@ -76,10 +84,6 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     layers |= gained
     os.chdir(home)
     os.environ.update({"HOME": home, "TMPDIR": home, **builds.places(home)})
-    # each fresh process would compile programs for six seconds to try what the processor has, and
-    # headers for five, to save that in compilations that most never come to
-    os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
-    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
     tempfile.tempdir = home  # it looks at TMPDIR once, and an import may have asked it
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)

@@ -2,7 +2,7 @@
 
 `torch/extension.h` is 450,000 lines. A C++ compiler parses them once, nvcc three times: its front
 ends for host and device, one after the other, then the host's compiler. Most kernels need tensors
-and a few operators by name, which is a half of that; the two front ends need not wait for each
+and a few operators by name, which is a fifth of that; the two front ends need not wait for each
 other. What does not compile so is compiled as it was asked for, and that decides. And a source that
 an earlier process of the candidate had compiled in the same way is not compiled again.
 
@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -58,16 +58,41 @@ EVERY_OPERATOR = (
     "ATen/Functions.h", "ATen/NativeFunctions.h", "ATen/core/ivalue.h", "ATen/core/jit_type.h",
 )  # fmt: skip
 """What `ATen/ATen.h` includes that declares all operators, or values of TorchScript."""
-ALWAYS = ("torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h")
-"""The last three for what they define."""
+ALWAYS = (
+    "torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h", "ATen/core/grad_mode.h",
+)  # fmt: skip
+"""The second to fourth for what they define, the last for its guards."""
+TORCHSCRIPT = ("ATen/TensorIndexing.h", "ATen/core/IListRef.h")
+"""What tensors bring in that declares values of TorchScript: instantiating their templates is more
+than a half of what compilers do with the rest."""
+FACTORIES = ("torch/csrc/autograd/generated/variable_factories.h", "torch/csrc/autograd/variable.h")
+"""`torch::empty` and its like, which call ATen's of the same name and set `requires_grad`. They
+bring the graph of gradients, and that values of TorchScript. Without them `torch::empty` is ATen's,
+since namespace `torch` uses namespace `at`."""
+HIDDEN_FACTORIES = {"tensor"}
+"""Those that are not the same in both namespaces."""
+OF_LISTS = re.compile(
+    r"^inline [^\n]*\(ITensorListRef \w+\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL
+)
+SPLICE = re.compile(r"\\[ \t]*\r?\n")
+NEEDS_FACTORIES = re.compile(r"##|requires_grad")
+"""Their own meaning, or a word that might be it."""
+NEEDS_MORE = re.compile(
+    r"autograd|Variable|IValue|index_put_|::\s*tensor\b"
+    r"|\b(?:ITensorListRef|IListRef|List|Dict|Slice|TensorIndex|indexing)\b"
+)
+"""Names that are declared nowhere else: a compiler that found out would have worked for nothing."""
+LISTS = re.compile(r"ListRef|List<")
 BINDINGS = ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 FOR_PYTHON = re.compile(r"\bpy::|pybind11|\bPY_?[A-Z]|\bPy[A-Z_]|\bTHP")
 REGISTERS = "TORCH_LIBRARY"
 HALVES = ("gcc", "cudafe++", "gcc", "cicc", "ptxas", "fatbinary", "rm", "gcc")
 """What nvcc runs for one architecture: the host's half, the device's half, both together."""
 NUM_HOST, NUM_HALVES = 2, 7
-WITHOUT_COLLECTING = " --param ggc-min-heapsize=2000000"
+WITHOUT_COLLECTING = ("--param", "ggc-min-heapsize=2000000")
 """kB: looking for garbage is a sixth of what the host's compiler does, and there is memory."""
+NEVER_DEFINED = b"used but never defined"
+"""What compilers say of a function whose definition is in a header that was left out."""
 DRY = "#$ "
 Done = subprocess.CompletedProcess[bytes]
 
@@ -84,7 +109,7 @@ def main(compiler: str, arguments: list[str]) -> int:
         with contextlib.suppress(Exception):
             source.forget()
             done = source.compiled(compiler)
-            if done.returncode == 0:
+            if done.returncode == 0 and NEVER_DEFINED not in done.stdout:
                 sys.stderr.buffer.write(done.stdout)
                 status = 0
         if status is None:
@@ -187,7 +212,7 @@ class Source:
         first = ["-DAT_PER_OPERATOR_HEADERS", "-isystem", str(self.folder)]
         arguments = [*self.arguments[:place], *first, *self.arguments[place:]]
         if Path(compiler).name != "nvcc":
-            return said([compiler, *arguments])
+            return said([compiler, *WITHOUT_COLLECTING, *arguments])
         with tempfile.TemporaryDirectory() as scratch:
             module = sha256(os.fsencode(Path(self.output).absolute()))
             module.update(self.text.encode(errors="surrogateescape"))
@@ -216,20 +241,44 @@ def fewer_headers(text: str, torch: Path) -> dict[str, str]:
     """By name, headers to be found before PyTorch's when this text is compiled.
 
     Operators have a header each, and those come that the text has a word for.
+
+    Raises:
+        OSError: a header of PyTorch's is not where it was.
     """
     words = set(re.findall(r"\w+", text))
-    operators = sorted(words & {path.stem for path in (torch / "ATen/ops").iterdir()})
-    tensors = _without(EVERY_OPERATOR, torch / "ATen/ATen.h") + _including(
-        [f"ATen/ops/{name}.h" for name in operators]
+    operators = words & {path.stem for path in (torch / "ATen/ops").iterdir()}
+    headers = dict[str, str]()
+    left_out = EVERY_OPERATOR
+    with_lists = {name for name in operators if _declares_lists(torch / f"ATen/ops/{name}_ops.h")}
+    if _is_of_tensors_alone(text, with_lists):
+        guards = OF_LISTS.sub("", _without(TORCHSCRIPT, torch / "ATen/DeviceGuard.h"))
+        types = _without(FACTORIES, torch / "torch/csrc/api/include/torch/types.h")
+        headers = {"ATen/DeviceGuard.h": guards, "torch/types.h": types}
+        operators -= with_lists | HIDDEN_FACTORIES
+        left_out += TORCHSCRIPT
+    tensors = _without(left_out, torch / "ATen/ATen.h") + _including(
+        [f"ATen/ops/{name}.h" for name in sorted(operators)]
     )
     everything = "#pragma once\n" + _including(ALWAYS)
-    headers = {
+    headers |= {
         "ATen/ATen.h": tensors, "torch/all.h": everything, "torch/torch.h": everything,
         "torch/extension.h": everything + _including(BINDINGS if FOR_PYTHON.search(text) else ()),
     }  # fmt: skip
     if not any(word.startswith(REGISTERS) for word in words):
         headers["torch/library.h"] = "#pragma once\n"
     return headers
+
+
+def _is_of_tensors_alone(text: str, with_lists: Iterable[str]) -> bool:
+    """Whether a text does without values of TorchScript, and its factories without gradients."""
+    text = SPLICE.sub("", text)
+    if NEEDS_FACTORIES.search(text) or NEEDS_MORE.search(text):
+        return False
+    return not any(re.search(rf"\b{name}\s*\(", text) for name in with_lists)
+
+
+def _declares_lists(header: Path) -> bool:
+    return header.exists() and LISTS.search(header.read_text()) is not None
 
 
 def _including(names: Sequence[str]) -> str:
@@ -290,7 +339,7 @@ class Steps:
             return None
         Path(named[1]).write_text(module)
         commands[1] = commands[1].replace("--gen_module_id_file ", "")
-        commands[-1] += WITHOUT_COLLECTING
+        commands[-1] = " ".join([commands[-1], *WITHOUT_COLLECTING])
         if dependencies:
             output = shlex.quote(after("-o", arguments))
             commands[0] += f" -MD -MF {shlex.quote(dependencies)} -MT {output}"

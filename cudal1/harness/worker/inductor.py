@@ -1,0 +1,73 @@
+"""What `torch.compile` imports in each process, done before workers are forked.
+
+Inductor's import, the hash of its sources and what it imports while it compiles take four seconds
+of each process that compiles; a worker that inherits them needs one. Nothing is compiled in this
+process itself: patterns of the first graph's device are kept for all others. And the driver is not
+touched: a context does not survive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from tempfile import TemporaryDirectory
+from typing import NoReturn
+from unittest.mock import patch
+
+import torch
+
+LIMIT_S = 30
+"""For a child that compiles; what it has not told by then is imported later, by who needs it."""
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+SIZE = 64
+"""Of a matrix: smaller ones are multiplied by a program, which a compiler would have to make."""
+
+
+def warm_up() -> None:
+    """Import what a compilation needs; what stops that is ignored, and found out by who compiles."""
+    _imported(["torch._inductor.codecache", "torch._inductor.compile_fx"])
+    with contextlib.suppress(Exception):
+        sys.modules["torch._inductor.codecache"].torch_key()
+    _imported(_of_a_compilation())
+    os.environ.pop(CACHE, None)  # an import may have chosen a folder
+
+
+def _imported(names: Sequence[str]) -> None:
+    # asked by some, and asking the driver would leave every worker without a device
+    with patch.object(torch.cuda, "is_available", return_value=True):
+        for name in names:
+            with contextlib.suppress(Exception):  # some were made by a compilation
+                import_module(name)
+
+
+def _of_a_compilation() -> list[str]:
+    """Modules that a child imports while it compiles a product of matrices."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _compile(writing)
+    os.close(writing)
+    with open(reading) as told:
+        names = told.read().split()
+    os.waitpid(child, 0)
+    return names
+
+
+def _compile(writing: int) -> NoReturn:
+    signal.alarm(LIMIT_S)
+    try:
+        before = set(sys.modules)
+        with TemporaryDirectory(dir=".") as folder:
+            os.environ[CACHE] = folder
+            torch.compile(_product)(torch.ones(SIZE, SIZE))
+        os.write(writing, " ".join(name for name in sys.modules if name not in before).encode())
+    finally:
+        os._exit(0)
+
+
+def _product(x: torch.Tensor) -> torch.Tensor:
+    return x @ x
