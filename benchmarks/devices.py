@@ -1,6 +1,6 @@
 """How many more verdicts a minute several devices give, and for how much of the time they measure.
 
-python -m benchmarks.devices --device cuda [--each 24] [--problems 6] [--counts 1 2]
+python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2]
 
 The same queue goes through a fleet of one device and through fleets of more: candidates as a
 policy writes them (`benchmarks.throughput`, mixed), half of those that are not PyTorch alone with
@@ -42,7 +42,7 @@ Queue = list[tuple[Problem, Candidate]]
 def main() -> None:
     """Measure, print tables, leave results/devices_DEVICE.json."""
     parser = options("devices", __doc__)
-    parser.add_argument("--each", type=int, default=24, help="candidates of a problem")
+    parser.add_argument("--each", type=int, default=64, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems, at most")
     parser.add_argument("--counts", type=int, nargs="+", help="of devices; default: one, and all")
     parser.add_argument("--workers", type=int, help="of the builder; default: as it has it")

@@ -38,7 +38,9 @@ class Errand:
     built: bytes = b""
     """What was compiled ahead; only while it is asked."""
     record: float | None = None
-    """The problem's best certified speedup so far; only while it is asked."""
+    """The problem's best certified speedup when it was asked."""
+    elsewhere: bool = False
+    """Whether a large claim will be confirmed by another device; only while it is asked."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,13 @@ def close_pool() -> None:
 def judge(asked: Errand) -> Judgement | Refusal:
     """What the pool says."""
     assert _pool is not None
+    claim = asked.first.verdict.measurement if asked.first else None
     try:
+        if claim is not None:
+            return _pool.confirm(asked.problem, asked.candidate, claim, built=asked.built)
         return _pool.judge(
             asked.problem, asked.candidate, timing=asked.timing, record=asked.record,
-            built=asked.built, not_built=asked.not_built,
+            built=asked.built, not_built=asked.not_built, elsewhere=asked.elsewhere,
         )  # fmt: skip
     except (SuiteError, WorkerError) as error:
         return Refusal(asked.problem.id, asked.candidate.id, str(error))

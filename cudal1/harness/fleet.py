@@ -25,7 +25,6 @@ from cudal1.harness.judge import Judgement
 from cudal1.harness.progress import Failure
 from cudal1.harness.queue import ByProblem
 from cudal1.harness.seats import MachineLost, Seat
-from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -33,6 +32,7 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
+MANY_CLAIMS = 8
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
@@ -66,7 +66,9 @@ class Fleet:
         self._given_back = deque[Errand]()
         """By devices that were lost."""
         self._again: dict[str, deque[Errand]] = {}
-        """Claims of others that a device is to confirm."""
+        """Claims that a device is to confirm: of others, or its own where there is no other."""
+        self._at: dict[str, str] = {}
+        """The problem of what each device was asked last."""
         self._running: dict[Future[Judgement | Refusal], tuple[Seat, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
@@ -127,6 +129,7 @@ class Fleet:
         self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
         self._again = {seat.device.id: deque[Errand]() for seat in self._seats}
+        self._at.clear()
         self._running.clear()
         try:
             yield from self._until_done()
@@ -136,7 +139,7 @@ class Fleet:
     def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
             for seat in self._alive():
-                yield from self._feed(seat)
+                self._feed(seat)
             if self._running or (self._ahead.building and self._alive()):
                 asked: list[Future[Any]] = [*self._running, *self._ahead.building]
                 done = wait(asked, return_when=FIRST_COMPLETED).done
@@ -150,23 +153,40 @@ class Fleet:
             elif not self._given_back and not any(self._again.values()):
                 return
 
-    def _feed(self, seat: Seat) -> Iterator[Judgement]:
+    def _feed(self, seat: Seat) -> None:
         """Ask a device as much as it may be asked."""
-        mine = self._again[seat.device.id]
         while sum(busy is seat for busy, _ in self._running.values()) < AHEAD:
-            given = mine or self._given_back
-            task = given.popleft() if given else self._waiting.take(seat.device.id)
+            task = self._next(seat)
             if task is None:
                 return
             try:
                 record = self._record_of(task.problem, task.candidate)
-                asked = replace(task, built=self._ahead.content(task), record=record)
+                task = replace(task, record=record)
+                asked = replace(
+                    task, built=self._ahead.content(task), elsewhere=self._other(seat) is not None
+                )
                 self._running[seat.process.submit(errand.judge, asked)] = seat, task
+                self._at[seat.device.id] = task.problem.id
             except BrokenExecutor:  # it died while nobody looked
-                (self._given_back if task.first is None else mine).appendleft(task)
+                self._give_back(task)
                 if all(busy is not seat for busy, _ in self._running.values()):
-                    yield from self._lose([seat], blames=False)  # else its results will say so
+                    self._lose([seat], blames=False)  # else its results will say so
                 return
+
+    def _next(self, seat: Seat) -> Errand | None:
+        """What is of the problem that a device has prepared; then claims of others, then the rest.
+
+        Many claims are worth preparing their problem for, though its own is not done.
+        """
+        device = seat.device.id
+        mine = self._again[device]
+        of_its = next((each for each in mine if each.problem.id == self._at.get(device)), None)
+        if of_its is not None:
+            mine.remove(of_its)
+            return of_its
+        if mine and (len(mine) >= MANY_CLAIMS or not self._waiting.goes_on(device)):
+            return mine.popleft()
+        return self._given_back.popleft() if self._given_back else self._waiting.take(device)
 
     def _heard(self, future: Future[Judgement | Refusal]) -> Iterator[Judgement | Refusal]:
         """What follows from an answer, or from its absence."""
@@ -175,14 +195,14 @@ class Fleet:
             judgement = future.result()
         except MachineLost:
             gone = [each for each in self._alive() if each.machine == seat.machine]
-            yield from self._lose(gone, blames=False)
+            self._lose(gone, blames=False)
             return
         except BrokenExecutor:
-            yield from self._lose([seat], blames=True)
+            self._lose([seat], blames=True)
             return
         del self._running[future]
         if isinstance(judgement, Refusal):
-            yield task.first or judgement
+            yield _unconfirmed(task.first, seat) if task.first else judgement
             unbuilt = self._ahead.drop(lambda other: other.problem.id == task.problem.id)
             for left in [*self._waiting.drop(task.problem.id), *unbuilt]:
                 self._ahead.forget(left)
@@ -190,23 +210,23 @@ class Fleet:
         elif task.first is not None:
             yield confirmed(task.first, judgement, self._protocol)
         else:
-            claim, other = judgement.verdict.measurement, self._other(seat)
-            if claim and other and self._is_large(claim, task):
-                self._again[other.device.id].append(replace(task, first=judgement))
+            claim = judgement.verdict.measurement
+            is_large = claim and claims.is_large(claim, self._protocol, record=task.record)
+            if claim and is_large and (claim.is_confirmed is None or self._other(seat)):
+                self._give_back(replace(task, first=judgement))
             else:
                 yield judgement
-
-    def _is_large(self, claim: Measurement, task: Errand) -> bool:
-        record = self._record_of(task.problem, task.candidate)
-        return claims.is_large(claim, self._protocol, record=record)
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
 
-    def _lose(self, gone: Sequence[Seat], *, blames: bool) -> Iterator[Judgement]:
-        """Give back what those had whose judges died; what only they could confirm stands.
+    def _lose(self, gone: Sequence[Seat], *, blames: bool) -> None:
+        """Give back what those had whose judges died.
 
         The first that a judge had not answered was the one being judged.
+
+        Raises:
+            WorkerError: two died with one candidate, or none is left for it.
         """
         self.lost += gone
         for seat in gone:
@@ -220,15 +240,29 @@ class Fleet:
                 tasks[0] = replace(tasks[0], num_lost=tasks[0].num_lost + 1)
             tasks += self._again[seat.device.id]
             self._again[seat.device.id].clear()
-            yield from (task.first for task in tasks if task.first is not None)
-            left = [task for task in tasks if task.first is None]
-            self._given_back += left
-            for task in left:
+            for task in tasks:
+                self._give_back(task)
                 if task.num_lost >= MAX_LOST or not self._alive():
                     raise WorkerError(
                         f"{task.problem.key}: the judge on {seat} died with candidate "
                         f"{task.candidate.id}: start again, without it if that happens again"
                     )
+
+    def _give_back(self, task: Errand) -> None:
+        """For another device. A claim is for one of its kind, or for its own where no other is.
+
+        Where that is lost, too, the claim was never made.
+        """
+        if task.first is not None:
+            kind, own = task.first.verdict.device_kind, task.first.verdict.device_id
+            able = [each.device.id for each in self._alive() if each.device.kind == kind]
+            others = [device for device in able if device != own]
+            if able:
+                self._again[min(others or able, key=lambda each: len(self._again[each]))].append(
+                    task
+                )
+                return
+        self._given_back.append(replace(task, first=None))
 
     def _other(self, seat: Seat) -> Seat | None:
         """Another device of its kind."""
@@ -253,6 +287,19 @@ def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Ju
     ]
     verdict = first.verdict.model_copy(update={"measurement": settled})
     return replace(first, verdict=verdict, samples=(*first.samples, *behind))
+
+
+def _unconfirmed(first: Judgement, seat: Seat) -> Judgement:
+    """A claim earns nothing when no device can confirm it."""
+    claim = first.verdict.measurement
+    assert claim is not None
+    settled = claim.model_copy(
+        update={
+            "certified": min(1.0, claim.certified), "is_confirmed": False,
+            "confirmed_on": seat.device.id,
+        }
+    )  # fmt: skip
+    return replace(first, verdict=first.verdict.model_copy(update={"measurement": settled}))
 
 
 def _no_record(_: Problem, __: Candidate) -> None:

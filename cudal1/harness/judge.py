@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,7 +112,7 @@ class ProblemJudge:
 
     def judge(
         self, candidate: Candidate, *, timing: bool, record: float | None = None,
-        not_built: Failure | None = None,
+        not_built: Failure | None = None, elsewhere: bool = False,
     ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; whatever it does ends here as data.
 
@@ -123,21 +124,51 @@ class ProblemJudge:
             timing: whether to time it.
             record: the best certified speedup of the problem so far, where it is known.
             not_built: why it could not be, where that was tried before (`builder`).
+            elsewhere: whether a large claim will be confirmed on another device, and so not here.
 
         Raises:
             WorkerError: our own machinery failed.
         """
+
+        def examined(examination: Examination) -> Measurement | None:
+            if not_built is not None:
+                raise not_built
+            return self._examine(
+                candidate, examination, timing=timing and self._protocol.timing, record=record,
+                elsewhere=elsewhere,
+            )  # fmt: skip
+
+        return self._judgement(candidate, examined)
+
+    def confirm(self, candidate: Candidate, claim: Measurement) -> Judgement:
+        """What comes of measuring a claim of another device once more, in a process here.
+
+        Raises:
+            WorkerError: our own machinery failed.
+        """
+
+        def examined(examination: Examination) -> Measurement | None:
+            progress = examination.progress
+            progress.call_us = claim.candidate_us  # bursts are about as long as they were
+            is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
+            expected = claim.speedup if is_far else None
+            again = self._again(
+                candidate, progress, session=0, is_fresh=self._is_cpu, expected=expected
+            )
+            return self._doubted(again)
+
+        return self._judgement(candidate, examined)
+
+    def _judgement(
+        self, candidate: Candidate, examined: Callable[[Examination], Measurement | None]
+    ) -> Judgement:
         started = time.monotonic()
         examination = self._examination()
         progress, flags = examination.progress, screen(candidate.source)
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
         try:
-            if not_built is not None:
-                raise not_built
-            measurement = self._examine(
-                candidate, examination, timing=timing and self._protocol.timing, record=record
-            )
+            measurement = examined(examination)
         except Failure as failure:
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
@@ -156,7 +187,7 @@ class ProblemJudge:
 
     def _examine(
         self, candidate: Candidate, examination: Examination, *, timing: bool,
-        record: float | None,
+        record: float | None, elsewhere: bool,
     ) -> Measurement | None:  # fmt: skip
         if len(candidate.source) > MAX_SOURCE_BYTES:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
@@ -179,6 +210,8 @@ class ProblemJudge:
             self._crew.keep_builds(worker, candidate)
             if claim is None or not claims.is_doubtful(claim, self._protocol, record=record):
                 return claim
+            if elsewhere and not claims.is_small(claim, self._protocol):
+                return self._doubted(claim)
             self._crew.make_room(worker)
             return self._confirmed(candidate, claim, examination.progress)
 

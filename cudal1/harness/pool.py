@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,7 @@ from cudal1.harness.layers import MINIMUM
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.zygote import Zygote
+from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 
@@ -81,23 +83,46 @@ class Pool:
     def judge(
         self, problem: Problem, candidate: Candidate, *, timing: bool = True,
         record: float | None = None, built: bytes = b"", not_built: Failure | None = None,
+        elsewhere: bool = False,
     ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; without `timing`, on its correctness only.
 
-        `record` is the problem's best certified speedup so far: claims far above it are confirmed.
-        `built` is what was compiled ahead, `not_built` why that failed (`builder`).
+        `record` is the problem's best certified speedup so far: claims far above it are confirmed,
+        here or, as `elsewhere` says, on another device, by its `confirm`. `built` is what was
+        compiled ahead, `not_built` why that failed (`builder`).
 
         Raises:
             SandboxError: less than the minimum stands around a worker.
         """
+        with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
+            said = prepared.judge(
+                candidate, timing=timing, record=record, not_built=not_built, elsewhere=elsewhere
+            )
+        return replace(said, prepare_s=prepare_s)
+
+    def confirm(
+        self, problem: Problem, candidate: Candidate, claim: Measurement, *, built: bytes = b""
+    ) -> Judgement:
+        """What comes of measuring a claim of another device once more, here; nothing is checked.
+
+        Raises:
+            SandboxError: less than the minimum stands around a worker.
+        """
+        with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
+            said = prepared.confirm(candidate, claim)
+        return replace(said, prepare_s=prepare_s)
+
+    @contextmanager
+    def _prepared_for(
+        self, problem: Problem, candidate: Candidate, built: bytes
+    ) -> Iterator[tuple[ProblemJudge, float]]:
         with undisturbed(self.device):
             began = time.monotonic()
             prepared, zygote = self._prepare(problem), self._zygote
             assert zygote is not None
             prepare_s = time.monotonic() - began
             zygote.builds.give(candidate.id, built)
-            said = prepared.judge(candidate, timing=timing, record=record, not_built=not_built)
-            return replace(said, prepare_s=prepare_s)
+            yield prepared, prepare_s
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

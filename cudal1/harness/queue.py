@@ -46,6 +46,10 @@ class ByProblem(Generic[Item]):
             self._last[device] = self._problem_of(item)
         return item
 
+    def goes_on(self, device: Hashable) -> bool:
+        """Whether the next item for a device is of the run that it holds."""
+        return bool(self._held.get(device))
+
     def add(self, item: Item) -> None:
         """One more, behind others of its problem that are held, or in a run of its own."""
         problem = self._problem_of(item)

@@ -137,6 +137,75 @@ def test_a_device_that_is_gone_before_anything_was_asked_keeps_nobody(
         list(_judged([gone], quick, work))
 
 
+# --- claims of one device that another is to confirm ----------------------------------------------
+
+
+def test_a_large_claim_is_measured_once_by_each_of_two_devices(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    seats = [_seat("a"), _seat("b")]
+    with fleet.Fleet(seats, quick) as opened:
+        found = [each.verdict for each in opened.judge_all(work) if isinstance(each, Judgement)]
+    for seat in seats:
+        for task in _played(seat).asked:
+            assert task.elsewhere
+            assert task.first is None or task.first.verdict.device_id != seat.device.id
+    assert sum(len(_played(seat).asked) for seat in seats) == 2 * len(work)
+    for verdict in found:
+        assert verdict.measurement is not None
+        assert verdict.measurement.confirmed_on not in (None, verdict.device_id)
+
+
+def test_a_device_alone_confirms_its_claims(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    seat = _seat("a")
+    list(_judged([seat], quick, work))
+    assert not any(task.elsewhere for task in _played(seat).asked)
+
+
+def test_a_device_left_alone_confirms_what_another_was_to(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    seats = [_seat("a"), _seat("b", num_answers=1, lost="machine", machine="m")]
+    with fleet.Fleet(seats, quick) as opened:
+        found = [each.verdict for each in opened.judge_all(work) if isinstance(each, Judgement)]
+    assert sorted(each.candidate_id for each in found) == sorted(c.id for _, c in work)
+    for verdict in found:
+        assert verdict.measurement is not None
+        assert verdict.measurement.is_confirmed
+    assert "a" in {each.measurement.confirmed_on for each in found if each.measurement}
+
+
+def test_a_claim_that_no_device_can_confirm_earns_nothing(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seats = [_seat("a"), _seat("b")]
+    refusal = errand.Refusal(work[0][0].id, "", "too large")
+    monkeypatch.setattr(_played(seats[1]), "refusal", refusal)
+    with fleet.Fleet(seats, quick) as opened:
+        judging = opened.judge_all(work[:1])
+        (found,) = [each.verdict for each in judging if isinstance(each, Judgement)]
+    assert found.measurement is not None
+    assert (found.measurement.certified, found.measurement.is_confirmed) == (1.0, False)
+
+
+def test_claims_wait_until_a_device_is_done_with_its_problem(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], named_problem: NamedProblem
+) -> None:
+    other = named_problem("softmax")
+    others = [
+        (other, Candidate(problem_id=other.id, source=f"{other.null_source}\n# {number}"))
+        for number in range(4)
+    ]
+    seats = [_seat("a"), _seat("b")]
+    list(_judged(seats, quick, [*work[:4], *others]))
+    for seat in seats:
+        problems = [task.problem.id for task in _played(seat).asked]
+        assert len(problems) == 8
+        assert len(set(problems[:4])) == len(set(problems[4:])) == 1
+
+
 # --- what is built meanwhile ---------------------------------------------------------------------
 
 

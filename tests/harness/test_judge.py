@@ -449,20 +449,55 @@ def test_only_who_is_slow_in_every_burst_is_too_slow(
     assert status is Status.CORRECT or "times slower than the reference" in verdict.reason
 
 
+ONCE = (
+    "import torch\nimport torch.nn as nn\n\n\nclass ModelNew(nn.Module):\n"
+    "    def __init__(self, size):\n        super().__init__()\n"
+    "        self.linear = nn.Linear(size, size)\n\n"
+    "    def forward(self, x):\n        return self.linear(x)\n"
+)
+
+
 def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
     judge: Callable[[str, str], Judgement], skip_if_busy: Callable[[str], None]
 ) -> None:
-    once = (
-        "import torch\nimport torch.nn as nn\n\n\nclass ModelNew(nn.Module):\n"
-        "    def __init__(self, size):\n        super().__init__()\n"
-        "        self.linear = nn.Linear(size, size)\n\n"
-        "    def forward(self, x):\n        return self.linear(x)\n"
-    )
     for _ in range(4):  # weights change at random moments of the first measurement
-        verdict = judge("wasteful_linear", once).verdict
+        verdict = judge("wasteful_linear", ONCE).verdict
         assert verdict.status is Status.CORRECT, verdict.reason
         assert verdict.measurement is not None
         if verdict.measurement.is_confirmed:
             return
     skip_if_busy("wasteful_linear")
     pytest.fail(f"never confirmed on a quiet machine: {verdict.measurement}")
+
+
+def test_a_claim_that_another_device_confirms_is_measured_once_here_and_once_there(
+    pool: Pool, named_problem: NamedProblem, skip_if_busy: Callable[[str], None]
+) -> None:
+    problem = named_problem("wasteful_linear")
+    candidate = Candidate(problem_id=problem.id, source=ONCE)
+    for _ in range(4):
+        first = pool.judge(problem, candidate, elsewhere=True)
+        claim = first.verdict.measurement
+        assert claim is not None, first.verdict.reason
+        assert claim.is_confirmed is None
+        assert {sample.session for sample in first.samples} == {0}
+        if claim.certified > 1.0:
+            break
+    else:
+        skip_if_busy("wasteful_linear")
+        pytest.fail(f"never a claim on a quiet machine: {claim}")
+    second = pool.confirm(problem, candidate, claim)
+    assert second.verdict.status is Status.CORRECT, second.verdict.reason
+    assert second.verdict.measurement is not None
+    assert {sample.session for sample in second.samples} == {0}
+
+
+def test_who_computes_something_else_when_a_claim_is_confirmed_has_failed(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("silu")
+    honest = Candidate(problem_id=problem.id, source=problem.null_source)
+    claim = pool.judge(problem, honest).verdict.measurement
+    assert claim is not None
+    wrong = Candidate(problem_id=problem.id, source=_source("return torch.zeros_like(x)"))
+    assert pool.confirm(problem, wrong, claim).verdict.status is Status.INCORRECT

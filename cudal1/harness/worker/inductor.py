@@ -28,7 +28,7 @@ SIZE = 64
 
 
 def warm_up() -> None:
-    """Import what a compilation needs; what stops that is ignored, and found out by who compiles."""
+    """Import what a compilation needs; what stops that is ignored: who compiles finds it out."""
     _imported(["torch._inductor.codecache", "torch._inductor.compile_fx"])
     with contextlib.suppress(Exception):
         sys.modules["torch._inductor.codecache"].torch_key()

@@ -16,7 +16,14 @@ import torch
 
 from cudal1.harness.places import EXTENSIONS
 from cudal1.harness.worker.extensions import compile as compiling
-from cudal1.harness.worker.extensions.compile import HALVES, Source, Steps, fewer_headers
+from cudal1.harness.worker.extensions.compile import (
+    FACTORIES,
+    HALVES,
+    HIDDEN_FACTORIES,
+    Source,
+    Steps,
+    fewer_headers,
+)  # fmt: skip
 
 HEADERS = Path(torch.__file__).parent / "include"
 ADD = """
@@ -90,6 +97,21 @@ def command(source: str, compiler: str = "g++") -> list[str]:
     return [*given, *flags, "-std=c++20", "-c", source, "-o", "ours.o"]
 
 
+def _included(text: str, folder: Path) -> set[str]:
+    """All headers of PyTorch's that a text has come, by name."""
+    for name, content in fewer_headers(text, HEADERS).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+    (folder / "ours.cpp").write_text(text)
+    given = command(str(folder / "ours.cpp"))
+    folders = given[given.index("-isystem") : given.index("-fPIC")]
+    told = subprocess.run(
+        ["c++", "-DAT_PER_OPERATOR_HEADERS", "-isystem", folder, *folders, "-std=c++20", "-M",
+         folder / "ours.cpp"], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {name.partition("/include/")[2] for name in told.stdout.split()}
+
+
 # --- which headers --------------------------------------------------------------------------------
 
 
@@ -112,6 +134,51 @@ def test_pybind_comes_for_a_module_only() -> None:
 def test_who_registers_operators_has_the_registry() -> None:
     assert "torch/library.h" in fewer_headers(ADD, HEADERS)
     assert "torch/library.h" not in fewer_headers("TORCH_LIBRARY(ours, m) {}", HEADERS)
+
+
+@needs_compiler
+def test_a_kernel_s_tensors_bring_no_values_of_torchscript(tmp_path: Path) -> None:
+    included = _included(BOUND, tmp_path)
+    assert "ATen/core/TensorBody.h" in included
+    assert not included & {"ATen/core/ivalue.h", "ATen/core/jit_type.h", "ATen/core/List.h"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch::TensorOptions().requires_grad(true)", "x.requires_\\\ngrad_()",
+        "#define OF(a) requires_##a", "torch::tensor({1.0f})", "torch::autograd::Function<F>",
+        "x.index({torch::indexing::Slice()})", "at::cat({x, x})", "c10::List<at::Tensor> list;",
+        "x.index_put_({i}, 1)",
+    ],
+)  # fmt: skip
+def test_who_needs_gradients_or_lists_has_their_headers(text: str) -> None:
+    headers = fewer_headers(f"{ADD}\n{text}", HEADERS)
+    assert "torch/types.h" not in headers
+    assert "IListRef" not in headers.get("ATen/DeviceGuard.h", "")
+    assert "#include <ATen/TensorIndexing.h>" in headers["ATen/ATen.h"]
+
+
+@pytest.mark.parametrize("text", ["int index = 0;", "// of the input tensor", "float grad_x;"])
+def test_words_that_kernels_use_bring_nothing(text: str) -> None:
+    headers = fewer_headers(f"{ADD}\n{text}", HEADERS)
+    assert "torch/types.h" in headers
+    assert "ATen/ops/index.h" not in headers["ATen/ATen.h"]
+    assert "ATen/ops/tensor.h" not in headers["ATen/ATen.h"]
+
+
+def test_factories_are_those_of_aten_but_for_gradients() -> None:
+    """So that what `torch::empty` means is the same without them, where nobody asks for any."""
+    text = (HEADERS / FACTORIES[0]).read_text()
+    functions = re.findall(r"^inline at::Tensor (\w+)\((.*?)^\}", text, re.DOTALL | re.MULTILINE)
+    assert len(functions) > 100
+    for name, rest in functions:
+        calls = re.findall(r"\bat::(\w+)\(", rest)
+        same = {name, name.removesuffix("_symint")}
+        assert name in HIDDEN_FACTORIES or same & set(calls), name
+        for line in rest.splitlines():
+            if "requires_grad" in line and not line.lstrip().startswith("//"):
+                assert re.search(r"requires_grad\((?:::std::nullopt|/\*|\))|requires_grad=", line)
 
 
 @pytest.fixture
@@ -193,6 +260,15 @@ def test_a_usual_extension_needs_no_more(compile_here: Compile, tmp_path: Path) 
     done = compile_here(BOUND)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ours.o.headers/ATen/ATen.h").is_file(), "all of them had to come"
+
+
+@needs_compiler
+def test_what_its_warnings_say_is_missing_has_all_headers_come(
+    compile_here: Compile, tmp_path: Path
+) -> None:
+    done = compile_here("#include <torch/types.h>\ninline int f();\nint g() { return f(); }\n")
+    assert "never defined" in done.stderr
+    assert not (tmp_path / "ours.o.headers").exists()
 
 
 @pytest.mark.slow
