@@ -30,7 +30,9 @@ class Errand:
     candidate: Candidate
     timing: bool
     first: Judgement | None = None
-    """What another device said, when this is asked to confirm it."""
+    """What was said before, mostly by another device, when this is asked to confirm it."""
+    refused_by: tuple[str, ...] = ()
+    """Devices that could not confirm it."""
     num_lost: int = 0
     """Judges that died with it."""
     not_built: Failure | None = None

@@ -33,6 +33,7 @@ AHEAD = 2
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
 MANY_CLAIMS = 8
+"""So many are worth preparing their problem for, before a device is done with its own."""
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
@@ -162,9 +163,8 @@ class Fleet:
             try:
                 record = self._record_of(task.problem, task.candidate)
                 task = replace(task, record=record)
-                asked = replace(
-                    task, built=self._ahead.content(task), elsewhere=self._other(seat) is not None
-                )
+                built = self._compiled_beside(seat, task) or self._ahead.content(task)
+                asked = replace(task, built=built, elsewhere=self._other(seat) is not None)
                 self._running[seat.process.submit(errand.judge, asked)] = seat, task
                 self._at[seat.device.id] = task.problem.id
             except BrokenExecutor:  # it died while nobody looked
@@ -173,11 +173,14 @@ class Fleet:
                     self._lose([seat], blames=False)  # else its results will say so
                 return
 
-    def _next(self, seat: Seat) -> Errand | None:
-        """What is of the problem that a device has prepared; then claims of others, then the rest.
+    def _compiled_beside(self, seat: Seat, task: Errand) -> bytes:
+        """What a candidate compiled when it made its claim, if that was on the same machine."""
+        claimed = task.first.verdict.device_id if task.first else None
+        same = {each.device.id for each in self._seats if each.machine == seat.machine}
+        return task.first.compiled if task.first and claimed in same else b""
 
-        Many claims are worth preparing their problem for, though its own is not done.
-        """
+    def _next(self, seat: Seat) -> Errand | None:
+        """What is of the problem that it has prepared; then claims of others, then the rest."""
         device = seat.device.id
         mine = self._again[device]
         of_its = next((each for each in mine if each.problem.id == self._at.get(device)), None)
@@ -202,7 +205,11 @@ class Fleet:
             return
         del self._running[future]
         if isinstance(judgement, Refusal):
-            yield _unconfirmed(task.first, seat) if task.first else judgement
+            refused = replace(task, refused_by=(*task.refused_by, seat.device.id))
+            if task.first is not None and self._confirmers(refused):
+                self._give_back(refused)
+                return
+            yield judgement
             unbuilt = self._ahead.drop(lambda other: other.problem.id == task.problem.id)
             for left in [*self._waiting.drop(task.problem.id), *unbuilt]:
                 self._ahead.forget(left)
@@ -212,7 +219,7 @@ class Fleet:
         else:
             claim = judgement.verdict.measurement
             is_large = claim and claims.is_large(claim, self._protocol, record=task.record)
-            if claim and is_large and (claim.is_confirmed is None or self._other(seat)):
+            if judgement.is_to_confirm or (is_large and self._other(seat)):
                 self._give_back(replace(task, first=judgement))
             else:
                 yield judgement
@@ -249,20 +256,29 @@ class Fleet:
                     )
 
     def _give_back(self, task: Errand) -> None:
-        """For another device. A claim is for one of its kind, or for its own where no other is.
+        """For another device; a claim that nobody is left to confirm was never made."""
+        able = self._confirmers(task)
+        if not able:
+            self._given_back.append(replace(task, first=None, refused_by=()))
+            return
 
-        Where that is lost, too, the claim was never made.
-        """
-        if task.first is not None:
-            kind, own = task.first.verdict.device_kind, task.first.verdict.device_id
-            able = [each.device.id for each in self._alive() if each.device.kind == kind]
-            others = [device for device in able if device != own]
-            if able:
-                self._again[min(others or able, key=lambda each: len(self._again[each]))].append(
-                    task
-                )
-                return
-        self._given_back.append(replace(task, first=None))
+        def burden(device: str) -> tuple[bool, int]:
+            mine, problem = self._again[device], task.problem.id
+            is_there = problem in {self._at.get(device), *(each.problem.id for each in mine)}
+            return not is_there, len(mine)
+
+        self._again[min(able, key=burden)].append(task)
+
+    def _confirmers(self, task: Errand) -> list[str]:
+        """Devices that can confirm a claim: others of its kind, else its own."""
+        if task.first is None:
+            return []
+        kind, own = task.first.verdict.device_kind, task.first.verdict.device_id
+        able = [
+            each.device.id for each in self._alive()
+            if each.device.kind == kind and each.device.id not in task.refused_by
+        ]  # fmt: skip
+        return [device for device in able if device != own] or able
 
     def _other(self, seat: Seat) -> Seat | None:
         """Another device of its kind."""
@@ -286,20 +302,8 @@ def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Ju
         for sample in second.samples
     ]
     verdict = first.verdict.model_copy(update={"measurement": settled})
-    return replace(first, verdict=verdict, samples=(*first.samples, *behind))
-
-
-def _unconfirmed(first: Judgement, seat: Seat) -> Judgement:
-    """A claim earns nothing when no device can confirm it."""
-    claim = first.verdict.measurement
-    assert claim is not None
-    settled = claim.model_copy(
-        update={
-            "certified": min(1.0, claim.certified), "is_confirmed": False,
-            "confirmed_on": seat.device.id,
-        }
-    )  # fmt: skip
-    return replace(first, verdict=first.verdict.model_copy(update={"measurement": settled}))
+    samples = (*first.samples, *behind)
+    return replace(first, verdict=verdict, samples=samples, is_to_confirm=False, compiled=b"")
 
 
 def _no_record(_: Problem, __: Candidate) -> None:

@@ -55,6 +55,10 @@ class Judgement:
     """Of `verdict.judge_s`, what the device waited for the candidate to start and be built."""
     prepare_s: float = 0.0
     """Before it: what preparing the problem took, if that was not prepared."""
+    is_to_confirm: bool = False
+    """Whether its claim counts only if another device agrees."""
+    compiled: bytes = b""
+    """By the candidate's process, for the one that is to confirm its claim on another device."""
 
 
 class ProblemJudge:
@@ -141,7 +145,9 @@ class ProblemJudge:
         return self._judgement(candidate, examined)
 
     def confirm(self, candidate: Candidate, claim: Measurement) -> Judgement:
-        """What comes of measuring a claim of another device once more, in a process here.
+        """What comes of measuring a claim, as a rule another device's, in a fresh process here.
+
+        Its outputs are compared as always when it is timed; no others are asked for.
 
         Raises:
             WorkerError: our own machinery failed.
@@ -152,9 +158,14 @@ class ProblemJudge:
             progress.call_us = claim.candidate_us  # bursts are about as long as they were
             is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
             expected = claim.speedup if is_far else None
+            is_fresh = self._is_cpu
             again = self._again(
-                candidate, progress, session=0, is_fresh=self._is_cpu, expected=expected
+                candidate, progress, session=0, is_fresh=is_fresh, expected=expected
             )
+            if again.reference_us > SLOWER * self._fastest_us:
+                again = self._again(
+                    candidate, progress, session=1, is_fresh=True, expected=expected
+                )
             return self._doubted(again)
 
         return self._judgement(candidate, examined)
@@ -181,7 +192,10 @@ class ProblemJudge:
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
             judge_s=time.monotonic() - started,
         )  # fmt: skip
-        return Judgement(verdict, tuple(progress.samples), build_s=progress.build_s)
+        return Judgement(
+            verdict, tuple(progress.samples), build_s=progress.build_s,
+            is_to_confirm=measurement is not None and progress.is_to_confirm,
+        )  # fmt: skip
 
     # --- gates -----------------------------------------------------------------------------------
 
@@ -211,6 +225,7 @@ class ProblemJudge:
             if claim is None or not claims.is_doubtful(claim, self._protocol, record=record):
                 return claim
             if elsewhere and not claims.is_small(claim, self._protocol):
+                examination.progress.is_to_confirm = True
                 return self._doubted(claim)
             self._crew.make_room(worker)
             return self._confirmed(candidate, claim, examination.progress)

@@ -98,12 +98,16 @@ class Pool:
             said = prepared.judge(
                 candidate, timing=timing, record=record, not_built=not_built, elsewhere=elsewhere
             )
-        return replace(said, prepare_s=prepare_s)
+        compiled = b""
+        if said.is_to_confirm:
+            assert self._zygote is not None
+            compiled = self._zygote.builds.of(candidate.id)
+        return replace(said, prepare_s=prepare_s, compiled=compiled)
 
     def confirm(
         self, problem: Problem, candidate: Candidate, claim: Measurement, *, built: bytes = b""
     ) -> Judgement:
-        """What comes of measuring a claim of another device once more, here; nothing is checked.
+        """What comes of measuring a claim once more, here: as a rule another device's.
 
         Raises:
             SandboxError: less than the minimum stands around a worker.

@@ -35,6 +35,8 @@ class Progress:
     build_s: float = 0.0
     """For how long its processes were waited for: to start, and to build what they import."""
     layers: tuple[str, ...] = ()
+    is_to_confirm: bool = False
+    """Whether it has made a claim that counts only if another device agrees."""
     samples: list[TimingSample] = field(default_factory=list[TimingSample])
 
     def correctness(self) -> Correctness | None:

@@ -32,6 +32,8 @@ class Played(Executor):
         self._lost = lost
         self.asked: list[Any] = []
         self.refusal: errand.Refusal | None = None
+        self.refuses_claims = False
+        """And nothing else."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         answer: Future[Any] = Future()
@@ -40,10 +42,12 @@ class Played(Executor):
             return answer
         self._num_left -= 1
         self.asked += args
-        if self.refusal is not None:
+        if self.refusal is not None and (args[0].first or not self.refuses_claims):
             answer.set_result(replace(self.refusal, candidate_id=args[0].candidate.id))
         elif self._num_left >= 0:
-            answer.set_result(_judgement(self._device, args[0].candidate))
+            answer.set_result(
+                _judgement(self._device, args[0].candidate, elsewhere=args[0].elsewhere)
+            )
         elif self._lost == "unseen":
             raise BrokenExecutor
         else:
@@ -51,13 +55,14 @@ class Played(Executor):
         return answer
 
 
-def _judgement(device: str, candidate: Candidate) -> Judgement:
-    """A large claim, which another device is asked to confirm."""
+def _judgement(device: str, candidate: Candidate, *, elsewhere: bool) -> Judgement:
+    """A large claim, which another device is to confirm, or this one has."""
+    confirmed = {} if elsewhere else {"is_confirmed": True, "confirmed_on": device}
     measurement = Measurement.model_validate(
         {
             "baseline": "eager", "speedup": 5.0, "certified": 5.0, "alpha": 0.01, "num_quads": 9,
             "bucket_medians": (5.0,), "bucket_variance": 0.0, "is_stable": True,
-            "reference_us": 500.0, "candidate_us": 100.0,
+            "reference_us": 500.0, "candidate_us": 100.0, **confirmed,
         }
     )  # fmt: skip
     verdict = Verdict(
@@ -65,7 +70,8 @@ def _judgement(device: str, candidate: Candidate) -> Judgement:
         device_kind="cpu", device_id=device, status=Status.CORRECT, measurement=measurement,
         judged_at="2026-01-01T00:00:00+00:00", judge_s=1.0,
     )  # fmt: skip
-    return Judgement(verdict, ())
+    compiled = f"on {device}".encode() if elsewhere else b""
+    return Judgement(verdict, (), is_to_confirm=elsewhere, compiled=compiled)
 
 
 def _seat(name: str, machine: str = "", **played: Any) -> Seat:
@@ -156,6 +162,19 @@ def test_a_large_claim_is_measured_once_by_each_of_two_devices(
         assert verdict.measurement.confirmed_on not in (None, verdict.device_id)
 
 
+@pytest.mark.parametrize(("machine", "built"), [("", b"on a"), ("another", b"")])
+def test_who_confirms_has_what_was_compiled_on_its_machine(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], machine: str, built: bytes
+) -> None:
+    seats = [_seat("a"), _seat("b", machine)]
+    with fleet.Fleet(seats, quick) as opened:
+        (found,) = opened.judge_all(work[:1])
+    assert isinstance(found, Judgement)
+    assert found.compiled == b""
+    (asked,) = _played(seats[1]).asked
+    assert asked.built == built
+
+
 def test_a_device_alone_confirms_its_claims(
     quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
 ) -> None:
@@ -177,17 +196,33 @@ def test_a_device_left_alone_confirms_what_another_was_to(
     assert "a" in {each.measurement.confirmed_on for each in found if each.measurement}
 
 
-def test_a_claim_that_no_device_can_confirm_earns_nothing(
-    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("refusing", ["b", "ab"])
+def test_a_claim_is_passed_on_until_no_device_is_left_to_confirm_it(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], refusing: str
 ) -> None:
     seats = [_seat("a"), _seat("b")]
-    refusal = errand.Refusal(work[0][0].id, "", "too large")
-    monkeypatch.setattr(_played(seats[1]), "refusal", refusal)
+    for seat in seats:
+        if seat.device.id in refusing:
+            _played(seat).refusal = errand.Refusal(work[0][0].id, "", "too large")
+            _played(seat).refuses_claims = True
     with fleet.Fleet(seats, quick) as opened:
-        judging = opened.judge_all(work[:1])
-        (found,) = [each.verdict for each in judging if isinstance(each, Judgement)]
-    assert found.measurement is not None
-    assert (found.measurement.certified, found.measurement.is_confirmed) == (1.0, False)
+        (found,) = opened.judge_all(work[:1])
+    if refusing == "ab":
+        assert isinstance(found, errand.Refusal)
+    else:
+        assert isinstance(found, Judgement)
+        assert found.verdict.measurement is not None
+        assert found.verdict.measurement.is_confirmed
+        assert found.verdict.measurement.confirmed_on == "a"
+
+
+def test_claims_on_a_problem_go_to_one_device(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    seats = [_seat(name) for name in "abcd"]
+    list(_judged(seats, quick, work[:2]))
+    confirming = {s.device.id for s in seats for task in _played(s).asked if task.first}
+    assert len(confirming) == 1
 
 
 def test_claims_wait_until_a_device_is_done_with_its_problem(
@@ -247,7 +282,7 @@ def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
     seats = [_seat("a"), _seat("b", num_answers=num_answers)]
     with fleet.Fleet(seats, quick, builder=builder) as opened:
         found = [each for each in opened.judge_all(work) if isinstance(each, Judgement)]
-        asked = [task for seat in seats for task in _played(seat).asked]
+        asked = [task for seat in seats for task in _played(seat).asked if task.first is None]
     assert sorted(each.verdict.candidate_id for each in found) == sorted(c.id for _, c in work)
     by_source = {task.candidate.source[-1]: task for task in asked}
     assert by_source["1"].built == work[1][1].id.encode()

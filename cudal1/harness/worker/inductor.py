@@ -29,18 +29,19 @@ SIZE = 64
 
 def warm_up() -> None:
     """Import what a compilation needs; what stops that is ignored: who compiles finds it out."""
-    _imported(["torch._inductor.codecache", "torch._inductor.compile_fx"])
-    with contextlib.suppress(Exception):
-        sys.modules["torch._inductor.codecache"].torch_key()
-    _imported(_of_a_compilation())
-    os.environ.pop(CACHE, None)  # an import may have chosen a folder
+    with TemporaryDirectory(dir=".") as os.environ[CACHE]:
+        _imported(["torch._inductor.codecache", "torch._inductor.compile_fx"])
+        with contextlib.suppress(Exception):
+            sys.modules["torch._inductor.codecache"].torch_key()
+        _imported(_of_a_compilation())
+    del os.environ[CACHE]
 
 
 def _imported(names: Sequence[str]) -> None:
     # asked by some, and asking the driver would leave every worker without a device
     with patch.object(torch.cuda, "is_available", return_value=True):
         for name in names:
-            with contextlib.suppress(Exception):  # some were made by a compilation
+            with contextlib.suppress(Exception):  # such as a module of what the child compiled
                 import_module(name)
 
 
@@ -53,17 +54,17 @@ def _of_a_compilation() -> list[str]:
     os.close(writing)
     with open(reading) as told:
         names = told.read().split()
-    os.waitpid(child, 0)
+    with contextlib.suppress(ChildProcessError):  # who started us may have had children ignored
+        os.waitpid(child, 0)
     return names
 
 
 def _compile(writing: int) -> NoReturn:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LIMIT_S)
     try:
         before = set(sys.modules)
-        with TemporaryDirectory(dir=".") as folder:
-            os.environ[CACHE] = folder
-            torch.compile(_product)(torch.ones(SIZE, SIZE))
+        torch.compile(_product)(torch.ones(SIZE, SIZE))
         os.write(writing, " ".join(name for name in sys.modules if name not in before).encode())
     finally:
         os._exit(0)

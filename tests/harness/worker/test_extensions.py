@@ -18,24 +18,26 @@ from cudal1.harness.places import EXTENSIONS
 from cudal1.harness.worker.extensions import compile as compiling
 from cudal1.harness.worker.extensions.compile import (
     FACTORIES,
+    FACTORY,
     HALVES,
-    HIDDEN_FACTORIES,
+    NEEDS_MORE,
+    VARIABLES,
     Source,
     Steps,
+    bare,
     fewer_headers,
-)  # fmt: skip
+)
 
 HEADERS = Path(torch.__file__).parent / "include"
 ADD = """
 #include <torch/extension.h>
 torch::Tensor add(torch::Tensor x) { return at::add(x, torch::ones_like(x)); }
 """
-PASTED = """
-#include <torch/types.h>
-#define JOINED(a, b) a##b
-torch::Tensor ours(torch::Tensor x) { return at::JOINED(re, lu)(x); }
+UNUSUAL = """
+#include <torch/extension.h>
+torch::Tensor ours(torch::Tensor x) { return torch::nn::functional::relu(x); }
 """
-"""Needs an operator that it has no word for."""
+"""Needs headers that hardly anybody does."""
 MISTAKEN = "#include <ATen/core/Tensor.h>\nat::Tensor ours = no_such_thing;\n"
 BOUND = (
     ADD
@@ -100,7 +102,7 @@ def command(source: str, compiler: str = "g++") -> list[str]:
 def _included(text: str, folder: Path) -> set[str]:
     """All headers of PyTorch's that a text has come, by name."""
     for name, content in fewer_headers(text, HEADERS).items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     (folder / "ours.cpp").write_text(text)
     given = command(str(folder / "ours.cpp"))
@@ -123,7 +125,9 @@ def test_operators_come_that_a_source_has_a_word_for() -> None:
 
 def test_no_header_brings_all_operators() -> None:
     assert "Functions.h" in (HEADERS / "ATen/ATen.h").read_text()
-    assert not any("Functions.h" in text for text in fewer_headers(ADD, HEADERS).values())
+    headers = fewer_headers(ADD, HEADERS)
+    assert "#ifndef AT_PER_OPERATOR_HEADERS\n#include <ATen/Functions.h>" in headers.pop(FACTORIES)
+    assert not any("Functions.h" in text for text in headers.values())
 
 
 def test_pybind_comes_for_a_module_only() -> None:
@@ -147,38 +151,52 @@ def test_a_kernel_s_tensors_bring_no_values_of_torchscript(tmp_path: Path) -> No
     "text",
     [
         "torch::TensorOptions().requires_grad(true)", "x.requires_\\\ngrad_()",
-        "#define OF(a) requires_##a", "torch::tensor({1.0f})", "torch::autograd::Function<F>",
-        "x.index({torch::indexing::Slice()})", "at::cat({x, x})", "c10::List<at::Tensor> list;",
-        "x.index_put_({i}, 1)",
+        "torch::autograd::Function<F>", "x.index({torch::indexing::Slice()})",
+        "at::cat /* both */ ({x, x})", "c10::List<at::Tensor> list;", "x.index_put_({i}, 1)",
+        "sum_to(x, x.sizes())",
     ],
 )  # fmt: skip
 def test_who_needs_gradients_or_lists_has_their_headers(text: str) -> None:
     headers = fewer_headers(f"{ADD}\n{text}", HEADERS)
-    assert "torch/types.h" not in headers
+    assert VARIABLES not in headers
     assert "IListRef" not in headers.get("ATen/DeviceGuard.h", "")
     assert "#include <ATen/TensorIndexing.h>" in headers["ATen/ATen.h"]
 
 
-@pytest.mark.parametrize("text", ["int index = 0;", "// of the input tensor", "float grad_x;"])
+@pytest.mark.parametrize(
+    "text", ["int index = 0;", "// requires_grad", "/* at::cat({x, x}) */", "float grad_x;"]
+)
 def test_words_that_kernels_use_bring_nothing(text: str) -> None:
     headers = fewer_headers(f"{ADD}\n{text}", HEADERS)
-    assert "torch/types.h" in headers
+    assert VARIABLES in headers
     assert "ATen/ops/index.h" not in headers["ATen/ATen.h"]
-    assert "ATen/ops/tensor.h" not in headers["ATen/ATen.h"]
 
 
-def test_factories_are_those_of_aten_but_for_gradients() -> None:
-    """So that what `torch::empty` means is the same without them, where nobody asks for any."""
-    text = (HEADERS / FACTORIES[0]).read_text()
-    functions = re.findall(r"^inline at::Tensor (\w+)\((.*?)^\}", text, re.DOTALL | re.MULTILINE)
+def test_a_comment_in_a_string_is_none() -> None:
+    assert bare('f("/*"); x /* y */ ("//"); // z') == 'f("/*"); x   ("//");  '
+    assert bare("'\\'' // \\\nmore\nnext") == "'\\''  \nnext"
+
+
+def test_those_factories_come_that_there_is_a_word_for() -> None:
+    text = fewer_headers(ADD, HEADERS)[FACTORIES]
+    assert FACTORY.findall(text) == ["ones_like"]
+    assert FACTORY.findall(fewer_headers("tensor", HEADERS)[FACTORIES]) == ["tensor"]
+
+
+def test_a_factory_makes_a_variable_of_what_aten_made() -> None:
+    """Which is all that is replaced, where nobody asks for gradients."""
+    text = (HEADERS / FACTORIES).read_text()
+    functions = FACTORY.findall(text)
     assert len(functions) > 100
-    for name, rest in functions:
-        calls = re.findall(r"\bat::(\w+)\(", rest)
-        same = {name, name.removesuffix("_symint")}
-        assert name in HIDDEN_FACTORIES or same & set(calls), name
-        for line in rest.splitlines():
-            if "requires_grad" in line and not line.lstrip().startswith("//"):
-                assert re.search(r"requires_grad\((?:::std::nullopt|/\*|\))|requires_grad=", line)
+    assert text.count("autograd::") == text.count("autograd::make_variable(") == len(functions)
+
+
+@pytest.mark.parametrize("header", ["ATen/ExpandUtils.h", "ATen/MemoryOverlap.h"])
+def test_functions_that_come_with_indexing_are_known_by_name(header: str) -> None:
+    text = re.sub(r"^[ }#/].*", "", (HEADERS / header).read_text(), flags=re.MULTILINE)
+    names = set(re.findall(r"\b([a-z]\w+)\(", text))
+    assert len(names) > 3
+    assert [name for name in names if not NEEDS_MORE.search(name)] == []
 
 
 @pytest.fixture
@@ -205,10 +223,30 @@ def test_a_usual_source_is_known(of_command: Callable[..., Source | None]) -> No
         ADD + "#define HEADER <vector>\n#include HEADER\n",
         ADD + "#if AT_PARALLEL_OPENMP\nint tag;\n#endif\n",
         ADD + "#ifdef SOMETHING\nint tag;\n#endif\n",
+        ADD + "#if 0 || \\\n defined(AT_PER_OPERATOR_HEADERS)\nint tag;\n#endif\n",
+        ADD + "/* now */ #/**/ifdef SOMETHING\nint tag;\n#endif\n",
+        ADD + "%:ifdef SOMETHING\nint tag;\n#endif\n",
+        ADD + "#ifndef CHECK\n#define CHECK(x) x\n#endif\n",
+        ADD + "#define BOTH(a, b) a##b\n",
+        ADD + "int x = C10_CONCATENATE(requires_, grad);\n",
         ADD + "const char* when = __TIME__;\n",
         ADD + 'asm(".incbin \\"data\\"");\n',
     ],
-    ids=["no PyTorch", "own header", "computed", "asks more", "asks unknown", "time", "incbin"],
+    ids=[
+        "no PyTorch",
+        "own header",
+        "computed",
+        "asks more",
+        "asks unknown",
+        "splits",
+        "hides",
+        "spells",
+        "defines",
+        "pastes",
+        "joins",
+        "time",
+        "incbin",
+    ],
 )
 def test_a_source_that_may_mean_something_else_is_left_alone(
     of_command: Callable[..., Source | None], content: str
@@ -263,18 +301,30 @@ def test_a_usual_extension_needs_no_more(compile_here: Compile, tmp_path: Path) 
 
 
 @needs_compiler
-def test_what_its_warnings_say_is_missing_has_all_headers_come(
-    compile_here: Compile, tmp_path: Path
-) -> None:
-    done = compile_here("#include <torch/types.h>\ninline int f();\nint g() { return f(); }\n")
-    assert "never defined" in done.stderr
-    assert not (tmp_path / "ours.o.headers").exists()
+def test_what_is_ambiguous_remains_so(compile_here: Compile) -> None:
+    """A source that PyTorch refuses is no extension here either."""
+    done = compile_here(
+        "#include <torch/types.h>\nusing namespace torch;\n"
+        "at::Tensor f(at::Tensor x) { return empty_like(x); }\n"
+    )
+    assert "ambiguous" in done.stderr
+    assert done.returncode != 0
+
+
+@needs_compiler
+def test_functions_of_float_are_of_float(compile_here: Compile) -> None:
+    done = compile_here(
+        "#include <torch/extension.h>\n#include <cmath>\n"
+        "static_assert(sizeof(exp(1.0f)) == 4 && sizeof(abs(1.5)) == 8);\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path("ours.o.headers").exists(), "all of them had to come"
 
 
 @pytest.mark.slow
 @needs_compiler
 def test_a_source_that_needs_more_gets_all(compile_here: Compile, tmp_path: Path) -> None:
-    done = compile_here(PASTED)
+    done = compile_here(UNUSUAL)
     assert done.returncode == 0, done.stderr
     assert "ours.o.headers" not in (tmp_path / "ours.o.d").read_text()
     assert not (tmp_path / "ours.o.headers").exists()
@@ -307,7 +357,7 @@ def test_what_is_asked_of_the_preprocessor_has_the_same_answer(tmp_path: Path) -
     """Of macros that people ask for by name; others leave a source as it stands."""
     names = re.compile(r"#define ((?:TORCH|AT|C10|PY|PYBIND11)_\w*(?:VERSION|ENABLED|OPENMP)\w*)")
     for name, content in fewer_headers(BOUND, HEADERS).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content)
     (tmp_path / "asks.cpp").write_text("#include <torch/extension.h>\n")
 

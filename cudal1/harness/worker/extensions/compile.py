@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -48,8 +48,16 @@ ANSWERED = re.compile(
     r"|TORCH_VERSION_\w+|USE_ROCM|NDEBUG"
 )
 """What a source may ask the preprocessor, beside what it defines itself: the same either way."""
+OF_PYTORCH = re.compile(
+    r"(?:AT|C10|CAFFE2|D?CHECK|FATAL|PY|PYBIND11|RECORD|THP|TORCH|UN?LIKELY|V?LOG)(?:_|$)"
+)
+"""Names that a source may not define only where nobody else has."""
 NEVER_TWICE = re.compile(r"incbin|#\s*embed|__has_include|__(?:DATE|TIME|TIMESTAMP)__")
 """In a source that may become something else though it says the same."""
+HIDES_WORDS = re.compile(r"##|%:|CONCAT|(?<!\w)(?:u8|[uUL])?R\"|\d'\d")
+"""Names that are made of others, directives that look like none, and what hides a comment."""
+COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL)
+SPLICE = re.compile(r"\\[ \t]*\r?\n")
 HEARD = (
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS",
 )  # fmt: skip
@@ -58,30 +66,39 @@ EVERY_OPERATOR = (
     "ATen/Functions.h", "ATen/NativeFunctions.h", "ATen/core/ivalue.h", "ATen/core/jit_type.h",
 )  # fmt: skip
 """What `ATen/ATen.h` includes that declares all operators, or values of TorchScript."""
-ALWAYS = (
-    "torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h", "ATen/core/grad_mode.h",
-)  # fmt: skip
-"""The second to fourth for what they define, the last for its guards."""
+ALWAYS = ("torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h")
+"""The last three for what they define."""
+OF_PYTHON = ("math.h", "stdlib.h")
+"""What `Python.h` includes that changes which functions a source calls: of `float`, or `double`."""
 TORCHSCRIPT = ("ATen/TensorIndexing.h", "ATen/core/IListRef.h")
 """What tensors bring in that declares values of TorchScript: instantiating their templates is more
 than a half of what compilers do with the rest."""
-FACTORIES = ("torch/csrc/autograd/generated/variable_factories.h", "torch/csrc/autograd/variable.h")
-"""`torch::empty` and its like, which call ATen's of the same name and set `requires_grad`. They
-bring the graph of gradients, and that values of TorchScript. Without them `torch::empty` is ATen's,
-since namespace `torch` uses namespace `at`."""
-HIDDEN_FACTORIES = {"tensor"}
-"""Those that are not the same in both namespaces."""
 OF_LISTS = re.compile(
     r"^inline [^\n]*\(ITensorListRef \w+\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL
 )
-SPLICE = re.compile(r"\\[ \t]*\r?\n")
-NEEDS_FACTORIES = re.compile(r"##|requires_grad")
-"""Their own meaning, or a word that might be it."""
+FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
+FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
+LITERALS = "#include <torch/csrc/api/include/torch/detail/TensorDataContainer.h>\n"
+"""What one of them takes, `tensor`."""
+OPERATOR = re.compile(r"^#include <ATen/ops/(\w+)\.h>\n", re.MULTILINE)
+VARIABLES = "torch/csrc/autograd/variable.h"
+NO_GRADIENTS = """#pragma once
+#include <ATen/core/Tensor.h>
+namespace torch::autograd {
+inline at::Tensor make_variable(at::Tensor data, bool) { return data; }
+}
+"""
+"""In its place: all that factories need, `torch::empty` and its like, where nobody asks for
+`requires_grad`. The graph of gradients brings values of TorchScript."""
 NEEDS_MORE = re.compile(
-    r"autograd|Variable|IValue|index_put_|::\s*tensor\b"
+    r"requires_grad|autograd|Variable|IValue|index_put_"
     r"|\b(?:ITensorListRef|IListRef|List|Dict|Slice|TensorIndex|indexing)\b"
+    r"|\b(?:_?sum_to|(?:are|is)_expandable|check_defined|expand_(?:(?:in|out)place|size)"
+    r"|infer(?:_size|_dense|Expand)|(?:has|assert_no|get|assert)_\w*overlap)"
 )
-"""Names that are declared nowhere else: a compiler that found out would have worked for nothing."""
+"""The first means something else without gradients. The last are functions of tensors that come
+with indexing, so that an own one of that name might be called instead. Others are declared nowhere
+else, and a compiler that found it out would have worked for nothing."""
 LISTS = re.compile(r"ListRef|List<")
 BINDINGS = ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 FOR_PYTHON = re.compile(r"\bpy::|pybind11|\bPY_?[A-Z]|\bPy[A-Z_]|\bTHP")
@@ -91,8 +108,6 @@ HALVES = ("gcc", "cudafe++", "gcc", "cicc", "ptxas", "fatbinary", "rm", "gcc")
 NUM_HOST, NUM_HALVES = 2, 7
 WITHOUT_COLLECTING = ("--param", "ggc-min-heapsize=2000000")
 """kB: looking for garbage is a sixth of what the host's compiler does, and there is memory."""
-NEVER_DEFINED = b"used but never defined"
-"""What compilers say of a function whose definition is in a header that was left out."""
 DRY = "#$ "
 Done = subprocess.CompletedProcess[bytes]
 
@@ -109,7 +124,7 @@ def main(compiler: str, arguments: list[str]) -> int:
         with contextlib.suppress(Exception):
             source.forget()
             done = source.compiled(compiler)
-            if done.returncode == 0 and NEVER_DEFINED not in done.stdout:
+            if done.returncode == 0:
                 sys.stderr.buffer.write(done.stdout)
                 status = 0
         if status is None:
@@ -223,6 +238,7 @@ class Source:
 
 def is_usual(text: str, folder: Path) -> bool:
     """Whether a text needs PyTorch, no headers beside it, and always says the same."""
+    text = bare(text)
     included = [name.partition("//")[0].strip() for name in INCLUDE.findall(text)]
     if not any(re.match(r"[<\"](?:torch|ATen)/", name) for name in included):
         return False
@@ -234,7 +250,14 @@ def is_usual(text: str, folder: Path) -> bool:
     asked = {word for line in ASKED.findall(text) for word in re.findall(r"\w+", line)}
     if not all(ANSWERED.fullmatch(word) for word in asked - own):
         return False
-    return NEVER_TWICE.search(text) is None
+    if any(OF_PYTORCH.match(word) for word in asked & own):
+        return False
+    return NEVER_TWICE.search(text) is None and HIDES_WORDS.search(text) is None
+
+
+def bare(text: str) -> str:
+    """A text as the preprocessor sees it: lines that were split are one, comments are spaces."""
+    return COMMENT.sub(lambda found: found[1] or " ", SPLICE.sub("", text))
 
 
 def fewer_headers(text: str, torch: Path) -> dict[str, str]:
@@ -245,36 +268,40 @@ def fewer_headers(text: str, torch: Path) -> dict[str, str]:
     Raises:
         OSError: a header of PyTorch's is not where it was.
     """
+    text = bare(text)
     words = set(re.findall(r"\w+", text))
     operators = words & {path.stem for path in (torch / "ATen/ops").iterdir()}
-    headers = dict[str, str]()
-    left_out = EVERY_OPERATOR
     with_lists = {name for name in operators if _declares_lists(torch / f"ATen/ops/{name}_ops.h")}
-    if _is_of_tensors_alone(text, with_lists):
+    left_out, headers = EVERY_OPERATOR, dict[str, str]()
+    if not NEEDS_MORE.search(text) and not any(
+        re.search(rf"\b{name}\s*\(", text) for name in with_lists
+    ):
         guards = OF_LISTS.sub("", _without(TORCHSCRIPT, torch / "ATen/DeviceGuard.h"))
-        types = _without(FACTORIES, torch / "torch/csrc/api/include/torch/types.h")
-        headers = {"ATen/DeviceGuard.h": guards, "torch/types.h": types}
-        operators -= with_lists | HIDDEN_FACTORIES
+        factories = _factories(words, (torch / FACTORIES).read_text())
+        headers = {"ATen/DeviceGuard.h": guards, FACTORIES: factories, VARIABLES: NO_GRADIENTS}
+        operators -= with_lists
         left_out += TORCHSCRIPT
     tensors = _without(left_out, torch / "ATen/ATen.h") + _including(
         [f"ATen/ops/{name}.h" for name in sorted(operators)]
     )
     everything = "#pragma once\n" + _including(ALWAYS)
+    for_python = everything + _including(OF_PYTHON)
     headers |= {
-        "ATen/ATen.h": tensors, "torch/all.h": everything, "torch/torch.h": everything,
-        "torch/extension.h": everything + _including(BINDINGS if FOR_PYTHON.search(text) else ()),
+        "ATen/ATen.h": tensors, "torch/all.h": everything, "torch/torch.h": for_python,
+        "torch/extension.h": for_python + _including(BINDINGS if FOR_PYTHON.search(text) else ()),
     }  # fmt: skip
     if not any(word.startswith(REGISTERS) for word in words):
         headers["torch/library.h"] = "#pragma once\n"
     return headers
 
 
-def _is_of_tensors_alone(text: str, with_lists: Iterable[str]) -> bool:
-    """Whether a text does without values of TorchScript, and its factories without gradients."""
-    text = SPLICE.sub("", text)
-    if NEEDS_FACTORIES.search(text) or NEEDS_MORE.search(text):
-        return False
-    return not any(re.search(rf"\b{name}\s*\(", text) for name in with_lists)
+def _factories(words: set[str], text: str) -> str:
+    """The header of factories, with those that there is a word for."""
+    called = words | {word.removesuffix("_symint") for word in words}
+    if "tensor" not in words:
+        text = text.replace(LITERALS, "")
+    text = FACTORY.sub(lambda found: found[0] if found[1] in words else "", text)
+    return OPERATOR.sub(lambda found: found[0] if found[1] in called else "", text)
 
 
 def _declares_lists(header: Path) -> bool:
