@@ -3,6 +3,8 @@
 They may be of one machine or of many (`seats`, `cluster`). Large claims are made once more on
 another device of the same kind, where there is one (harness.md 7.4). Threat: none new; these
 processes are judges, run no candidate code, and talk over pipes of their own.
+
+Long because a device can be lost at each step of what it is asked.
 """
 
 from __future__ import annotations

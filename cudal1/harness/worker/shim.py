@@ -38,9 +38,8 @@ INDUCTOR = {
     "TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }  # fmt: skip
-"""Each fresh process would compile programs for six seconds to try what the processor has, headers
-for five, and start a pool of compilers, to save that in compilations that most never come to. Read
-when Inductor is imported."""
+"""Each process would try what the processor has (six seconds), compile headers (five) and start a
+pool, for compilations that most never come to. Read when Inductor is imported."""
 SPINS = 200
 """Looks at the counter before each further look yields the core."""
 

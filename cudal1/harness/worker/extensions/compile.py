@@ -48,9 +48,7 @@ ANSWERED = re.compile(
     r"|TORCH_VERSION_\w+|USE_ROCM|NDEBUG"
 )
 """What a source may ask the preprocessor, beside what it defines itself: the same either way."""
-OF_PYTORCH = re.compile(
-    r"(?:AT|C10|CAFFE2|D?CHECK|FATAL|PY|PYBIND11|RECORD|THP|TORCH|UN?LIKELY|V?LOG)(?:_|$)"
-)
+OF_PYTORCH = re.compile(r"(?:AT|C10|CAFFE2|D?CHECK|PY|PYBIND11|RECORD|THP|TORCH|V?LOG)(?:_|$)")
 """Names that a source may not define only where nobody else has."""
 NEVER_TWICE = re.compile(r"incbin|#\s*embed|__has_include|__(?:DATE|TIME|TIMESTAMP)__")
 """In a source that may become something else though it says the same."""
@@ -58,9 +56,8 @@ HIDES_WORDS = re.compile(r"##|%:|CONCAT|(?<!\w)(?:u8|[uUL])?R\"|\d'\d")
 """Names that are made of others, directives that look like none, and what hides a comment."""
 COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL)
 SPLICE = re.compile(r"\\[ \t]*\r?\n")
-HEARD = (
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS",
-)  # fmt: skip
+PATHS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+HEARD = (*PATHS, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 """Variables that compilers listen to."""
 EVERY_OPERATOR = (
     "ATen/Functions.h", "ATen/NativeFunctions.h", "ATen/core/ivalue.h", "ATen/core/jit_type.h",
@@ -73,9 +70,7 @@ OF_PYTHON = ("math.h", "stdlib.h")
 TORCHSCRIPT = ("ATen/TensorIndexing.h", "ATen/core/IListRef.h")
 """What tensors bring in that declares values of TorchScript: instantiating their templates is more
 than a half of what compilers do with the rest."""
-OF_LISTS = re.compile(
-    r"^inline [^\n]*\(ITensorListRef \w+\) \{\n.*?^\}\n", re.MULTILINE | re.DOTALL
-)
+OF_LISTS = re.compile(r"^inline [^\n]*\(ITensorListRef \w+\) \{\n.*?^\}\n", re.M | re.S)
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
 LITERALS = "#include <torch/csrc/api/include/torch/detail/TensorDataContainer.h>\n"
@@ -84,9 +79,7 @@ OPERATOR = re.compile(r"^#include <ATen/ops/(\w+)\.h>\n", re.MULTILINE)
 VARIABLES = "torch/csrc/autograd/variable.h"
 NO_GRADIENTS = """#pragma once
 #include <ATen/core/Tensor.h>
-namespace torch::autograd {
-inline at::Tensor make_variable(at::Tensor data, bool) { return data; }
-}
+namespace torch::autograd { inline at::Tensor make_variable(at::Tensor x, bool) { return x; } }
 """
 """In its place: all that factories need, `torch::empty` and its like, where nobody asks for
 `requires_grad`. The graph of gradients brings values of TorchScript."""
@@ -250,9 +243,9 @@ def is_usual(text: str, folder: Path) -> bool:
     asked = {word for line in ASKED.findall(text) for word in re.findall(r"\w+", line)}
     if not all(ANSWERED.fullmatch(word) for word in asked - own):
         return False
-    if any(OF_PYTORCH.match(word) for word in asked & own):
+    if any(OF_PYTORCH.match(word) for word in asked & own) or HIDES_WORDS.search(text):
         return False
-    return NEVER_TWICE.search(text) is None and HIDES_WORDS.search(text) is None
+    return NEVER_TWICE.search(text) is None
 
 
 def bare(text: str) -> str:
@@ -271,7 +264,9 @@ def fewer_headers(text: str, torch: Path) -> dict[str, str]:
     text = bare(text)
     words = set(re.findall(r"\w+", text))
     operators = words & {path.stem for path in (torch / "ATen/ops").iterdir()}
-    with_lists = {name for name in operators if _declares_lists(torch / f"ATen/ops/{name}_ops.h")}
+    declared = {name: torch / f"ATen/ops/{name}_ops.h" for name in operators}
+    there = {name: path.read_text() for name, path in declared.items() if path.exists()}
+    with_lists = {name for name, header in there.items() if LISTS.search(header)}
     left_out, headers = EVERY_OPERATOR, dict[str, str]()
     if not NEEDS_MORE.search(text) and not any(
         re.search(rf"\b{name}\s*\(", text) for name in with_lists
@@ -302,10 +297,6 @@ def _factories(words: set[str], text: str) -> str:
         text = text.replace(LITERALS, "")
     text = FACTORY.sub(lambda found: found[0] if found[1] in words else "", text)
     return OPERATOR.sub(lambda found: found[0] if found[1] in called else "", text)
-
-
-def _declares_lists(header: Path) -> bool:
-    return header.exists() and LISTS.search(header.read_text()) is not None
 
 
 def _including(names: Sequence[str]) -> str:
