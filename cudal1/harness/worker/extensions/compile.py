@@ -48,7 +48,7 @@ ANSWERED = re.compile(
     r"|TORCH_VERSION_\w+|USE_ROCM|NDEBUG"
 )
 """What a source may ask the preprocessor, beside what it defines itself: the same either way."""
-OF_PYTORCH = re.compile(r"(?:AT|C10|CAFFE2|D?CHECK|PY|PYBIND11|RECORD|THP|TORCH|V?LOG)(?:_|$)")
+OF_PYTORCH = re.compile(r"AT_|C10|CAFFE2|D?CHECK|FATAL|PY|RECORD|THP|TORCH|(?:UN)?LIKELY|V?LOG")
 """Names that a source may not define only where nobody else has."""
 NEVER_TWICE = re.compile(r"incbin|#\s*embed|__has_include|__(?:DATE|TIME|TIMESTAMP)__")
 """In a source that may become something else though it says the same."""
