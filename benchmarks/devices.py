@@ -102,24 +102,35 @@ def _judged(
         seat.process.submit(judge_seconds.watch).result()
     with Fleet(seats, protocol, builder=builder) as fleet:
         started = time.monotonic()
-        judged = list(fleet.judge_all(work))
+        judged = [(time.monotonic() - started, each) for each in fleet.judge_all(work)]
         wall_s = time.monotonic() - started
         spent = [seat.process.submit(judge_seconds.spent_s).result() for seat in seats]
-    verdicts = [each.verdict for each in judged if isinstance(each, Judgement)]
+    judgements = [(at_s, each) for at_s, each in judged if isinstance(each, Judgement)]
     of_extensions = {each.id for _, each in work if COMPILES in each.source}
     shares = judge_seconds.shares(spent, wall_s)
     return {
-        "num_devices": len(seats), "num_verdicts": len(verdicts),
+        "num_devices": len(seats), "num_verdicts": len(judgements),
         "num_extensions": len(of_extensions), "wall_s": wall_s,
-        "per_minute": 60 * len(verdicts) / wall_s, "measuring": shares[judge_seconds.MEASURING],
+        "per_minute": 60 * len(judgements) / wall_s, "measuring": shares[judge_seconds.MEASURING],
         "shares": shares,
+        "seats": spent,
         "verdicts": [
-            {"status": v.status, "judge_s": v.judge_s, "device": v.device_id,
-             "is_extension": v.candidate_id in of_extensions, "reason": v.reason}
-            for v in verdicts
+            _row(at_s, each) | {"is_extension": each.verdict.candidate_id in of_extensions}
+            for at_s, each in judgements
         ],
-        "refused": [each.reason for each in judged if not isinstance(each, Judgement)],
+        "refused": [each.reason for _, each in judged if not isinstance(each, Judgement)],
         "complaint": builder.complaint,
+    }  # fmt: skip
+
+
+def _row(at_s: float, judged: Judgement) -> dict[str, Any]:
+    verdict, claim = judged.verdict, judged.verdict.measurement
+    return {
+        "problem": verdict.problem_id, "status": verdict.status, "reason": verdict.reason,
+        "device": verdict.device_id, "confirmed_on": claim and claim.confirmed_on,
+        "at_s": at_s, "judge_s": verdict.judge_s, "build_s": judged.build_s,
+        "prepare_s": judged.prepare_s, "certified": claim and claim.certified,
+        "num_quads": claim and claim.num_quads,
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What the seconds of a device's judge went into, told by its own process.
 
-A judge measures or checks from the moment it has a candidate until it has a verdict, but for its
-waits: for a process to begin, for a candidate to be loaded and built, for the reference's process,
+A judge measures or checks from the moment it has a candidate, or another device's claim, until it
+has a verdict, but for its waits: for a process to begin, for a candidate to be loaded and built, for the reference's process,
 for compiled files to be handed over, and for processes to end, which hold the device. What a
 candidate compiles in its first call, as Triton does, cannot be told from running, and is no wait
 here. Preparing a problem is neither.
@@ -27,9 +27,9 @@ from cudal1.harness.zygote import Zygote
 
 MEASURING, PREPARING, JUDGING = "measuring or checking", "preparing", "judging"
 DOES: dict[str, tuple[Any, str]] = {
-    PREPARING: (ProblemJudge, "__init__"), JUDGING: (ProblemJudge, "judge"),
+    PREPARING: (ProblemJudge, "__init__"), JUDGING: (ProblemJudge, "_judgement"),
 }  # fmt: skip
-"""Neither within the other."""
+"""Neither within the other; the second makes verdicts and confirms those of other devices."""
 WAITS: dict[str, tuple[Any, str]] = {
     "waiting for a start": (Zygote, "welcome"),
     "waiting for a build": (examination, "wait_ready"),
