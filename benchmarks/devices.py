@@ -7,7 +7,7 @@ policy writes them (`benchmarks.throughput`, mixed), half of those that are not 
 an inline extension (`benchmarks.inline`), which a builder compiles meanwhile, as for `cudal1 judge
 --candidates`. Every fleet has sources and a folder of builds of its own, so that it compiles them
 all. The clock runs from the first candidate to the last verdict, preparing problems and compiling
-included; opening the fleet is not.
+included, once each device has given a verdict on something else: starting its processes is not.
 
 *Measuring or checking* is what a device's judge does while it has a candidate and waits for no
 process: bursts, timed ones and those of checks, drawing inputs, computing and comparing answers
@@ -27,8 +27,10 @@ from benchmarks.common import chosen, note, options, print_table, save, shipped
 from benchmarks.inline import EXPRESSIONS, extension
 from benchmarks.throughput import FAILING, KINDS, OF_ANSWERS
 from cudal1.candidate import Candidate
+from cudal1.harness import errand
 from cudal1.harness.builder import Builder, num_idle
 from cudal1.harness.device import find_devices
+from cudal1.harness.errand import Errand
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.judge import Judgement
 from cudal1.harness.seats import Seat, seats_here
@@ -56,13 +58,15 @@ def main() -> None:
     found: list[dict[str, Any]] = []
     for count in counts:
         work = queue(problems, given.each, given.problems, label=f"of {count}")
+        queued = {problem.id for problem, _ in work}
+        other = next(each for each in problems.values() if each.id not in queued)
         workers = num_idle(devices[:count]) if given.workers is None else given.workers
         with (
             tempfile.TemporaryDirectory() as folder,
             Builder(devices[:count], protocol, Path(folder), num_workers=workers) as builder,
             seats_here(devices[:count]) as seats,
         ):
-            found.append({"num_workers": workers, **_judged(seats, protocol, builder, work)})
+            found.append({"num_workers": workers, **_judged(seats, protocol, builder, work, other)})
         note(f"{count} devices: {found[-1]['per_minute']:.1f} verdicts a minute")
         save(f"devices_{given.device}", given.out, device, protocol, fleets=found)
     print_table(
@@ -96,11 +100,16 @@ def queue(problems: dict[str, Problem], each: int, most: int, *, label: str) -> 
 
 
 def _judged(
-    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue
+    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue, other: Problem
 ) -> dict[str, Any]:
     for seat in seats:
         seat.process.submit(judge_seconds.watch).result()
     with Fleet(seats, protocol, builder=builder) as fleet:
+        asked = Errand(other, Candidate(problem_id=other.id, source=other.null_source), timing=True)
+        for future in [seat.process.submit(errand.judge, asked) for seat in seats]:
+            future.result()
+        for seat in seats:
+            seat.process.submit(judge_seconds.forget).result()
         started = time.monotonic()
         judged = [(time.monotonic() - started, each) for each in fleet.judge_all(work)]
         wall_s = time.monotonic() - started

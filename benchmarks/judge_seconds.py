@@ -63,6 +63,11 @@ def spent_s() -> dict[str, float]:
     return dict(_spent_s)
 
 
+def forget() -> None:
+    """Count from 0 again."""
+    _spent_s.update(dict.fromkeys(_spent_s, 0.0))
+
+
 def shares(spent_s: Sequence[Mapping[str, float]], wall_s: float) -> dict[str, float]:
     """Of the seconds of so many judges: measuring or checking, what else each did, and nothing.
 

@@ -50,6 +50,9 @@ and its folder's files, which are memory, too."""
 HAND_OVER_S = 30.0
 LOOK_S = 0.02
 RING_BYTES = 4096
+PROCESSES = {DeviceClass.CUDA: 3, DeviceClass.CPU: 1, DeviceClass.FAKE: 1}
+"""Compilers that an extension keeps busy: of C++, and of both halves of CUDA. With more of them than
+cores, those who measure beside them needed half as long again (docs/LOG.md)."""
 NOTHING = Layout((), (), (), 1)
 MAX_FAILED_STARTS = 2
 """In a row; then nothing is built ahead any more."""
@@ -201,5 +204,7 @@ def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:
 def num_idle(devices: Sequence[Device]) -> int:
     """How many may compile side by side: on cores that are left, in half the memory that is."""
     cores = len(os.sched_getaffinity(0) - set(_judges_cores(devices)))
+    processes = PROCESSES[devices[0].device_class]
     each_bytes = COMPILER_BYTES + FOLDER_BYTES + 2 * RING_BYTES
-    return max(0, min(cores, psutil.virtual_memory().available // 2 // each_bytes))
+    by_cores = max(cores // processes, min(cores, 1))
+    return max(0, min(by_cores, psutil.virtual_memory().available // 2 // each_bytes))

@@ -40,6 +40,8 @@ def test_a_wait_counts_while_it_judges_and_not_before(judge: Judge) -> None:
     spent = judge_seconds.spent_s()
     assert 0.03 <= spent[END] < spent[JUDGING]
     assert spent[JUDGING] >= 0.05
+    judge_seconds.forget()
+    assert judge_seconds.spent_s() == {JUDGING: 0.0, END: 0.0}
 
 
 def test_what_fails_is_counted_too(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,6 +240,7 @@ def test_each_judge_and_each_worker_has_a_core_that_nobody_compiles_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setitem(building.PROCESSES, DeviceClass.CUDA, 1)
     devices = [
         Device(device_class=DeviceClass.CUDA, kind="gpu", id=f"{core}", worker_core=core,
                reserved_cores=(core,))
@@ -249,6 +250,10 @@ def test_each_judge_and_each_worker_has_a_core_that_nobody_compiles_on(
     monkeypatch.setattr(building, "FOLDER_BYTES", 1)
     assert [num_idle(devices[:number]) for number in (1, 2, 3)] == [4, 2, 0]
     assert building._judges_cores(devices[:2]) == (0, 1, 4, 5)
+    for processes, number in ((2, 2), (3, 1), (5, 1)):  # one at least, where a core is left
+        monkeypatch.setitem(building.PROCESSES, DeviceClass.CUDA, processes)
+        assert num_idle(devices[:1]) == number
+    assert num_idle(devices) == 0
     monkeypatch.setattr(building, "COMPILER_BYTES", 1 << 60)
     assert num_idle(devices[:1]) == 0
 

@@ -12,7 +12,11 @@ import os
 import re
 import tarfile
 import time
+from importlib import import_module
 from pathlib import Path
+from unittest.mock import patch
+
+import torch
 
 FOLDER = "built"
 PLACES = {
@@ -37,6 +41,18 @@ NOT_ITS_FAULT = re.compile(
 """Somewhere in what is said where the machine may be to blame."""
 ASKS_DEVICE = re.compile(rb"is_available|device_count|get_device|nvidia-smi|arch=native")
 """In a source that may be another one where there is a device."""
+
+
+def warm_up() -> None:
+    """Import what compiles extensions before workers are forked: each would need 0.2 s for it.
+
+    At its import it asks whether there is a device, which would leave every worker without one.
+    """
+    with (
+        contextlib.suppress(ImportError),  # such as no setuptools: who compiles finds it out
+        patch.object(torch.cuda, "is_available", return_value=True),
+    ):
+        import_module("torch.utils.cpp_extension")
 
 
 def places(home: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from cudal1.harness import wire
-from cudal1.harness.worker import confinement, inductor, shim
+from cudal1.harness.worker import builds, confinement, inductor, shim
 from cudal1.harness.worker.warden import Warden
 
 MAX_DESCRIPTORS = 8
@@ -160,6 +160,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     device, *layers = sys.argv[1:]
     shim.warm_up()
+    builds.warm_up()
     if device == "cuda":
         inductor.warm_up()
         with contextlib.suppress(ImportError):  # no Triton, or another one than we know
