@@ -1,10 +1,10 @@
 """What the seconds of a device's judge went into, told by its own process.
 
 A judge measures or checks from the moment it has a candidate, or another device's claim, until it
-has a verdict, but for its waits: for a process to begin, for a candidate to be loaded and built, for the reference's process,
-for compiled files to be handed over, and for processes to end, which hold the device. What a
-candidate compiles in its first call, as Triton does, cannot be told from running, and is no wait
-here. Preparing a problem is neither.
+has a verdict, but for its waits: for a process to begin, for a candidate to be loaded and built,
+for the reference's process, for compiled files to be handed over, and for processes to end, which
+hold the device. What a candidate compiles in its first call, as Triton does, cannot be told from
+running, and is no wait here. Preparing a problem is neither.
 
 The functions are for `Seat.process`, which runs them in the judge's process; what they wrap is the
 harness's own code, so that nothing there has to know of them.

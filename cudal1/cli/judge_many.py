@@ -17,6 +17,7 @@ from cudal1.cli.settings import Settings
 from cudal1.cli.trying import Notes, try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.harness.ahead import window
 from cudal1.harness.builder import Builder
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet
@@ -198,9 +199,9 @@ def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
 
 
 def begin_first(builder: Builder, work: Iterable[Pair]) -> None:
-    """Compile the first ones while references are tried: one for each that compiles."""
+    """Compile the first ones while references are tried: as many as may lie there unjudged."""
     first = (candidate for _, candidate in work if builder.takes(candidate))
-    for candidate in islice(first, builder.num_workers):
+    for candidate in islice(first, window(builder)):
         builder.begin(candidate)
 
 

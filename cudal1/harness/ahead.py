@@ -17,6 +17,11 @@ WINDOW = 8
 in a folder that has an end."""
 
 
+def window(builder: Builder) -> int:
+    """How many may be built, or be being built, that are not judged yet."""
+    return WINDOW + 2 * builder.num_workers
+
+
 class Ahead(Generic[Item]):
     """What is to be built, is being built, or was and waits for a judge.
 
@@ -80,7 +85,7 @@ class Ahead(Generic[Item]):
     def _begin(self) -> None:
         if self._builder is None:
             return
-        most = WINDOW + 2 * self._builder.num_workers
+        most = window(self._builder)
         while self._left and len(self.building) + len(self._ready) < most:
             item = self._left.popleft()
             self.building[self._builder.begin(self._candidate_of(item))] = item

@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -51,8 +51,10 @@ HAND_OVER_S = 30.0
 LOOK_S = 0.02
 RING_BYTES = 4096
 PROCESSES = {DeviceClass.CUDA: 3, DeviceClass.CPU: 1, DeviceClass.FAKE: 1}
-"""Compilers that an extension keeps busy: of C++, and of both halves of CUDA. With more of them than
-cores, those who measure beside them needed half as long again (docs/LOG.md)."""
+"""Compilers that an extension keeps busy: of C++, and of both halves of CUDA."""
+BESIDE = 3
+"""Of so many workers one builds while somebody measures: where all cores are busy, bursts differ by
+more, and a verdict takes two or three times as long (docs/LOG.md)."""
 NOTHING = Layout((), (), (), 1)
 MAX_FAILED_STARTS = 2
 """In a row; then nothing is built ahead any more."""
@@ -81,6 +83,9 @@ class Builder:
         self.num_workers = num_idle(devices) if num_workers is None else num_workers
         self.complaint = ""
         """Why nothing is built ahead any more."""
+        self.is_beside = False
+        """Whether somebody measures now: most workers wait with what they have not begun."""
+        self._num_building = 0
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
         self._kept: Kept | None = None
@@ -148,7 +153,33 @@ class Builder:
 
     def _build(self, candidate: Candidate) -> Failure | None:
         assert self._kept is not None
-        worker = None if candidate in self._kept else self._started(candidate)
+        if candidate in self._kept:
+            return None
+        with self._turn() as is_ours:
+            return self._built(candidate, self._kept) if is_ours else None
+
+    @contextmanager
+    def _turn(self) -> Iterator[bool]:
+        """Wait until one more may be built; False if that will not be."""
+        while not self._may_build():
+            if self._is_closing.wait(LOOK_S):
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            with self._beginning:
+                self._num_building -= 1
+
+    def _may_build(self) -> bool:
+        with self._beginning:
+            most = max(1, self.num_workers // BESIDE) if self.is_beside else self.num_workers
+            may = self._num_building < most
+            self._num_building += may
+            return may
+
+    def _built(self, candidate: Candidate, kept: Kept) -> Failure | None:
+        worker = self._started(candidate)
         if worker is None:
             return None
         with worker:
@@ -160,7 +191,7 @@ class Builder:
                 return Failure(Status.NO_BUILD, worker.display_text())
             # elsewhere its folder has another name, which compilers have noted
             if worker.state == State.READY and "private_folder" in worker.layers:
-                self._kept.keep(candidate, worker.hand_over(HAND_OVER_S))
+                kept.keep(candidate, worker.hand_over(HAND_OVER_S))
         return None
 
     def _started(self, candidate: Candidate) -> Worker | None:

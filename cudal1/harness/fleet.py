@@ -34,7 +34,7 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
-MANY_CLAIMS = 8
+MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
@@ -138,11 +138,15 @@ class Fleet:
             yield from self._until_done()
         finally:
             self._ahead.drop(lambda _: True)
+            if self._builder is not None:
+                self._builder.is_beside = False
 
     def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
             for seat in self._alive():
                 self._feed(seat)
+            if self._builder is not None:
+                self._builder.is_beside = bool(self._running)
             if self._running or (self._ahead.building and self._alive()):
                 asked: list[Future[Any]] = [*self._running, *self._ahead.building]
                 done = wait(asked, return_when=FIRST_COMPLETED).done
@@ -182,16 +186,31 @@ class Fleet:
         return task.first.compiled if task.first and claimed in same else b""
 
     def _next(self, seat: Seat) -> Errand | None:
-        """What is of the problem that it has prepared; then claims of others, then the rest."""
+        """What is of the problem that it has prepared, and what needs no other to be prepared soon.
+
+        So claims wait until its run is over, and those of a problem that another device is still at
+        until there is no other run: preparing one costs as much as a few verdicts. Among the last
+        runs claims come first, since others can help with a run.
+        """
         device = seat.device.id
         mine = self._again[device]
-        of_its = next((each for each in mine if each.problem.id == self._at.get(device)), None)
-        if of_its is not None:
-            mine.remove(of_its)
-            return of_its
-        if mine and (len(mine) >= MANY_CLAIMS or not self._waiting.goes_on(device)):
-            return mine.popleft()
-        return self._given_back.popleft() if self._given_back else self._waiting.take(device)
+        elsewhere = {problem for other, problem in self._at.items() if other != device}
+        is_full = len(mine) >= MANY_CLAIMS
+        goes_on = not is_full and self._waiting.goes_on(device) and self._waiting.has_runs()
+        of_its = (each for each in mine if each.problem.id == self._at.get(device))
+        settled = (
+            each for each in mine if is_full
+            or not (each.problem.id in elsewhere or self._waiting.is_left(each.problem.id))
+        )  # fmt: skip
+        claim = next(of_its, None) or (None if goes_on else next(settled, None))
+        if claim is not None:
+            mine.remove(claim)
+            return claim
+        if self._given_back:
+            return self._given_back.popleft()
+        if task := self._waiting.take(device, from_others=False):
+            return task
+        return mine.popleft() if mine else self._waiting.take(device)
 
     def _heard(self, future: Future[Judgement | Refusal]) -> Iterator[Judgement | Refusal]:
         """What follows from an answer, or from its absence."""

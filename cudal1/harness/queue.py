@@ -26,29 +26,41 @@ class ByProblem(Generic[Item]):
         self._runs: Iterator[deque[Item]] = (
             deque(run) for _, run in itertools.groupby(items, problem_of)
         )
+        self._drawn: deque[Item] | None = None
+        """The next run, where that has been looked for."""
         self._held: dict[Hashable, deque[Item]] = {}
         self._late: list[deque[Item]] = []
         """Runs of what was added, which no device holds."""
         self._last: dict[Hashable, Hashable] = {}
         """The problem of what each device took last."""
 
-    def take(self, device: Hashable) -> Item | None:
-        """The next item for a device; None when all were taken."""
+    def take(self, device: Hashable, *, from_others: bool = True) -> Item | None:
+        """The next item for a device; None when all were taken, or the rest is `from_others`."""
         run = self._held.get(device)
         if not run:
             run = self._held[device] = self._next_run(device)
         item = None
         if run:
             item = run.popleft()
-        elif longest := max(self._held.values(), key=len):
+        elif from_others and (longest := max(self._held.values(), key=len)):
             item = longest.pop()
         if item is not None:
             self._last[device] = self._problem_of(item)
         return item
 
     def goes_on(self, device: Hashable) -> bool:
-        """Whether the next item for a device is of the run that it holds."""
-        return bool(self._held.get(device))
+        """Whether the next item for a device is of the problem of the one before."""
+        return bool(self._held.get(device)) or self._added_to(device) is not None
+
+    def is_left(self, problem: Hashable) -> bool:
+        """Whether there are items of a problem in runs that were begun, or were added."""
+        runs = (*self._held.values(), *self._late)
+        return any(run and self._problem_of(run[0]) == problem for run in runs)
+
+    def has_runs(self) -> bool:
+        """Whether there are runs that no device holds."""
+        self._drawn = self._drawn or next(self._runs, None)
+        return self._drawn is not None or bool(self._late)
 
     def add(self, item: Item) -> None:
         """One more, behind others of its problem that are held, or in a run of its own."""
@@ -59,12 +71,19 @@ class ByProblem(Generic[Item]):
                 return
         self._late.append(deque([item]))
 
+    def _added_to(self, device: Hashable) -> int | None:
+        """Which run of what was added is of the problem that a device took last."""
+        problems = [self._problem_of(run[0]) for run in self._late]
+        last = self._last.get(device)
+        return problems.index(last) if last in problems else None
+
     def _next_run(self, device: Hashable) -> deque[Item]:
         """What was added of its problem, if there is any."""
-        for number, run in enumerate(self._late):
-            if self._problem_of(run[0]) == self._last.get(device):
-                return self._late.pop(number)
-        return next(self._runs, None) or (self._late.pop(0) if self._late else deque[Item]())
+        number = self._added_to(device)
+        if number is not None:
+            return self._late.pop(number)
+        run, self._drawn = self._drawn or next(self._runs, None), None
+        return run or (self._late.pop(0) if self._late else deque[Item]())
 
     def drop(self, problem: Hashable) -> list[Item]:
         """Take all that is held of a problem; what is not held yet is of runs to come."""

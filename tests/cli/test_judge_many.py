@@ -15,6 +15,7 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.cli import judge_many
+from cudal1.harness.ahead import WINDOW
 from cudal1.problem import DeviceClass
 from cudal1.suite.loader import load_suite
 from tests.cli.conftest import complaints
@@ -69,13 +70,13 @@ class Recorder:
         self.begun.append(candidate.source)
 
 
-def test_as_many_are_compiled_at_first_as_are_side_by_side() -> None:
+def test_as_many_are_compiled_at_first_as_may_lie_there_unjudged() -> None:
     problem = load_suite(DeviceClass.CPU)[0]
-    sources = [f"# {word}\n# {i}" for i in range(4) for word in ("cpp_extension", "nothing")]
+    sources = [f"# {word}\n# {i}" for i in range(40) for word in ("cpp_extension", "nothing")]
     work = [(problem, Candidate(problem_id=problem.id, source=source)) for source in sources]
     builder: Any = Recorder(num_workers=3)
     judge_many.begin_first(builder, work)
-    assert builder.begun == ["# cpp_extension\n# 0", "# cpp_extension\n# 1", "# cpp_extension\n# 2"]
+    assert builder.begun == [f"# cpp_extension\n# {i}" for i in range(WINDOW + 2 * 3)]
 
 
 def test_each_candidate_gets_one_verdict_and_none_a_second_time(

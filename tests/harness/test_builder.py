@@ -258,6 +258,42 @@ def test_each_judge_and_each_worker_has_a_core_that_nobody_compiles_on(
     assert num_idle(devices[:1]) == 0
 
 
+@pytest.mark.parametrize(("is_beside", "most"), [(False, 6), (True, 2)])
+def test_fewer_are_built_at_a_time_while_somebody_measures(
+    tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem,
+    monkeypatch: pytest.MonkeyPatch, is_beside: bool, most: int,
+) -> None:  # fmt: skip
+    now: list[int] = []
+    numbers: list[int] = []
+
+    def built(*_: object) -> None:
+        now.append(1)
+        numbers.append(len(now))
+        time.sleep(0.1)
+        now.pop()
+
+    monkeypatch.setattr(Builder, "_built", built)
+    cpu = find_device(DeviceClass.CPU)
+    with Builder([cpu], quick, tmp_path, num_workers=6) as opened:
+        opened.is_beside = is_beside
+        silu = named_problem("silu")
+        futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(12)]
+        assert [future.result() for future in futures] == [None] * 12
+    assert len(numbers) == 12
+    assert max(numbers) == most
+
+
+def test_what_waits_for_its_turn_is_given_up_at_the_end(
+    tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Builder, "_may_build", lambda _: False)
+    silu = named_problem("silu")
+    with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=2) as opened:
+        futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(2)]
+    assert [future.result(1) for future in futures] == [None, None]
+
+
 def test_where_no_core_is_left_nothing_is_built_ahead(
     tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem
 ) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -241,6 +242,23 @@ def test_claims_wait_until_a_device_is_done_with_its_problem(
         assert len(set(problems[:4])) == len(set(problems[4:])) == 1
 
 
+def test_devices_prepare_few_problems_for_claims_of_others(
+    quick: EvalProtocol, named_problem: NamedProblem
+) -> None:
+    names = ("silu", "softmax", "linear", "heavy", "transpose", "row_sums")
+    work = [
+        (problem, Candidate(problem_id=problem.id, source=f"{problem.null_source}\n# {number}"))
+        for problem in map(named_problem, names)
+        for number in range(20)
+    ]
+    seats = [_seat("a"), _seat("b")]
+    assert len(list(_judged(seats, quick, work))) == len(work)
+    asked = [[task.problem.id for task in _played(seat).asked] for seat in seats]
+    prepared = [sum(x != y for x, y in pairwise(["", *problems])) for problems in asked]
+    assert sum(map(len, asked)) == 2 * len(work)
+    assert sum(prepared) <= 2 * len(names) + 1  # a last one is shared
+
+
 # --- what is built meanwhile ---------------------------------------------------------------------
 
 
@@ -260,6 +278,7 @@ class PlayedBuilder:
         return candidate.source.endswith(("1", "3", "5", "7"))
 
     num_workers = 1
+    is_beside = False
 
     def begin(self, candidate: Candidate) -> Future[Failure | None]:
         future: Future[Failure | None] = Future()
@@ -288,6 +307,28 @@ def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
     assert by_source["1"].built == work[1][1].id.encode()
     assert (by_source["2"].built, by_source["2"].not_built) == (b"", None)
     assert by_source["3"].not_built.status is Status.NO_BUILD
+    assert not builder.is_beside
+
+
+def test_a_builder_knows_whether_somebody_measures(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder: Any = PlayedBuilder()
+    seat, seen = _seat("a"), []
+    waiting = fleet.wait
+
+    def looking(asked: Any, **how: Any) -> Any:
+        seen.append((seat_is_asked(asked), builder.is_beside))
+        return waiting(asked, **how)
+
+    def seat_is_asked(asked: list[Future[Any]]) -> bool:
+        return any(future not in builder.futures for future in asked)
+
+    monkeypatch.setattr(fleet, "wait", looking)
+    with fleet.Fleet([seat], quick, builder=builder) as opened:
+        list(opened.judge_all(work))
+    assert {is_asked for is_asked, _ in seen} == {True, False}
+    assert all(is_asked is is_beside for is_asked, is_beside in seen)
 
 
 def test_devices_that_are_all_lost_are_said_though_something_is_being_built(

@@ -52,6 +52,41 @@ def test_runs_are_taken_as_they_are_needed() -> None:
     assert asked == ["a0", "a1", "b0"]  # a run ends where the next one begins
 
 
+def test_whether_a_run_is_left_is_seen_without_taking_it() -> None:
+    queue = _queue("aa", "b", "c")
+    assert [queue.has_runs(), queue.has_runs(), queue.take(1), queue.take(2)] == [
+        True, True, "a0", "b0",
+    ]  # fmt: skip
+    assert [queue.has_runs(), queue.take(2), queue.has_runs()] == [True, "c0", False]
+    queue.add("d0")
+    assert queue.has_runs()
+
+
+def test_a_device_may_leave_to_others_what_they_hold() -> None:
+    queue = _queue("aaa", "b")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    assert [queue.take(2, from_others=False), queue.take(2)] == [None, "a2"]
+
+
+def test_a_device_goes_on_while_it_holds_items_or_some_were_added_of_its_problem() -> None:
+    queue = _queue("aa", "b")
+    assert not queue.goes_on(1)
+    queue.take(1), queue.take(2)
+    assert (queue.goes_on(1), queue.goes_on(2)) == (True, False)
+    queue.take(1)
+    queue.add("b9")
+    assert (queue.goes_on(1), queue.goes_on(2)) == (False, True)
+
+
+def test_a_problem_is_left_while_it_is_held_or_was_added() -> None:
+    queue = _queue("aa", "b")
+    queue.take(1)
+    queue.add("c0")
+    assert [queue.is_left(problem) for problem in "abc"] == [True, False, True]
+    queue.take(1), queue.take(1), queue.take(1)
+    assert not any(queue.is_left(problem) for problem in "abc")
+
+
 def test_a_problem_is_dropped_wherever_it_is_held() -> None:
     queue = _queue("aaa", "bb")
     assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
