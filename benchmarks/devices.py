@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def _judged(
         wall_s = time.monotonic() - started
         spent = [seat.process.submit(judge_seconds.spent_s).result() for seat in seats]
     judgements = [(at_s, each) for at_s, each in judged if isinstance(each, Judgement)]
+    keys = {problem.id: problem.key for problem, _ in work}
     of_extensions = {each.id for _, each in work if COMPILES in each.source}
     shares = judge_seconds.shares(spent, wall_s)
     return {
@@ -124,7 +126,7 @@ def _judged(
         "shares": shares,
         "seats": spent,
         "verdicts": [
-            _row(at_s, each) | {"is_extension": each.verdict.candidate_id in of_extensions}
+            _row(at_s, each, keys) | {"is_extension": each.verdict.candidate_id in of_extensions}
             for at_s, each in judgements
         ],
         "refused": [each.reason for _, each in judged if not isinstance(each, Judgement)],
@@ -132,10 +134,10 @@ def _judged(
     }  # fmt: skip
 
 
-def _row(at_s: float, judged: Judgement) -> dict[str, Any]:
+def _row(at_s: float, judged: Judgement, keys: Mapping[str, str]) -> dict[str, Any]:
     verdict, claim = judged.verdict, judged.verdict.measurement
     return {
-        "problem": verdict.problem_id, "status": verdict.status, "reason": verdict.reason,
+        "problem": keys[verdict.problem_id], "status": verdict.status, "reason": verdict.reason,
         "device": verdict.device_id, "confirmed_on": claim and claim.confirmed_on,
         "at_s": at_s, "judge_s": verdict.judge_s, "build_s": judged.build_s,
         "prepare_s": judged.prepare_s, "certified": claim and claim.certified,
