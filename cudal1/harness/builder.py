@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -86,6 +87,8 @@ class Builder:
         self.is_beside = False
         """Whether somebody measures now: most workers wait with what they have not begun."""
         self._num_building = 0
+        self._in_line = deque[str]()
+        """Candidates whose turn it will be, the first one next."""
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
         self._kept: Kept | None = None
@@ -155,13 +158,15 @@ class Builder:
         assert self._kept is not None
         if candidate in self._kept:
             return None
-        with self._turn() as is_ours:
-            return self._built(candidate, self._kept) if is_ours else None
+        with self._turn(candidate.id) as is_its:
+            return self._built(candidate, self._kept) if is_its else None
 
     @contextmanager
-    def _turn(self) -> Iterator[bool]:
-        """Wait until one more may be built; False if that will not be."""
-        while not self._may_build():
+    def _turn(self, candidate_id: str) -> Iterator[bool]:
+        """Wait until it may be built; False if that will not be."""
+        with self._beginning:
+            self._in_line.append(candidate_id)
+        while not self._may_build(candidate_id):
             if self._is_closing.wait(LOOK_S):
                 yield False
                 return
@@ -171,11 +176,13 @@ class Builder:
             with self._beginning:
                 self._num_building -= 1
 
-    def _may_build(self) -> bool:
+    def _may_build(self, candidate_id: str) -> bool:
         with self._beginning:
             most = max(1, self.num_workers // BESIDE) if self.is_beside else self.num_workers
-            may = self._num_building < most
-            self._num_building += may
+            may = self._in_line[0] == candidate_id and self._num_building < most
+            if may:
+                self._in_line.popleft()
+                self._num_building += 1
             return may
 
     def _built(self, candidate: Candidate, kept: Kept) -> Failure | None:

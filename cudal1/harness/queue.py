@@ -13,8 +13,8 @@ Item = TypeVar("Item")
 class ByProblem(Generic[Item]):
     """A queue in runs of one problem: a device goes on with its own, then takes the next run.
 
-    When no run is left, it takes the last of the longest: preparing a problem twice costs less than
-    a device that has nothing to do.
+    When no run is left, it takes the last of another's of the same problem, or else of the longest:
+    preparing a problem twice costs less than a device that has nothing to do.
 
     Args:
         items: taken a run at a time, as they are needed.
@@ -42,11 +42,18 @@ class ByProblem(Generic[Item]):
         item = None
         if run:
             item = run.popleft()
-        elif from_others and (longest := max(self._held.values(), key=len)):
-            item = longest.pop()
+        elif from_others and (another := self._of_another(device)):
+            item = another.pop()
         if item is not None:
             self._last[device] = self._problem_of(item)
         return item
+
+    def _of_another(self, device: Hashable) -> deque[Item]:
+        last = self._last.get(device)
+        return max(
+            self._held.values(),
+            key=lambda run: (bool(run) and self._problem_of(run[0]) == last, len(run)),
+        )
 
     def goes_on(self, device: Hashable) -> bool:
         """Whether the next item for a device is of the problem of the one before."""

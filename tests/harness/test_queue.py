@@ -29,6 +29,12 @@ def test_who_has_no_problem_left_takes_from_the_end_of_the_longest() -> None:
     assert [queue.take(device) for device in (2, 3, 1, 1, 2)] == ["b1", "c1", "b2", None, None]
 
 
+def test_who_takes_from_others_stays_with_one_problem() -> None:
+    queue = _queue("aaaa", "bbbb")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    assert [queue.take(3) for _ in range(4)] == ["a3", "a2", "a1", "b3"]
+
+
 @given(st.lists(st.integers(1, 9), max_size=8), st.integers(1, 5), st.randoms())
 def test_each_is_taken_once_whoever_asks(lengths: list[int], num_devices: int, rng) -> None:
     items = [(problem, i) for problem, length in enumerate(lengths) for i in range(length)]
