@@ -128,6 +128,7 @@ class Fleet:
         """
         tasks = (Errand(problem, candidate, timing) for problem, candidate in work)
         self._record_of = record_of or _no_record
+        self._make_room(wanted=True)  # for what is judged first
         self._ahead = Ahead[Errand](self._builder, lambda task: task.candidate)
         self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
@@ -138,15 +139,13 @@ class Fleet:
             yield from self._until_done()
         finally:
             self._ahead.drop(lambda _: True)
-            if self._builder is not None:
-                self._builder.is_beside = False
+            self._make_room(wanted=False)
 
     def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
             for seat in self._alive():
                 self._feed(seat)
-            if self._builder is not None:
-                self._builder.is_beside = bool(self._running)
+            self._make_room(wanted=bool(self._running) and self._waiting.is_any_left())
             if self._running or (self._ahead.building and self._alive()):
                 asked: list[Future[Any]] = [*self._running, *self._ahead.building]
                 done = wait(asked, return_when=FIRST_COMPLETED).done
@@ -159,6 +158,11 @@ class Fleet:
                 raise WorkerError("every process that judged has died: start again")
             elif not self._given_back and not any(self._again.values()):
                 return
+
+    def _make_room(self, *, wanted: bool) -> None:
+        """Have builders keep off those who measure, unless all that is left waits for builds."""
+        if self._builder is not None:
+            self._builder.is_beside = wanted
 
     def _feed(self, seat: Seat) -> None:
         """Ask a device as much as it may be asked."""
@@ -196,8 +200,9 @@ class Fleet:
         mine = self._again[device]
         elsewhere = {problem for other, problem in self._at.items() if other != device}
         is_full = len(mine) >= MANY_CLAIMS
-        goes_on = not is_full and self._waiting.goes_on(device) and self._waiting.has_runs()
-        of_its = (each for each in mine if each.problem.id == self._at.get(device))
+        at = self._at.get(device)
+        goes_on = not is_full and self._waiting.goes_on(device, at) and self._waiting.has_runs()
+        of_its = (each for each in mine if each.problem.id == at)
         settled = (
             each for each in mine if is_full
             or not (each.problem.id in elsewhere or self._waiting.is_left(each.problem.id))
@@ -257,6 +262,9 @@ class Fleet:
             WorkerError: two died with one candidate, or none is left for it.
         """
         self.lost += gone
+        for seat in gone:
+            self._at.pop(seat.device.id, None)
+            self._waiting.release(seat.device.id)
         for seat in gone:
             unanswered = [
                 future

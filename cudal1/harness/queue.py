@@ -26,8 +26,8 @@ class ByProblem(Generic[Item]):
         self._runs: Iterator[deque[Item]] = (
             deque(run) for _, run in itertools.groupby(items, problem_of)
         )
-        self._drawn: deque[Item] | None = None
-        """The next run, where that has been looked for."""
+        self._drawn = deque[deque[Item]]()
+        """Runs that come before the others: released, or looked at."""
         self._held: dict[Hashable, deque[Item]] = {}
         self._late: list[deque[Item]] = []
         """Runs of what was added, which no device holds."""
@@ -55,28 +55,44 @@ class ByProblem(Generic[Item]):
             key=lambda run: (bool(run) and self._problem_of(run[0]) == last, len(run)),
         )
 
-    def goes_on(self, device: Hashable) -> bool:
-        """Whether the next item for a device is of the problem of the one before."""
-        return bool(self._held.get(device)) or self._added_to(device) is not None
+    def goes_on(self, device: Hashable, problem: Hashable) -> bool:
+        """Whether the next item for a device is of that problem."""
+        if run := self._held.get(device):
+            return self._problem_of(run[0]) == problem
+        number = self._added_to(device)
+        return number is not None and self._problem_of(self._late[number][0]) == problem
+
+    def is_any_left(self) -> bool:
+        """Whether there is anything to take."""
+        return any(self._held.values()) or self.has_runs()
+
+    def release(self, device: Hashable) -> None:
+        """Leave to others, as their next run, what a device holds."""
+        if run := self._held.pop(device, None):
+            self._drawn.appendleft(run)
 
     def is_left(self, problem: Hashable) -> bool:
-        """Whether there are items of a problem in runs that were begun, or were added."""
-        runs = (*self._held.values(), *self._late)
-        return any(run and self._problem_of(run[0]) == problem for run in runs)
+        """Whether there are items of a problem, as far as runs have been looked at."""
+        return any(run and self._problem_of(run[0]) == problem for run in self._known())
 
     def has_runs(self) -> bool:
         """Whether there are runs that no device holds."""
-        self._drawn = self._drawn or next(self._runs, None)
-        return self._drawn is not None or bool(self._late)
+        if not self._drawn and (run := next(self._runs, None)):
+            self._drawn.append(run)
+        return bool(self._drawn or self._late)
 
     def add(self, item: Item) -> None:
-        """One more, behind others of its problem that are held, or in a run of its own."""
+        """One more, behind others of its problem, or in a run of its own."""
         problem = self._problem_of(item)
-        for run in (*self._held.values(), *self._late):
+        for run in self._known():
             if run and self._problem_of(run[-1]) == problem:
                 run.append(item)
                 return
         self._late.append(deque([item]))
+
+    def _known(self) -> list[deque[Item]]:
+        """All runs but those to come."""
+        return [*self._held.values(), *self._drawn, *self._late]
 
     def _added_to(self, device: Hashable) -> int | None:
         """Which run of what was added is of the problem that a device took last."""
@@ -89,16 +105,17 @@ class ByProblem(Generic[Item]):
         number = self._added_to(device)
         if number is not None:
             return self._late.pop(number)
-        run, self._drawn = self._drawn or next(self._runs, None), None
+        run = self._drawn.popleft() if self._drawn else next(self._runs, None)
         return run or (self._late.pop(0) if self._late else deque[Item]())
 
     def drop(self, problem: Hashable) -> list[Item]:
         """Take all that is held of a problem; what is not held yet is of runs to come."""
         dropped: list[Item] = []
-        for run in (*self._held.values(), *self._late):
+        for run in self._known():
             dropped += [item for item in run if self._problem_of(item) == problem]
             kept = [item for item in run if self._problem_of(item) != problem]
             run.clear()
             run.extend(kept)
         self._late = [run for run in self._late if run]
+        self._drawn = deque(run for run in self._drawn if run)
         return dropped

@@ -74,14 +74,34 @@ def test_a_device_may_leave_to_others_what_they_hold() -> None:
     assert [queue.take(2, from_others=False), queue.take(2)] == [None, "a2"]
 
 
-def test_a_device_goes_on_while_it_holds_items_or_some_were_added_of_its_problem() -> None:
+def test_a_device_goes_on_while_it_holds_items_or_some_were_added_of_a_problem() -> None:
     queue = _queue("aa", "b")
-    assert not queue.goes_on(1)
+    assert not queue.goes_on(1, "a")
     queue.take(1), queue.take(2)
-    assert (queue.goes_on(1), queue.goes_on(2)) == (True, False)
+    assert (queue.goes_on(1, "a"), queue.goes_on(1, "b"), queue.goes_on(2, "b")) == (
+        True, False, False,
+    )  # fmt: skip
     queue.take(1)
     queue.add("b9")
-    assert (queue.goes_on(1), queue.goes_on(2)) == (False, True)
+    assert (queue.goes_on(1, "a"), queue.goes_on(2, "b"), queue.goes_on(2, "c")) == (
+        False, True, False,
+    )  # fmt: skip
+
+
+def test_what_a_device_holds_may_be_left_to_others() -> None:
+    queue = _queue("aaa", "b", "c")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    queue.release(1)
+    queue.release(3)
+    taken = [queue.take(2, from_others=False) for _ in range(4)]
+    assert (taken, queue.is_any_left()) == (["a1", "a2", "c0", None], False)
+
+
+def test_what_was_left_to_others_is_dropped_with_its_problem() -> None:
+    queue = _queue("aaa", "b")
+    queue.take(1)
+    queue.release(1)
+    assert (queue.drop("a"), queue.take(2)) == (["a1", "a2"], "b0")
 
 
 def test_a_problem_is_left_while_it_is_held_or_was_added() -> None:

@@ -49,7 +49,7 @@ def warm_up() -> None:
     At its import it asks whether there is a device, which would leave every worker without one.
     """
     with (
-        contextlib.suppress(ImportError),  # such as no setuptools: who compiles finds it out
+        contextlib.suppress(Exception),  # such as of setuptools: who compiles finds it out
         patch.object(torch.cuda, "is_available", return_value=True),
     ):
         import_module("torch.utils.cpp_extension")
