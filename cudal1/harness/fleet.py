@@ -211,11 +211,8 @@ class Fleet:
         if claim is not None:
             mine.remove(claim)
             return claim
-        if self._given_back:
-            return self._given_back.popleft()
-        if task := self._waiting.take(device, from_others=False):
-            return task
-        return mine.popleft() if mine else self._waiting.take(device)
+        task = self._given_back.popleft() if self._given_back else self._waiting.take(device)
+        return mine.popleft() if task is None and mine else task
 
     def _heard(self, future: Future[Judgement | Refusal]) -> Iterator[Judgement | Refusal]:
         """What follows from an answer, or from its absence."""

@@ -34,15 +34,15 @@ class ByProblem(Generic[Item]):
         self._last: dict[Hashable, Hashable] = {}
         """The problem of what each device took last."""
 
-    def take(self, device: Hashable, *, from_others: bool = True) -> Item | None:
-        """The next item for a device; None when all were taken, or the rest is `from_others`."""
+    def take(self, device: Hashable) -> Item | None:
+        """The next item for a device; None when all were taken."""
         run = self._held.get(device)
         if not run:
             run = self._held[device] = self._next_run(device)
         item = None
         if run:
             item = run.popleft()
-        elif from_others and (another := self._of_another(device)):
+        elif another := self._of_another(device):
             item = another.pop()
         if item is not None:
             self._last[device] = self._problem_of(item)

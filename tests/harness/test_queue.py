@@ -68,12 +68,6 @@ def test_whether_a_run_is_left_is_seen_without_taking_it() -> None:
     assert queue.has_runs()
 
 
-def test_a_device_may_leave_to_others_what_they_hold() -> None:
-    queue = _queue("aaa", "b")
-    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
-    assert [queue.take(2, from_others=False), queue.take(2)] == [None, "a2"]
-
-
 def test_a_device_goes_on_while_it_holds_items_or_some_were_added_of_a_problem() -> None:
     queue = _queue("aa", "b")
     assert not queue.goes_on(1, "a")
@@ -93,7 +87,7 @@ def test_what_a_device_holds_may_be_left_to_others() -> None:
     assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
     queue.release(1)
     queue.release(3)
-    taken = [queue.take(2, from_others=False) for _ in range(4)]
+    taken = [queue.take(2) for _ in range(4)]
     assert (taken, queue.is_any_left()) == (["a1", "a2", "c0", None], False)
 
 
