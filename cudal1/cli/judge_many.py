@@ -131,7 +131,10 @@ def _judge(
     missing: Sequence[Pair], seats: Sequence[Seat], settings: Settings, outcome: Outcome,
     verdicts: VerdictFile, *, timing: bool, wait_s: float, as_baseline: Mapping[Key, Baseline],
 ) -> None:  # fmt: skip
-    """Judge; what was judged is in the file, whatever stops it."""
+    """Judge; what was judged is in the file, whatever stops it, but for claims that wait.
+
+    A large claim has no verdict before another device has confirmed it.
+    """
     # each is prepared once, unless some of its candidates are still being compiled
     work = sorted(missing, key=lambda pair: (pair[0].level, pair[0].number))
     if not any(seat.machine for seat in seats):  # others may have other compilers
@@ -144,6 +147,10 @@ def _judge(
                 [problem for problem, _ in work], seats, settings, wait_s=wait_s
             )
             outcome.complaints += complaints
+            if builder is not None:
+                for problem, candidate in work:
+                    if problem.id not in notes:
+                        builder.pass_over(candidate)
             work = [(problem, each) for problem, each in work if problem.id in notes]
             if not work:
                 return
@@ -199,7 +206,7 @@ def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
 
 
 def begin_first(builder: Builder, work: Iterable[Pair]) -> None:
-    """Compile the first ones while references are tried: as many as may lie there unjudged."""
+    """Compile the first ones while references are tried: as many as a fleet has built ahead."""
     first = (candidate for _, candidate in work if builder.takes(candidate))
     for candidate in islice(first, window(builder)):
         builder.begin(candidate)

@@ -73,10 +73,11 @@ class Ahead(Generic[Item]):
 
     def drop(self, is_meant: Callable[[Item], bool]) -> list[Item]:
         """Give some up."""
-        futures = [future for future, item in self.building.items() if is_meant(item)]
-        for future in futures:
-            future.cancel()
-        dropped = [self.building.pop(future) for future in futures]
+        dropped = [item for item in self.building.values() if is_meant(item)]
+        self.building = {f: item for f, item in self.building.items() if not is_meant(item)}
+        for item in dropped:
+            if self._builder is not None:
+                self._builder.pass_over(self._candidate_of(item))
         dropped += [item for item in self._left if is_meant(item)]
         self._left = deque(item for item in self._left if not is_meant(item))
         self._begin()

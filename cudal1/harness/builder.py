@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -87,15 +86,16 @@ class Builder:
         self.is_beside = False
         """Whether somebody measures now: most workers wait with what they have not begun."""
         self._num_building = 0
-        self._in_line = deque[str]()
-        """Candidates whose turn it will be, the first one next."""
+        self._in_line = list[int]()
+        """What was asked for and has not begun, by number."""
+        self._num_asked = 0
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
         self._kept: Kept | None = None
         self._zygote: Zygote | None = None
         self._num_failed = 0
-        self._begun: dict[str, Future[Failure | None]] = {}
-        """By candidate: several may want the same one built."""
+        self._begun: dict[str, tuple[int, Future[Failure | None]]] = {}
+        """By candidate, with its number: several may want the same one built."""
         self._beginning = threading.Lock()
         self._starting = threading.Lock()
         """The zygote is asked by one at a time."""
@@ -142,10 +142,21 @@ class Builder:
         """Build one when its turn comes, once: what a compiler says of it, or None."""
         assert self._threads is not None, "no core is left to build on"
         with self._beginning:
-            begun = self._begun.get(candidate.id)
-            if begun is None or begun.cancelled():
-                begun = self._begun[candidate.id] = self._threads.submit(self._build, candidate)
-            return begun
+            if candidate.id not in self._begun:
+                number, self._num_asked = self._num_asked, self._num_asked + 1
+                self._in_line.append(number)
+                future = self._threads.submit(self._build, candidate, number)
+                self._begun[candidate.id] = number, future
+            return self._begun[candidate.id][1]
+
+    def pass_over(self, candidate: Candidate) -> None:
+        """Build one no more, if that has not begun."""
+        with self._beginning:
+            number, future = self._begun.get(candidate.id, (-1, None))
+            if number in self._in_line and future is not None:
+                self._in_line.remove(number)
+                future.cancel()  # unless its thread waits for its turn, and now leaves
+                del self._begun[candidate.id]
 
     def content(self, candidate: Candidate) -> bytes:
         """What was compiled for one; empty where nothing is known."""
@@ -154,20 +165,18 @@ class Builder:
 
     # --- in a thread -----------------------------------------------------------------------------
 
-    def _build(self, candidate: Candidate) -> Failure | None:
+    def _build(self, candidate: Candidate, number: int) -> Failure | None:
         assert self._kept is not None
-        if candidate in self._kept:
-            return None
-        with self._turn(candidate.id) as is_its:
-            return self._built(candidate, self._kept) if is_its else None
+        with self._turn(number) as is_its:
+            if not is_its or candidate in self._kept:
+                return None
+            return self._built(candidate, self._kept)
 
     @contextmanager
-    def _turn(self, candidate_id: str) -> Iterator[bool]:
+    def _turn(self, number: int) -> Iterator[bool]:
         """Wait until it may be built; False if that will not be."""
-        with self._beginning:
-            self._in_line.append(candidate_id)
-        while not self._may_build(candidate_id):
-            if self._is_closing.wait(LOOK_S):
+        while not self._may_build(number):
+            if number not in self._in_line or self._is_closing.wait(LOOK_S):
                 yield False
                 return
         try:
@@ -176,12 +185,12 @@ class Builder:
             with self._beginning:
                 self._num_building -= 1
 
-    def _may_build(self, candidate_id: str) -> bool:
+    def _may_build(self, number: int) -> bool:
         with self._beginning:
             most = max(1, self.num_workers // BESIDE) if self.is_beside else self.num_workers
-            may = self._in_line[0] == candidate_id and self._num_building < most
+            may = self._in_line[:1] == [number] and self._num_building < most
             if may:
-                self._in_line.popleft()
+                self._in_line.remove(number)
                 self._num_building += 1
             return may
 

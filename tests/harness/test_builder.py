@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,6 +285,34 @@ def test_fewer_are_built_at_a_time_while_somebody_measures(
     assert max(numbers) == most
     assert sorted(order) == list(range(12))
     assert max(place - number for place, number in enumerate(order)) < 6  # in turn, but for threads
+
+
+def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
+    tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    go_on, order = threading.Event(), list[str]()
+
+    def built(_: Builder, candidate: Candidate, __: object) -> None:
+        order.append(candidate.source[-1])
+        go_on.wait(10)
+
+    monkeypatch.setattr(Builder, "_built", built)
+    silu = named_problem("silu")
+    made = [candidate_of(silu, f"{TOP}# {i}") for i in range(5)]
+    with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=4) as opened:
+        opened.is_beside = True  # one at a time
+        futures = [opened.begin(each) for each in made]
+        while not order:
+            time.sleep(0.01)
+        for each in made[1:]:
+            opened.pass_over(each)
+        again = opened.begin(made[2])
+        opened.pass_over(made[0])  # it has begun
+        go_on.set()
+        assert [futures[0].result(10), again.result(10)] == [None, None]
+    assert sorted(order) == ["0", "2"]
+    assert all(future.done() for future in futures)
 
 
 def test_what_waits_for_its_turn_is_given_up_at_the_end(
