@@ -1,18 +1,21 @@
 """How many more verdicts a minute several devices give, and for how much of the time they measure.
 
-python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2]
+python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2] [--every 4]
 
-The same queue goes through a fleet of one device and through fleets of more: candidates as a
-policy writes them (`benchmarks.throughput`, mixed), half of those that are not PyTorch alone with
-an inline extension (`benchmarks.inline`), which a builder compiles meanwhile, as for `cudal1 judge
---candidates`. Every fleet has sources and a folder of builds of its own, so that it compiles them
-all. The clock runs from the first candidate to the last verdict, preparing problems and compiling
-included, once each device has given a verdict on something else: starting its processes is not.
+The same queue goes through a fleet of one device and through fleets of more: candidates as a policy
+writes them (`benchmarks.throughput`, mixed), half of those that are not PyTorch alone with an
+inline extension (`benchmarks.inline`; `--every 2` makes it all of them), which a builder compiles
+meanwhile, as for `cudal1 judge --candidates`. Every fleet has sources and a folder of builds of its
+own, so that it compiles them all. The clock runs from the first candidate to the last verdict,
+preparing problems and compiling included, once each device has given a verdict on something else:
+starting its processes is not.
 
 *Measuring or checking* is what a device's judge does while it has a candidate and waits for no
 process: bursts, timed ones and those of checks, drawing inputs, computing and comparing answers
 (`benchmarks.judge_seconds`). Waiting for a build, for a process to begin or to end, preparing a
 problem, and having nothing to judge are not; shares of all devices' wall time are printed for each.
+What disturbs bursts costs more quads, which counts as measuring: so seconds and quads of a verdict
+are printed, too, and to see how much a machine drifts, `--counts 1 2 1` measures one fleet twice.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
+from math import nan
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks import judge_seconds
@@ -48,6 +53,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=64, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems, at most")
     parser.add_argument("--counts", type=int, nargs="+", help="of devices; default: one, and all")
+    parser.add_argument("--every", type=int, default=4, help="so manieth candidate is an extension")
     parser.add_argument("--workers", type=int, help="of the builder; default: as it has it")
     given = parser.parse_args()
     device, protocol = chosen(given)
@@ -57,8 +63,9 @@ def main() -> None:
         parser.error(f"--counts {max(counts)}: there are {len(devices)}")
     problems = shipped(device)
     found: list[dict[str, Any]] = []
-    for count in counts:
-        work = queue(problems, given.each, given.problems, label=f"of {count}")
+    for number, count in enumerate(counts):
+        label = f"{number} of {count}"
+        work = queue(problems, given.each, given.problems, label=label, every=given.every)
         queued = {problem.id for problem, _ in work}
         other = next(each for each in problems.values() if each.id not in queued)
         workers = num_idle(devices[:count]) if given.workers is None else given.workers
@@ -72,11 +79,13 @@ def main() -> None:
         save(f"devices_{given.device}", given.out, device, protocol, fleets=found)
     print_table(
         ["devices", "verdicts", "extensions", "wall s", "a minute", "against the first",
-         "measuring or checking"],
+         "measuring or checking", "device s a verdict", "quads a claim"],
         [[
             str(row["num_devices"]), str(row["num_verdicts"]), str(row["num_extensions"]),
             f"{row['wall_s']:.1f}", f"{row['per_minute']:.1f}",
             f"{row['per_minute'] / found[0]['per_minute']:.2f}", f"{row['measuring']:.0%}",
+            f"{row['num_devices'] * row['wall_s'] / row['num_verdicts']:.3f}",
+            f"{_quads_a_claim(row):.1f}",
         ] for row in found],
     )  # fmt: skip
     print("\nshares of the devices' wall time")
@@ -86,14 +95,23 @@ def main() -> None:
     )
 
 
-def queue(problems: dict[str, Problem], each: int, most: int, *, label: str) -> Queue:
+def _quads_a_claim(row: dict[str, Any]) -> float:
+    counts = [each["num_quads"] for each in row["verdicts"] if each["num_quads"] is not None]
+    return mean(counts) if counts else nan
+
+
+def queue(
+    problems: dict[str, Problem], each: int, most: int, *, label: str, every: int
+) -> Queue:  # fmt: skip
     """Candidates by problem; `label` makes every source another one, to compilers, too."""
     found: Queue = []
     for place, (name, sources) in enumerate(list(KINDS["mixed"](problems, each).items())[:most]):
         problem = problems[name]
         for i, source in enumerate(sources):
             text = source
-            if name in EXPRESSIONS and i % 4 == 3:  # 2 and 3 are the kernels of `mixed`
+            if (
+                name in EXPRESSIONS and i % every == every - 1
+            ):  # of 4, `mixed` has Triton in 2 and 3
                 text = extension(name, problem, f"{i} {label}")
                 text += FAILING.get((place * each + i) % OF_ANSWERS, "")
             found.append((problem, Candidate(problem_id=problem.id, source=f"{text}# {label}\n")))

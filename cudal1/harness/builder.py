@@ -83,7 +83,7 @@ class Builder:
         self.num_workers = num_idle(devices) if num_workers is None else num_workers
         self.complaint = ""
         """Why nothing is built ahead any more."""
-        self.is_beside = False
+        self.makes_room = False
         """Whether somebody measures now: most workers wait with what they have not begun."""
         self._num_building = 0
         self._in_line = list[int]()
@@ -187,7 +187,7 @@ class Builder:
 
     def _may_build(self, number: int) -> bool:
         with self._beginning:
-            most = max(1, self.num_workers // BESIDE) if self.is_beside else self.num_workers
+            most = max(1, self.num_workers // BESIDE) if self.makes_room else self.num_workers
             may = self._in_line[:1] == [number] and self._num_building < most
             if may:
                 self._in_line.remove(number)

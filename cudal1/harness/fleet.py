@@ -36,6 +36,8 @@ MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
 MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
+MAX_COMPILED_BYTES = 256 << 20
+"""Of claims that wait; what is more is compiled again where the claim is confirmed."""
 SESSIONS = 3
 """Measurement sessions of one judgement; those of another device are numbered behind them."""
 
@@ -162,7 +164,7 @@ class Fleet:
     def _make_room(self, *, wanted: bool) -> None:
         """Have builders keep off those who measure, unless all that is left waits for builds."""
         if self._builder is not None:
-            self._builder.is_beside = wanted
+            self._builder.makes_room = wanted
 
     def _feed(self, seat: Seat) -> None:
         """Ask a device as much as it may be asked."""
@@ -174,7 +176,9 @@ class Fleet:
                 record = self._record_of(task.problem, task.candidate)
                 task = replace(task, record=record)
                 built = self._compiled_beside(seat, task) or self._ahead.content(task)
-                asked = replace(task, built=built, elsewhere=self._other(seat) is not None)
+                first = task.first and replace(task.first, compiled=b"")  # once is enough
+                is_elsewhere = self._other(seat) is not None
+                asked = replace(task, first=first, built=built, elsewhere=is_elsewhere)
                 self._running[seat.process.submit(errand.judge, asked)] = seat, task
                 self._at[seat.device.id] = task.problem.id
             except BrokenExecutor:  # it died while nobody looked
@@ -243,9 +247,15 @@ class Fleet:
             claim = judgement.verdict.measurement
             is_large = claim and claims.is_large(claim, self._protocol, record=task.record)
             if judgement.is_to_confirm or (is_large and self._other(seat)):
-                self._give_back(replace(task, first=judgement))
+                self._give_back(replace(task, first=self._to_keep(judgement)))
             else:
                 yield judgement
+
+    def _to_keep(self, claimed: Judgement) -> Judgement:
+        """With what it compiled, while that and what others did is no burden."""
+        kept = [each.first for mine in self._again.values() for each in mine if each.first]
+        num_bytes = sum(len(each.compiled) for each in [*kept, claimed])
+        return replace(claimed, compiled=b"") if num_bytes > MAX_COMPILED_BYTES else claimed
 
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]

@@ -25,7 +25,7 @@ def shipped(device_class: DeviceClass) -> dict[str, Problem]:
 
 @pytest.mark.parametrize("device_class", [DeviceClass.CPU, DeviceClass.CUDA])
 def test_half_of_what_is_not_pytorch_alone_compiles_an_extension(device_class: DeviceClass) -> None:
-    work = queue(shipped(device_class), EACH, NAMES, label="x")
+    work = queue(shipped(device_class), EACH, NAMES, label="x", every=4)
     extensions = [each.source for _, each in work if COMPILES in each.source]
     triton = [each.source for _, each in work if "import triton" in each.source]
     assert len(work) == EACH * NAMES
@@ -35,9 +35,18 @@ def test_half_of_what_is_not_pytorch_alone_compiles_an_extension(device_class: D
     assert all(("cuda_sources" in source) is is_gpu for source in extensions)
 
 
+@pytest.mark.parametrize("every", [2, 4, 8])
+def test_as_many_are_extensions_as_were_asked_for(every: int) -> None:
+    work = queue(shipped(DeviceClass.CUDA), EACH, NAMES, label="x", every=every)
+    num = sum(COMPILES in each.source for _, each in work)
+    assert num == len(EXPRESSIONS) * EACH // every
+
+
 def test_each_fleet_has_candidates_of_its_own_to_compilers_too() -> None:
     problems = shipped(DeviceClass.CUDA)
-    first, second = (queue(problems, EACH, NAMES, label=label) for label in ("of 1", "of 2"))
+    first, second = (
+        queue(problems, EACH, NAMES, label=label, every=4) for label in ("0 of 1", "1 of 2")
+    )
     ids = [candidate.id for _, candidate in (*first, *second)]
     assert len(set(ids)) == len(ids)
     compiled = [

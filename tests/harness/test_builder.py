@@ -259,10 +259,10 @@ def test_each_judge_and_each_worker_has_a_core_that_nobody_compiles_on(
     assert num_idle(devices[:1]) == 0
 
 
-@pytest.mark.parametrize(("is_beside", "most"), [(False, 6), (True, 2)])
+@pytest.mark.parametrize(("makes_room", "most"), [(False, 6), (True, 2)])
 def test_fewer_are_built_at_a_time_while_somebody_measures(
     tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem,
-    monkeypatch: pytest.MonkeyPatch, is_beside: bool, most: int,
+    monkeypatch: pytest.MonkeyPatch, makes_room: bool, most: int,
 ) -> None:  # fmt: skip
     now: list[int] = []
     numbers: list[int] = []
@@ -278,7 +278,7 @@ def test_fewer_are_built_at_a_time_while_somebody_measures(
     monkeypatch.setattr(Builder, "_built", built)
     cpu = find_device(DeviceClass.CPU)
     with Builder([cpu], quick, tmp_path, num_workers=6) as opened:
-        opened.is_beside = is_beside
+        opened.makes_room = makes_room
         silu = named_problem("silu")
         futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(12)]
         assert [future.result() for future in futures] == [None] * 12
@@ -301,7 +301,7 @@ def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
     silu = named_problem("silu")
     made = [candidate_of(silu, f"{TOP}# {i}") for i in range(5)]
     with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=4) as opened:
-        opened.is_beside = True  # one at a time
+        opened.makes_room = True  # one at a time
         futures = [opened.begin(each) for each in made]
         while not order:
             time.sleep(0.01)

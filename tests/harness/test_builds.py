@@ -54,6 +54,12 @@ def _started(zygote: Zygote, body: str, built: bytes = b"") -> Worker:
     return worker
 
 
+def test_who_compiles_need_not_import_what_compiles(zygote: Zygote) -> None:
+    counting = 'import sys\ncounts[0] = "torch.utils.cpp_extension" in sys.modules'
+    with _started(zygote, counting) as worker:
+        assert counts(worker)[0] == 1
+
+
 def test_what_was_compiled_is_there_in_the_next_process(zygote: Zygote) -> None:
     with _started(zygote, COMPILE) as first:
         assert counts(first)[0] == -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import replace
 from itertools import pairwise
@@ -176,6 +176,19 @@ def test_who_confirms_has_what_was_compiled_on_its_machine(
     assert asked.built == built
 
 
+def test_what_waiting_claims_compiled_is_kept_within_bounds(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "MAX_COMPILED_BYTES", 2 * len(b"on a"))
+    seats = [_seat("a"), _seat("b")]
+    with fleet.Fleet(seats, quick) as opened:
+        found = [each for each in opened.judge_all(work) if isinstance(each, Judgement)]
+    assert len(found) == len(work)
+    claims = [task for seat in seats for task in _played(seat).asked if task.first]
+    assert {bool(task.built) for task in claims} == {True, False}
+    assert not any(task.first.compiled for task in claims)
+
+
 def test_a_device_alone_confirms_its_claims(
     quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
 ) -> None:
@@ -273,19 +286,19 @@ class PlayedBuilder:
     def __init__(self, *, refuses: str = "") -> None:
         self.futures: list[Future[Failure | None]] = []
         self._refuses = refuses
-        self.first_was_beside: bool | None = None
+        self.first_made_room: bool | None = None
         self.passed_over: list[str] = []
 
     def takes(self, candidate: Candidate) -> bool:
         return candidate.source.endswith(("1", "3", "5", "7"))
 
     num_workers = 1
-    is_beside = False
+    makes_room = False
 
     def begin(self, candidate: Candidate) -> Future[Failure | None]:
         future: Future[Failure | None] = Future()
-        if self.first_was_beside is None:
-            self.first_was_beside = self.is_beside
+        if self.first_made_room is None:
+            self.first_made_room = self.makes_room
         if self._refuses and candidate.source.endswith(self._refuses):
             future.set_result(Failure(Status.NO_BUILD, "no such thing"))
         else:
@@ -314,7 +327,7 @@ def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
     assert by_source["1"].built == work[1][1].id.encode()
     assert (by_source["2"].built, by_source["2"].not_built) == (b"", None)
     assert by_source["3"].not_built.status is Status.NO_BUILD
-    assert not builder.is_beside
+    assert not builder.makes_room
 
 
 def test_a_builder_knows_whether_somebody_measures(
@@ -325,7 +338,7 @@ def test_a_builder_knows_whether_somebody_measures(
     waiting = fleet.wait
 
     def looking(asked: Any, **how: Any) -> Any:
-        seen.append((seat_is_asked(asked), builder.is_beside))
+        seen.append((seat_is_asked(asked), builder.makes_room))
         return waiting(asked, **how)
 
     def seat_is_asked(asked: list[Future[Any]]) -> bool:
@@ -335,12 +348,23 @@ def test_a_builder_knows_whether_somebody_measures(
     with fleet.Fleet([seat], quick, builder=builder) as opened:
         list(opened.judge_all(work))
     assert {is_asked for is_asked, _ in seen} == {True, False}
-    assert {is_beside for is_asked, is_beside in seen if is_asked} == {
-        True,
-        False,
-    }  # the rest waits
-    assert not any(is_beside for is_asked, is_beside in seen if not is_asked)
-    assert builder.first_was_beside
+    while_asked = {makes_room for is_asked, makes_room in seen if is_asked}
+    assert while_asked == {True, False}  # at the end the rest waits for builds
+    assert not any(makes_room for is_asked, makes_room in seen if not is_asked)
+    assert builder.first_made_room
+
+
+def test_who_stops_listening_leaves_the_builder_all_its_workers(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    builder: Any = PlayedBuilder()
+    with fleet.Fleet([_seat("a")], quick, builder=builder) as opened:
+        judging = opened.judge_all(work)
+        next(judging)
+        assert builder.makes_room
+        assert isinstance(judging, Generator)
+        judging.close()
+        assert not builder.makes_room
 
 
 def test_devices_that_are_all_lost_are_said_though_something_is_being_built(
