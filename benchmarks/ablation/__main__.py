@@ -1,8 +1,10 @@
 """python -m benchmarks.ablation run|table|pack|unpack --plan PLAN --state DIR [--minutes M].
 
 `run` goes on wherever the state folder is, and stops in time: a GPU machine is lent for minutes.
-`pack` and `unpack` take the state from one machine to the next. benchmarks/ablation/README.md has
-the plan of the whole, with its minutes.
+Seeds have nothing in common but the base policy: with `--seeds`, several GPUs run them side by
+side, each in a state of its own, and `table` is given all of these. `pack` and `unpack` take a
+state from one machine to the next. benchmarks/ablation/README.md has the plan of the whole, with
+its minutes.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.ablation import carry, gains, table
@@ -25,17 +28,20 @@ def main() -> None:
     """Do what the command line says."""
     given = _arguments()
     plan = plans.load(given.plan)
+    if given.seeds:
+        plan = plan.model_copy(update={"seeds": tuple(given.seeds)})
+    state = given.state[0]
     match given.command:
         case "run":
-            run(plan, given.state, minutes=given.minutes)
-            show(plan, given.state)
+            run(plan, state, minutes=given.minutes)
+            show(plan, [state])
         case "table":
             show(plan, given.state)
         case "pack":
-            pieces = carry.pack(plan, given.state, given.carried)
+            pieces = carry.pack(plan, state, given.carried)
             print(f"{len(pieces)} pieces, {sum(p.stat().st_size for p in pieces) / 1e6:.1f} MB")
         case _:
-            carry.unpack(given.carried, given.state)
+            carry.unpack(given.carried, state)
 
 
 def run(plan: Plan, state: Path, *, minutes: float) -> bool:
@@ -70,12 +76,12 @@ def _judge(plan: Plan) -> Judge:
     return HarnessJudge(plan.device, plan.protocol)
 
 
-def show(plan: Plan, state: Path) -> None:
-    """Print the tables, and leave them as table.json and table.md in the state."""
-    found = table.collect(plan, state)
-    text = "\n\n".join((plan.title, table.markdown(found, plan), gains.markdown(plan, state)))
+def show(plan: Plan, states: Sequence[Path]) -> None:
+    """Print the tables, and leave them as table.json and table.md in the first state."""
+    found, state = table.collect(plan, states), states[0]
+    text = "\n\n".join((plan.title, table.markdown(found, plan), gains.markdown(plan, states)))
     print(text)
-    curves = table.curves(plan, state)
+    curves = table.curves(states)
     for name, parts in curves.items():
         print(f"{name}: mean reward in training {' '.join(f'{part:.2f}' for part in parts)}")
     (state / "table.md").write_text(text + "\n", encoding="utf-8")
@@ -88,10 +94,16 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
     parser.add_argument("command", choices=["run", "table", "pack", "unpack"])
     parser.add_argument("--plan", default="gpu", help="a name beside plan.py, or a YAML file")
-    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument(
+        "--state", type=Path, nargs="+", required=True, help="a folder; table: or several"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", help="these alone; default: the plan's")
     parser.add_argument("--minutes", type=float, default=8.5, help="stop in time")
     parser.add_argument("--carried", type=Path, help="pack, unpack: the folder of the pieces")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if len(given.state) > 1 and given.command != "table":
+        parser.error(f"--state: {given.command} takes one folder")
+    return given
 
 
 if __name__ == "__main__":

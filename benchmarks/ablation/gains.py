@@ -25,7 +25,7 @@ BUILT_ON = (
 NUM_DRAWS = 4000
 
 
-def markdown(plan: Plan, state: Path) -> str:
+def markdown(plan: Plan, states: Sequence[Path]) -> str:
     """A line for each pair of rows and group, over the seeds that both have finished."""
     lines = [
         "| gain (95 % interval over problems) | one answer, mean (0) | best of all, geomean (1) |"
@@ -33,7 +33,7 @@ def markdown(plan: Plan, state: Path) -> str:
     lines.append("|---|---|---|")
     for group in plan.exam.groups:
         for row, base in BUILT_ON:
-            mine, theirs = (table.finished(plan, state, each, group) for each in (row, base))
+            mine, theirs = (table.finished(plan, states, each, group) for each in (row, base))
             seeds = sorted(mine.keys() & theirs.keys())
             if seeds:
                 pairs = [(mine[seed], theirs[seed]) for seed in seeds]

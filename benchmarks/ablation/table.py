@@ -11,6 +11,7 @@ logarithm knows no 0. `plain` columns are about the first round alone, whose pro
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,30 +90,33 @@ def curve(diary: Diary, num_parts: int) -> list[float]:
     return [fmean(rewards[i : i + size]) for i in range(0, len(rewards), size)]
 
 
-def collect(plan: Plan, state: Path) -> dict[str, dict[str, dict[int, Numbers]]]:
+def collect(plan: Plan, states: Sequence[Path]) -> dict[str, dict[str, dict[int, Numbers]]]:
     """Row → group → seed → numbers, of what is finished."""
     found: dict[str, dict[str, dict[int, Numbers]]] = {}
     for row in plan.rows:
         for group in plan.exam.groups:
-            for seed, diary in finished(plan, state, row, group).items():
+            for seed, diary in finished(plan, states, row, group).items():
                 found.setdefault(row.value, {}).setdefault(group.value, {})[seed] = marks(diary)
     return found
 
 
-def finished(plan: Plan, state: Path, row: Row, group: Group) -> dict[int, Diary]:
-    """A row's exams that are over, by seed."""
+def finished(plan: Plan, states: Sequence[Path], row: Row, group: Group) -> dict[int, Diary]:
+    """A row's exams that are over, by seed; a seed is of the first state that has it."""
     found: dict[int, Diary] = {}
-    for seed in plan.seeds:
+    for seed, state in itertools.product(plan.seeds, states):
         path = state / "exams" / f"{row.value}-{seed}" / f"{group.value}.jsonl"
-        if path.exists() and len((diary := Diary(path)).batches) == plan.exam.rounds:
-            found[seed] = diary
+        if seed not in found and path.exists():
+            diary = Diary(path)
+            if len(diary.batches) == plan.exam.rounds:
+                found[seed] = diary
     return found
 
 
-def curves(plan: Plan, state: Path, num_parts: int = 5) -> dict[str, list[float]]:
-    """`row seed` → mean reward in each part of its training."""
+def curves(states: Sequence[Path], num_parts: int = 5) -> dict[str, list[float]]:
+    """`row-seed` → mean reward in each part of its training."""
     return {
         path.stem: curve(Diary(path), num_parts)
+        for state in reversed(states)
         for path in sorted((state / "training").glob("grpo-*.jsonl"))
         if path.stat().st_size
     }

@@ -248,8 +248,22 @@ def test_a_gain_is_taken_within_problems(plan: Plan, tmp_path: Path) -> None:
                 found(p, f"{p}{number}", s, number) for p, s in zip("abc", scores, strict=True)
             ]
             Diary(path).add(f"round {number}", batch)
-    (line,) = [li for li in gains.markdown(plan, tmp_path).splitlines() if "over grpo-none" in li]
+    (line,) = [li for li in gains.markdown(plan, [tmp_path]).splitlines() if "over grpo-none" in li]
     assert line.split(" | ")[1] == "+1.00 (+1.00 to +1.00)"
+
+
+def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -> None:
+    both = plan.model_copy(update={"seeds": (1, 2)})
+    states = [tmp_path / name for name in "ab"]
+    for seed, state in enumerate(states, start=1):
+        exam = Diary(state / "exams" / f"{Row.SFT.value}-{seed}" / f"{Group.TRAIN.value}.jsonl")
+        for number in range(plan.exam.rounds):
+            exam.add(f"round {number}", [found("a", "x", float(seed), number)])
+        training = Diary(state / "training" / f"{Row.GRPO.value}-{seed}.jsonl")
+        training.add("step 0", [found("a", "x", float(seed), 0)])
+    seeds = table.collect(both, states)[Row.SFT][Group.TRAIN]
+    assert {seed: numbers["mean_0"] for seed, numbers in seeds.items()} == {1: 1.0, 2: 2.0}
+    assert table.curves(states) == {"grpo-none-1": [1.0], "grpo-none-2": [2.0]}
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
