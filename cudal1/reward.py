@@ -1,6 +1,6 @@
 """From verdict to the number that trains: reward, smoothed reward, advantage.
 
-Symbols: G completions of one prompt.
+Symbols: G completions of one prompt, T tokens of a completion.
 """
 
 from __future__ import annotations
@@ -52,6 +52,31 @@ def group_advantages(rewards_G: Sequence[float]) -> list[float]:
         return [0.0] * len(rewards_G)
     mean, spread = fmean(rewards_G), stdev(rewards_G)
     return [(reward - mean) / (spread + GROUP_EPSILON) for reward in rewards_G]
+
+
+def objective(
+    ratios_GT: Sequence[Sequence[float]], advantages_G: Sequence[float],
+    divergences_GT: Sequence[Sequence[float]], *, epsilon: float, beta: float,
+) -> float:  # fmt: skip
+    """What GRPO maximizes, of one group: clipped gains less `beta` times the divergence.
+
+    Of each token of an answer: the ratio of its probability to that when the answer was sampled,
+    and the divergence from the initial policy. An answer, of one token or more, counts as the mean
+    over its own. With a single ratio an answer, its product over all tokens, this is the paper's
+    equation to the letter; TRL as it is set up here takes tokens, and of a batch the mean over
+    groups. It computes the same inside its trainer, whose loss a test compares with this.
+    Source: paper equation 5. Departures: docs/training.md.
+    """
+    return fmean(
+        fmean(
+            min(ratio * advantage, max(1 - epsilon, min(1 + epsilon, ratio)) * advantage)
+            - beta * divergence
+            for ratio, divergence in zip(ratios_T, divergences_T, strict=True)
+        )
+        for ratios_T, advantage, divergences_T in zip(
+            ratios_GT, advantages_G, divergences_GT, strict=True
+        )
+    )
 
 
 def smoothed_reward(reward: float, *, mean: float, deviation: float, k: float) -> float:

@@ -1,4 +1,4 @@
-"""Equations 4 and 6 against slow loops, and what a verdict earns."""
+"""Equations 4, 5 and 6 against slow loops, and what a verdict earns."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cudal1.reward import (
     Smoother,
     SmoothScope,
     group_advantages,
+    objective,
     smoothed_reward,
     speed_reward,
     success_reward,
@@ -89,6 +90,43 @@ def test_advantages_are_equation_4(rewards: list[float]) -> None:
 @pytest.mark.parametrize("rewards", [[], [3.0], [2.0, 2.0, 2.0]])
 def test_a_group_without_differences_carries_no_signal(rewards: list[float]) -> None:
     assert group_advantages(rewards) == [0.0] * len(rewards)
+
+
+ANSWERS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.floats(0, 4), st.floats(0, 2)), min_size=1, max_size=5),
+        st.floats(-3, 3),
+    ),
+    min_size=1, max_size=6,
+)  # fmt: skip
+"""Ratio and divergence of each token, and the answer's advantage."""
+
+
+@given(ANSWERS, st.floats(0.01, 0.9), st.floats(0, 1))
+def test_the_objective_is_equation_5(
+    answers: list[tuple[list[tuple[float, float]], float]], epsilon: float, beta: float
+) -> None:
+    group = 0.0
+    for tokens, advantage in answers:
+        answer = 0.0
+        for ratio, divergence in tokens:
+            clipped = ratio
+            if ratio > 1 + epsilon:
+                clipped = 1 + epsilon
+            if ratio < 1 - epsilon:
+                clipped = 1 - epsilon
+            gain = ratio * advantage
+            if clipped * advantage < gain:
+                gain = clipped * advantage
+            answer += gain - beta * divergence
+        group += answer / len(tokens)
+    found = objective(
+        [[ratio for ratio, _ in tokens] for tokens, _ in answers],
+        [advantage for _, advantage in answers],
+        [[divergence for _, divergence in tokens] for tokens, _ in answers],
+        epsilon=epsilon, beta=beta,
+    )  # fmt: skip
+    assert found == pytest.approx(group / len(answers), abs=1e-9)
 
 
 @given(BATCHES, st.sampled_from(SmoothScope), st.integers(2, 10), st.integers(1, 3), st.booleans())

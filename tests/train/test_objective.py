@@ -1,4 +1,7 @@
-"""What TRL minimises is equations 4 and 5, but for four departures, which stand in `slow_loss`."""
+"""TRL minimizes what `cudal1.reward` says of equations 4 and 5, with an estimate of the divergence.
+
+That the statements there are the equations, tests/test_reward.py shows.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cudal1.reward import group_advantages, objective
 from cudal1.train import grpo
 from tests.train.test_grpo import Letters, train
 
@@ -19,10 +23,10 @@ BETA, EPSILON, TEMPERATURE = 0.3, 0.02, 0.9
 
 @dataclass
 class Seen:
-    """What the trainer minimised at each update, and what the paper says."""
+    """What the trainer minimized at each update, and what we say."""
 
     trl: list[float] = field(default_factory=list[float])
-    paper: list[float] = field(default_factory=list[float])
+    ours: list[float] = field(default_factory=list[float])
     ratios: list[float] = field(default_factory=list[float])
     """Of all tokens at the last update."""
 
@@ -41,44 +45,38 @@ def log_probs(model: Any, prompt: list[int], answer: list[int]) -> list[float]:
     return found
 
 
-def slow_loss(
+def our_loss(
     answers: list[tuple[list[int], list[int], float]], now: Any, old: Any, start: Any, seen: Seen
 ) -> float:
-    """Minus equation 5, over answers as (prompt, tokens, reward), with equation 4.
+    """Minus equation 5, with equation 4, over answers as (prompt, tokens, reward).
 
-    Departures, all of them TRL's and usual: the deviation is a sample's, plus 1e-4; the ratio is
-    that of each token, not of the whole answer; an answer counts as the mean over its tokens; the
-    divergence from the start is estimated at the sampled tokens by exp(d) - d - 1 with d the
-    difference of log-probabilities (Schulman's k3), which is never negative.
+    The divergence from the start is estimated at the sampled tokens by exp(d) - d - 1 with d the
+    difference of log-probabilities (Schulman's k3).
     """
     seen.ratios.clear()
-    objective = 0.0
-    for prompt, tokens, reward in answers:
-        group = [other for asked, _, other in answers if asked == prompt]
-        mean = sum(group) / len(group)
-        deviation = math.sqrt(sum((r - mean) ** 2 for r in group) / (len(group) - 1))
-        advantage = (reward - mean) / (deviation + 1e-4)
-        of_tokens = 0.0
-        for ours, before, first in zip(
-            *(log_probs(model, prompt, tokens) for model in (now, old, start)), strict=True
-        ):
-            ratio = math.exp(ours - before)
-            clipped = min(1 + EPSILON, max(1 - EPSILON, ratio))
-            divergence = math.exp(first - ours) - (first - ours) - 1
-            of_tokens += min(ratio * advantage, clipped * advantage) - BETA * divergence
-            seen.ratios.append(ratio)
-        objective += of_tokens / len(tokens)
-    return -objective / len(answers)
+    groups: list[float] = []
+    for prompt in dict.fromkeys(tuple(asked) for asked, _, _ in answers):
+        mine = [(tokens, reward) for asked, tokens, reward in answers if tuple(asked) == prompt]
+        ratios, divergences = [], []
+        for tokens, _ in mine:
+            ours, before, first = (log_probs(m, list(prompt), tokens) for m in (now, old, start))
+            ratios.append([math.exp(o - b) for o, b in zip(ours, before, strict=True)])
+            ahead = [f - o for f, o in zip(first, ours, strict=True)]
+            divergences.append([math.exp(d) - d - 1 for d in ahead])
+        seen.ratios += [ratio for of_answer in ratios for ratio in of_answer]
+        advantages = group_advantages([reward for _, reward in mine])
+        groups.append(objective(ratios, advantages, divergences, epsilon=EPSILON, beta=BETA))
+    return -fmean(groups)
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch, tiny_policy: Path) -> Seen:
     from transformers import AutoModelForCausalLM
 
-    found, ours = Seen(), grpo._trainer_class()
+    found, trainer = Seen(), grpo._trainer_class()
     start: Any = AutoModelForCausalLM.from_pretrained(tiny_policy).eval()
 
-    class Watched(ours):
+    class Watched(trainer):
         old: Any
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
@@ -97,7 +95,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, tiny_policy: Path) -> Seen:
                 text = self.processing_class.decode(tokens, skip_special_tokens=True)
                 answers.append((prompt, tokens, text.count("a") / max(1, len(text))))
             now = self.accelerator.unwrap_model(model)
-            found.paper.append(slow_loss(answers, now, self.old, start, found))
+            found.ours.append(our_loss(answers, now, self.old, start, found))
             loss = super()._compute_loss(model, inputs)
             found.trl.append(loss.item())
             return loss
@@ -106,7 +104,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, tiny_policy: Path) -> Seen:
     return found
 
 
-def test_what_is_minimised_is_equations_4_and_5(
+def test_what_is_minimized_is_equations_4_and_5(
     tiny_policy: Path, tmp_path: Path, seen: Seen
 ) -> None:
     train(
@@ -114,7 +112,27 @@ def test_what_is_minimised_is_equations_4_and_5(
         temperature=TEMPERATURE, updates_per_batch=2, learning_rate=0.02,
     )  # fmt: skip
     assert len(seen.trl) == 4
-    assert seen.trl == pytest.approx(seen.paper, abs=2e-4)
+    assert seen.trl == pytest.approx(seen.ours, abs=2e-4)
     clipped = fmean(not 1 - EPSILON <= ratio <= 1 + EPSILON for ratio in seen.ratios)
     assert clipped > 0, "a second update of a batch must feel the clip"
-    assert max(map(abs, seen.paper)) > 1e-3, "a loss of nothing proves nothing"
+    assert max(map(abs, seen.ours)) > 1e-3, "a loss of nothing proves nothing"
+
+
+def test_the_estimate_is_the_divergence_and_its_gradient_that_of_the_opposite_one() -> None:
+    """docs/training.md says so: exact, over all tokens of a small vocabulary."""
+    import torch
+
+    torch.manual_seed(0)
+    start = torch.randn(6, dtype=torch.float64).log_softmax(-1)
+    scores = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    now = scores.log_softmax(-1)
+    ahead = start - now
+    estimate = (now.detach().exp() * (ahead.exp() - ahead - 1)).sum()  # sampled: no gradient
+    to_start, from_start = (now.exp() * -ahead).sum(), (start.exp() * ahead).sum()
+    gradient, same, opposite = (
+        torch.autograd.grad(value, scores, retain_graph=True)[0]
+        for value in (estimate, to_start, from_start)
+    )
+    assert estimate.item() == pytest.approx(to_start.item())
+    torch.testing.assert_close(gradient, opposite)
+    assert not torch.allclose(gradient, same, rtol=0.1)
