@@ -1,16 +1,27 @@
-"""Ready providers can be loaded, and none of them spends without a limit."""
+"""Ready settings can be loaded, fit what ships beside them, and none spends without a limit."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
-from cudal1 import profiles
+from cudal1 import profiles, protocols
 from cudal1.errors import ConfigError
-from cudal1.params import ITEM_NAME
+from cudal1.params import ITEM_NAME, Params
 from cudal1.profiles import ProviderProfile, TrainingProfile
+from cudal1.protocol import EvalProtocol
 from cudal1.provider_settings import OpenAISettings
+from cudal1.settings_file import read_settings
+
+ROOT = Path(__file__).parents[1]
+ON_A_GPU = [
+    name
+    for name in profiles.names(TrainingProfile)
+    if profiles.load(name, TrainingProfile).params.get("device") == "cuda"
+]
 
 
 @pytest.mark.parametrize("name", profiles.names(ProviderProfile))
@@ -47,3 +58,27 @@ def test_a_profile_is_of_one_kind() -> None:
     assert not set(profiles.names(ProviderProfile)) & set(profiles.names(TrainingProfile))
     with pytest.raises(ConfigError, match=r"no profile coder-7b; there are .*paper"):
         profiles.load("coder-7b", ProviderProfile)
+
+
+@pytest.mark.parametrize("name", profiles.names(TrainingProfile))
+def test_params_with_a_training_profile_are_valid(name: str) -> None:
+    over = profiles.load(name, TrainingProfile).params
+    assert read_settings(ROOT / "params.yaml", Params, remedy="", over=over)
+
+
+def test_there_are_profiles_for_one_gpu_and_for_eight() -> None:
+    found = {name: profiles.load(name, TrainingProfile).params["scale"] for name in ON_A_GPU}
+    assert {name: scale["processes"] for name, scale in found.items()} == {
+        "coder-7b": 8, "one-gpu": 1
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_A_GPU)
+def test_a_profile_for_gpus_judges_under_the_shipped_protocol_for_rewards(name: str) -> None:
+    said = profiles.load(name, TrainingProfile).params["protocol"]
+    assert EvalProtocol.model_validate(said) == protocols.load("cuda-quick")
+
+
+def test_the_profile_for_one_gpu_knows_the_embedded_policy() -> None:
+    config = json.loads((ROOT / "cudal1" / "train" / "embedded" / "config.json").read_text())
+    assert profiles.load("one-gpu", TrainingProfile).architecture == config
