@@ -127,4 +127,5 @@ def _versions() -> dict[str, str]:
         "bubblewrap": said.removeprefix("bubblewrap").strip() or "none",
         "interpreter": sys.executable,
         **{name: toolchain.where(name) or "none" for name in toolchain.PROGRAMS},
+        toolchain.CUPY: toolchain.where_cupy() or "none; only candidates that import it need it",
     }

@@ -1,11 +1,12 @@
-"""What compiles candidates' extensions on this machine, and whether it is there.
+"""What compiles candidates' extensions and kernels on this machine, and whether it is there.
 
-Nobody is to blame for a compiler that the judge's machine lacks: who asks is told, and there is no
-verdict.
+Nobody is to blame for a compiler or CuPy that the judge's machine lacks: who asks is told, and
+there is no verdict.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import re
 import shutil
@@ -24,6 +25,8 @@ PROGRAMS = ("c++", "ninja", "nvcc")
 NVCC = "/usr/local/cuda/bin/nvcc"
 """Where PyTorch looks where PATH has none."""
 OF_CUDA = re.compile(r"cuda_sources|\.cu\b")
+CUPY = "cupy"
+IMPORTS_CUPY = re.compile(r"^[ \t]*(?:import\b[^\n#]*\bcupy|from[ \t]+cupy)x?\b", re.MULTILINE)
 OURS = ("g++", "nvcc", "compile.py")
 ASKING_S = 60.0
 
@@ -34,21 +37,45 @@ def where(program: str) -> str | None:
     return shutil.which(NVCC) if found is None and program == "nvcc" else found
 
 
+def where_cupy() -> str | None:
+    """The file by which workers import CuPy, which candidates may launch their kernels with."""
+    found = importlib.util.find_spec(CUPY)
+    return None if found is None else found.origin
+
+
 def missing_for(source: str, device_class: DeviceClass) -> tuple[str, ...]:
-    """Programs that an extension in this source needs, and that workers here do not find."""
-    if COMPILES not in source:
-        return ()
-    is_of_cuda = device_class is DeviceClass.CUDA and OF_CUDA.search(source)
-    needed = PROGRAMS if is_of_cuda else PROGRAMS[:-1]
-    return tuple(name for name in needed if where(name) is None)
+    """What this source needs and workers here do not find: programs, for an extension, and CuPy."""
+    is_on_gpu = device_class is DeviceClass.CUDA
+    needed: tuple[str, ...] = ()
+    if COMPILES in source:
+        needed = PROGRAMS if is_on_gpu and OF_CUDA.search(source) else PROGRAMS[:-1]
+    missing = tuple(name for name in needed if where(name) is None)
+    if is_on_gpu and IMPORTS_CUPY.search(source) and where_cupy() is None:
+        missing += (CUPY,)
+    return missing
 
 
 def remedy(missing: tuple[str, ...]) -> str:
     """What to say of a candidate that is not judged for want of these."""
-    return (
-        f"compiles an extension, and workers find no {' and no '.join(missing)} in {places.PATH}; "
-        "install what is missing (c++: g++, ninja: pip install ninja, nvcc: the CUDA toolkit)"
-    )
+    said: list[str] = []
+    if programs := [name for name in missing if name != CUPY]:
+        said.append(
+            f"compiles an extension, and workers find no {' and no '.join(programs)} in "
+            f"{places.PATH}; install what is missing (c++: g++, ninja: pip install ninja, nvcc: "
+            "the CUDA toolkit)"
+        )
+    if CUPY in missing:
+        said.append(f"imports CuPy, which is not installed here; {_cupy_remedy()}")
+    return "; ".join(said)
+
+
+def _cupy_remedy() -> str:
+    """Its wheels are named for CUDA's major version, and two in one process would not do."""
+    import torch
+
+    if version := torch.version.cuda:
+        return f"pip install cupy-cuda{version.partition('.')[0]}x"
+    return "PyTorch has no CUDA here either: install its CUDA build first"
 
 
 def fingerprint(arch: str | None) -> str:

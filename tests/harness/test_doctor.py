@@ -33,4 +33,4 @@ def test_a_machine_below_the_minimum_is_not_fit(monkeypatch: pytest.MonkeyPatch)
 def test_on_a_fit_machine_every_layer_and_device_has_a_line(layers: tuple[str, ...]) -> None:
     ended = CliRunner().invoke(app, ["doctor"])
     assert ended.exit_code == (2 if missing(layers) else 0)
-    assert all(name in ended.output for name in (*layers, "landlock", "cuda", "kernel"))
+    assert all(name in ended.output for name in (*layers, "landlock", "cuda", "kernel", "cupy"))

@@ -15,6 +15,7 @@ from cudal1.suite.loader import load_suite
 
 CPP = "from torch.utils.cpp_extension import load_inline\nload_inline('x', cpp_sources='')"
 CUDA = CPP.replace("cpp_sources", "cuda_sources")
+CUPY = "import torch\nimport cupy as cp\nkernel = cp.RawKernel('', 'x')"
 FILE = CPP.replace("cpp_sources=''", "['mine.cu']")
 
 
@@ -65,6 +66,74 @@ def test_nvcc_may_lie_where_pytorch_looks(with_programs: Path) -> None:
 
 def test_who_compiles_nothing_needs_nothing(with_programs: Path) -> None:
     assert toolchain.missing_for("class ModelNew: pass", DeviceClass.CUDA) == ()
+
+
+def without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "where_cupy", lambda: None)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        CUPY, "    import cupy", "import torch, cupy", "from cupy import RawKernel",
+        "from cupy.cuda import Device", "import cupyx.scipy",
+    ],
+)  # fmt: skip
+def test_cupy_is_missed_on_a_gpu_where_it_is_not_installed(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_cupy(monkeypatch)
+    assert toolchain.missing_for(source, DeviceClass.CUDA) == ("cupy",)
+    assert toolchain.missing_for(source, DeviceClass.CPU) == ()
+    monkeypatch.setattr(toolchain, "where_cupy", lambda: "cupy/__init__.py")
+    assert toolchain.missing_for(source, DeviceClass.CUDA) == ()
+
+
+@pytest.mark.parametrize(
+    "source", ["# import cupy", "import mycupy", "x = 'cupy'", "import a # cupy"]
+)
+def test_who_does_not_import_cupy_does_not_need_it(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_cupy(monkeypatch)
+    assert toolchain.missing_for(source, DeviceClass.CUDA) == ()
+
+
+def test_cupy_is_found_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert toolchain.where_cupy() == str(tmp_path / "cupy" / "__init__.py")
+
+
+def test_the_remedy_for_cupy_is_the_wheel_for_pytorch_s_cuda(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    assert toolchain.remedy(("cupy",)) == (
+        "imports CuPy, which is not installed here; pip install cupy-cuda13x"
+    )
+
+
+def test_the_remedies_of_a_source_that_lacks_both_are_named_in_one_line() -> None:
+    said = toolchain.remedy(("nvcc", "cupy"))
+    assert "workers find no nvcc in" in said
+    assert "; imports CuPy" in said
+    assert "\n" not in said
+
+
+def test_a_candidate_in_cupy_is_told_where_there_is_none_and_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_cupy(monkeypatch)
+    (tmp_path / "model.py").write_text(load_suite(DeviceClass.CUDA)[0].source)
+    (tmp_path / "faster.py").write_text(f"{CUPY}\nclass ModelNew: pass\n")
+    names = [str(tmp_path / name) for name in ("model.py", "faster.py")]
+    done = CliRunner().invoke(app, ["judge", *names, "--device", "cuda"])
+    assert done.exit_code == 2
+    assert "faster.py: imports CuPy, which is not installed here; " in done.stderr
 
 
 def test_a_candidate_that_cannot_be_compiled_here_is_told_and_not_judged(
