@@ -4,7 +4,8 @@
     ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
     │   └── ConsentError        a run that nobody has allowed to spend would have to
     ├── SuiteError       a problem suite cannot be read
-    ├── DeviceError      the device that was asked for is absent, busy or unhealthy
+    ├── DeviceError      the device that was asked for is absent or busy
+    │   └── DeviceLostError     it computes no more
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
     ├── SandboxError     too little would stand around a candidate on this machine
     ├── ProviderError    a provider is misconfigured or refuses us, such as for a missing key
@@ -36,7 +37,11 @@ class SuiteError(CudaL1Error):
 
 
 class DeviceError(CudaL1Error):
-    """A device is absent, busy or unhealthy."""
+    """A device is absent, busy or lost."""
+
+
+class DeviceLostError(DeviceError):
+    """A device computes no more: what was just said there of a candidate says nothing of it."""
 
 
 class WorkerError(CudaL1Error):

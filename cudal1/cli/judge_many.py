@@ -190,7 +190,7 @@ def _keep(
                 )
             )  # fmt: skip
     outcome.complaints += [
-        f"device {seat}: its judge died; others took its candidates over" for seat in fleet.lost
+        f"{fleet.why_lost(seat)}; others took its candidates over" for seat in fleet.lost
     ]
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
-from cudal1.errors import SuiteError, WorkerError
+from cudal1.errors import DeviceLostError, SuiteError, WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.mutants import kill_table
 from cudal1.harness.seats import Seat
@@ -29,7 +29,7 @@ def try_references(
 
     Raises:
         DeviceError: another process is judging on a device.
-        WorkerError: the processes of all devices have died.
+        WorkerError: the processes of all devices have died, or they themselves.
     """
     unique = list({problem.id: problem for problem in problems}.values())
     size = max(1, min(AT_A_TIME, -(-len(unique) // len(seats))))
@@ -38,6 +38,8 @@ def try_references(
     given: dict[Seat, list[Problem]] = {}
     notes: Notes = {}
     complaints: list[str] = []
+    lost: list[str] = []
+    """What devices said that compute no more."""
     with bar("trying references", len(unique)) as advance:
         while batches or running:
             while batches and free:
@@ -48,7 +50,8 @@ def try_references(
                 except BrokenExecutor:
                     batches.appendleft(batch)
             if not running:
-                raise WorkerError("every process that is to judge has died: start again")
+                said = "; ".join(lost) or "every process that is to judge has died"
+                raise WorkerError(f"{said}: start again")
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 seat = running.pop(future)
                 try:
@@ -56,12 +59,16 @@ def try_references(
                 except BrokenExecutor:
                     batches.append(given[seat])
                     continue
+                except DeviceLostError as error:
+                    batches.append(given[seat])
+                    lost.append(str(error))
+                    continue
                 free.append(seat)
                 notes |= found
                 complaints += refused
                 for _ in range(len(found) + len(refused)):
                     advance()
-    return notes, sorted(complaints)
+    return notes, [*lost, *sorted(complaints)]
 
 
 def _try(
@@ -78,4 +85,6 @@ def _try(
                 notes[problem.id] = kill_table(problem, settings.protocol, device).rejection
             except SuiteError as error:
                 complaints.append(str(error))
+        if complaints:
+            device.require_working()  # or that is why
     return notes, complaints

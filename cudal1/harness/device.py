@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cudal1.errors import DeviceError
+from cudal1.errors import DeviceError, DeviceLostError
 from cudal1.problem import DeviceClass
 from cudal1.record import Record, content_id
 
@@ -74,6 +74,29 @@ class Device(Record):
             yield
         finally:
             os.close(descriptor)
+
+    def require_working(self) -> None:
+        """Have it compute one sum.
+
+        Raises:
+            DeviceLostError: it does not, for this process at least: it fell off the bus, say.
+        """
+        if self.device_class is not DeviceClass.CUDA:
+            return
+        import torch
+
+        try:
+            is_right = torch.ones(2, device=self.torch_name).sum().item() == 2.0
+            said = "it computes wrong sums"
+        except torch.OutOfMemoryError:
+            return  # somebody has it all, and it works
+        except RuntimeError as error:
+            is_right, said = False, str(error).partition("\n")[0]
+        if not is_right:
+            raise DeviceLostError(
+                f"device {self.kind} {self.id} computes no more ({said}): "
+                "look at nvidia-smi and dmesg, and reset it or restart the machine"
+            )
 
 
 def _locks(descriptor: int) -> bool:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
+from cudal1.errors import DeviceLostError, WorkerError
 from cudal1.harness import claims, errand
 from cudal1.harness.ahead import Ahead
 from cudal1.harness.builder import Builder
@@ -77,7 +77,8 @@ class Fleet:
         self._running: dict[Future[Judgement | Refusal], tuple[Seat, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
-        """Whose judge's process died; what they had is judged by the others."""
+        """Whose judge's process died, or device; what they had is judged by the others."""
+        self._why_lost: dict[Seat, str] = {}
 
     def __enter__(self) -> Self:
         """Start a judge for each device.
@@ -102,7 +103,7 @@ class Fleet:
                 except BrokenExecutor:
                     self.lost.append(seat)
             if not self._alive():
-                raise WorkerError("every process that is to judge has died: start again")
+                raise self._none_left()
             self._open = opening.pop_all()
         return self
 
@@ -157,7 +158,7 @@ class Fleet:
                     if future in self._running:  # else it was lost with its device
                         yield from self._heard(future)
             elif not self._alive():
-                raise WorkerError("every process that judged has died: start again")
+                raise self._none_left()
             elif not self._given_back and not any(self._again.values()):
                 return
 
@@ -230,6 +231,11 @@ class Fleet:
         except BrokenExecutor:
             self._lose([seat], blames=True)
             return
+        except DeviceLostError as error:
+            self._why_lost[seat] = str(error)
+            _end(seat.process)
+            self._lose([seat], blames=True)
+            return
         del self._running[future]
         if isinstance(judgement, Refusal):
             refused = replace(task, refused_by=(*task.refused_by, seat.device.id))
@@ -250,6 +256,14 @@ class Fleet:
                 self._give_back(replace(task, first=self._to_keep(judgement)))
             else:
                 yield judgement
+
+    def why_lost(self, seat: Seat) -> str:
+        """What became of one that is lost, as far as we know."""
+        return self._why_lost.get(seat, f"the judge on {seat} died")
+
+    def _none_left(self) -> WorkerError:
+        said = "; ".join(self._why_lost.values()) or "every process that judged has died"
+        return WorkerError(f"{said}: start again")
 
     def _to_keep(self, claimed: Judgement) -> Judgement:
         """With what it compiled, while that and what others did is no burden."""
@@ -287,7 +301,7 @@ class Fleet:
                 self._give_back(task)
                 if task.num_lost >= MAX_LOST or not self._alive():
                     raise WorkerError(
-                        f"{task.problem.key}: the judge on {seat} died with candidate "
+                        f"{task.problem.key}: {self.why_lost(seat)} with candidate "
                         f"{task.candidate.id}: start again, without it if that happens again"
                     )
 
@@ -344,6 +358,11 @@ def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Ju
 
 def _no_record(_: Problem, __: Candidate) -> None:
     return None
+
+
+def _end(process: Executor) -> None:
+    with suppress(BrokenExecutor):
+        process.submit(errand.leave)
 
 
 def _close(process: Executor) -> None:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import SuiteError
+from cudal1.errors import DeviceLostError, SuiteError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
@@ -27,6 +27,7 @@ from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status
 
 NUM_PREPARED = {DeviceClass.CPU: 8, DeviceClass.FAKE: 8, DeviceClass.CUDA: 1}
 """Problems whose oracle and rings are kept; on a GPU they take gigabytes."""
@@ -93,11 +94,14 @@ class Pool:
 
         Raises:
             SandboxError: less than the minimum stands around a worker.
+            DeviceLostError: the device computes no more, and may have failed the candidate.
         """
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
             said = prepared.judge(
                 candidate, timing=timing, record=record, not_built=not_built, elsewhere=elsewhere
             )
+            if said.verdict.status is not Status.CORRECT:
+                self.device.require_working()
         compiled = b""
         if said.is_to_confirm:
             assert self._zygote is not None
@@ -111,9 +115,12 @@ class Pool:
 
         Raises:
             SandboxError: less than the minimum stands around a worker.
+            DeviceLostError: the device computes no more, and may have failed the candidate.
         """
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
             said = prepared.confirm(candidate, claim)
+            if said.verdict.status is not Status.CORRECT:
+                self.device.require_working()
         return replace(said, prepare_s=prepare_s)
 
     @contextmanager
@@ -121,12 +128,18 @@ class Pool:
         self, problem: Problem, candidate: Candidate, built: bytes
     ) -> Iterator[tuple[ProblemJudge, float]]:
         with undisturbed(self.device):
-            began = time.monotonic()
-            prepared, zygote = self._prepare(problem), self._zygote
-            assert zygote is not None
-            prepare_s = time.monotonic() - began
-            zygote.builds.give(candidate.id, built)
-            yield prepared, prepare_s
+            try:
+                began = time.monotonic()
+                prepared, zygote = self._prepare(problem), self._zygote
+                assert zygote is not None
+                prepare_s = time.monotonic() - began
+                zygote.builds.give(candidate.id, built)
+                yield prepared, prepare_s
+            except DeviceLostError:
+                raise
+            except Exception:
+                self.device.require_working()  # or that is why
+                raise
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

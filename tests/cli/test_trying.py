@@ -9,8 +9,8 @@ import pytest
 
 from cudal1.cli.settings import choose
 from cudal1.cli.trying import AT_A_TIME, try_references
-from cudal1.errors import DeviceError, WorkerError
-from cudal1.harness import find_device
+from cudal1.errors import DeviceError, DeviceLostError, WorkerError
+from cudal1.harness import Device, find_device
 from cudal1.harness.seats import seats_here
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite.loader import load_suite
@@ -60,3 +60,29 @@ def test_what_a_process_that_dies_was_to_try_is_tried_by_the_others(num_left: in
         else:
             with pytest.raises(WorkerError, match="has died: start again"):
                 try_references(_problems(2), seats, SETTINGS, wait_s=0)
+
+
+def _have_it_compute_no_more() -> None:
+    """In a device's process."""
+
+    def lost(device: Device) -> None:
+        raise DeviceLostError(f"device {device.id} computes no more")
+
+    Device.require_working = lost
+
+
+@pytest.mark.parametrize("num_left", [0, 1])
+def test_what_a_lost_device_says_of_a_reference_is_nothing(num_left: int) -> None:
+    cpu = find_device(DeviceClass.CPU)
+    ids = [f"{cpu.id}-sick-{number}" for number in range(1 + num_left)]
+    good, bad = _problems(2)[0], _constant(_problems(2)[1])
+    with seats_here([cpu.model_copy(update={"id": each}) for each in ids]) as seats:
+        seats[0].process.submit(_have_it_compute_no_more).result()
+        if num_left:
+            notes, complaints = try_references([bad, good], seats, SETTINGS, wait_s=0)
+            assert notes.keys() == {good.id}
+            assert complaints[0] == f"device {ids[0]} computes no more"
+            assert complaints[1].startswith(f"{bad.key}: cannot be judged")
+        else:
+            with pytest.raises(WorkerError, match="computes no more: start again"):
+                try_references([bad, good], seats, SETTINGS, wait_s=0)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from cudal1.harness.device import find_devices
+from cudal1.errors import DeviceLostError
+from cudal1.harness.device import Device, find_devices
 from cudal1.problem import DeviceClass
 
 
@@ -64,3 +66,30 @@ def test_extensions_are_compiled_for_the_gpu_or_the_newest_that_pytorch_knows(
 def test_a_cpu_keeps_one_core_for_its_workers() -> None:
     (device,) = find_devices(DeviceClass.CPU)
     assert device.reserved_cores == (() if device.worker_core is None else (device.worker_core,))
+
+
+def _raising(error: Exception) -> Callable[..., torch.Tensor]:
+    def ones(*_: object, **__: object) -> torch.Tensor:
+        raise error
+
+    return ones
+
+
+@pytest.mark.parametrize(("ones", "said"), [
+    (_raising(torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with")),
+     r"computes no more \(CUDA error: unspecified launch failure\): look at nvidia-smi"),
+    (lambda *_, **__: torch.zeros(2), r"computes no more \(it computes wrong sums\)"),
+])  # fmt: skip
+def test_a_gpu_that_computes_no_more_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, ones: Callable[..., torch.Tensor], said: str
+) -> None:
+    gpu = Device(device_class=DeviceClass.CUDA, kind="a GPU", id="GPU-1", worker_core=None)
+    monkeypatch.setattr(torch, "ones", ones)
+    with pytest.raises(DeviceLostError, match=said):
+        gpu.require_working()
+
+
+def test_a_gpu_whose_memory_somebody_has_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Device(device_class=DeviceClass.CUDA, kind="a GPU", id="GPU-1", worker_core=None)
+    monkeypatch.setattr(torch, "ones", _raising(torch.OutOfMemoryError("CUDA out of memory")))
+    gpu.require_working()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceError, WorkerError
-from cudal1.harness import Judgement, find_device
+from cudal1.errors import DeviceError, DeviceLostError, WorkerError
+from cudal1.harness import Device, Judgement, find_device
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet, confirmed
 from cudal1.harness.seats import Seat, seats_here
@@ -105,6 +105,31 @@ def test_what_a_device_had_when_its_judge_died_is_judged_by_another(
     assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
     assert own_fleet.lost == [first]
     assert found[-1].verdict.device_id == second.device.id
+
+
+def _have_it_compute_no_more() -> None:
+    """In a judge's process: as when a GPU has fallen off the bus."""
+
+    def lost(device: Device) -> None:
+        raise DeviceLostError(f"device {device.id} computes no more")
+
+    Device.require_working = lost
+
+
+def test_what_a_lost_device_says_of_a_candidate_is_no_verdict(
+    own_fleet: Fleet, named_problem: NamedProblem
+) -> None:
+    problem = named_problem("silu")
+    first, second = own_fleet._seats
+    first.process.submit(_have_it_compute_no_more).result()
+    broken = [Candidate(problem_id=problem.id, source=f"no {number}") for number in range(3)]
+    work = [*((problem, each) for each in broken), *_candidates(problem, 3)]
+    found = list(own_fleet.judge_all(work, timing=False))
+    assert own_fleet.lost == [first]
+    assert own_fleet.why_lost(first).endswith("computes no more")
+    failed = [each.verdict for each in found if each.verdict.status is not Status.CORRECT]
+    assert {verdict.device_id for verdict in failed} == {second.device.id}
+    assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
 
 
 def test_a_judge_that_died_while_nobody_looked_is_missed(

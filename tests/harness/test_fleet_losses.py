@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
+from cudal1.errors import DeviceLostError, WorkerError
 from cudal1.harness import Device, Judgement, errand, fleet
 from cudal1.harness.progress import Failure
 from cudal1.harness.seats import MachineLost, Seat
@@ -24,8 +24,14 @@ from cudal1.verdict import Status, Verdict
 NamedProblem = Callable[[str], Problem]
 
 
+LOSSES = {
+    "died": BrokenExecutor(), "machine": MachineLost(),
+    "device": DeviceLostError("device b computes no more"),
+}  # fmt: skip
+
+
 class Played(Executor):
-    """A process that answers a few questions, and then is lost, in one of three ways."""
+    """A process that answers a few questions, and then is lost, in one of four ways."""
 
     def __init__(self, device: str, *, num_answers: int = 1000, lost: str = "died") -> None:
         self._device = device
@@ -33,12 +39,14 @@ class Played(Executor):
         self._lost = lost
         self.asked: list[Any] = []
         self.refusal: errand.Refusal | None = None
+        self.has_left = False
         self.refuses_claims = False
         """And nothing else."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         answer: Future[Any] = Future()
         if fn is not errand.judge:
+            self.has_left |= fn is errand.leave
             answer.set_result(None)
             return answer
         self._num_left -= 1
@@ -52,7 +60,7 @@ class Played(Executor):
         elif self._lost == "unseen":
             raise BrokenExecutor
         else:
-            answer.set_exception(MachineLost() if self._lost == "machine" else BrokenExecutor())
+            answer.set_exception(LOSSES[self._lost])
         return answer
 
 
@@ -101,7 +109,7 @@ def _judged(
             yield each.verdict.candidate_id
 
 
-@pytest.mark.parametrize("lost", ["died", "machine", "unseen"])
+@pytest.mark.parametrize("lost", [*LOSSES, "unseen"])
 @pytest.mark.parametrize("num_answers", range(8))
 def test_each_candidate_has_one_verdict_whenever_a_device_is_lost(
     quick: EvalProtocol, work: list[tuple[Problem, Candidate]], lost: str, num_answers: int
@@ -128,6 +136,19 @@ def test_a_candidate_that_ends_two_judges_is_named(
     seats = [_seat(name, num_answers=0) for name in "ab"]
     with pytest.raises(WorkerError, match=work[0][1].id):
         list(_judged([*seats, _seat("c", num_answers=0)], quick, work[:1]))
+
+
+def test_why_a_device_was_lost_is_told_and_its_process_has_to_leave(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    seats = [_seat("a"), _seat("b", num_answers=1, lost="device")]
+    with fleet.Fleet(seats, quick) as opened:
+        list(opened.judge_all(work))
+        assert opened.why_lost(seats[1]) == "device b computes no more"
+    assert [_played(seat).has_left for seat in seats] == [False, True]
+    alone = _seat("b", num_answers=2, lost="device")
+    with pytest.raises(WorkerError, match=r"device b computes no more.*start again"):
+        list(_judged([alone], quick, work))
 
 
 def test_a_device_that_is_gone_before_anything_was_asked_keeps_nobody(
