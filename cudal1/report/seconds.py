@@ -15,7 +15,10 @@ from cudal1.report.theme import SERIES
 
 PARTS = ("generate_s", "build_s", "judge_s", "train_s", "rest_s", "step_s")
 """Numbers of a step, in seconds."""
-DRAWN = {"generate_s": "generate", "build_s": "build", "judge_s": "judge", "train_s": "train"}
+DRAWN = {
+    "generate_s": "generate", "build_s": "build", "judge_s": "judge", "train_s": "train",
+    "rest_s": "rest",
+}  # fmt: skip
 
 
 def seconds_table(given: ReportInput) -> Table:
@@ -72,6 +75,6 @@ def seconds_figures(given: ReportInput) -> list[Figure]:
         figures.append(figure_of(
             slug, drawn,
             caption=f"{facts.policy_label(stage)}: seconds of the parts of a step. Build and judge "
-            "are summed over devices.",
+            "are summed over devices; rest is prompts, extraction, the ledger.",
         ))  # fmt: skip
     return figures

@@ -1,10 +1,10 @@
-"""The table that says where a step's time goes."""
+"""The table and the picture that say where a step's time goes."""
 
 # ruff: noqa: RUF001 (– is what readers see)
 
 from __future__ import annotations
 
-from cudal1.report.seconds import seconds_table
+from cudal1.report.seconds import PARTS, seconds_figures, seconds_table
 
 
 def steps(stage: str, **series: list[float]) -> list[dict[str, object]]:
@@ -20,6 +20,21 @@ def test_a_row_holds_means_over_the_steps_that_were_timed(made):
     given = made.build({"steps": rows})
     (row,) = seconds_table(given).rows
     assert row.cells == ("rl", "2", "2.00", "–", "6.00", "–", "–", "–", "20 %")
+
+
+def test_every_part_of_a_step_is_drawn_with_its_name(made):
+    given = made.build({"steps": steps("rl", **{name: [1.0, 2.0] for name in PARTS})})
+    (figure,) = seconds_figures(given)
+    for part in ("generate", "build", "judge", "train", "rest"):
+        assert f">{part}</text>" in figure.svg
+
+
+def test_a_part_is_drawn_where_it_is(made):
+    def drawn(rest_s: float) -> str:
+        rows = steps("rl", train_s=[1.0, 2.0, 9.0], rest_s=[0.5, rest_s, 1.0])
+        return seconds_figures(made.build({"steps": rows}))[0].svg
+
+    assert drawn(3.0) != drawn(7.0)
 
 
 def test_a_stage_that_times_nothing_has_no_row(made):
