@@ -31,6 +31,8 @@ NEWEST = "newest"
 """The alias of what the pipeline has made last: the first champion."""
 MAX_PARAM_LETTERS = 500
 _ARTIFACT = "policy"
+_KEPT_AT = "kept_at"
+"""The tag of a run that has a whole policy: a run that was gone on with may have begun earlier."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Run:
     """One MLflow run of one training stage.
 
     An unfinished run of the same stage and key (its process was killed or failed) is gone on with,
-    so that the curve stays one; after a finished one a new run begins.
+    so that the curve stays one; after a finished one a new run begins. So whatever of a stage may
+    be killed and gone on with belongs inside.
 
     Attributes:
         last_step: the last one whose numbers it has; -1: none.
@@ -117,6 +120,7 @@ class Run:
         """Keep the finished policy as the run's artifact."""
         with _clear_errors(self._folder):
             self._client.log_artifacts(self._run_id, str(policy), _ARTIFACT)
+            self._client.set_tag(self._run_id, _KEPT_AT, datetime.now(UTC).isoformat())
 
     def _start(self, experiment: str) -> None:
         from mlflow.entities import Param
@@ -152,8 +156,9 @@ def register(folder: Path, name: str, policy: Path, *, alias: str) -> int:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
         runs = client.search_runs(
-            [experiment], filter_string=f"tags.stage = '{policy.name}'", max_results=1
-        )
+            [experiment], filter_string=f"tags.stage = '{policy.name}'",
+            order_by=[f"tags.{_KEPT_AT} DESC"], max_results=1,
+        )  # fmt: skip
         if not runs:
             raise StoreError(
                 f"{folder / DATABASE}: no run of stage {policy.name} to register; run it first"

@@ -16,7 +16,7 @@ from tasks.judging import admitted_problems, product
 from tasks.lessons import LESSONS
 from tasks.night import current_night
 from tasks.stage import DATA, Stage, log, main
-from tasks.training import pair, refuse_unready, training
+from tasks.training import pair, refuse_unready, tracked, training
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:
@@ -32,17 +32,19 @@ def train(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name, run=stage.run)
         if pairs:
             knobs = {**section.model_dump(), "seed": section.seed + night.number}
-            with training(stage, ledger, steps=section.steps) as steps:
-                num_long = train_sft(
-                    champion, out, pairs, work=stage.work, scale=stage.params.scale,
-                    on_log=steps.log, **knobs,
-                )  # fmt: skip
+            with tracked(stage, ledger) as run:
+                with training(stage, ledger, run, steps=section.steps) as steps:
+                    num_long = train_sft(
+                        champion, out, pairs, work=stage.work, scale=stage.params.scale,
+                        on_log=steps.log, **knobs,
+                    )  # fmt: skip
+                marks = examine(stage, ledger, out)
         else:
             log.info("%s: no lesson is newer than the champion: nothing to learn", stage.name)
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(champion, out)
-        marks = examine(stage, ledger, out)
-        ledger.export()
+            marks = examine(stage, ledger, out)
+            ledger.export()
     return {
         "night": night.number,
         "num_pairs": len(pairs) - num_long, "num_new": num_new, "num_too_long": num_long, **marks,

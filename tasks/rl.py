@@ -24,7 +24,7 @@ from cudal1.problem import Problem, Split
 from cudal1.prompt import Prompt, contrastive_prompt
 from cudal1.record import content_id
 from cudal1.reward import Smoother, speed_reward, success_reward
-from cudal1.tracking import MODEL_NAME, NEWEST, register
+from cudal1.tracking import NEWEST
 from cudal1.train.grpo import STATE_FILE, train_grpo
 from cudal1.train.policy import token_counter
 from cudal1.verdict import Status, Verdict
@@ -32,7 +32,7 @@ from tasks.examine import examine, fitting_problems
 from tasks.judging import Bench, bench, device_facts, keep_completion
 from tasks.stage import DATA, Stage, main
 from tasks.stopwatch import Part, Stopwatch
-from tasks.training import Steps, refuse_unready, training
+from tasks.training import Steps, refuse_unready, tracked, training
 
 ATTEMPTS = 10_000
 """A completion's attempt is its step times this, and its place in the step's batch."""
@@ -51,26 +51,27 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         )
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with (
-            bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
-            training(stage, ledger, steps=section.steps, last_file=STATE_FILE) as steps,
-        ):
-            world = ContrastiveWorld(stage, ledger, judge, problems, steps)
-            train_grpo(
-                init, out, [problem.id for problem in problems], world, work=stage.work,
-                steps=section.steps, prompts_per_step=section.prompts_per_step,
-                group_size=section.group_size, learning_rate=section.learning_rate,
-                beta=section.beta, epsilon=section.epsilon,
-                updates_per_batch=section.updates_per_batch, temperature=section.temperature,
-                top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
-                checkpoint_every=section.checkpoint_every, seed=section.seed,
-                scale=stage.params.scale, vllm_server=section.vllm_server, on_log=steps.log,
-            )  # fmt: skip
-            world.end_step()
-        marks = examine(stage, ledger, out)
-        means = _mean_rewards(ledger, stage, num_problems=len(problems))
-        ledger.export()
-    register(DATA, MODEL_NAME, out, alias=NEWEST)
+        with tracked(stage, ledger, alias=NEWEST) as run:
+            with (
+                bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
+                training(
+                    stage, ledger, run, steps=section.steps, last_file=STATE_FILE
+                ) as steps,
+            ):  # fmt: skip
+                world = ContrastiveWorld(stage, ledger, judge, problems, steps)
+                train_grpo(
+                    init, out, [problem.id for problem in problems], world, work=stage.work,
+                    steps=section.steps, prompts_per_step=section.prompts_per_step,
+                    group_size=section.group_size, learning_rate=section.learning_rate,
+                    beta=section.beta, epsilon=section.epsilon,
+                    updates_per_batch=section.updates_per_batch, temperature=section.temperature,
+                    top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
+                    checkpoint_every=section.checkpoint_every, seed=section.seed,
+                    scale=stage.params.scale, vllm_server=section.vllm_server, on_log=steps.log,
+                )  # fmt: skip
+                world.end_step()
+            marks = examine(stage, ledger, out)
+            means = _mean_rewards(ledger, stage, num_problems=len(problems))
     return {
         **means, "num_judged": judge.num_judged, "num_reused": judge.num_reused, **marks,
     }  # fmt: skip

@@ -24,7 +24,7 @@ from tasks.examine import (
 )
 from tasks.judging import bench
 from tasks.stage import DATA, Stage, main
-from tasks.training import pair, refuse_unready, training
+from tasks.training import pair, refuse_unready, tracked, training
 
 TRAINING_KNOBS = (
     "steps", "batch_size", "loss", "learning_rate", "warmup_steps", "max_tokens",
@@ -43,14 +43,14 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name, run=stage.run)
         answers = _own_answers(stage, ledger, Sampler(init))
         pairs = _pairs(stage, answers)
-        with training(stage, ledger, steps=section.steps) as steps:
-            knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
-            num_long = train_sft(
-                init, out, pairs, work=stage.work, scale=stage.params.scale, on_log=steps.log,
-                **knobs,
-            )  # fmt: skip
-        marks = examine(stage, ledger, out)
-        ledger.export()
+        knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
+        with tracked(stage, ledger) as run:
+            with training(stage, ledger, run, steps=section.steps) as steps:
+                num_long = train_sft(
+                    init, out, pairs, work=stage.work, scale=stage.params.scale,
+                    on_log=steps.log, **knobs,
+                )  # fmt: skip
+            marks = examine(stage, ledger, out)
     return {
         "sampled_success": fmean(success_reward(answer.verdict) for answer in answers),
         "sampled_num_answers": len(answers),

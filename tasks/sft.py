@@ -10,7 +10,7 @@ from cudal1.train.sft import Pair, train_sft
 from tasks.examine import examine
 from tasks.judging import admitted_problems, product
 from tasks.stage import DATA, Stage, main
-from tasks.training import pair, refuse_unready, training
+from tasks.training import pair, refuse_unready, tracked, training
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
@@ -21,13 +21,13 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with training(stage, ledger, steps=section.steps) as steps:
-            num_long = train_sft(
-                base, out, pairs, work=stage.work, scale=stage.params.scale, on_log=steps.log,
-                **section.model_dump(),
-            )  # fmt: skip
-        marks = examine(stage, ledger, out)
-        ledger.export()
+        with tracked(stage, ledger) as run:
+            with training(stage, ledger, run, steps=section.steps) as steps:
+                num_long = train_sft(
+                    base, out, pairs, work=stage.work, scale=stage.params.scale,
+                    on_log=steps.log, **section.model_dump(),
+                )  # fmt: skip
+            marks = examine(stage, ledger, out)
     return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks}
 
 

@@ -2,11 +2,14 @@
 
 The ledger takes them at once, and again when a step is made again after a kill. MLflow cannot take
 a number back, so it gets a step's when a checkpoint behind it stands: then nobody makes it again.
+A stage's run in MLflow ends where its run in the ledger does, with the export: a stage that is
+killed before goes on in the same run, whatever it was doing.
 """
 
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
@@ -71,39 +74,57 @@ class Steps:
             self.tell(before=saved)  # of the saved step itself more may be said
 
     def tell(self, *, before: int | None = None) -> None:
-        """Tell MLflow of all steps, or of those before one, that it has not heard of."""
+        """Tell MLflow of all steps, or of those before one, that it has not heard of.
+
+        Besides their numbers, of each problem's best speedup where a step has raised it.
+        """
         values: dict[int, dict[str, float]] = {}
-        for row in self._ledger.query("steps", stage=self._ledger.stage).to_dicts():
-            if row["step"] > self._run.last_step and (before is None or row["step"] < before):
-                values.setdefault(row["step"], {})[row["name"]] = row["value"]
+        for question in ("steps", "rising_bests"):
+            for row in self._ledger.query(question, stage=self._ledger.stage).to_dicts():
+                if row["step"] > self._run.last_step and (before is None or row["step"] < before):
+                    values.setdefault(row["step"], {})[row["name"]] = row["value"]
         for step in sorted(values):
             self._run.log(step, values[step])
 
 
 @contextmanager
+def tracked(stage: Stage, ledger: Ledger, *, alias: str | None = None) -> Generator[tracking.Run]:
+    """A training stage's run in MLflow: its training, and what it does with the policy afterwards.
+
+    At the end the policy is kept and, with an `alias`, registered; plot and shard are left.
+    """
+    section = stage.name.split("@")[0]
+    policy = DATA / "policy" / (stage.item or section)
+    if ledger.query("steps", stage=stage.name).is_empty():
+        # killed between its export and its end: what made these checkpoints is not known any more
+        shutil.rmtree(stage.work, ignore_errors=True)
+    settings = getattr(stage.params, section).model_dump(mode="json")
+    with tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run:
+        yield run
+        run.log_checkpoint(policy)
+        if alias is not None:
+            tracking.register(DATA, tracking.MODEL_NAME, policy, alias=alias)
+        _write_plot(stage, ledger)
+        ledger.export()  # last: whoever is killed after it begins anew
+
+
+@contextmanager
 def training(
-    stage: Stage, ledger: Ledger, *, steps: int, last_file: str = TRAINER_STATE
+    stage: Stage, ledger: Ledger, run: tracking.Run, *, steps: int, last_file: str = TRAINER_STATE
 ) -> Generator[Steps]:
-    """A training stage's run in MLflow, its progress bar, and at the end its plot.
+    """What takes the numbers of a stage's training while a progress bar counts its steps.
 
     A checkpoint in `stage.work` is whole when `last_file` is in it.
     """
-    section = stage.name.split("@")[0]
 
     def checkpoint() -> int | None:
         found = latest_checkpoint(stage.work, last_file=last_file)
         return None if found is None else int(found.name.split("-")[1])
 
-    settings = getattr(stage.params, section).model_dump(mode="json")
-    with (
-        tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run,
-        progress(f"{stage.name} steps", steps) as advance,
-    ):
+    with progress(f"{stage.name} steps", steps) as advance:
         taken = Steps(ledger, run, advance, checkpoint)
         yield taken
         taken.tell()
-        run.log_checkpoint(DATA / "policy" / (stage.item or section))
-    _write_plot(stage, ledger)
 
 
 def _write_plot(stage: Stage, ledger: Ledger) -> None:

@@ -93,6 +93,26 @@ def test_the_final_policy_becomes_a_version_with_its_files(store, tmp_path):
     assert kept.read_bytes() == b"weights"
 
 
+def test_what_is_registered_is_the_policy_kept_last_whichever_run_began_last(store, tmp_path):
+    from mlflow import MlflowClient
+
+    policy = tmp_path / "challenger"
+    policy.mkdir()
+    (policy / "weights").touch()
+    for key, error in (("older", KeyError), ("newer", None), ("newest", KeyError), ("older", None)):
+        try:
+            with tracking.Run(store, "challenger", key=key, params={}) as run:
+                if error is not None:
+                    raise error
+                run.log_checkpoint(policy)
+        except KeyError:
+            pass
+    number = tracking.register(store, "again", policy, alias="newest")
+    client = MlflowClient(tracking_uri=f"sqlite:///{store / 'mlflow.db'}")
+    found = client.get_run(client.get_model_version("again", str(number)).run_id)
+    assert found.data.tags["key"] == "older"
+
+
 @pytest.fixture(scope="module")
 def two_versions(tmp_path_factory):
     """A store with two policies in its registry, told apart by their weights."""

@@ -164,7 +164,8 @@ def test_a_killed_reinforcement_is_one_curve_in_mlflow_and_has_no_point_twice(
         for point in client.get_metric_history(run.info.run_id, name)
     ]
     with Ledger.read(project.data) as ledger:
-        rows = ledger.sql("select name, step, value from training_steps where stage = 'rl'").rows()
+        kept = [ledger.query(name, stage="rl") for name in ("steps", "rising_bests")]
+    rows = [row for frame in kept for row in frame.select("name", "step", "value").rows()]
     assert sorted(points) == sorted(rows)
     assert {step for name, step, _ in points if name == "loss"} == {1, 2, 3, 4, 5}
     timed = {step for name, step, _ in points if name == "step_s"}

@@ -16,11 +16,12 @@ from cudal1.errors import TrainingError
 from cudal1.harness.judge import Judgement
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
 from tasks.judging import Bench
 from tasks.rl import ContrastiveWorld
 from tasks.stage import Stage
+from tasks.training import Steps
 from tests.tasks.test_reviewing import VERDICT
 
 SHIPPED = Params.load(Path(__file__).parents[2] / "params.yaml")
@@ -232,6 +233,45 @@ def test_the_best_so_far_does_not_fall(world: World) -> None:
     after = World(world.ledger)
     after.step(4, {SECOND: [says("cheats")]})
     assert after.told.steps[5]["best_speedup"] == 3.0
+
+
+class Curves:
+    """What MLflow would hold of each problem's best."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.last_step = -1
+        self.points: list[tuple[str, int, float]] = []
+        self.steps = Steps(ledger, self, lambda _: None, lambda: None)  # pyright: ignore[reportArgumentType]
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self.last_step = max(step, self.last_step)
+        self.points += [(n, step, v) for n, v in values.items() if n.startswith("best/")]
+
+
+def test_each_problem_has_a_curve_with_a_point_where_its_best_has_risen(world: World) -> None:
+    for problem in PROBLEMS:
+        world.ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    for step, (first, second) in enumerate((
+        ("2.0", "cheats"), ("1.5", "cheats"), ("2.0", "0.5"), ("4.0", "0.25"), ("1.0", "0.75"),
+    )):  # fmt: skip
+        world.step(step, {FIRST: [says(first)], SECOND: [says(second), "nothing"]})
+    curves = Curves(world.ledger)
+    curves.steps.tell(before=4)
+    curves.steps.tell()
+    one, two = (f"best/{problem.key}" for problem in PROBLEMS)
+    assert curves.points == [(one, 1, 2.0), (two, 3, 0.5), (one, 4, 4.0), (two, 5, 0.75)]
+    assert all(re.fullmatch(r"[/\w.\- :]*", name) for name, _, _ in curves.points)  # as MLflow wants
+
+
+def test_a_best_that_a_step_had_before_it_was_made_again_is_not_told(world: World) -> None:
+    for problem in PROBLEMS:
+        world.ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    world.step(0, {FIRST: [says("2.0")]})
+    for speed in ("9.0", "3.0"):  # killed, and sampled otherwise
+        World(world.ledger).step(1, {FIRST: [says(speed)]})
+    curves = Curves(world.ledger)
+    curves.steps.tell()
+    assert [(step, value) for _, step, value in curves.points] == [(1, 2.0), (2, 3.0)]
 
 
 def test_where_the_time_of_a_step_went_is_told_when_it_ends(world: World) -> None:

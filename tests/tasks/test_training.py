@@ -1,17 +1,27 @@
-"""What a training stage leaves to be drawn, and when MLflow hears of a step."""
+"""What a training stage leaves to be drawn, when MLflow hears of a step, and what a kill costs."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from cudal1 import tracking
 from cudal1.errors import CudaL1Error
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.train import group
+from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from tasks import challenger, rl, selfsup, sft
 from tasks.stage import Stage
 from tasks.training import Steps, _write_plot
@@ -122,13 +132,134 @@ BODIES = {
     "challenger": challenger.train,
 }  # fmt: skip
 ABSENT = "http://127.0.0.1:9"
+NUM_STEPS, SAVED_EVERY = 5, 2
+
+
+def stage_of(name: str) -> Stage:
+    return Stage(name=name, item="r1" if name == "selfsup" else None, params=PARAMS, run="r")
+
+
+def fake_trainer(
+    _: Path, out: Path, pairs: object, *, work: Path, on_log: Callable[..., None], **__: object
+) -> int:
+    """Makes the steps that no checkpoint holds, and leaves a policy."""
+    saved = latest_checkpoint(work)
+    for step in range(1 if saved is None else int(saved.name.split("-")[1]) + 1, NUM_STEPS + 1):
+        on_log(step, {"loss": 1.0 / step})
+        if step % SAVED_EVERY == 0 or step == NUM_STEPS:
+            (work / f"checkpoint-{step}").mkdir(parents=True)
+            (work / f"checkpoint-{step}" / TRAINER_STATE).touch()
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "weights").touch()
+    return 0
+
+
+def fine_tune(patch: pytest.MonkeyPatch, examine: Callable[..., Mapping[str, float]]) -> None:
+    """Stage `sft` in this folder, without a policy and problems."""
+    patch.setattr(sft, "refuse_unready", lambda _: None)
+    patch.setattr(sft, "_pairs", lambda _: [])
+    patch.setattr(sft, "train_sft", fake_trainer)
+    patch.setattr(sft, "examine", examine)
+    sft.fine_tune(stage_of("sft"))
+
+
+def killed_while_it_examines() -> None:
+    fine_tune(pytest.MonkeyPatch(), lambda *_: os.kill(os.getpid(), signal.SIGKILL))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_stage_that_is_killed_while_it_examines_goes_on_in_its_run_with_each_step_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    code = f"from {__name__} import killed_while_it_examines as run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    monkeypatch.chdir(tmp_path)
+    fine_tune(monkeypatch, lambda *_: {})
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'data' / 'mlflow.db'}")
+    (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    assert run.info.status == "FINISHED"
+    points = client.get_metric_history(run.info.run_id, "loss")
+    made = [(step, 1.0 / step) for step in range(1, NUM_STEPS + 1)]
+    assert [(point.step, point.value) for point in points] == made
+    with Ledger.read(tmp_path / "data") as ledger:
+        kept = ledger.query("steps", stage="sft")
+    assert list(zip(kept["step"], kept["value"], strict=True)) == made
+
+
+def test_checkpoints_whose_steps_the_ledger_has_forgotten_are_not_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stage that was killed between its export and its end is a new run of the ledger."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tracking, "Run", lambda *_, **__: nullcontext(Kept([])))
+    for _ in range(2):  # nobody has called the work done
+        fine_tune(monkeypatch, lambda *_: {})
+    with Ledger.read(tmp_path / "data") as ledger:
+        assert ledger.query("steps", stage="sft").height == NUM_STEPS
+
+
+class Kept(Run):
+    """What MLflow would hold of a stage; says when."""
+
+    def __init__(self, happened: list[str]) -> None:
+        super().__init__()
+        self._happened = happened
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._happened.append("finished")
+
+    def log_checkpoint(self, _: Path) -> None:
+        self._happened.append("kept")
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """And nothing is exported, after which a stage begins anew, while something long is left."""
+    happened: list[str] = []
+    module = sys.modules[BODIES[name].__module__]
+
+    def says(what: str, answer: Any = None) -> Callable[..., Any]:
+        return lambda *_, **__: (happened.append(what), answer)[1]
+
+    stand_ins: dict[str, Any] = {
+        "refuse_unready": lambda *_, **__: None,
+        "train_sft": says("trained", 0), "train_grpo": says("trained"),
+        "examine": says("examined", {}), "_pairs": lambda *_: [None],
+        "_own_answers": lambda *_: [SimpleNamespace(verdict=None)], "Sampler": lambda _: None,
+        "token_counter": lambda _: None, "_mean_rewards": lambda *_, **__: {},
+        "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
+        "bench": lambda *_, **__: nullcontext(SimpleNamespace(num_judged=0, num_reused=0)),
+        "ContrastiveWorld": lambda *_: SimpleNamespace(end_step=lambda: None),
+        "current_night": lambda: SimpleNamespace(number=1),
+        "product": lambda _: [{"is_new": True}],
+    }  # fmt: skip
+    for what, stand_in in stand_ins.items():
+        if hasattr(module, what):
+            monkeypatch.setattr(module, what, stand_in)
+    monkeypatch.setattr(tracking, "Run", lambda *_, **__: Kept(happened))
+    monkeypatch.setattr(tracking, "register", says("registered"))
+    monkeypatch.setattr(Ledger, "export", says("exported"))
+    monkeypatch.chdir(tmp_path)
+    BODIES[name](stage_of(name))
+    registered = ["registered"] if name == "rl" else []
+    assert happened == ["trained", "examined", "kept", *registered, "exported", "finished"]
 
 
 def first_complaint(name: str, params: Params, folder: Path) -> str:
     """What a stage says that finds nothing at all: no problem, no policy, no ledger."""
-    item = "r1" if name == "selfsup" else None
+    stage = dataclasses.replace(stage_of(name), params=params)
     with pytest.raises(CudaL1Error) as raised:
-        BODIES[name](Stage(name=name, item=item, params=params, run="r"))
+        BODIES[name](stage)
     assert list(folder.iterdir()) == []
     return str(raised.value)
 
