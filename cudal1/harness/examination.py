@@ -66,7 +66,8 @@ class Examination:
         self.progress.build_s += time.monotonic() - began
         self.progress.layers = worker.layers
         if ending is Ending.TIMED_OUT:
-            raise Failure(Status.TIMED_OUT, "did not finish loading in time")
+            said = f"did not finish loading in {self._protocol.start_timeout_s:g} s"
+            raise Failure(Status.TIMED_OUT, said)
         if ending is not Ending.DONE:
             said = worker.display_text() or "its process died while loading"
             raise Failure(Status.NO_BUILD, said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 import textwrap
 from collections.abc import Callable, Iterator
@@ -259,3 +260,32 @@ class ModelNew(nn.Module):
     assert again.reason == "RuntimeError: compiled before (line 17)"
     other = Candidate(problem_id=silu.id, source=source + "# another one")
     assert pool.judge(silu, other, timing=False).verdict.status is Status.CORRECT
+
+
+@pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
+def test_a_build_that_fills_the_disk_is_a_verdict_with_its_message(
+    pool: Pool, named_problem: Callable[[str], Problem]
+) -> None:
+    silu = named_problem("silu")
+    source = """
+import os
+from pathlib import Path
+
+import torch
+from torch.utils.cpp_extension import load_inline
+
+here = Path(os.environ["TORCH_EXTENSIONS_DIR"])
+here.mkdir(parents=True, exist_ok=True)
+for number in range(1000):
+    try:
+        (here / str(number)).write_bytes(bytes(1 << 20))
+    except OSError:
+        break
+load_inline("full", cpp_sources="int one() { return 1; }", functions=["one"])
+"""
+    candidate = Candidate(problem_id=silu.id, source=source)
+    verdict = pool.judge(silu, candidate, timing=False).verdict
+    assert verdict.status is Status.NO_BUILD
+    assert "No space left on device" in (verdict.reason or "")
+    after = Candidate(problem_id=silu.id, source=silu.null_source)
+    assert pool.judge(silu, after, timing=False).verdict.status is Status.CORRECT

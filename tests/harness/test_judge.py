@@ -82,6 +82,7 @@ BUILD_DEATHS: dict[str, str] = {
     "holds_a_lone_surrogate": "x = '\ud800'",
     "holds_a_null": "x = 1\0",
     "is_too_long": "#" * (1 << 20) + "\n",
+    "is_of_ten_megabytes": "#" * 10_000_000,
 }
 
 
