@@ -19,6 +19,7 @@ from pydantic import model_validator
 from cudal1.errors import SuiteError
 from cudal1.problem import Admission, Problem
 from cudal1.record import Record
+from cudal1.suite.loader import Unreadable
 
 TIME_LIMIT_S = 60.0
 """For one problem: import, construction, and all calls of the trial."""
@@ -98,7 +99,7 @@ def probe_all(
     prober = _Prober()
     try:
         for problem in problems:
-            reason = _reason_in_source(problem.source)
+            reason = _known_reason(problem)
             seen: dict[str, Any] = {"reason": reason} if reason else prober.ask(
                 {
                     "source": problem.source, "device": problem.device_class.value,
@@ -110,12 +111,16 @@ def probe_all(
         prober.close()
 
 
-def _reason_in_source(source: str) -> str | None:
-    """Why a source cannot be a problem, from its syntax tree."""
+def _known_reason(problem: Problem) -> str | None:
+    """Why a source cannot be a problem, from its file or its syntax tree."""
+    if isinstance(problem, Unreadable):
+        return problem.flaw
     try:
-        tree = ast.parse(source)
+        tree = ast.parse(problem.source)
     except (SyntaxError, ValueError) as error:  # ValueError: a null byte
         return f"is not valid Python ({' '.join(str(error).split())})"
+    except (RecursionError, MemoryError):
+        return "is not valid Python (nested too deeply)"
     bound = {name for node in tree.body for name in _names_bound(node)}
     missing = [name for name in REQUIRED if name not in bound]
     return f"defines no {missing[0]}" if missing else None

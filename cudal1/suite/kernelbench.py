@@ -1,6 +1,8 @@
 """KernelBench's problems, from a checkout, from its hub dataset or a local copy of that dataset.
 
 None of its code ships here. Everything is loaded as training material: KernelBench has no split.
+One file that is broken costs that problem only: it is loaded as what it is, and admission says why
+it is rejected. A wrong folder and a wrong sizes file are errors.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from typing import Any
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
-from cudal1.suite.loader import level_of, load_file, number_and_name, read_source, short_name
+from cudal1.suite.loader import (
+    Unreadable,
+    level_of,
+    number_and_name,
+    read_source,
+    short_name,
+)
 from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
 
 DATASET = "ScalingIntelligence/KernelBench"
@@ -33,8 +41,8 @@ def load(
         device_class: whose section of it to take.
 
     Raises:
-        SuiteError: the folder is absent or holds no problems, a file is malformed, or the dataset
-            cannot be had.
+        SuiteError: the folder is absent or holds no problems, the sizes file is malformed or names
+            what is not there, or the dataset cannot be had.
     """
     wanted = load_sizes(sizes) if sizes else Sizes()
     if path is None:
@@ -65,21 +73,31 @@ def _from_files(
     files: Sequence[Path], sizes: Sizes, device_class: DeviceClass
 ) -> tuple[list[Problem], list[str]]:
     names = [short_name(file) for file in files]
-    revision = _commit(files) or content_id(*map(read_source, files))
-    problems = [
-        load_file(
-            file, suite="kernelbench", level=level_of(file), split=Split.TRAIN,
-            device_class=device_class, revision=revision,
-        )
-        for file in files
-    ]  # fmt: skip
-    sized = [
+    found = [_from_file(file, device_class) for file in files]
+    revision = _commit(files) or content_id(*(problem.source for problem in found))
+    return [
         problem.model_copy(
-            update={"source": _sized(problem.source, sizes.of(device_class, name), where=str(file))}
+            update={
+                "revision": revision,
+                "source": _sized(problem.source, sizes.of(device_class, name), where=str(file)),
+            }
         )
-        for problem, name, file in zip(problems, names, files, strict=True)
-    ]
-    return sized, names
+        for problem, name, file in zip(found, names, files, strict=True)
+    ], names
+
+
+def _from_file(file: Path, device_class: DeviceClass) -> Problem:
+    """The problem as its file says it, of no revision yet."""
+    number, name = number_and_name(file.stem)
+    place: dict[str, Any] = {
+        "suite": "kernelbench", "level": level_of(file), "number": number, "name": name,
+        "split": Split.TRAIN, "device_class": device_class, "revision": "",
+    }  # fmt: skip
+    try:
+        return Problem(**place, source=read_source(file))
+    except SuiteError as error:
+        flaw = str(error).removeprefix(f"{file}: ")
+        return Unreadable(**place, source=f"# {short_name(file)}: {flaw}\n", flaw=flaw)
 
 
 def _commit(files: Sequence[Path]) -> str | None:
@@ -153,15 +171,18 @@ def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
     """The source with top-level constants replaced, as `resize` does.
 
     A quarter of its problems name some of theirs as `height = width = 128` or `D, H = 24, 32`. A
-    statement that holds one to be replaced is made assignments of one name each first.
+    statement that holds one to be replaced is made assignments of one name each first. What is no
+    Python has no constants, and stays as it is.
 
     Raises:
-        SuiteError: as `resize`.
+        SuiteError: a name is not a top-level constant of the file.
     """
     try:
         nodes = ast.parse(source).body if constants else []
-    except SyntaxError:  # which `resize` names
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         nodes = []
+    if not nodes:
+        return source
     lines = source.encode().split(b"\n")  # ast counts columns in UTF-8 bytes
     for node in reversed(nodes):
         values = _values(node)

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import Field
+
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
@@ -17,6 +19,13 @@ from cudal1.suite.sizes import load_sizes, refuse_unknown
 
 FOLDER = Path(__file__).parent / "problems"
 _NUMBERED = re.compile(r"(\d+)_(.+)")
+
+
+class Unreadable(Problem):
+    """A problem that has a place in its suite, and a file that is no text: it is never tried."""
+
+    flaw: str = Field(exclude=True)
+    """What is wrong with the file; admission gives it as the reason."""
 
 
 def load_suite(device_class: DeviceClass) -> list[Problem]:

@@ -115,6 +115,7 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "syntax error": (source("return torch.relu(x"), "is not valid Python"),
     "null byte": (source("return x\0"), "is not valid Python"),
+    "deep nesting": (source("return x" + " + 1" * 100_000), "nested too deeply"),
 }  # fmt: skip
 
 GOOD: dict[str, str] = {

@@ -10,6 +10,7 @@ import pytest
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite import kernelbench
+from cudal1.suite.admission import admit
 
 SOURCE = "import torch\n\nsize = 4096\n\n\nclass Model:\n    pass\n"
 FILES = ("level1/19_ReLU.py", "level1/2_Standard_matmul_.py", "level2/10_Conv-Pool.py")
@@ -148,14 +149,76 @@ def test_a_folder_without_problems_is_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"class Model(:\n", b"\xff\xfe", b"x = 1\0"])
-def test_a_malformed_file_is_named_in_one_line(checkout: Path, content: bytes) -> None:
+BROKEN = {
+    b"class Model(:\n": "is not valid Python",
+    b"\xff\xfe": "not UTF-8 text (byte 0)",
+    b"x = 1\0": "not Python: it holds a null byte",
+    b"": "defines no Model",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_broken_file_is_rejected_with_its_reason_and_costs_no_other(
+    checkout: Path, content: bytes
+) -> None:
+    sound = load(checkout)
     (checkout / "KernelBench" / FILES[1]).write_bytes(content)
 
-    with pytest.raises(SuiteError, match=r"2_Standard_matmul_\.py: not ") as raised:
-        load(checkout)
+    problems = load(checkout)
+
+    assert [problem.key for problem in problems] == [problem.key for problem in sound]
+    assert [problem.id for problem in problems][1:] == [problem.id for problem in sound][1:]
+    admission = admit(problems[0], max_reference_ms=100.0)
+    assert not admission.admitted
+    assert BROKEN[content] in (admission.reason or "")
+    assert "\n" not in (admission.reason or "")
+
+
+def test_what_lies_in_a_file_s_place_and_cannot_be_read_is_rejected(checkout: Path) -> None:
+    place = checkout / "KernelBench" / FILES[1]
+    place.unlink()
+    place.mkdir()
+
+    assert (
+        admit(load(checkout)[0], max_reference_ms=100.0).reason == "cannot be read (Is a directory)"
+    )
+
+
+def test_broken_files_are_different_problems(checkout: Path) -> None:
+    for name in FILES:
+        (checkout / "KernelBench" / name).write_bytes(b"\xff")
+
+    assert len({problem.id for problem in load(checkout)}) == len(FILES)
+
+
+@pytest.mark.parametrize("content", BROKEN)
+def test_sizes_of_a_broken_file_change_nothing(checkout: Path, content: bytes) -> None:
+    (checkout / "KernelBench" / FILES[0]).write_bytes(content)
+    sizes = checkout / "sizes.yaml"
+    sizes.write_text("cpu:\n  level1/19_ReLU: {size: 64}\n")
+
+    assert load(checkout, sizes=sizes, device_class=DeviceClass.CPU) == load(
+        checkout, device_class=DeviceClass.CPU
+    )
+
+
+@pytest.mark.parametrize("content", ["- 1", "cpu: {level1/19_ReLU: {size: [[1]]}}", "a: ["])
+def test_a_malformed_sizes_file_is_one_error(checkout: Path, content: str) -> None:
+    sizes = checkout / "sizes.yaml"
+    sizes.write_text(content)
+
+    with pytest.raises(SuiteError, match=r"sizes\.yaml: ") as raised:
+        load(checkout, sizes=sizes)
 
     assert "\n" not in str(raised.value)
+
+
+def test_a_size_of_what_a_sound_file_lacks_is_one_error(checkout: Path) -> None:
+    sizes = checkout / "sizes.yaml"
+    sizes.write_text("cpu:\n  level1/19_ReLU: {width: 64}\n")
+
+    with pytest.raises(SuiteError, match=r"19_ReLU\.py: no top-level constant named width"):
+        load(checkout, sizes=sizes, device_class=DeviceClass.CPU)
 
 
 @pytest.fixture
@@ -195,6 +258,21 @@ def test_sizes_are_honoured_in_the_dataset(dataset: Path) -> None:
     problems = load(dataset, sizes=sizes, device_class=DeviceClass.CPU)
 
     assert ["size = 8" in problem.source for problem in problems] == [False, False, True]
+
+
+def test_a_broken_row_of_the_dataset_is_a_problem_to_reject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = ["class Model(:", "x = 1\0", SOURCE]
+    rows = [
+        {"level": 1, "problem_id": number, "name": f"{number}_Op", "code": code}
+        for number, code in enumerate(codes, start=1)
+    ]
+    monkeypatch.setattr(kernelbench, "_rows", lambda *_: rows)
+    sizes = tmp_path / "sizes.yaml"
+    sizes.write_text("cuda:\n  level1/1_Op: {size: 64}\n  level1/2_Op: {size: 64}\n")
+
+    assert [problem.source for problem in load(None, sizes=sizes)] == codes
 
 
 def test_the_datasets_revision_is_recorded(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
