@@ -72,14 +72,18 @@ def report(
 
 def _section(group: Group) -> dict[str, Any]:
     """What is shown of one device under one protocol."""
-    from cudal1.report import speedups, tables, tallies
+    from cudal1.report import baselines, speedups, tables, tallies
+    from cudal1.report.cells import both
 
     shown: list[Table] = []
     if group.is_timed:
         given = group.given
-        shown.append(speedups.speedup_table(given))
+        shown += both(partial(speedups.speedup_table, given))
         if not given.baselines.is_empty():
-            shown += [speedups.over_baselines(given), speedups.baseline_table(given)]
+            shown += [
+                *both(partial(baselines.over_baselines, given)),
+                baselines.baseline_table(given),
+            ]
         shown.append(tables.null_table(given))
     shown += [tallies.file_table(group.given), tallies.precision_table(group.given)]
     if group.is_timed:
@@ -98,15 +102,16 @@ def _section(group: Group) -> dict[str, Any]:
 def _across(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """The devices side by side, under each protocol that several were judged under."""
     from cudal1.cli.report_input import common
-    from cudal1.report import tables
+    from cudal1.report.cells import both
+    from cudal1.report.devices import across_devices
 
     sections: list[dict[str, Any]] = []
     for called in dict.fromkeys(_called(group) for group in groups):
         alike = [group for group in groups if _called(group) == called and group.is_timed]
         if len(alike) > 1:
-            table = tables.across_devices(*common(alike))
             sections.append({
-                "title": f"All devices, protocol {called}", "notes": [], "tables": [table],
+                "title": f"All devices, protocol {called}", "notes": [],
+                "tables": both(partial(across_devices, *common(alike))),
             })  # fmt: skip
     return sections
 

@@ -78,6 +78,16 @@ create or replace view baseline_results as
     from baselines b join judged v using (candidate_id) join problems p on p.problem_id = b.problem_id;
 comment on view baseline_results is 'What each other way of running the reference has over the eager one; at_most: read upwards, which candidates are held against';
 
+create or replace view over_baselines as
+    select v.problem_id, b.suite, b.level, b.name, b.split, v.candidate_id, v.device_kind,
+           v.protocol_id, b.baseline, v.certified / b.at_most as certified_over
+    from judged v join baseline_results b using (problem_id, device_kind, protocol_id)
+    where v.status = 'correct' and v.certified is not null
+      and b.status = 'correct' and b.at_most is not null
+      and v.candidate_id not in (
+          select candidate_id from baselines anti join completions using (candidate_id));
+comment on view over_baselines is 'The certified speedup of each success over each other way of running the reference that was judged on the same device under the same protocol: over eager, divided by what the baseline has at most';
+
 create or replace view outcomes as
     select used.stage, c.completion_id, c.provider, c.problem_id, p.level, p.name, p.split,
            c.attempt, c.cost_usd, c.num_prompt_tokens, c.num_completion_tokens, c.candidate_id,

@@ -7,6 +7,7 @@ What a number means is decided here, once; how it looks is `tables`, `figures` a
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import lru_cache
 
 import polars as pl
@@ -129,11 +130,13 @@ def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
     runs = given.baselines.filter(
         pl.col("baseline") == baseline.value, pl.col("status") == Status.CORRECT.value,
         pl.col("at_most").is_not_null(),
-    ).select("problem_id", "at_most")  # fmt: skip
+    )  # fmt: skip
+    is_this = pl.element().struct.field("baseline") == baseline.value
+    over = pl.element().filter(is_this).struct.field("certified_over")
     return (
         best(given)
-        .join(runs, on="problem_id", how="inner", maintain_order="left")
-        .with_columns(over=pl.col("certified") / pl.col("at_most"))
+        .filter(pl.col("problem_id").is_in(runs["problem_id"].implode()))
+        .with_columns(over=pl.col("over_baselines").list.eval(over).list.first())
     )
 
 
@@ -146,11 +149,21 @@ def spread(protocol: EvalProtocol) -> pl.Expr:
     return deviation if protocol.rule is Rule.PAPER else deviation / pl.col("speedup")
 
 
-def null_speedups(given: ReportInput) -> list[float | None]:
-    """What the null test certified for each reference; None for one that was not even correct."""
+def null_speedups(
+    given: ReportInput, problems: Collection[str] | None = None
+) -> list[float | None]:
+    """What the null test certified for each reference; None for one that was not even correct.
+
+    Args:
+        given: holds the null test.
+        problems: ids of those that count; all by default.
+    """
+    null = given.null_test.sort("problem_id")
+    if problems is not None:
+        null = null.filter(pl.col("problem_id").is_in(list(problems)))
     return [
         row["certified"] if row["status"] == Status.CORRECT.value else None
-        for row in given.null_test.sort("problem_id").to_dicts()
+        for row in null.to_dicts()
     ]
 
 

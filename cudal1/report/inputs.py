@@ -35,6 +35,7 @@ VERDICTS = pl.Schema({
     "speedup": pl.Float64, "certified": pl.Float64, "num_quads": pl.Int64,
     "bucket_variance": pl.Float64, "is_stable": pl.Boolean, "is_confirmed": pl.Boolean,
     "reference_us": pl.Float64, "candidate_us": pl.Float64, "judge_s": pl.Float64,
+    "over_baselines": pl.List(pl.Struct({"baseline": pl.String, "certified_over": pl.Float64})),
 })  # fmt: skip
 FLAGS = pl.Schema({
     "candidate_id": pl.String, "device_kind": pl.String, "protocol_id": pl.String,
@@ -136,7 +137,8 @@ class ReportInput(Record):
     candidates: Annotated[pl.DataFrame, _conforms(CANDIDATES)]
     """Sources of those that are shown (`cudal1.report.shown`)."""
     verdicts: Annotated[pl.DataFrame, _conforms(VERDICTS)]
-    """One for each candidate, device kind and protocol."""
+    """One for each candidate, device kind and protocol; of a success, also what it has over each
+    baseline that was judged so (the ledger's view `over_baselines`)."""
     flags: Annotated[pl.DataFrame, _conforms(FLAGS)]
     """Hack flags; `source` is `screen` for the advisory ones."""
     null_test: Annotated[pl.DataFrame, _conforms(NULL_TEST)]

@@ -17,6 +17,7 @@ import polars as pl
 from cudal1.metrics import MEANINGFUL_SPEEDUP, summarize
 from cudal1.problem import Split
 from cudal1.report import facts
+from cudal1.report.cells import null_note
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, share, times
 
@@ -35,6 +36,10 @@ PAPER = (  # label, mean, maximum, median, successful, meaningful; a failure is 
 )
 """The paper's table 5, as far as it is known."""
 PAPER_PROBLEMS = 250
+PAPER_NOTE = (
+    f"Paper: {PAPER_PROBLEMS} KernelBench problems on an A100, other models and an unknown number "
+    "of answers, so for orientation only."
+)
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,17 @@ def method_table(given: ReportInput) -> Table:
         Row(cells=_cells(contender.label, contender.best(problems, num_answers), num_answers))
         for contender in compared
     ]
+    null = facts.null_speedups(given, problems) if rows else []
+    if null:
+        rows.append(Row(cells=_cells("Null test", null, 1), kind=RowKind.NULL_TEST))
     if rows:
         rows += [Row(cells=_paper_cells(*line), kind=RowKind.PAPER) for line in PAPER]
     return Table(
         title="Methods and stages (as table 5)",
-        caption=_caption(len(problems), num_answers, stopped, policies_left_out=left_out),
+        caption=" ".join((
+            _caption(len(problems), num_answers, stopped, policies_left_out=left_out),
+            null_note(given), PAPER_NOTE,
+        )),
         columns=(
             "Method", "Problems", "Answers", "Success", f"> {MEANINGFUL_SPEEDUP:g}×", "Max",
             "Mean, 0×", "75 %, 0×", "Median, 0×", "25 %, 0×", "Mean, 1×", "75 %, 1×",
@@ -99,8 +110,7 @@ def _caption(
         "earlier successes of its own with their scores; weights stay as they are. "
         f"{policies}{ended} A problem without success counts as 0× (the convention of the "
         "paper's table 5) or as 1× (that of its tables 4 and 6), as the column says; with 0× a "
-        "geometric mean is 0×. ±: 95 % of the mean over problems. Paper: 250 KernelBench problems "
-        "on an A100, other models and an unknown number of answers, so for orientation only."
+        "geometric mean is 0×. ±: 95 % of the mean over problems."
     )
 
 

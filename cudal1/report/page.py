@@ -7,14 +7,16 @@ content security policy in the page forbids scripts and requests as a second lin
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from cudal1.record import Record
-from cudal1.report import methods, speedups, tables, tallies
+from cudal1.report import baselines, devices, methods, speedups, tables, tallies
 from cudal1.report.bursts import EXPLAINED, closest_figure
+from cudal1.report.cells import both
 from cudal1.report.cost import cost_table
 from cudal1.report.curves import learning_figures, policy_figures
 from cudal1.report.figure import Figure
@@ -69,7 +71,8 @@ def _sections(given: ReportInput) -> list[Section]:
         Section(
             name="speedups", title="Speedups",
             tables=(
-                speedups.speedup_table(given), *_baselines(given), tables.null_table(given),
+                *both(partial(speedups.speedup_table, given)), *_baselines(given),
+                tables.null_table(given),
             ),
             figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
             nothing_yet="No figure yet: no candidate succeeded.",
@@ -90,7 +93,7 @@ def _sections(given: ReportInput) -> list[Section]:
             tables=(tallies.provider_table(given), tallies.outcome_table(given)),
         ),
         Section(
-            name="devices", title="Devices", tables=(tables.device_table(given),),
+            name="devices", title="Devices", tables=both(partial(devices.device_table, given)),
         ),
         Section(
             name="reliability", title="Reliability",
@@ -110,7 +113,7 @@ def _baselines(given: ReportInput) -> tuple[Table, ...]:
     """Table 4 over other ways of running the reference, where any was judged."""
     if given.baselines.is_empty():
         return ()
-    return speedups.over_baselines(given), speedups.baseline_table(given)
+    return *both(partial(baselines.over_baselines, given)), baselines.baseline_table(given)
 
 
 def _timed(given: ReportInput) -> tuple[Table, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from cudal1.report import methods, speedups, tables, tallies
+from functools import partial
+
+from cudal1.report import devices, methods, speedups, tables, tallies
+from cudal1.report.cells import both
 from cudal1.report.cost import cost_table
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
@@ -22,11 +25,18 @@ def summary_markdown(given: ReportInput) -> str:
         for tile in headlines(given)
     ]
     shown = (
-        speedups.speedup_table, tables.null_table, tables.policy_table, methods.method_table,
-        tallies.provider_table, tallies.outcome_table, tables.device_table, tallies.hack_table,
-        second_opinion_table, cost_table,
-    )  # fmt: skip
+        *both(partial(speedups.speedup_table, given)),
+        tables.null_table(given),
+        tables.policy_table(given),
+        methods.method_table(given),
+        tallies.provider_table(given),
+        tallies.outcome_table(given),
+        *both(partial(devices.device_table, given)),
+        tallies.hack_table(given),
+        second_opinion_table(given),
+        cost_table(given),
+    )
     return "\n".join([
         f"# {markdown_text(where.title)}", "", markdown_text(origin), "", *lines, "",
-        *(table_markdown(build(given)) for build in shown),
+        *map(table_markdown, shown),
     ])  # fmt: skip

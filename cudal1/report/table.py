@@ -44,6 +44,8 @@ class Table(Record):
     rows: tuple[Row, ...]
     nothing_yet: str
     """What is said in place of a table without rows."""
+    is_folded: bool = False
+    """Whether the page shows it to those only who ask: it says what another one says, otherwise."""
 
     @model_validator(mode="after")
     def _rows_fit(self) -> Self:

@@ -1,5 +1,6 @@
 """Verdicts in files, as the report wants them."""
 
+# ruff: noqa: RUF001 (× and – are what readers see)
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,12 +10,17 @@ import pytest
 
 from cudal1 import protocols
 from cudal1.baseline import Baseline
-from cudal1.cli.report_input import Group, Load, common, read_groups
+from cudal1.candidate import Candidate
+from cudal1.cli.report_input import Group, common, read_groups
+from cudal1.cli.report_rows import Load
 from cudal1.cli.verdict_file import Judged
 from cudal1.errors import ConfigError
+from cudal1.ledger import Ledger
 from cudal1.measurement import Measurement
+from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import PrecisionClass
-from cudal1.report import facts, speedups, tallies
+from cudal1.report import devices, facts, speedups, tallies
+from cudal1.report.cells import AS_ONE
 from cudal1.suite.loader import load_suite
 from cudal1.verdict import Correctness, Status, Verdict
 
@@ -82,8 +88,34 @@ def test_references_are_the_null_test_and_neither_candidates_nor_problems(tmp_pa
     group = _group(path)
     assert _best(group) == {"own/L1/01_x": None}
     assert group.given.null_test["certified"].to_list() == [1.0, 1.0]
-    names = [row.cells[0] for row in speedups.speedup_table(group.given).rows]
+    names = [row.cells[0] for row in speedups.speedup_table(group.given, AS_ONE).rows]
     assert names == ["All", "Null test", "Paper"]
+
+
+def test_a_speedup_over_a_baseline_is_the_ledger_s(tmp_path: Path) -> None:
+    """The rule's other home is the view `over_baselines`."""
+    own, compiled = _judged("a", 3.0), _judged("k", 2.0, baseline=Baseline.COMPILE)
+    raised = compiled.verdict.measurement.model_copy(update={"upper": 2.4})  # pyright: ignore[reportOptionalMemberAccess] - it has one
+    compiled = compiled.model_copy(
+        update={"verdict": compiled.verdict.model_copy(update={"measurement": raised})}
+    )
+    given = _group(_file(tmp_path / "a.jsonl", own, compiled)).given
+    problem = Problem(
+        suite="own", level=1, number=1, name="x", split=Split.TRAIN, device_class=DeviceClass.CPU,
+        revision="r", source="class Model: ...",
+    )  # fmt: skip
+    with Ledger.open(tmp_path / "data") as ledger:
+        ledger.begin("filter")
+        ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        for judged in (own, compiled):
+            candidate = Candidate(problem_id=problem.id, source=judged.verdict.candidate_id)
+            if judged.baseline is not None:
+                ledger.add_baseline(candidate, judged.baseline)
+            ids = {"problem_id": problem.id, "candidate_id": candidate.id}
+            ledger.add_verdict(judged.verdict.model_copy(update=ids), [])
+        kept = ledger.sql("select certified_over from over_baselines").to_series().to_list()
+    over = facts.best_over(given, Baseline.COMPILE)["over"].to_list()
+    assert over == kept == [pytest.approx(3.0 / 2.4)]
 
 
 def test_several_files_are_told_apart_and_the_first_counts(tmp_path: Path) -> None:
@@ -118,7 +150,28 @@ def test_devices_are_compared_on_the_same_candidates(tmp_path: Path) -> None:
         _judged("d", 3.0, number=3, kind="GPU"),
     )  # fmt: skip
     groups, _ = read_groups([path], None, None)
-    assert common(groups) == ({"GPU": [4.0, 3.0], "cpu": [2.0, None]}, 2)
+    found, count = common(groups)
+    best = {each.provenance.device_kind: facts.best(each)["certified"].to_list() for each in found}
+    assert (best, count) == ({"GPU": [4.0, 3.0], "cpu": [2.0, None]}, 2)
+
+
+def test_devices_are_compared_over_the_baselines_and_null_tests_of_the_same_problems(
+    tmp_path: Path,
+) -> None:
+    path = _file(
+        tmp_path / "a.jsonl", _judged("a"), _judged("a", 4.0, kind="GPU"),
+        _judged("d", 3.0, number=2, kind="GPU"),
+        _judged("k", 2.0, kind="GPU", baseline=Baseline.COMPILE),
+        _judged("l", 9.0, number=2, kind="GPU", baseline=Baseline.COMPILE),
+        _judged("r", 1.0, kind="GPU", baseline=Baseline.EAGER),
+        _judged("s", 9.0, number=2, kind="GPU", baseline=Baseline.EAGER),
+    )  # fmt: skip
+    table = devices.across_devices(*common(read_groups([path], None, None)[0]), AS_ONE)
+    cells = {row.cells[:2]: row.cells[2:] for row in table.rows}
+    assert table.columns[2:] == ("GPU", "cpu")
+    assert cells["eager", "Max"] == ("4.00×", "2.00×")
+    assert cells["compile", "Max"] == ("2.00×", "–")
+    assert cells["Null test", "Max"] == ("1.00×", "–")
 
 
 def test_who_was_only_checked_has_no_speedup_and_hides_no_other_s(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cudal1.baseline import Baseline
 from cudal1.ledger import Ledger
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,11 @@ def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     with Ledger.open(folder / "data") as ledger:
         ledger.begin("filter")
-        Facts().fill(ledger)
+        facts = Facts()
+        facts.fill(ledger)
+        compiled = facts.candidate("class ModelNew: compiled")
+        ledger.add_baseline(compiled, Baseline.COMPILE)
+        ledger.add_verdict(facts.correct(compiled, 1.2), [])
         ledger.export()
     return folder
 

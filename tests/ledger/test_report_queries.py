@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cudal1.baseline import Baseline
 from cudal1.ledger import Ledger
 
 
@@ -87,3 +88,19 @@ def test_a_verdict_that_several_stages_used_comes_once(ledger, facts, tmp_path):
         assert both.height == both["candidate_id"].n_unique() == 4
         assert again.query("latest_verdicts", stages=["rl"]).height == 3
         assert again.query("latest_verdicts", stages=[]).is_empty()
+
+
+def test_a_verdict_comes_with_what_it_has_over_each_baseline(ledger, facts, ids):
+    asked = {"stages": ["filter"]}
+    assert ledger.query("latest_verdicts", **asked)["over_baselines"].null_count() == 4
+    compiled = facts.candidate("class ModelNew: compiled")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    verdict = facts.correct(compiled, 1.2)
+    ledger.add_verdict(verdict, [])
+    found = ledger.query("latest_verdicts", **asked)
+    held = dict(found.select("candidate_id", "over_baselines").iter_rows())
+    assert held[ids[2]] == [
+        {"baseline": "compile", "certified_over": 2.0 / verdict.measurement.at_most}
+    ]
+    assert held[compiled.id] is None
+    assert found.height == 5

@@ -81,6 +81,40 @@ def test_baselines_are_read_upwards(ledger, facts):
     assert (row["status"], row["reason"], row["at_most"]) == ("crashed", "ValueError: no", None)
 
 
+def test_over_baselines_divides_by_what_the_baseline_has_at_most(ledger, facts, chain):
+    compiled, captured = (facts.candidate(f"class ModelNew: {name}") for name in "ab")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    ledger.add_baseline(captured, Baseline.REDUCE_OVERHEAD)
+    verdict = facts.correct(compiled, 2.0)
+    ledger.add_verdict(verdict, [])
+    ledger.add_verdict(facts.failed(captured), [])
+    at_most = verdict.measurement.at_most
+    frame = ledger.sql("from over_baselines order by certified_over")
+    assert frame.select("name", "baseline", "candidate_id", "certified_over").rows() == [
+        ("softmax", "compile", candidate.id, pytest.approx(certified / at_most))
+        for candidate, certified in zip(chain, (1.1, 1.5, 2.0), strict=True)
+    ]
+
+
+def test_over_baselines_compares_within_one_device_and_protocol(ledger, facts, chain):
+    compiled = facts.candidate("class ModelNew: compiled")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    verdict = facts.correct(compiled, 2.0)
+    for other in ({"device_kind": "GPU"}, {"protocol_id": "another"}):
+        ledger.add_verdict(verdict.model_copy(update=other), [])
+    assert ledger.sql("from over_baselines").is_empty()
+
+
+def test_over_baselines_leaves_out_what_is_vetoed(ledger, facts, chain):
+    compiled = facts.candidate("class ModelNew: compiled")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    ledger.add_verdict(facts.correct(compiled, 2.0), [])
+    ledger.add_ruling(facts.ruling(chain[2]))
+    assert chain[2].id not in ledger.sql("from over_baselines")["candidate_id"].to_list()
+    ledger.add_ruling(facts.ruling(compiled))
+    assert ledger.sql("from over_baselines").is_empty()
+
+
 def test_leaderboard_takes_the_best_of_each_problem(ledger, facts):
     other = facts.problem("gelu").id
     slower = facts.candidate("gelu").model_copy(update={"problem_id": other})

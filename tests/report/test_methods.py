@@ -1,6 +1,8 @@
 # ruff: noqa: RUF001 (× is what readers see)
 from __future__ import annotations
 
+import polars as pl
+
 from cudal1.report import methods
 
 TWO = ("p11", "p12")
@@ -164,6 +166,20 @@ def test_a_shared_answer_counts_for_every_method_that_used_it(made):
     )
     table = methods.method_table(given)
     assert cells_of(table, "v")["Max"] == cells_of(table, "e")["Max"] == "2.00×"
+
+
+def test_the_null_test_of_the_compared_problems_stands_beside_the_methods(made):
+    given = given_of(made, [("search@v", "p11", 0, 2.0)], made.searched("search@v", "p11"))
+    assert "No null test was run on cpu" in methods.method_table(given).caption
+    null = [
+        {"problem_id": problem, "status": "correct", "speedup": 1.0, "certified": certified}
+        for problem, certified in (("p11", 1.0), ("p12", 9.0))
+    ]
+    frame = pl.DataFrame(null, schema=made.schemas["null_test"])
+    table = methods.method_table(given.model_copy(update={"null_test": frame}))
+    row = cells_of(table, "Null test")
+    assert (row["Problems"], row["Answers"], row["Max"]) == ("1", "1", "1.00×")
+    assert "No null test" not in table.caption
 
 
 def test_methods_without_a_problem_in_common_are_not_compared(made):

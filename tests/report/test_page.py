@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (× is what readers see)
 from __future__ import annotations
 
 import re
@@ -60,7 +61,7 @@ def hostile_input(made):
         "problem_id", "candidate_id", "completion_id", "device_kind", "protocol_id",
         "descendant_id",
     }  # fmt: skip
-    spared = keys | {"status", "role", "split"}
+    spared = keys | {"status", "role", "split", "baseline"}
     for frame in rows.values():
         for row in frame:
             row.update({
@@ -207,6 +208,15 @@ def test_every_table_says_what_it_counts_and_every_cell_has_its_heading(page):
     heads = [attrs.get("scope") for tag, attrs in reader.elements if tag == "th"]
     assert set(heads) == {"col", "row"}
     assert page.count("<table") == page.count('role="region" aria-label=')
+
+
+def test_the_other_convention_for_failures_is_folded_away_without_a_script(page):
+    elements = Reader(page).elements
+    folded = [
+        attrs for tag, attrs in elements if tag == "details" and attrs.get("class") == "table"
+    ]
+    assert len(folded) == page.count(", a failure as 0×</span>") == 3
+    assert not any("open" in attrs for attrs in folded)
 
 
 def test_a_page_of_a_long_run_is_small_and_says_what_it_leaves_out(made):

@@ -1,0 +1,112 @@
+# ruff: noqa: RUF001 (× is what readers see)
+from __future__ import annotations
+
+from cudal1.baseline import Baseline
+from cudal1.report import devices
+from cudal1.report.cells import AS_ONE, AS_ZERO
+from cudal1.report.table import RowKind
+
+
+def cells_of(table) -> dict[tuple[str, str], tuple[str, ...]]:
+    """A device a column, by baseline and statistic."""
+    return {(row.cells[0], row.cells[1]): row.cells[2:] for row in table.rows}
+
+
+def again(candidate: str, certified: float | None, *, device: str = "H200", problem: str = "p11"):
+    return {
+        "problem_id": problem, "candidate_id": candidate, "device_kind": device,
+        "status": "correct" if certified else "hacked", "speedup": certified,
+        "certified": certified,
+    }  # fmt: skip
+
+
+def test_the_winner_of_the_first_measurement_is_the_one_reported_again(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "first", 2.0), made.verdict("p11", "second", 1.5)],
+        "transferred": [again("first", 1.2), again("second", 4.0)],
+    })  # fmt: skip
+    cells = cells_of(devices.device_table(given, AS_ONE))
+    assert cells["eager", "Count"] == ("1",)
+    assert cells["eager", "Mean when chosen"] == ("2.00×",)
+    assert cells["eager", "Mean"] == ("1.20×",)
+
+
+def test_a_winner_that_was_vetoed_since_does_not_count(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "first", 2.0, status="hacked") | {"certified": 2.0}],
+        "transferred": [again("first", None)],
+    })  # fmt: skip
+    assert devices.device_table(given, AS_ONE).rows == ()
+
+
+def test_a_winner_that_fails_elsewhere_counts_by_the_convention(made):
+    given = made.build({
+        "problems": [made.problem(1), made.problem(2)],
+        "verdicts": [made.verdict("p11", "a", 2.0), made.verdict("p12", "b", 2.0)],
+        "transferred": [again("a", 3.0), again("b", None, problem="p12")],
+    })  # fmt: skip
+    for failed_as, mean, low in ((AS_ONE, "2.00×", "1.50×"), (AS_ZERO, "1.50×", "0.75×")):
+        cells = cells_of(devices.device_table(given, failed_as))
+        assert (cells["eager", "Mean"], cells["eager", "25 %"]) == ((mean,), (low,))
+        assert cells["eager", "Geo. mean"] == ("3.00×",)
+
+
+def test_each_device_has_a_column_and_the_null_test_stands_where_it_was_run(realistic):
+    table = devices.device_table(realistic, AS_ONE)
+    assert table.columns == ("Baseline", "Statistic", "NVIDIA H200", "cpu")
+    assert cells_of(table)["Null test", "> 1.01×"] == ("–", "0 (0 %)")
+    assert "No null test was run on NVIDIA H200" in table.caption
+
+
+def on(made, device: str, certified: float, *, compiled: float | None = None, **rows):
+    """Two problems on a device, one of them without success."""
+    return made.build({
+        "problems": [made.problem(1), made.problem(2)],
+        "verdicts": [made.verdict(
+            "p11", "c", certified, device_kind=device,
+            over_baselines=compiled and [
+                {"baseline": "compile", "certified_over": certified / compiled}
+            ],
+        )],
+        "baselines": [] if compiled is None else [{
+            "problem_id": "p11", "baseline": "compile", "status": "correct", "speedup": compiled,
+            "at_most": compiled,
+        }],
+        **rows,
+    }, device_kind=device)  # fmt: skip
+
+
+def test_devices_stand_side_by_side_over_each_baseline_that_was_judged_there(made):
+    null = [{"problem_id": "p11", "status": "correct", "speedup": 1.0, "certified": 1.0}]
+    judged = [on(made, "one", 2.0, compiled=1.6), on(made, "two", 3.0, null_test=null)]
+    table = devices.across_devices(judged, 7, AS_ONE)
+    assert table.columns == ("Baseline", "Statistic", "one", "two")
+    cells = cells_of(table)
+    assert cells["eager", "Mean"] == ("1.50×", "2.00×")
+    assert cells["eager", "Success"] == ("1 (50 %)", "1 (50 %)")
+    assert cells["eager", "fast_1.5"] == ("50 %", "50 %")
+    assert (cells["compile", "Count"], cells["compile", "Mean"]) == (("1", "–"), ("1.25×", "–"))
+    assert (cells["Null test", "Count"], cells["Null test", "Mean"]) == (("–", "1"), ("–", "1.00×"))
+    assert "each of 2 problems, over the 7 candidates" in table.caption
+    assert "No null test was run on one," in table.caption
+    kinds = {row.cells[0]: row.kind for row in table.rows if row.cells[1] == "Max"}
+    assert kinds["Null test"] is RowKind.NULL_TEST
+
+
+def test_a_column_has_the_cells_of_the_table_of_speedups(made):
+    from cudal1.report.speedups import speedup_table
+
+    given = on(made, "one", 2.0)
+    (row, *_) = speedup_table(given, AS_ZERO).rows
+    column = [
+        row.cells[2]
+        for row in devices.across_devices([given], 1, AS_ZERO).rows
+        if row.cells[0] == Baseline.EAGER
+    ]
+    assert tuple(column) == row.cells[1:]
+
+
+def test_devices_with_nothing_in_common_are_not_compared(made):
+    assert not devices.across_devices([made.build({}), made.build({})], 0, AS_ONE).rows
