@@ -123,7 +123,7 @@ def _caption(given: ReportInput, failed_as: float) -> str:
         "has over it for that problem, read upwards (its upper bound): both were measured on the "
         "same clock, against the same reference. Counted are the problems for which the baseline "
         f"gave a correct answer. Left out: {'; '.join(named) or 'none'}. "
-        f"{failures(failed_as)} {null_note(given)} Here it is the reference against itself."
+        f"{failures(failed_as)} {null_note(given)}"
     )
 
 

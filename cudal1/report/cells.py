@@ -19,7 +19,9 @@ LARGEST = 5
 AS_ONE, AS_ZERO = 1.0, 0.0
 """What a problem without success counts as: in the paper's tables 4 and 6, and in its table 5."""
 MEAN = "Mean"
-NULL_TEST = "Null test: each reference judged as if it were a candidate, so its truth is 1×."
+NULL_TEST = (
+    "Null test: each reference judged as if it were a candidate, so every true speedup is 1×."
+)
 
 
 def statistics(thresholds: Sequence[float]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, times
 from cudal1.verdict import Status
 
+CHOSEN = "Mean when chosen"
 Speedups = Sequence[float | None]
 """The best of each problem; None where nothing succeeded."""
 
@@ -48,20 +49,19 @@ def device_table(given: ReportInput, failed_as: float) -> Table:
     rows = _rows(columns, given.provenance.fast_p, failed_as)
     if rows:
         firsts = (times(fmean(part["first"].to_list())) for part in devices.values())
-        rows.insert(0, Row(cells=(Baseline.EAGER, "Mean when chosen", *firsts)))
+        rows.insert(0, Row(cells=(f"{Baseline.EAGER}: {CHOSEN}", *firsts)))
     only = " One device so far, so this column is a repetition." if len(columns) == 1 else ""
     return Table(
         title=titled("Winners measured again, by device (as table 6)", failed_as),
         caption=failures(failed_as) if failed_as == AS_ZERO else (
             f"The best candidate of each problem on {here}, judged anew there and elsewhere. The "
-            "row “Mean when chosen” is what the same winners had when they were chosen: the "
+            f"row “{CHOSEN}” is what the same winners had when they were chosen: the "
             f"difference on the same device is the luck of winning.{only} Winners are measured "
             "again over the eager reference alone, under a protocol that differs from the report's "
             "by its seed; the null test is the report's. "
             f"{failures(failed_as)} {_null_note(columns)}"
         ),
-        columns=("Baseline", "Statistic", *devices),
-        num_text_columns=2,
+        columns=("Speedup over", *devices),
         rows=tuple(rows),
         nothing_yet="Nothing yet: no winner was measured again.",
         is_folded=failed_as == AS_ZERO,
@@ -89,8 +89,7 @@ def across_devices(
             "each other baseline on the devices where it was judged, of the problems that it can "
             f"run there. {failures(failed_as)} {_null_note(columns)}"
         ),
-        columns=("Baseline", "Statistic", *(column.device_kind for column in columns)),
-        num_text_columns=2,
+        columns=("Speedup over", *(column.device_kind for column in columns)),
         rows=tuple(_rows(columns, thresholds, failed_as)),
         nothing_yet="Nothing yet: no candidate has a verdict on every device.",
         is_folded=failed_as == AS_ZERO,
@@ -134,7 +133,7 @@ def _rows(columns: Sequence[Column], thresholds: Sequence[float], failed_as: flo
             sides = [_side(column.over.get(baseline), thresholds, failed_as) for column in columns]
             found += [
                 Row(
-                    cells=(baseline, name, *line),
+                    cells=(f"{baseline}: {name}", *line),
                     kind=RowKind.TOTAL if name == MEAN else RowKind.PLAIN,
                 )
                 for name, *line in zip(named, *sides, strict=True)
@@ -142,7 +141,7 @@ def _rows(columns: Sequence[Column], thresholds: Sequence[float], failed_as: flo
     if any(column.null_test for column in columns):
         sides = [_side(column.null_test or None, thresholds, failed_as) for column in columns]
         found += [
-            Row(cells=("Null test", name, *line), kind=RowKind.NULL_TEST)
+            Row(cells=(f"Null test: {name}", *line), kind=RowKind.NULL_TEST)
             for name, *line in zip(named, *sides, strict=True)
         ]
     return found

@@ -222,7 +222,7 @@ def _run_otherwise(rng: random.Random, rows: Rows) -> None:
                        "strict"),
     }  # fmt: skip
     held: dict[str, list[tuple[str, float]]] = {}
-    for item in rows["problems"]:
+    for item in (each for each in rows["problems"] if each["admitted"]):
         for baseline, (chance, status, reason) in failures.items():
             row = {"problem_id": item["problem_id"], "baseline": baseline}
             if rng.random() < chance:
