@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.ablation import carry, gains, table
+from benchmarks.ablation import carry, diagnosis, gains, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
 from benchmarks.ablation.memory import Memory
@@ -79,14 +79,20 @@ def _judge(plan: Plan) -> Judge:
 def show(plan: Plan, states: Sequence[Path]) -> None:
     """Print the tables, and leave them as table.json and table.md in the first state."""
     found, state = table.collect(plan, states), states[0]
-    text = "\n\n".join((plan.title, table.markdown(found, plan), gains.markdown(plan, states)))
+    parts = (
+        table.caption(plan), table.markdown(found, plan), gains.markdown(plan, states),
+        diagnosis.markdown(plan, states),
+    )  # fmt: skip
+    text = "\n\n".join(part for part in parts if part)
     print(text)
     curves = table.curves(states)
-    for name, parts in curves.items():
-        print(f"{name}: mean reward in training {' '.join(f'{part:.2f}' for part in parts)}")
+    for name, curve in curves.items():
+        print(f"{name}: mean reward in training {' '.join(f'{each:.2f}' for each in curve)}")
     (state / "table.md").write_text(text + "\n", encoding="utf-8")
-    content = {"title": plan.title, "rows": found, "curves": curves,
-               "plan": plan.model_dump(mode="json")}  # fmt: skip
+    content = {
+        "title": plan.title, "rows": found, "curves": curves,
+        "steps": diagnosis.runs(plan, states), "plan": plan.model_dump(mode="json"),
+    }  # fmt: skip
     (state / "table.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

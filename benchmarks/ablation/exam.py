@@ -110,7 +110,7 @@ def _found(bench: Bench, answer: _Answer, number: int) -> Found:
         problem_id=answer.problem.id, born=number, island=answer.asked.island,
         candidate_id=None if judged is None else judged.candidate_id,
         score=0.0 if judged is None else judged.score,
-        with_exemplars=len(answer.asked.prompt.exemplar_ids), num_tokens=answer.asked.num_tokens,
+        exemplar_ids=answer.asked.prompt.exemplar_ids, num_tokens=answer.asked.num_tokens,
     )  # fmt: skip
 
 

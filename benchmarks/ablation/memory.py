@@ -40,10 +40,15 @@ class Found(Record):
     born: int | None
     """Training step or round of the exam; None: before the first."""
     island: int | None
-    with_exemplars: int
-    """Shown in its prompt."""
+    exemplar_ids: tuple[str, ...]
+    """Candidates that its prompt showed, in their order."""
     num_tokens: int
     """Of its prompt."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is one of the sources that it was shown."""
+        return self.candidate_id in self.exemplar_ids
 
 
 class Lines:

@@ -19,6 +19,7 @@ from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found, Judged
 from benchmarks.ablation.plan import Group, Plan, Row
+from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
 from benchmarks.common import ONE_PROCESS
 from cudal1.errors import TrainingError
@@ -142,7 +143,7 @@ class Experiment:
     def _found(self, problem: Problem, judged: Judged) -> Found:
         return Found(
             problem_id=problem.id, candidate_id=judged.candidate_id, score=judged.score,
-            born=None, island=None, with_exemplars=0, num_tokens=0,
+            born=None, island=None, exemplar_ids=(), num_tokens=0,
         )  # fmt: skip
 
     def _seeds(self) -> Diary:
@@ -196,13 +197,13 @@ class Experiment:
             for prompt, answer in lessons_in_reading(knobs["seed"] + 1000 * seed, count)
         ]
         random.Random(seed).shuffle(pairs)
-        losses: list[float] = []
+        steps = Steps(path_of(self.state, out.name))
         train_sft(
             init, out, pairs, work=self._work(out), scale=ONE_PROCESS,
-            **{**knobs, "seed": seed},
-            on_log=lambda _, values: losses.extend(v for k, v in values.items() if k == "loss"),
+            **{**knobs, "seed": seed}, on_log=steps.log,
         )  # fmt: skip
-        self._say(f"{out.name}: {len(pairs)} pairs, loss {losses[0]:.3f} to {losses[-1]:.3f}")
+        losses = [f"{step['loss']:.3f}" for step in steps.in_order]
+        self._say(f"{out.name}: {len(pairs)} pairs, loss {' '.join(losses)}")
 
     def _plain(self, problem: Problem) -> list[dict[str, str]]:
         return generation_prompt(problem, style=PromptStyle.COMPACT).as_chat()
@@ -219,8 +220,9 @@ class Experiment:
         )
         problems = self.problems[Group.TRAIN]
         world = ContrastiveWorld(
-            problems, self.bench, Diary(self._training(row, seed)), self._seeds(), knobs,
-            max_tokens=self.plan.max_prompt_tokens, num_tokens=Sampler(init).num_tokens,
+            problems, self.bench, Diary(self._training(row, seed)), self._seeds(),
+            Steps(path_of(self.state, out.name)), knobs, max_tokens=self.plan.max_prompt_tokens,
+            num_tokens=Sampler(init).num_tokens,
             say=lambda text: self._say(f"{out.name} {text}"),
         )  # fmt: skip
         train_grpo(
@@ -230,5 +232,5 @@ class Experiment:
             epsilon=knobs.epsilon, updates_per_batch=knobs.updates_per_batch,
             temperature=knobs.temperature, top_p=knobs.top_p,
             max_new_tokens=self.plan.max_new_tokens, checkpoint_every=knobs.checkpoint_every,
-            seed=knobs.seed, scale=ONE_PROCESS, vllm_server=None, on_log=lambda step, values: None,
+            seed=knobs.seed, scale=ONE_PROCESS, vllm_server=None, on_log=world.log,
         )  # fmt: skip

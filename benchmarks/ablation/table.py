@@ -6,7 +6,8 @@ best of a row's answers to it, as the paper counts (one code a task; 6.1). With 
 problem, drawing alone comes so near to a problem's best that no method has much to add there.
 
 Failures count as 0 and as 1, in columns of their own; geometric means take them as 1, since a
-logarithm knows no 0. `plain` columns are about the first round alone, whose prompts show nothing.
+logarithm knows no 0. `plain` columns are about the first round alone, whose prompts show nothing;
+`copies` are answers equal to one of the sources that their prompt showed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from statistics import fmean, stdev
 
 from benchmarks.ablation.memory import Diary, Found
 from benchmarks.ablation.plan import Group, Plan, Row
+from benchmarks.ablation.steps import SUFFIX
 from cudal1.metrics import SpeedupSummary, summarize
 
 Numbers = dict[str, float]
@@ -26,9 +28,10 @@ Numbers = dict[str, float]
 
 def marks(diary: Diary) -> Numbers:
     """One row's numbers on one group of problems, with one seed."""
-    first = diary.batches["round 0"]
+    first, later = diary.batches["round 0"], later_answers(diary)
     return {
-        **_each(later_answers(diary), "answer_"), **_each(first, "plain_"),
+        **_each(later, "answer_"), **_each(first, "plain_"),
+        "answer_copies": fmean(found.is_copy for found in later),
         **_best([found for batch in diary.batches.values() for found in batch]),
     }  # fmt: skip
 
@@ -118,7 +121,7 @@ def curves(states: Sequence[Path], num_parts: int = 5) -> dict[str, list[float]]
         path.stem: curve(Diary(path), num_parts)
         for state in reversed(states)
         for path in sorted((state / "training").glob("grpo-*.jsonl"))
-        if path.stat().st_size
+        if path.stat().st_size and not path.name.endswith(SUFFIX)
     }
 
 
@@ -126,12 +129,30 @@ ANSWER_COLUMNS = {
     "answer_success": "success", "answer_mean_0": "mean (0)", "answer_mean_1": "mean (1)",
     "answer_median_0": "median (0)", "answer_median_1": "median (1)",
     "answer_geomean_1": "geomean (1)", "answer_share_above_101": "share > 1.01",
+    "answer_copies": "copies",
     "plain_success": "plain: success", "plain_mean_0": "plain: mean (0)",
 }  # fmt: skip
 BEST_COLUMNS = {
     "solved": "solved", "mean_0": "mean (0)", "mean_1": "mean (1)", "median_0": "median (0)",
     "median_1": "median (1)", "geomean_1": "geomean (1)", "above_101": "> 1.01",
 }  # fmt: skip
+
+
+def caption(plan: Plan) -> str:
+    """The plan's title, and where what it asks for is not the paper's."""
+    said = [f"{plan.title}."]
+    if plan.base != "embedded":
+        said.append("The base policy is one pretrained for this, not the embedded one.")
+    if plan.rl.smooth_log:
+        said.append(
+            "Equation 6 is of log(1 + reward): one problem's large gains would flatten all others'."
+        )
+    if plan.rl.plain_share:
+        said.append(
+            f"Of the prompts in training {plan.rl.plain_share:.0%} show no exemplars in any row, "
+            "so that plain prompts are not forgotten."
+        )
+    return " ".join(said)
 
 
 def markdown(found: Mapping[str, Mapping[str, Mapping[int, Numbers]]], plan: Plan) -> str:

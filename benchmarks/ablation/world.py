@@ -1,24 +1,28 @@
 """What the policy acts in during stage 3: prompts from the row's diary, rewards from the bench.
 
-The same loop as stage `rl` of the pipeline (`tasks.rl`), on this experiment's memory.
+The same loop as stage `rl` of the pipeline (`tasks.rl`), on this experiment's memory. It tells the
+parts of a step apart by when the trainer asks for what.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found, Judged
 from benchmarks.ablation.sampling import Asked, ask
+from benchmarks.ablation.steps import Numbers, Steps
 from cudal1.contrast import Sampling
 from cudal1.exemplar import Birth
 from cudal1.params import RlParams
 from cudal1.problem import Problem
 from cudal1.record import content_id
 from cudal1.reward import Smoother
+from cudal1.verdict import Status
 
 
 class ContrastiveWorld:
@@ -28,18 +32,24 @@ class ContrastiveWorld:
 
     def __init__(
         self, problems: Sequence[Problem], bench: Bench, diary: Diary, seeds: Diary,
-        knobs: RlParams, *, max_tokens: int,
+        steps: Steps, knobs: RlParams, *, max_tokens: int,
         num_tokens: Callable[[Sequence[dict[str, str]]], int], say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._problems = {problem.id: problem for problem in problems}
         self._bench = bench
         self._diary = diary
         self._seeds = seeds
+        self._steps = steps
         self._knobs = knobs
         self._max_tokens = max_tokens
         self._num_tokens = num_tokens
         self._say = say
         self._asked: dict[str, Asked] = {}
+        self._step: int | None = None
+        """The one that is going on."""
+        self._numbers: Numbers = {}
+        """Its own so far."""
+        self._since = 0.0
         self._smoother = Smoother(
             knobs.smooth_scope, k=knobs.smooth_k, window=knobs.smooth_window,
             refresh=knobs.smooth_refresh, log_scale=knobs.smooth_log,
@@ -48,6 +58,8 @@ class ContrastiveWorld:
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         """The group's prompt, from what was found before this step."""
         self._bench.check_time()
+        if step != self._step:
+            self._step, self._numbers, self._since = step, {}, time.monotonic()
         knobs, problem = self._knobs, self._problems[problem_id]
         rng = random.Random(content_id(str(knobs.seed), problem_id, str(step)))
         is_plain = rng.random() < knobs.plain_share
@@ -59,16 +71,19 @@ class ContrastiveWorld:
             sampling=Sampling.NONE if is_plain else knobs.sampling,
             max_tokens=self._max_tokens, num_tokens=self._num_tokens,
         )  # fmt: skip
+        self._lap("prompts_s")
         return asked.prompt.as_chat()
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        """Nothing: the judge's device is the policy's."""
+        """Nothing but that they have been sampled: the judge's device is the policy's."""
+        self._lap("sampling_s")
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
         """Smoothed rewards of a batch of answers, judged problem by problem."""
-        before = self._bench.num_judged
+        self._lap("updating_s")
+        judged_before, reused_before = self._bench.num_judged, self._bench.num_reused
         judged: list[Judged | None] = [None] * len(texts)
         for index in sorted(range(len(texts)), key=lambda i: problem_ids[i]):
             judged[index] = self._bench.score(self._problems[problem_ids[index]], texts[index])
@@ -77,13 +92,26 @@ class ContrastiveWorld:
             for problem_id, each in zip(problem_ids, judged, strict=True)
         ]
         self._diary.add(f"step {step}", found)
-        raw = [each.score for each in found]
+        mine = numbers(found, judged, num_reused=self._bench.num_reused - reused_before)
         self._say(
-            f"step {step} reward {fmean(raw):.3f} success {fmean(r > 0 for r in raw):.2f} "
-            f"best {max(raw):.2f} exemplars {fmean(e.with_exemplars for e in found):.1f} "
-            f"judged {self._bench.num_judged - before} of {len(raw)}"
+            f"step {step} reward {mine['reward_raw']:.3f} success {mine['success']:.2f} "
+            f"best {mine['best']:.2f} with exemplars {mine['with_exemplars']:.2f} "
+            f"judged {self._bench.num_judged - judged_before} of {len(found)}"
         )
-        return list(self._smoother.smooth(raw, problem_ids))
+        self._lap("judging_s")
+        self._numbers |= mine
+        return list(self._smoother.smooth([each.score for each in found], problem_ids))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Note what the trainer says of a step when it is over, with what is known here.
+
+        Seconds: building prompts; sampling; judging; updating, with the reference's probabilities.
+        Of further updates on the same answers the trainer's numbers alone are noted.
+        """
+        if self._numbers:
+            self._lap("updating_s")
+        self._steps.log(step, {**values, **self._numbers})
+        self._numbers = {}
 
     def state(self) -> dict[str, Any]:
         """The smoother's statistics; everything else is in files."""
@@ -93,10 +121,37 @@ class ContrastiveWorld:
         """Go on from `state()`."""
         self._smoother.restore(dict(state))
 
+    def _lap(self, part: str) -> None:
+        """The time since the last lap went into this."""
+        now = time.monotonic()
+        self._numbers[part] = self._numbers.get(part, 0.0) + now - self._since
+        self._since = now
+
     def _found(self, problem_id: str, judged: Judged | None, step: int) -> Found:
         asked = self._asked[problem_id]
         return Found(
             problem_id=problem_id, candidate_id=None if judged is None else judged.candidate_id,
             score=0.0 if judged is None else judged.score, born=step, island=asked.island,
-            with_exemplars=len(asked.prompt.exemplar_ids), num_tokens=asked.num_tokens,
+            exemplar_ids=asked.prompt.exemplar_ids, num_tokens=asked.num_tokens,
         )  # fmt: skip
+
+
+def numbers(found: Sequence[Found], judged: Sequence[Judged | None], *, num_reused: int) -> Numbers:
+    """A batch of answers in numbers, shares but for rewards and tokens.
+
+    `reused` are of the answers with code, known from whichever row, or from this step before a
+    kill; `copied` of those that were shown exemplars, and absent where none was.
+    """
+    raw = [each.score for each in found]
+    shown = [each for each in found if each.exemplar_ids]
+    with_code = [each for each in judged if each is not None]
+    copied = {"copied": fmean(each.is_copy for each in shown)} if shown else {}
+    return {
+        "reward_raw": fmean(raw), "reward_raw_std": pstdev(raw), "best": max(raw),
+        "success": fmean(reward > 0 for reward in raw),
+        "hacked": sum(each.status == Status.HACKED for each in with_code) / len(found),
+        "no_code": 1 - len(with_code) / len(found),
+        "reused": num_reused / max(1, len(with_code)),
+        "with_exemplars": len(shown) / len(found), **copied,
+        "prompt_tokens": fmean(each.num_tokens for each in found),
+    }  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.ablation import carry, gains, problems, reading, table
+from benchmarks.ablation import carry, diagnosis, gains, problems, reading, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench, TimeUp
@@ -20,6 +20,7 @@ from benchmarks.ablation.memory import Diary, Found, Lines, Memory
 from benchmarks.ablation.plan import Group, Plan, Row
 from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
+from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
 from cudal1.candidate import Candidate
 from cudal1.contrast import Sampling
@@ -111,10 +112,12 @@ def test_a_line_that_a_kill_cut_off_is_dropped(tmp_path: Path) -> None:
     assert list(lines) == [{"a": 1}, {"a": 2}]
 
 
-def found(problem_id: str, candidate_id: str, score: float, born: int) -> Found:
+def found(
+    problem_id: str, candidate_id: str | None, score: float, born: int, shown: Sequence[str] = ()
+) -> Found:
     return Found(
         problem_id=problem_id, candidate_id=candidate_id, score=score, born=born, island=None,
-        with_exemplars=0, num_tokens=1,
+        exemplar_ids=tuple(shown), num_tokens=1,
     )  # fmt: skip
 
 
@@ -186,10 +189,13 @@ def test_an_exam_begins_plainly_and_goes_on_with_the_rows_own_prompts(
     size = len(drawn) * plan.exam.answers_per_round
     assert len(diary.batches) == plan.exam.rounds
     assert all(len(batch) == size for batch in diary.batches.values())
-    assert not any(each.with_exemplars for each in diary.batches["round 0"])
+    assert not any(each.exemplar_ids for each in diary.batches["round 0"])
     later = [each for name, batch in diary.batches.items() if name != "round 0" for each in batch]
-    assert any(each.with_exemplars for each in later) == (sampling is not Sampling.NONE)
-    assert all(each.num_tokens <= plan.max_prompt_tokens for each in later if each.with_exemplars)
+    assert any(each.exemplar_ids for each in later) == (sampling is not Sampling.NONE)
+    assert all(each.num_tokens <= plan.max_prompt_tokens for each in later if each.exemplar_ids)
+    for each in later:
+        before = [b for b in diary.births(each.problem_id) if (b.born or 0) < (each.born or 0)]
+        assert set(each.exemplar_ids) <= {birth.candidate_id for birth in before}
     num_asked = len(parrot.prompts)
     examine(plan, drawn, [sitting], bench(plan, tmp_path))
     assert len(parrot.prompts) == num_asked  # finished rounds are not repeated
@@ -210,16 +216,24 @@ def test_all_rows_answers_to_a_problem_are_judged_before_the_next_problem(
     assert all(len(sitting.diary.batches) == plan.exam.rounds for sitting in sittings)
 
 
-def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Path) -> None:
-    (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
-    knobs = plan.rl.model_copy(update={"plain_share": 0.0})
-    seat = bench(plan, tmp_path)
-    world = ContrastiveWorld(
-        [problem], seat, Diary(tmp_path / "row.jsonl"), Diary(tmp_path / "seeds.jsonl"), knobs,
+def world_of(problem: Problem, plan: Plan, seat: Bench, state: Path) -> ContrastiveWorld:
+    return ContrastiveWorld(
+        [problem], seat, Diary(state / "row.jsonl"), Diary(state / "seeds.jsonl"),
+        Steps(state / "row.steps.jsonl"), plan.rl.model_copy(update={"plain_share": 0.0}),
         max_tokens=MANY, num_tokens=lambda chat: len(chat[0]["content"]), say=print,
     )  # fmt: skip
+
+
+def copy_of(problem: Problem) -> str:
+    return answer_text(compose(problem.source, [None] * len(places(problem.source))).source)
+
+
+def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Path) -> None:
+    (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
+    seat = bench(plan, tmp_path)
+    world = world_of(problem, plan, seat, tmp_path)
     assert "score" not in world.build_prompt(problem.id, 0)[0]["content"]
-    copy = answer_text(compose(problem.source, [None] * len(places(problem.source))).source)
+    copy = copy_of(problem)
     rewards = world.score([problem.id, problem.id], [copy, "no code"], 0)
     assert rewards[0] is not None
     assert rewards[1] is not None
@@ -228,16 +242,101 @@ def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Pa
     assert seat.num_judged == 1
 
 
+def test_a_step_is_one_line_of_the_worlds_numbers_and_the_trainers(
+    plan: Plan, tmp_path: Path
+) -> None:
+    (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
+    world = world_of(problem, plan, bench(plan, tmp_path), tmp_path)
+    answers, ids = [copy_of(problem)] * 3 + ["no code"], [problem.id] * 4
+    for step in range(2):
+        world.build_prompt(problem.id, step)
+        world.offer(ids, answers, step)
+        world.score(ids, answers, step)
+        world.log(step + 1, {"loss": 0.5, "kl": 0.25})
+    first, second = Steps(tmp_path / "row.steps.jsonl").in_order
+    for line in (first, second):
+        assert (line["loss"], line["kl"], line["reward_raw"], line["success"]) == (
+            0.5, 0.25, 0.75, 0.75,
+        )  # fmt: skip
+        assert (line["no_code"], line["hacked"]) == (0.25, 0)
+        assert all(
+            line[f"{part}_s"] >= 0 for part in ("prompts", "sampling", "judging", "updating")
+        )
+    assert (first["step"], first["with_exemplars"], first["reused"]) == (1, 0, 2 / 3)
+    assert (second["step"], second["with_exemplars"], second["reused"]) == (2, 1, 1)
+    assert "copied" not in first
+    assert second["copied"] == 0.75
+
+
+def test_the_trainers_further_updates_do_not_repeat_the_worlds_numbers(
+    plan: Plan, tmp_path: Path
+) -> None:
+    (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
+    world = world_of(problem, plan, bench(plan, tmp_path), tmp_path)
+    world.build_prompt(problem.id, 0)
+    world.score([problem.id] * 2, [copy_of(problem)] * 2, 0)
+    for step in (1, 2):
+        world.log(step, {"loss": 0.5})
+    first, second = Steps(tmp_path / "row.steps.jsonl").in_order
+    assert "reward_raw" in first
+    assert second == {"loss": 0.5, "step": 2}
+
+
+def test_a_step_that_is_done_again_replaces_itself_and_a_trainers_last_words_are_none(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "row.steps.jsonl"
+    for loss in (1.0, 2.0):  # the second after a kill
+        steps = Steps(path)
+        for step in (1, 2):
+            steps.log(step, {"loss": loss})
+    steps.log(2, {"epoch": 1.0})
+    for each in (steps, Steps(path)):
+        assert each.in_order == [{"loss": 2.0, "step": 1}, {"loss": 2.0, "step": 2}]
+
+
+def test_a_diagnosis_compares_the_first_fifth_of_steps_with_the_last(
+    plan: Plan, tmp_path: Path
+) -> None:
+    run = Steps(path_of(tmp_path, "grpo-bucket-1"))
+    for step in range(1, 11):
+        shown = {"copied": 0.5} if step > 5 else {}
+        run.log(step, {"loss": 0.0, "reward_raw": float(step), "kl": step / 10, **shown})
+    Steps(path_of(tmp_path, "sft-1")).log(5, {"loss": 0.125})
+    Steps(path_of(tmp_path, "selfsup-1"))  # begun, nothing said
+    text = diagnosis.markdown(plan, [tmp_path])
+    head, line = (
+        next(row for row in text.splitlines() if row.startswith(f"| {name}")).split(" | ")
+        for name in ("stage 3", "grpo-bucket-1")
+    )
+    cells = dict(zip(head, line, strict=True))
+    assert (cells["reward"], cells["KL"]) == ("1.50 → 9.50", "0.150 → 0.950")
+    assert (cells["copied"], cells["entropy"]) == ("- → 0.50", "- → -")
+    assert "| sft-1 | 0.125 → 0.125 |" in text
+    assert "selfsup-1" not in text
+
+
+def test_the_caption_says_what_is_not_the_papers_and_only_that(plan: Plan) -> None:
+    mine = plan.model_copy(update={"base": "policies/base"})
+    plain = plan.rl.model_copy(update={"smooth_log": False, "plain_share": 0.0})
+    said = table.caption(mine)
+    assert "log(1 + reward)" in said
+    assert "25%" in said
+    assert "not the embedded one" in said
+    assert table.caption(plan.model_copy(update={"rl": plain})) == f"{plan.title}."
+
+
 def test_the_table_counts_failures_as_0_and_as_1(tmp_path: Path) -> None:
     diary = Diary(tmp_path / "diary.jsonl")
     diary.add("round 0", [found("a", "x", 4.0, 0), found("b", "y", 0.0, 0)])
-    diary.add("round 1", [found("a", "z", 1.0, 1), found("b", "w", 0.0, 1)])
+    diary.add("round 1", [found("a", "z", 1.0, 1, shown="xz"), found("b", "w", 0.0, 1, shown="y")])
     numbers = table.marks(diary)
     assert (numbers["mean_0"], numbers["mean_1"], numbers["geomean_1"]) == (2.0, 2.5, 2.0)
     assert (numbers["solved"], numbers["above_101"]) == (1, 1)
     assert (numbers["plain_mean_0"], numbers["plain_success"]) == (2.0, 0.5)
     assert (numbers["answer_mean_0"], numbers["answer_mean_1"]) == (0.5, 1.0)
     assert (numbers["answer_success"], numbers["answer_share_above_101"]) == (0.5, 0.0)
+    assert numbers["answer_copies"] == 0.5
 
 
 def test_a_gain_is_taken_within_problems(plan: Plan, tmp_path: Path) -> None:
@@ -261,9 +360,13 @@ def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -
             exam.add(f"round {number}", [found("a", "x", float(seed), number)])
         training = Diary(state / "training" / f"{Row.GRPO.value}-{seed}.jsonl")
         training.add("step 0", [found("a", "x", float(seed), 0)])
+        Steps(path_of(state, f"{Row.GRPO.value}-{seed}")).log(1, {"loss": float(seed)})
     seeds = table.collect(both, states)[Row.SFT][Group.TRAIN]
     assert {seed: numbers["mean_0"] for seed, numbers in seeds.items()} == {1: 1.0, 2: 2.0}
     assert table.curves(states) == {"grpo-none-1": [1.0], "grpo-none-2": [2.0]}
+    losses = {name: [step["loss"] for step in run] for name, run in
+              diagnosis.runs(both, states).items()}  # fmt: skip
+    assert losses == table.curves(states)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
@@ -312,11 +415,13 @@ def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> N
     done = state / "policies" / "no-row-1"
     done.mkdir()
     (done / "config.json").write_text("{}")
+    Steps(path_of(state, "sft-1")).log(1, {"loss": 1.0})
     pieces = carry.pack(plan, state, tmp_path / "out")
     assert all(piece.stat().st_size <= carry.CHUNK_BYTES for piece in pieces)
     carry.unpack(tmp_path / "out", tmp_path / "back")
     back = tmp_path / "back"
     assert (back / "judged.jsonl").read_bytes() == (state / "judged.jsonl").read_bytes()
+    assert Steps(path_of(back, "sft-1")).in_order == Steps(path_of(state, "sft-1")).in_order != []
     assert (back / "policies" / "selfsup-1" / "config.json").exists()
     assert not (back / "policies" / "no-row-1").exists()
 
