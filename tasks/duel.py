@@ -92,7 +92,7 @@ class _Arena:
             while some := list(islice(problems, min(AT_ONCE, section.num_problems - len(pairs)))):
                 answers = {role: self._answers(samplers[role], some) for role in ROLES}
                 for problem in some:
-                    means = {role: self._mean_reward(answers[role][problem.id]) for role in ROLES}
+                    means = self._mean_rewards({role: answers[role][problem.id] for role in ROLES})
                     pairs.append(means["challenger"] - means["champion"])
                     rows.append({"problem_id": problem.id, "name": problem.name, **means})
                     advance(1)
@@ -194,13 +194,24 @@ class _Arena:
             found.setdefault(problem.id, []).append((problem, candidate))
         return found
 
-    def _mean_reward(self, answers: list[tuple[Problem, Candidate | None]]) -> float:
-        """The mean reward of answers to one problem, each counted up to the limit."""
-        rewards = [
-            0.0 if candidate is None else speed_reward(self.judge.verdict(problem, candidate))
-            for problem, candidate in answers
-        ]
-        return fmean(min(reward, self.stage.params.duel.max_reward) for reward in rewards)
+    def _mean_rewards(
+        self, answers: Mapping[str, list[tuple[Problem, Candidate | None]]]
+    ) -> dict[str, float]:
+        """Of either's answers to one problem, judged together, each counted up to the limit.
+
+        No other problem's are judged with them: the duel may be decided before that.
+        """
+        everything = [pair for role in ROLES for pair in answers[role]]
+        asked = [(problem, candidate) for problem, candidate in everything if candidate]
+        verdicts = {verdict.candidate_id: verdict for verdict in self.judge.judge_all(asked)}
+        limit = self.stage.params.duel.max_reward
+        return {
+            role: fmean(
+                min(speed_reward(verdicts[candidate.id]), limit) if candidate else 0.0
+                for _, candidate in answers[role]
+            )
+            for role in ROLES
+        }
 
 
 if __name__ == "__main__":

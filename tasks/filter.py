@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from cudal1.candidate import Candidate
+from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.verdict import Status
 from tasks.judging import admitted_problems, bench, product
@@ -27,18 +28,30 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int | str]:
     counts: dict[Status, int] = defaultdict(int)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with bench(ledger, stage.params) as judge, progress("candidates", len(rows)) as advance:
-            # problem by problem, so that a reference is prepared once
-            for row in sorted(rows, key=lambda r: (str(r["problem_id"]), str(r["provider"]))):
-                problem = problems[str(row["problem_id"])]
-                candidate = Candidate(problem_id=problem.id, source=str(row["source"]))
-                ledger.adopt_completion(str(row["completion_id"]))
-                verdict = judge.verdict(problem, candidate)
-                counts[verdict.status] += 1
-                group = kept[problem.id, str(row["provider"])]
-                if verdict.is_successful and len(group) < stage.params.filter.keep:
-                    group.add(candidate.id)
-                advance(1)
+        # problem by problem, so that a reference is prepared once
+        rows.sort(key=lambda row: (str(row["problem_id"]), str(row["provider"])))
+        asked = [
+            (problem := problems[str(row["problem_id"])],
+             Candidate(problem_id=problem.id, source=str(row["source"])))
+            for row in rows
+        ]  # fmt: skip
+        for row in rows:
+            ledger.adopt_completion(str(row["completion_id"]))
+        with (
+            bench(ledger, stage.params, num_policies=0) as judge,
+            progress("candidates", len(rows)) as advance,
+        ):
+            verdicts = judge.judge_possible(asked, advance)
+        if judge.num_refused == len(rows) > 0:
+            raise SuiteError("no candidate could be judged; the reasons are above")
+        # in their order, whatever was judged first
+        for row, (problem, candidate), verdict in zip(rows, asked, verdicts, strict=True):
+            if verdict is None:
+                continue
+            counts[verdict.status] += 1
+            group = kept[problem.id, str(row["provider"])]
+            if verdict.is_successful and len(group) < stage.params.filter.keep:
+                group.add(candidate.id)
         ledger.export()
         chosen = {(*key, candidate) for key, group in kept.items() for candidate in group}
         ledger.write_product(
@@ -50,6 +63,7 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int | str]:
         "num_kept": len(chosen),
         "num_judged": judge.num_judged,
         "num_reused": judge.num_reused,
+        "num_refused": judge.num_refused,
         "adversarial_judge": who_judges(stage.params),
         "num_unreviewed": judge.num_unreviewed,
         **{f"num_{status.value}": counts[status] for status in Status},

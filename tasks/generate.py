@@ -2,9 +2,9 @@
 
 Up to `attempts` answers to each problem, until `successes` of them are executable and correct
 (paper 2.2). Never more answers are under way for a problem than it still needs, so none is paid for
-in vain; requests to other problems fill the provider's time while an answer is judged. Every answer
-is stored before it is looked at, with everything found in it. Training problems only: held-out
-ones are for the policy to be examined on.
+in vain; requests to other problems fill the provider's time while answers are judged, as many of
+them together as devices make use of. Every answer is stored before it is looked at, with everything
+found in it. Training problems only: held-out ones are for the policy to be examined on.
 
 A provider that is down, or out of money, leaves what it gave; the run goes on without the rest.
 """
@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cudal1.candidate import Completion
+from cudal1.candidate import Candidate, Completion
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, Provider, request_to
 from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
+from cudal1.provider_settings import LocalSettings
 from tasks.asking import Asking, asking, provider_of
 from tasks.foretelling import foretell, stop_without_consent
 from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
@@ -27,21 +28,24 @@ from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
 AHEAD = 2
-"""Requests handed over, in multiples of what a provider works on at a time: it never waits for us
-to have judged an answer."""
+"""Requests handed over, in multiples of what a provider works on, or the bench judges, at a time:
+neither waits for the other."""
 
 
 def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     """data/problems.parquet → data/generate/PROVIDER.parquet."""
     section = stage.params.generate
     name = stage.instance
-    provider = provider_of(name, section.providers[name])
+    settings = section.providers[name]
+    provider = provider_of(name, settings)
     stop_without_consent(stage.params, name)
     problems = admitted_problems(Split.TRAIN)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
-            bench(ledger, stage.params) as judge,
+            bench(
+                ledger, stage.params, num_policies=int(isinstance(settings, LocalSettings))
+            ) as judge,
             asking(ledger, provider) as ask,
             progress(f"problems answered by {name}", len(problems)) as advance,
         ):
@@ -100,25 +104,29 @@ class Inquiry:
         self.num_asked = self.num_satisfied = self.num_cut = 0
 
     def step(self) -> int | None:
-        """Hand over what may be asked, take in one answer; returns how many problems are done.
+        """Hand over what may be asked, take in some answers; returns how many problems are done.
 
         None when all are.
         """
         self._hand_over()
         if self._ask.num_waiting:
-            completion = self._ask.answer()
-            if completion is None:
-                for quest in self._open.values():
-                    quest.num_lost += quest.num_waiting
-                    quest.num_waiting = 0
-            else:
-                self._take_in(completion)
+            self._take_in(self._answers())
         elif not self._open:
             return None
         return self._close()
 
+    def _answers(self) -> list[Completion]:
+        """Those that are to be judged together; others stay under way meanwhile."""
+        answers: list[Completion] = []
+        for _ in range(max(1, min(self._judge.width, self._ask.num_waiting // AHEAD))):
+            completion = self._ask.answer()
+            if completion is None:
+                break
+            answers.append(completion)
+        return answers
+
     def _hand_over(self) -> None:
-        room = AHEAD * self._provider.width
+        room = AHEAD * max(self._provider.width, self._judge.width)
         for quest in self._open.values():
             while self._ask.num_waiting < room and self._may_be_asked(quest):
                 self._hand_over_next(quest)
@@ -149,21 +157,37 @@ class Inquiry:
         else:
             quest.is_refused = True
 
-    def _take_in(self, completion: Completion) -> None:
+    def _take_in(self, answers: Sequence[Completion]) -> None:
+        for completion in answers:
+            self._open[completion.problem_id].num_waiting -= 1
+        if not self._ask.num_waiting:  # who has not been answered by now will not be
+            for quest in self._open.values():
+                quest.num_lost += quest.num_waiting
+                quest.num_waiting = 0
+        found = [
+            (self._open[completion.problem_id], candidate)
+            for completion in answers
+            if (candidate := self._found(completion)) is not None
+        ]
+        asked = [(quest.problem, candidate) for quest, candidate in found]
+        for (quest, _), verdict in zip(
+            found, self._judge.judge_all(asked, timing=False), strict=True
+        ):
+            quest.num_found += verdict.is_successful
+
+    def _found(self, completion: Completion) -> Candidate | None:
+        """The candidate in an answer, stored; what the answer says of others, noted."""
         quest = self._open[completion.problem_id]
-        quest.num_waiting -= 1
         if completion.finish_reason == EXHAUSTED:
             quest.is_exhausted = True
             quest.num_asked -= 1
-            return
+            return None
         if completion.is_refused:  # so would the next attempt be
             log.warning(
                 "%s: %s: %s", self._stage.name, quest.problem.name, completion.finish_reason
             )
             quest.is_refused = True
-        candidate = keep_completion(self._ledger, completion)
-        if candidate is not None:
-            quest.num_found += self._judge.check(quest.problem, candidate).is_successful
+        return keep_completion(self._ledger, completion)
 
     def _close(self) -> int:
         """Forget problems that are done; returns their number."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import polars as pl
 
 from cudal1.candidate import Candidate, Completion
+from cudal1.errors import SuiteError, WorkerError
 from cudal1.extract import extract
 from cudal1.harness import Judgement, Pool, facts_of, find_device
-from cudal1.harness.docket import Docket
+from cudal1.harness.docket import Docket, verdict_of
+from cudal1.harness.errand import Refusal
 from cudal1.harness.kept import default_folder
 from cudal1.harness.sharing import Sharing, sharing
 from cudal1.ledger import Ledger
@@ -21,22 +24,30 @@ from cudal1.params import Params
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import DeviceFacts
 from cudal1.protocol import EvalProtocol
-from cudal1.verdict import SecondOpinion, Verdict
-from tasks.repeating import veto_of
+from cudal1.verdict import Verdict
 from tasks.reviewing import Reviewer, reviewer
-from tasks.stage import DATA
+from tasks.stage import DATA, log
+from tasks.vetting import Vetting
 
 WAIT_S = 600.0
 """For somebody else who is judging on the device, such as a person with `cudal1 judge`."""
+AT_ONCE = 8
+"""Candidates for each GPU that are worth having together: while one is judged others are built."""
+
+Pair = tuple[Problem, Candidate]
+Advance = Callable[[int], None]
+"""Hears how many more are settled."""
 
 
 class Bench:
     """Gives verdicts: known ones from the ledger, new ones from the harness.
 
-    The harness is started only when something is really new, so that a repeated stage is cheap: for
-    one candidate after the other (`verdict`, `check`), or for many at once (`verdicts`). A
-    success that is suspicious goes to the adversarial judge, where there is one, and what it or a
-    person has vetoed is no success.
+    The harness is started only when something is really new, so that a repeated stage is cheap. A
+    list that is known as a whole (`judge_all`, `judge_possible`) is judged by all devices together,
+    and built beside them; on a CPU, which is one device and has nothing to spare, in this process,
+    one after the other. What a policy writes meanwhile is for `expect` and `verdicts`. A success
+    that is suspicious goes to the adversarial judge, where there is one, and what it or a person
+    has vetoed is no success.
     """
 
     def __init__(
@@ -44,7 +55,7 @@ class Bench:
         reviewer: Reviewer | None, *, num_policies: int = 1,
     ) -> None:  # fmt: skip
         self._ledger = ledger
-        self._reviewer = reviewer
+        self._vetting = Vetting(ledger, reviewer, self._record)
         self._stack = ExitStack()
         self._pool: Pool | None = None
         self._docket: Docket | None = None
@@ -53,25 +64,58 @@ class Bench:
         self.protocol = protocol
         self.num_judged = 0
         self.num_reused = 0
+        self.num_refused = 0
+        """Of a list, those that cannot be judged on this device."""
         self.judge_s = 0.0
         """What new verdicts took, on all devices together; without the next."""
         self.build_s = 0.0
         """For how long devices waited for candidates to start and be built."""
 
-    def verdict(self, problem: Problem, candidate: Candidate) -> Verdict:
-        """The full verdict on a candidate of a problem."""
-        known = self._known(candidate, timing=True)
-        verdict = known or self._judge(problem, candidate, timing=True)
-        return self._less_vetoes(problem, candidate, verdict, timing=True)
+    @property
+    def width(self) -> int:
+        """So many candidates at a time are judged sooner than one after the other."""
+        return 1 if self._is_alone else AT_ONCE * len(self.sharing.devices)
 
-    def check(self, problem: Problem, candidate: Candidate) -> Verdict:
-        """Whether a candidate is executable and correct; its speed is left for later.
+    def judge_all(
+        self, asked: Sequence[Pair], *, timing: bool = True, advance: Advance = lambda _: None
+    ) -> list[Verdict]:
+        """The full verdict on each, in order; equal sources are judged once.
 
-        A failure is a full verdict, since timing is the last gate; it is never judged again.
+        Without `timing` it is left open how fast a candidate is. A failure is a full verdict all
+        the same, since timing is the last gate; it is never judged again.
+
+        Raises:
+            WorkerError: one of them could not be judged; what else was judged is in the ledger.
         """
-        known = self._known(candidate, timing=False)
-        verdict = known or self._judge(problem, candidate, timing=False)
-        return self._less_vetoes(problem, candidate, verdict, timing=False)
+        times = Counter(candidate.id for _, candidate in asked)
+        found: dict[str, Verdict] = {}
+        for (problem, candidate), said in self._each(asked, timing=timing):
+            found[candidate.id] = self._vetting.less_vetoes(
+                problem, candidate, verdict_of(said), timing=timing
+            )
+            advance(times[candidate.id])
+        return [found[candidate.id] for _, candidate in asked]
+
+    def judge_possible(self, asked: Sequence[Pair], advance: Advance) -> list[Verdict | None]:
+        """As `judge_all`, but None for who cannot be judged on this device: a line says why."""
+        times = Counter(candidate.id for _, candidate in asked)
+        found: dict[str, Verdict] = {}
+        refused: set[str] = set()
+        for (problem, candidate), said in self._each(asked, timing=True):
+            if not isinstance(said, Refusal):
+                found[candidate.id] = self._vetting.less_vetoes(
+                    problem, candidate, said, timing=True
+                )
+            elif problem.id not in refused:
+                refused.add(problem.id)
+                log.warning(
+                    "%s: %s: cannot be judged on %s: %s; `dvc repro -f -s %s` tries again",
+                    self._ledger.stage, problem.key, self.device.kind,
+                    said.reason.removeprefix(f"{problem.key}: "), self._ledger.stage,
+                )  # fmt: skip
+            advance(times[candidate.id])
+        self.num_refused += len(asked) - sum(times[key] for key in found)
+        return [found.get(candidate.id) for _, candidate in asked]
 
     def expect(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
         """Say that `verdicts` will be asked for this: what can begin, begins.
@@ -79,21 +123,10 @@ class Bench:
         New candidates are built, and judged where no policy works at the moment (`Docket`).
         """
         if self._find(candidate, timing=timing) is None:
-            assert self._pool is None, "its device is held for one candidate at a time"
-            if self._docket is None:
-                self._docket = self._stack.enter_context(Docket(
-                    self.sharing, self.protocol, self._settled, record_of=self._record,
-                    builds=default_folder(), wait_s=WAIT_S,
-                ))  # fmt: skip
-            self._docket.add(problem, candidate, timing=timing)
+            self._opened().add(problem, candidate, timing=timing)
 
-    def verdicts(
-        self, asked: Sequence[tuple[Problem, Candidate]], *, timing: bool = True
-    ) -> list[Verdict]:
-        """As `verdict` or, without `timing`, `check`, in order; by all devices together.
-
-        Equal sources are judged once.
-        """
+    def verdicts(self, asked: Sequence[Pair], *, timing: bool = True) -> list[Verdict]:
+        """As `judge_all`, of those among which some were expected."""
         for problem, candidate in asked:
             self.expect(problem, candidate, timing=timing)
         fresh = {} if self._docket is None else self._docket.collect()
@@ -101,8 +134,52 @@ class Bench:
         for problem, candidate in asked:
             verdict = fresh.pop(candidate.id, None) or self._known(candidate, timing=timing)
             assert verdict is not None
-            found.append(self._less_vetoes(problem, candidate, verdict, timing=timing))
+            found.append(self._vetting.less_vetoes(problem, candidate, verdict, timing=timing))
         return found
+
+    @property
+    def _is_alone(self) -> bool:
+        return self.device.device_class is not DeviceClass.CUDA
+
+    def _each(
+        self, asked: Sequence[Pair], *, timing: bool
+    ) -> Iterator[tuple[Pair, Verdict | Refusal]]:
+        """Each that is another one, with what the ledger or the harness says, as it comes."""
+        distinct = {pair[1].id: pair for pair in asked}
+        new: dict[str, Pair] = {}
+        for key, pair in distinct.items():
+            known = self._known(pair[1], timing=timing)
+            if known is None:
+                new[key] = pair
+            else:
+                yield pair, known
+        self.num_reused += len(asked) - len(distinct)
+        if new and self._is_alone:
+            yield from self._one_by_one(new.values(), timing=timing)
+        elif new:
+            judged = self._opened().judge_all(new.values(), timing=timing)
+            yield from ((new[key], said) for key, said in judged)
+
+    def _one_by_one(
+        self, new: Iterable[Pair], *, timing: bool
+    ) -> Iterator[tuple[Pair, Verdict | Refusal]]:
+        refused: dict[str, Refusal] = {}
+        """Problems that are tried no more."""
+        for problem, candidate in new:
+            try:
+                said = refused.get(problem.id) or self._judge(problem, candidate, timing=timing)
+            except (SuiteError, WorkerError) as error:
+                said = refused[problem.id] = Refusal(problem.id, candidate.id, str(error))
+            yield (problem, candidate), said
+
+    def _opened(self) -> Docket:
+        assert self._pool is None, "its device is held for one candidate at a time"
+        if self._docket is None:
+            self._docket = self._stack.enter_context(Docket(
+                self.sharing, self.protocol, self._settled, record_of=self._record,
+                builds=default_folder(), wait_s=WAIT_S,
+            ))  # fmt: skip
+        return self._docket
 
     def _known(self, candidate: Candidate, *, timing: bool) -> Verdict | None:
         known = self._find(candidate, timing=timing)
@@ -130,45 +207,17 @@ class Bench:
         return self._kept(judgement, self._record(problem, candidate))
 
     def _kept(self, judgement: Judgement, record: float | None) -> Verdict:
-        second_opinion = SecondOpinion.OFF
-        if self._reviewer is not None:
-            why = self._reviewer.suspicion(judgement.verdict, record)
-            second_opinion = SecondOpinion.NOT_NEEDED if why is None else SecondOpinion.ASKED
-        verdict = judgement.verdict.model_copy(update={"second_opinion": second_opinion})
+        verdict = self._vetting.marked(judgement.verdict, record)
         self._ledger.add_verdict(verdict, judgement.samples)
         self.num_judged += 1
         self.judge_s += judgement.prepare_s + verdict.judge_s - judgement.build_s
         self.build_s += judgement.build_s
         return verdict
 
-    def _less_vetoes(
-        self, problem: Problem, candidate: Candidate, verdict: Verdict, *, timing: bool
-    ) -> Verdict:
-        """The verdict less what a person or, about speed, the adversarial judge vetoes."""
-        if not verdict.is_successful:
-            return verdict
-        veto = veto_of(self._ledger, candidate)
-        if veto is None and timing and self._reviewer is not None:
-            why = self._suspicion(problem, candidate, verdict, self._reviewer)
-            if why is not None:
-                self._reviewer.review(problem, candidate, verdict, why)
-                veto = self._ledger.veto(candidate)
-        return verdict if veto is None else verdict.vetoed(veto)
-
-    def _suspicion(
-        self, problem: Problem, candidate: Candidate, verdict: Verdict, judge: Reviewer
-    ) -> str | None:
-        """Why the judge is to be asked; what was decided when there was one stays decided."""
-        if verdict.second_opinion is SecondOpinion.NOT_NEEDED:
-            return None
-        why = judge.suspicion(verdict, self._record(problem, candidate))
-        was_asked = verdict.second_opinion is SecondOpinion.ASKED
-        return why or ("it was suspicious when it was judged" if was_asked else None)
-
     @property
     def num_unreviewed(self) -> int:
         """Suspicious successes that stand without a second opinion."""
-        return 0 if self._reviewer is None else len(self._reviewer.unreviewed)
+        return self._vetting.num_unreviewed
 
     def _record(self, problem: Problem, candidate: Candidate) -> float | None:
         found = self._ledger.query(
@@ -184,7 +233,10 @@ class Bench:
 
 @contextmanager
 def bench(ledger: Ledger, params: Params, *, num_policies: int = 1) -> Generator[Bench]:
-    """A bench with the stage's device and protocol, beside so many processes with a policy."""
+    """A bench with the stage's device and protocol, beside so many processes with a policy.
+
+    Without a policy, 0, all devices judge.
+    """
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)
     with reviewer(ledger, params.hack_judge, device_facts(params)) as second:

@@ -13,6 +13,7 @@ import polars as pl
 
 from cudal1.baseline import Baseline, as_candidate
 from cudal1.candidate import Candidate
+from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
@@ -36,7 +37,7 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
 
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with bench(ledger, stage.params) as judge:
+        with bench(ledger, stage.params, num_policies=0) as judge:
             null_test, device_kind = _null_test(judge), judge.device.kind
             _judge_baselines(stage, ledger, judge)
         given = gathered(
@@ -109,31 +110,32 @@ def _exhibited(ledger: Ledger, shown: Sequence[str], provenance: Provenance) -> 
 
 def _null_test(judge: Bench) -> pl.DataFrame:
     """Every reference judged as a candidate for itself: what the harness claims for no work."""
-    problems = admitted_problems()
-    rows: list[dict[str, object]] = []
-    with progress("null test", len(problems)) as advance:
-        for problem in problems:
-            candidate = Candidate(problem_id=problem.id, source=problem.null_source)
-            verdict = judge.verdict(problem, candidate)
-            measured = verdict.measurement
-            rows.append({
-                "problem_id": problem.id, "candidate_id": candidate.id,
-                "status": verdict.status.value, "certified": verdict.speedup,
-                "speedup": None if measured is None else measured.speedup,
-            })  # fmt: skip
-            advance(1)
+    asked = [(p, Candidate(problem_id=p.id, source=p.null_source)) for p in admitted_problems()]
+    with progress("null test", len(asked)) as advance:
+        verdicts = judge.judge_possible(asked, advance)
+    rows: list[dict[str, object]] = [
+        {
+            "problem_id": verdict.problem_id, "candidate_id": verdict.candidate_id,
+            "status": verdict.status.value, "certified": verdict.speedup,
+            "speedup": None if verdict.measurement is None else verdict.measurement.speedup,
+        }
+        for verdict in verdicts if verdict is not None
+    ]  # fmt: skip
+    if not rows:
+        raise SuiteError("no reference could be judged; the reasons are above")
     return pl.DataFrame(rows)
 
 
 def _judge_baselines(stage: Stage, ledger: Ledger, judge: Bench) -> None:
     """Every reference run in each of the other ways that the report compares with."""
-    asked = [(p, each) for p in admitted_problems() for each in stage.params.report.baselines]
+    asked = [
+        (problem, as_candidate(problem, baseline), baseline)
+        for problem in admitted_problems() for baseline in stage.params.report.baselines
+    ]  # fmt: skip
+    for _, candidate, baseline in asked:
+        ledger.add_baseline(candidate, baseline)
     with progress("baselines", len(asked)) as advance:
-        for problem, baseline in asked:
-            candidate = as_candidate(problem, baseline)
-            ledger.add_baseline(candidate, baseline)
-            judge.verdict(problem, candidate)
-            advance(1)
+        judge.judge_possible([(problem, candidate) for problem, candidate, _ in asked], advance)
 
 
 def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from statistics import fmean
 
 import polars as pl
 
-from cudal1.candidate import Completion
+from cudal1.candidate import Candidate, Completion
 from cudal1.contrast import choose
 from cudal1.errors import ConfigError
 from cudal1.exemplar import Exemplar
@@ -29,10 +29,13 @@ from cudal1.llm.provider import EXHAUSTED, Provider, Request, has_failed, reques
 from cudal1.metrics import MEANINGFUL_SPEEDUP
 from cudal1.problem import Problem
 from cudal1.prompt import contrastive_prompt
+from cudal1.provider_settings import LocalSettings
 from cudal1.record import content_id
 from cudal1.reward import speed_reward
+from cudal1.verdict import Verdict
 from tasks.asking import Asking, asking, provider_of
 from tasks.judging import (
+    Advance,
     Bench,
     admitted_problems,
     bench,
@@ -71,13 +74,16 @@ class Asked:
 def run_method(stage: Stage) -> Mapping[str, float | int]:
     """data/problems.parquet → data/search/METHOD.parquet."""
     section = stage.params.search
-    provider = provider_of(stage.instance, section.methods[stage.instance].provider)
+    settings = section.methods[stage.instance].provider
+    provider = provider_of(stage.instance, settings)
     hunts = [Hunt(problem) for problem in _chosen(stage)]
     num_asked = 0
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
-            bench(ledger, stage.params) as judge,
+            bench(
+                ledger, stage.params, num_policies=int(isinstance(settings, LocalSettings))
+            ) as judge,
             asking(ledger, provider) as line,
             progress(
                 f"answers to {stage.instance}",
@@ -87,7 +93,7 @@ def run_method(stage: Stage) -> Mapping[str, float | int]:
             for number in range(section.rounds):
                 asked = _requests(stage, provider, hunts, number)
                 # all are answered before the first is judged: a policy that writes beside the judge
-                # would be in the times, and problem by problem a reference is prepared once
+                # would be in the times, and all devices judge a round together
                 answers = _answers(line, asked)
                 if line.stopped is not None:
                     log.warning(
@@ -95,9 +101,7 @@ def run_method(stage: Stage) -> Mapping[str, float | int]:
                         stage.name, line.stopped, number, section.rounds, stage.name,
                     )  # fmt: skip
                     break
-                for each in asked:
-                    _judge(ledger, judge, each, answers[each.request.id], number)
-                    advance(1)
+                _judge(ledger, judge, asked, answers, number, advance)
                 num_asked += section.answers_per_round
         ledger.export()
     rows = [_row(stage, hunt, num_asked) for hunt in hunts]
@@ -180,8 +184,34 @@ def _answers(line: Asking, asked: list[Asked]) -> dict[str, Completion]:
     return answers
 
 
-def _judge(ledger: Ledger, judge: Bench, asked: Asked, completion: Completion, number: int) -> None:
-    """Note what an answer is worth."""
+def _judge(
+    ledger: Ledger, judge: Bench, asked: list[Asked], answers: Mapping[str, Completion],
+    number: int, advance: Advance,
+) -> None:  # fmt: skip
+    """Note what each answer of a round is worth; the next round's prompts are the first to show."""
+    found = [
+        (each, answers[each.request.id], _found(ledger, each, answers[each.request.id]))
+        for each in asked
+    ]
+    pairs = [(each.hunt.problem, candidate) for each, _, candidate in found if candidate]
+    advance(len(asked) - len(pairs))
+    verdicts = iter(judge.judge_all(pairs, advance=advance))
+    for each, completion, candidate in found:
+        verdict = None if candidate is None else next(verdicts)
+        _note(each, completion, candidate, verdict, number)
+
+
+def _found(ledger: Ledger, asked: Asked, completion: Completion) -> Candidate | None:
+    """What is in an answer, stored."""
+    if completion.finish_reason == EXHAUSTED or has_failed(completion):
+        return None
+    return keep_completion(ledger, completion.model_copy(update={"island": asked.island}))
+
+
+def _note(
+    asked: Asked, completion: Completion, candidate: Candidate | None, verdict: Verdict | None,
+    number: int,
+) -> None:  # fmt: skip
     hunt = asked.hunt
     if completion.finish_reason == EXHAUSTED:
         hunt.is_exhausted = True
@@ -189,8 +219,6 @@ def _judge(ledger: Ledger, judge: Bench, asked: Asked, completion: Completion, n
     if has_failed(completion):
         hunt.num_failed += 1
         return
-    candidate = keep_completion(ledger, completion.model_copy(update={"island": asked.island}))
-    verdict = None if candidate is None else judge.verdict(hunt.problem, candidate)
     reward = speed_reward(verdict)
     hunt.rewards.append(reward)
     if candidate is not None and reward > 0:

@@ -1,8 +1,8 @@
-"""Candidates that wait for a verdict while a policy goes on: built at once, judged in their turn.
+"""Candidates that wait for a verdict: of a policy that goes on meanwhile, or a whole list of them.
 
 A thread leads the judges of all devices (`fleet`), which are processes of their own and stay ready
 from the first candidate to the end. Whether they judge while the policy works, or only while it
-waits for them, `sharing` says.
+waits for them, `sharing` says; what it offers is built at once.
 
 Threat: none new; the thread runs no candidate code.
 """
@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
@@ -42,9 +43,10 @@ class _Waiting:
     problem: Problem
     candidate: Candidate
     timing: bool
-    verdict: Future[Verdict]
 
 
+Heard = tuple[str, Verdict | Refusal]
+"""A candidate's id with its verdict, or why there can be none."""
 Settle = Callable[[Problem, Candidate, Judgement], Verdict]
 """Keeps a judgement, and says which verdict that makes; called in the thread."""
 
@@ -76,7 +78,10 @@ class Docket:
         self._waiting: list[_Waiting] = []
         self._may_judge = sharing.is_beside
         self._is_closing = False
-        self._asked: dict[str, Future[Verdict]] = {}
+        self._asked: set[str] = set()
+        """Candidates that nobody has heard of yet."""
+        self._heard: SimpleQueue[Heard | None] = SimpleQueue()
+        """What became of them; None: nobody leads any more."""
         self._thread = ThreadPoolExecutor(1, "docket")
         self._leading: Future[None] | None = None
         self._open = ExitStack()
@@ -102,16 +107,9 @@ class Docket:
 
     def add(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
         """Take a candidate in, unless it waits already; without `timing`, to be checked only."""
-        if candidate.id in self._asked:
-            return
-        self._asked[candidate.id] = future = Future[Verdict]()
-        if self._builder.takes(candidate):
+        if candidate.id not in self._asked and self._builder.takes(candidate):
             self._builder.begin(candidate)
-        with self._turn:
-            self._waiting.append(_Waiting(problem, candidate, timing, future))
-            self._turn.notify()
-        if self._leading is None:
-            self._leading = self._thread.submit(self._lead)
+        self._take_in([(problem, candidate)], timing=timing)
 
     def collect(self) -> dict[str, Verdict]:
         """The verdicts on all that were taken in since the last time, by candidate.
@@ -122,17 +120,46 @@ class Docket:
             DeviceError: another process is judging on one of the devices.
             WorkerError: one of them could not be judged; what else was judged has been settled.
         """
-        asked, self._asked = self._asked, {}
-        with nullcontext() if self._sharing.is_beside else self._judges_turn():
-            return {key: self._verdict(future) for key, future in asked.items()}
+        return {key: verdict_of(said) for key, said in self._hear()}
 
-    def _verdict(self, future: Future[Verdict]) -> Verdict:
-        assert self._leading is not None
-        either: list[Future[Any]] = [future, self._leading]
-        done = wait(either, return_when=FIRST_COMPLETED).done
-        if future not in done:
-            self._leading.result()  # says why nobody leads any more
-        return future.result()
+    def judge_all(
+        self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True
+    ) -> Iterator[Heard]:
+        """What becomes of each that is not waiting already and of those that are, as it is known.
+
+        For a list that is known as a whole: it is built no further ahead than it is judged. The
+        policy, if there is one, is expected to do nothing meanwhile.
+
+        Raises:
+            DeviceError: another process is judging on one of the devices.
+            WorkerError: nobody judges any more.
+        """
+        self._take_in(work, timing=timing)
+        yield from self._hear()
+
+    def _take_in(self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool) -> None:
+        new = {each.id: (problem, each) for problem, each in work if each.id not in self._asked}
+        if not new:
+            return
+        self._asked.update(new)
+        with self._turn:
+            self._waiting += [_Waiting(*pair, timing) for pair in new.values()]
+            self._turn.notify()
+        if self._leading is None:
+            self._leading = self._thread.submit(self._lead)
+            self._leading.add_done_callback(lambda _: self._heard.put(None))
+
+    def _hear(self) -> Iterator[Heard]:
+        with nullcontext() if self._sharing.is_beside else self._judges_turn():
+            while self._asked:
+                heard = self._heard.get()
+                if heard is None:
+                    self._heard.put(None)  # for whoever asks again
+                    assert self._leading is not None
+                    self._leading.result()  # says why
+                    raise WorkerError("nobody judges any more: start again")
+                self._asked.remove(heard[0])
+                yield heard
 
     @contextmanager
     def _judges_turn(self) -> Iterator[None]:
@@ -176,11 +203,11 @@ class Docket:
         work = [(each.problem, each.candidate) for each in batch]
         for said in fleet.judge_all(work, timing=batch[0].timing, record_of=self._record_of):
             if isinstance(said, Refusal):
-                refused = by_id[said.candidate_id]
-                refused.verdict.set_exception(WorkerError(said.reason))
+                self._heard.put((said.candidate_id, said))
             else:
                 judged = by_id[said.verdict.candidate_id]
-                judged.verdict.set_result(self._settle(judged.problem, judged.candidate, said))
+                verdict = self._settle(judged.problem, judged.candidate, said)
+                self._heard.put((judged.candidate.id, verdict))
             if self._is_closing:
                 return
 
@@ -196,3 +223,14 @@ class Docket:
             batch = [each for each in self._waiting if each.timing is timing]
             self._waiting = [each for each in self._waiting if each.timing is not timing]
             return sorted(batch, key=lambda each: each.problem.id)
+
+
+def verdict_of(said: Verdict | Refusal) -> Verdict:
+    """The verdict, where each must have one.
+
+    Raises:
+        WorkerError: there can be none.
+    """
+    if isinstance(said, Refusal):
+        raise WorkerError(said.reason)
+    return said

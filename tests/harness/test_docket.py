@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import Device, Judgement, docket, find_device
 from cudal1.harness.docket import Docket
-from cudal1.harness.errand import Refusal
+from cudal1.harness.errand import Refusal, judge
 from cudal1.harness.seats import Seat
 from cudal1.harness.sharing import Sharing, keeping_to, sharing
 from cudal1.problem import DeviceClass, Problem
@@ -28,10 +30,24 @@ CORES = frozenset(os.sched_getaffinity(0))
 RECORD = 1.25
 
 
+class Particular(Played):
+    """Refuses the problem that a refusal is about, if there is one, and no other."""
+
+    def __init__(self, device: str, about: Refusal | None, *, num_answers: int) -> None:
+        super().__init__(device, num_answers=num_answers)
+        self._about = about
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        """As `Played`."""
+        is_meant = self._about and fn is judge and args[0].problem.id == self._about.problem_id
+        self.refusal = self._about if is_meant else None
+        return super().submit(fn, *args, **more)
+
+
 class Court:
     """A docket before judges that play, and what it settles."""
 
-    def __init__(self, opened: Docket, judges: list[Played], settled: list[str]) -> None:
+    def __init__(self, opened: Docket, judges: list[Particular], settled: list[str]) -> None:
         self.docket = opened
         self.judges = judges
         self.settled = settled
@@ -49,9 +65,7 @@ def opened(
     devices = tuple(
         Device(device_class=DeviceClass.CPU, kind="cpu", id=name, worker_core=None) for name in "ab"
     )
-    judges = [Played(device.id, num_answers=num_answers) for device in devices]
-    for judge in judges:
-        judge.refusal = refusal
+    judges = [Particular(device.id, refusal, num_answers=num_answers) for device in devices]
     seats = [Seat(device, judge) for device, judge in zip(devices, judges, strict=True)]
 
     @contextmanager
@@ -169,6 +183,43 @@ def test_who_cannot_be_judged_is_our_failure_and_says_so(
         court.docket.add(*candidates(problem, 1)[0])
         with pytest.raises(WorkerError, match="lower its sizes"):
             court.docket.collect()
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_a_list_is_heard_of_as_it_is_judged_refusals_and_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol, is_beside: bool,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    good, bad = named_problem("silu"), named_problem("softmax")
+    work = [*candidates(good, 4), *candidates(bad, 2)]
+    refusal = Refusal(bad.id, "", "too large")
+    with opened(tmp_path, monkeypatch, quick, is_beside=is_beside, refusal=refusal) as court:
+        heard = dict(court.docket.judge_all([*work, *work]))
+        assert not dict(court.docket.judge_all([])), "nobody is heard of twice"
+    assert set(heard) == {candidate.id for _, candidate in work}
+    refused = {candidate.id for _, candidate in candidates(bad, 2)}
+    assert {key for key, said in heard.items() if isinstance(said, Refusal)} == refused
+    assert sorted(court.settled) == sorted(heard.keys() - refused)
+
+
+def test_all_devices_have_a_list_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    """Also once the judges stand ready: none waits for the first of it."""
+    batches: list[int] = []
+    judge_batch = Docket._judge
+
+    def count(court: Docket, fleet: Any, batch: Any) -> None:
+        batches.append(len(batch))
+        judge_batch(court, fleet, batch)
+
+    monkeypatch.setattr(Docket, "_judge", count)
+    work = candidates(named_problem("silu"), 12)
+    with opened(tmp_path, monkeypatch, quick, is_beside=True) as court:
+        for some in (work[:6], work[6:]):
+            assert len(list(court.docket.judge_all(some))) == 6
+    assert batches == [6, 6]
 
 
 def test_judges_that_die_leave_nobody_waiting(

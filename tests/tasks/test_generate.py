@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.candidate import Completion
+from cudal1.candidate import Candidate, Completion
 from cudal1.errors import BudgetError, ProviderDownError
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, Receipts, Request, completion_of
@@ -76,8 +76,15 @@ class Scripted:
 class Judge:
     """Whose candidates are good says so in its source."""
 
-    def check(self, problem: Problem, candidate: Any) -> Any:
-        return SimpleNamespace(is_successful="good" in candidate.source)
+    def __init__(self, width: int = 1) -> None:
+        self.width = width
+        self.lengths: list[int] = []
+        """Of the lists that were to be judged."""
+
+    def judge_all(self, asked: list[tuple[Problem, Candidate]], *, timing: bool) -> list[Any]:
+        assert not timing
+        self.lengths.append(len(asked))
+        return [SimpleNamespace(is_successful="good" in candidate.source) for _, candidate in asked]
 
 
 def problem(name: str) -> Problem:
@@ -94,13 +101,15 @@ def stage(attempts: int = 5, successes: int = 2) -> Stage:
     return Stage(name="generate@scripted", item="scripted", params=params, run="r")
 
 
-def inquire(folder: Path, provider: Scripted, *names: str, **limits: int) -> Inquiry:
+def inquire(
+    folder: Path, provider: Scripted, *names: str, judges: Judge | None = None, **limits: int
+) -> Inquiry:
     """Run to the end, as the stage does."""
     running = stage(**limits)
     with Ledger.open(folder) as ledger:
         ledger.begin(running.name)
         with asking(ledger, provider) as ask:
-            judge: Any = Judge()
+            judge: Any = judges or Judge()
             inquiry = Inquiry(running, ledger, judge, provider, ask, [problem(n) for n in names])
             while inquiry.step() is not None:
                 pass
@@ -127,22 +136,28 @@ def test_a_problem_is_left_when_there_are_no_more_answers(tmp_path: Path) -> Non
     assert inquiry.num_asked == 1
 
 
+@pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("width", [1, 3, 50])
-def test_no_more_answers_are_under_way_than_are_needed(tmp_path: Path, width: int) -> None:
+def test_no_more_answers_are_under_way_than_are_needed(
+    tmp_path: Path, width: int, at_once: int
+) -> None:
     provider = Scripted(lambda name, attempt: GOOD if attempt == 3 else BAD, width=width)
-    inquire(tmp_path, provider, "one", "two", attempts=9)
+    inquire(tmp_path, provider, "one", "two", judges=Judge(at_once), attempts=9)
     assert max(provider.most_waiting.values()) <= 2
 
 
+@pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("width", [1, 3, 50])
-def test_what_is_asked_does_not_depend_on_the_order_of_answers(tmp_path: Path, width: int) -> None:
+def test_what_is_asked_does_not_depend_on_the_order_of_answers(
+    tmp_path: Path, width: int, at_once: int
+) -> None:
     script = {"one": (1, 4), "two": (0, 1), "three": (7, 8), "four": ()}
 
     def say(name: str, attempt: int) -> str:
         return (GOOD if attempt in script[name] else BAD) + f"{name} {attempt}"
 
     provider = Scripted(say, width=width)
-    inquire(tmp_path, provider, *script, attempts=9)
+    inquire(tmp_path, provider, *script, judges=Judge(at_once), attempts=9)
     wanted = {
         "one": range(5), "two": range(2), "three": range(9), "four": range(9)
     }  # fmt: skip
@@ -162,6 +177,17 @@ def test_other_problems_fill_a_wide_provider(tmp_path: Path) -> None:
             assert ask.num_waiting + 1 >= provider.width
 
 
+def test_answers_are_judged_together_where_that_is_sooner(tmp_path: Path) -> None:
+    """While others are under way, so that the provider does not wait, either."""
+    names = [f"p{i}" for i in range(20)]
+    for at_once, most in ((1, 1), (8, 8)):
+        judge = Judge(at_once)
+        provider = Scripted(lambda name, attempt: GOOD + str(attempt))
+        inquire(tmp_path / str(at_once), provider, *names, judges=judge)
+        assert max(judge.lengths) == most
+        assert sum(judge.lengths) == 40
+
+
 def test_nothing_is_asked_twice(tmp_path: Path) -> None:
     first = Scripted(lambda name, attempt: BAD + str(attempt))
     inquire(tmp_path, first, "one", "two")
@@ -171,9 +197,10 @@ def test_nothing_is_asked_twice(tmp_path: Path) -> None:
     assert inquiry.num_asked == 10
 
 
-def test_a_provider_that_goes_down_leaves_what_it_gave(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_provider_that_goes_down_leaves_what_it_gave(tmp_path: Path, at_once: int) -> None:
     provider = Scripted(lambda name, attempt: GOOD + str(attempt), width=2, down_after=3)
-    inquiry = inquire(tmp_path, provider, "one", "two", "three")
+    inquiry = inquire(tmp_path, provider, "one", "two", "three", judges=Judge(at_once))
     assert inquiry.num_satisfied == 1
     assert inquiry.num_cut == 2
     with Ledger.read(tmp_path) as ledger:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudal1.baseline import Baseline, as_candidate
 from cudal1.candidate import Candidate
+from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
+from cudal1.verdict import Verdict
 from tasks import report
 from tasks.stage import Stage
+from tests.tasks.test_reviewing import VERDICT
 
 PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
 
@@ -24,8 +28,18 @@ class SeenBench:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
 
-    def verdict(self, problem: Problem, candidate: Candidate) -> None:
-        self.seen.append((problem.id, candidate.id))
+    def judge_possible(
+        self, asked: Sequence[tuple[Problem, Candidate]], advance: Callable[[int], None]
+    ) -> list[Any]:
+        self.seen += [(problem.id, candidate.id) for problem, candidate in asked]
+        return [self.says(candidate) for _, candidate in asked]
+
+    def says(self, candidate: Candidate) -> Verdict | None:
+        """Of large ones, nothing."""
+        if "large" in candidate.source:
+            return None
+        changes = {"problem_id": candidate.problem_id, "candidate_id": candidate.id}
+        return VERDICT.model_copy(update=changes)
 
 
 def _problem(name: str) -> Problem:
@@ -77,3 +91,22 @@ def test_without_baselines_nothing_is_judged(
     with ledger:
         assert not bench.seen
         assert ledger.sql("from baselines").is_empty()
+
+
+def test_the_null_test_is_of_every_reference_that_can_be_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problems = [_problem("softmax"), _problem("large"), _problem("gelu")]
+    monkeypatch.setattr(report, "admitted_problems", lambda: problems)
+    bench: Any = SeenBench()
+    found = report._null_test(bench)
+    assert [problem for problem, _ in bench.seen] == [problem.id for problem in problems]
+    assert found["problem_id"].to_list() == [problems[0].id, problems[2].id]
+    assert found["certified"].to_list() == [4.0, 4.0]
+
+
+def test_without_any_null_test_there_is_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "admitted_problems", lambda: [_problem("large")])
+    bench: Any = SeenBench()
+    with pytest.raises(SuiteError, match="no reference could be judged"):
+        report._null_test(bench)

@@ -1,0 +1,174 @@
+"""Winners judged again: on the named device only, as far as they fit; and results that meet."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import DeviceError, SuiteError
+from cudal1.harness import Device
+from cudal1.harness.judge import Judgement
+from cudal1.ledger import Ledger
+from cudal1.params import Params
+from cudal1.problem import Admission, DeviceClass, Problem, Split
+from cudal1.protocol import EvalProtocol
+from tasks import judging, report, transfer
+from tasks.stage import Stage
+from tests.tasks.test_reviewing import VERDICT
+
+PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
+KINDS = {"cpu": "cpu", "nvidia-h200": "NVIDIA H200"}
+"""By how a device is written in params.yaml."""
+PROBLEMS = [
+    Problem(
+        suite="toy", level=1, number=number, name=name, split=Split.TRAIN, revision="r",
+        device_class=DeviceClass.CPU, source=f"class Model: '{name}'\n",
+    )
+    for number, name in enumerate(("large", "rows", "softmax"), start=1)
+]  # fmt: skip
+WINNERS = [Candidate(problem_id=p.id, source="class ModelNew: ...\n") for p in PROBLEMS]
+TOO_LARGE = "too large for it: CUDA out of memory; lower its sizes"
+
+
+def judged(candidate: Candidate, protocol: EvalProtocol, device_kind: str) -> Judgement:
+    changes = {
+        "problem_id": candidate.problem_id, "candidate_id": candidate.id,
+        "protocol_id": protocol.id, "device_kind": device_kind,
+    }  # fmt: skip
+    return Judgement(VERDICT.model_copy(update=changes), ())
+
+
+class FakePool:
+    """A harness that finds everybody four times as fast."""
+
+    too_large: Sequence[str] = ()
+    """Names of problems that its device has no memory for."""
+
+    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float) -> None:
+        self._device = device
+        self._protocol = protocol
+
+    def __enter__(self) -> FakePool:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def judge(self, problem: Problem, candidate: Candidate, **_: object) -> Judgement:
+        if problem.name in self.too_large:
+            raise SuiteError(f"{problem.key}: {TOO_LARGE}")
+        return judged(candidate, self._protocol, self._device.kind)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The data of a run that has gone as far as `filter`: its shards and products, no database."""
+    data = tmp_path / "home"
+    with Ledger.open(data) as ledger:
+        ledger.begin("problems", run="r")
+        for problem in PROBLEMS:
+            ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+        ledger.export()
+        ledger.write_product("problems", data / "problems.parquet")
+    with Ledger.open(data) as ledger:
+        ledger.begin("filter", run="r")
+        ledger.add_protocol(PARAMS.protocol)
+        for winner in WINNERS:
+            ledger.add_candidate(winner)
+            ledger.add_verdict(judged(winner, PARAMS.protocol, "cpu").verdict, [])
+        ledger.export()
+    (data / "ledger.duckdb").unlink()
+    return data
+
+
+Run = Callable[..., dict[str, float | int]]
+
+
+@pytest.fixture
+def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the stage as on another machine, which has pulled the data; returns its numbers."""
+
+    def at(name: str, *, where: str | None = None, too_large: Sequence[str] = ()) -> object:
+        data = tmp_path / name
+        if not data.exists():
+            shutil.copytree(home, data)
+        kind = KINDS[where or name]
+        device = Device(device_class=DeviceClass.CPU, kind=kind, id="0", worker_core=None)
+        monkeypatch.setattr(FakePool, "too_large", too_large)
+        monkeypatch.setattr("tasks.judging.Pool", FakePool)
+        monkeypatch.setattr(transfer, "find_device", lambda _: device)
+        monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: [device])
+        for module in (judging, transfer):
+            monkeypatch.setattr(module, "DATA", data)
+        return transfer.judge_again(Stage(f"transfer@{name}", name, PARAMS, "r"))
+
+    return at  # pyright: ignore[reportReturnType] - numbers only
+
+
+def test_it_refuses_to_run_where_another_device_is(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="judges on cpu; run this stage where nvidia-h200 is"):
+        run("nvidia-h200", where="cpu")
+    assert not (tmp_path / "nvidia-h200" / "ledger.duckdb").exists(), "nothing was begun"
+
+
+def test_winners_are_judged_anew_once(run: Run, tmp_path: Path) -> None:
+    assert run("cpu") == {"num_winners": 3, "num_refused": 0, "mean_certified": 4.0}
+    with Ledger.read(tmp_path / "cpu") as ledger:
+        before = ledger.sql("from verdicts order by all").rows()
+    assert len(before) == 6, "under a protocol of their own"
+    assert run("cpu")["num_winners"] == 3
+    with Ledger.read(tmp_path / "cpu") as ledger:
+        assert ledger.sql("from verdicts order by all").rows() == before
+
+
+def test_who_is_too_large_costs_a_line_and_no_other_a_verdict(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = run("nvidia-h200", too_large=["large"])
+    assert found == {"num_winners": 3, "num_refused": 1, "mean_certified": 4.0}
+    (said,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert said == (
+        f"transfer@nvidia-h200: {PROBLEMS[0].key}: cannot be judged on NVIDIA H200: {TOO_LARGE}; "
+        "`dvc repro -f -s transfer@nvidia-h200` tries again"
+    )
+    with Ledger.read(tmp_path / "nvidia-h200") as ledger:
+        rows = ledger.sql("select problem_id from verdicts where device_kind = 'NVIDIA H200'")
+    assert set(rows["problem_id"]) == {problem.id for problem in PROBLEMS[1:]}
+
+
+def test_what_was_too_large_is_judged_when_there_is_room(run: Run) -> None:
+    run("nvidia-h200", too_large=["large"])
+    assert run("nvidia-h200")["num_refused"] == 0
+
+
+def test_nothing_fits_and_the_stage_still_ends(run: Run, tmp_path: Path) -> None:
+    found = run("nvidia-h200", too_large=[problem.name for problem in PROBLEMS])
+    assert found == {"num_winners": 3, "num_refused": 3, "mean_certified": 0.0}
+    assert (tmp_path / "nvidia-h200" / "transfer" / "nvidia-h200.parquet").exists()
+
+
+def test_results_of_several_machines_meet(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `dvc pull` brings them: each machine's shard and product, no database."""
+    for name, too_large in (("cpu", []), ("nvidia-h200", ["large"])):
+        run(name, too_large=too_large)
+        part = f"shards/transfer@{name}"
+        shutil.copytree(tmp_path / name / part, home / part)
+        (home / "transfer").mkdir(exist_ok=True)
+        shutil.copy(tmp_path / name / "transfer" / f"{name}.parquet", home / "transfer")
+    monkeypatch.setattr(report, "DATA", home)
+    with Ledger.open(home) as ledger:
+        counted = ledger.sql(
+            "select device_kind, count(*) as n from verdicts v join members m "
+            "on m.kind = 'verdicts' "
+            "and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id) "
+            "where m.stage like 'transfer@%' group by all"
+        )
+        again = report._transferred(ledger)
+    assert dict(counted.rows()) == {"cpu": 3, "NVIDIA H200": 2}
+    assert dict(again["device_kind"].value_counts().rows()) == {"cpu": 3, "NVIDIA H200": 2}
