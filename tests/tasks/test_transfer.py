@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cudal1.candidate import Candidate
@@ -17,6 +18,8 @@ from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol
+from cudal1.report.devices import device_table
+from cudal1.report.inputs import NULL_TEST
 from tasks import judging, report, transfer
 from tasks.stage import Stage
 from tests.tasks.test_reviewing import VERDICT
@@ -162,13 +165,18 @@ def test_results_of_several_machines_meet(
         (home / "transfer").mkdir(exist_ok=True)
         shutil.copy(tmp_path / name / "transfer" / f"{name}.parquet", home / "transfer")
     monkeypatch.setattr(report, "DATA", home)
+    no_null_test = pl.DataFrame(schema={**NULL_TEST, "candidate_id": pl.String})
     with Ledger.open(home) as ledger:
-        counted = ledger.sql(
-            "select device_kind, count(*) as n from verdicts v join members m "
-            "on m.kind = 'verdicts' "
-            "and m.key = concat_ws('/', v.candidate_id, v.device_kind, v.protocol_id) "
-            "where m.stage like 'transfer@%' group by all"
-        )
-        again = report._transferred(ledger)
-    assert dict(counted.rows()) == {"cpu": 3, "NVIDIA H200": 2}
-    assert dict(again["device_kind"].value_counts().rows()) == {"cpu": 3, "NVIDIA H200": 2}
+        rows = ledger.sql(
+            "select device_kind, count(*) as n from verdicts where protocol_id <> ? group by all",
+            [PARAMS.protocol.id],
+        ).rows()
+        given = report.gathered(
+            ledger, report._provenance(PARAMS, "cpu"), no_null_test, baselines=[],
+            stages=["filter", *(f"transfer@{name}" for name in KINDS)],
+            problems=[problem.id for problem in PROBLEMS],
+        )  # fmt: skip
+    assert dict(rows) == {"cpu": 3, "NVIDIA H200": 2}
+    table = device_table(given, failed_as=0.0)
+    assert set(table.columns[1:]) == set(KINDS.values()), "a column for each"
+    assert any(row.cells[1:] == ("4.00×", "4.00×") for row in table.rows)  # noqa: RUF001
