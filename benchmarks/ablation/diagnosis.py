@@ -1,9 +1,9 @@
 """How training went: each number in the first fifth of a run's steps and in the last.
 
 It says which reason is at hand when rows come out in the wrong order: answers that succeed no more
-often or are no faster, a policy that ran away from its start or draws the same answer again and
-again, groups of equal rewards from which nothing is learned, prompts that grew, exemplars that are
-copied, cheats, or time.
+often or are no faster, or are cut off at the longest length; a policy that ran away from its start,
+or draws the same answer again and again; groups of equal rewards, from which nothing is learned;
+prompts that grew; exemplars that are copied; cheats; time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from benchmarks.ablation.steps import Numbers, Steps
 
 REINFORCED = {
     "reward_raw": ("reward", ".2f"), "success": ("success", ".2f"), "hacked": ("hacked", ".2f"),
-    "no_code": ("no code", ".2f"), "kl": ("KL", ".3f"), "entropy": ("entropy", ".3f"),
+    "no_code": ("no code", ".2f"), "completions/clipped_ratio": ("cut off", ".2f"),
+    "kl": ("KL", ".3f"), "entropy": ("entropy", ".3f"),
     "clip_ratio/region_mean": ("clipped", ".3f"), "grad_norm": ("gradient", ".2f"),
     "frac_reward_zero_std": ("equal groups", ".2f"), "reused": ("reused", ".2f"),
     "with_exemplars": ("with exemplars", ".2f"), "copied": ("copied", ".2f"),
