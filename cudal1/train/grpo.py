@@ -15,55 +15,19 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cudal1.scale import ScaleParams
 from cudal1.train import scaling
 from cudal1.train.attention import is_plain
 from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.environment import Environment, Offers
+from cudal1.train.epochs import Epochs
 from cudal1.train.group import in_a_group
-from cudal1.train.rollouts import Rollouts
+from cudal1.train.rollouts import OnEnd, Rollouts
+from cudal1.train.served import Served
 
 STATE_FILE = "cudal1.json"
-
-
-class Environment(Protocol):
-    """What the policy acts in, in the trainer's words."""
-
-    @property
-    def judges_meanwhile(self) -> bool:
-        """Whether it judges answers while others are being sampled: not on the policy's device.
-
-        Groups are then sampled one after another, each offered at once; else all together, which
-        takes a GPU hardly longer than one.
-        """
-        ...
-
-    def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
-        """The chat for one group, from what is known at this moment."""
-        ...
-
-    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        """Take answers of whole groups that were just sampled; `score` asks for them later."""
-        ...
-
-    def score(
-        self, problem_ids: Sequence[str], texts: Sequence[str], step: int
-    ) -> list[float | None]:
-        """What each answer of a batch earns; None leaves an answer out of its group.
-
-        The answers are those offered since the last call, in the same order. Nothing of the
-        trainer's runs on any device meanwhile.
-        """
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What `restore` needs after a restart; JSON-compatible."""
-        ...
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state()`."""
-        ...
 
 
 @in_a_group
@@ -108,14 +72,16 @@ def train_grpo(
     resumed = latest_checkpoint(work, last_file=STATE_FILE)
     if resumed is not None:
         environment.restore(json.loads((resumed / STATE_FILE).read_text(encoding="utf-8")))
+    offers = Offers(environment)
     trainer = _trainer_class()(
-        model=str(policy), reward_funcs=_reward_function(environment), args=arguments,
+        model=str(policy), reward_funcs=_reward_function(offers), args=arguments,
         train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
         peft_config=scaling.adapter(scale),
         callbacks=[log_callback(on_log), _state_callback(environment)],
     )  # fmt: skip
-    trainer.environment = environment
+    trainer.environment, trainer.offers = environment, offers
     trainer.rollouts = _rollouts(trainer)
+    trainer.served = Served(trainer.vllm_generation) if trainer.use_vllm else None
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
     scaling.save_policy(trainer, tokenizer, out)
 
@@ -125,12 +91,12 @@ def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:
     return max(1, round(wanted / updates_per_batch)) * updates_per_batch
 
 
-def _reward_function(environment: Environment) -> Any:
+def _reward_function(offers: Offers) -> Any:
     def speedup(
         prompts: Any, completions: Any, problem_id: list[str], trainer_state: Any, **_: Any
     ) -> list[float | None]:
         texts = [completion[0]["content"] for completion in completions]
-        return environment.score(problem_id, texts, trainer_state.global_step)
+        return offers.score(problem_id, texts, trainer_state.global_step)
 
     return speedup
 
@@ -153,11 +119,19 @@ def _trainer_class() -> Any:
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     class ContrastiveTrainer(GRPOTrainer):
-        """Rebuilds every prompt right before sampling, one a group; offers answers as they come."""
+        """Rebuilds every prompt right before sampling, one a group; offers answers as they end."""
 
         environment: Environment
+        offers: Offers
         rollouts: Rollouts | None
+        served: Served | None
         _problem_ids: list[str]
+        _answers: list[list[int]]
+        _logprobs: list[list[float]]
+
+        def _get_train_sampler(self, dataset: Any = None) -> Any:
+            sampler: Any = super()._get_train_sampler(dataset)
+            return Epochs(sampler, lambda: int(self.state.epoch or 0), seed=self.args.seed)
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
             step = self.state.global_step
@@ -171,20 +145,43 @@ def _trainer_class() -> Any:
                 return super()._generate_and_score_completions(renewed)
 
         def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
+            self._answers = [[] for _ in prompt_ids]
+            self._logprobs = [[] for _ in prompt_ids]
+            together = not self.environment.judges_meanwhile
+            if self.served is not None:
+                self._send_weights()
+                size: Any = self.num_generations
+                self.served.sample(prompt_ids, size, self._take)
+            elif self.rollouts is not None and together and self.accelerator.num_processes == 1:
+                self._rolled_out(self.rollouts, prompt_ids, on_end=self._take)
+            else:
+                for part in _parts(self._problem_ids, together=together):
+                    asked = prompt_ids[part.start : part.stop]
+                    if self.rollouts is None:
+                        answers, _ = super()._generate_single_turn(asked, *others, **more)
+                    else:
+                        answers = self._rolled_out(self.rollouts, asked)
+                    self._take(part, answers)
+            return self._answers, None if self.served is None else self._logprobs
+
+        def _take(
+            self, places: Sequence[int], answers: list[list[int]],
+            logprobs: list[list[float]] | None = None,
+        ) -> None:  # fmt: skip
+            """Answers that have just ended, by their places in the batch."""
+            for i, place in enumerate(places):
+                self._answers[place] = answers[i]
+                self._logprobs[place] = [] if logprobs is None else logprobs[i]
             tokenizer: Any = self.processing_class
-            answers: list[list[int]] = []
-            logprobs: list[Any] = []
-            together = self.use_vllm or not self.environment.judges_meanwhile
-            for part in _parts(self._problem_ids, together=together):
-                if self.rollouts is None:
-                    sampled = super()._generate_single_turn(prompt_ids[part], *others, **more)
-                    logprobs += sampled[1] or []
-                    answers += sampled[0]
-                else:
-                    answers += self._rolled_out(self.rollouts, prompt_ids[part])
-                texts = tokenizer.batch_decode(answers[part], skip_special_tokens=True)
-                self.environment.offer(self._problem_ids[part], texts, self.state.global_step)
-            return answers, logprobs or None
+            texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
+            problem_ids = [self._problem_ids[place] for place in places]
+            self.offers.make(places, problem_ids, texts, self.state.global_step)
+
+        def _send_weights(self) -> None:
+            if self.state.global_step != self._last_loaded_step:
+                self.vllm_generation.sync_weights()
+                self._last_loaded_step = self.state.global_step
+                self.accelerator.wait_for_everyone()  # one sends; nobody asks before it is done
 
         def _calculate_rewards(self, *arguments: Any) -> Any:
             if torch.cuda.is_available():  # a device that measures does nothing else
@@ -193,25 +190,27 @@ def _trainer_class() -> Any:
                     torch.cuda.empty_cache()  # what is not in use, workers may need
             return super()._calculate_rewards(*arguments)
 
-        def _rolled_out(self, rollouts: Rollouts, prompt_ids: list[list[int]]) -> list[list[int]]:
+        def _rolled_out(
+            self, rollouts: Rollouts, prompt_ids: list[list[int]], *, on_end: OnEnd | None = None
+        ) -> list[list[int]]:
             checkpointing: Any = self.args.gradient_checkpointing_kwargs
             with unwrap_model_for_generation(
                 self.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=checkpointing
             ) as model:
-                return rollouts.sample(model, prompt_ids)
+                return rollouts.sample(model, prompt_ids, on_end=on_end)
 
     return ContrastiveTrainer
 
 
-def _parts(problem_ids: Sequence[str], *, together: bool) -> Iterator[slice]:
-    """Runs of answers that are sampled at once: all, or group by group."""
+def _parts(problem_ids: Sequence[str], *, together: bool) -> Iterator[range]:
+    """Places of answers that are sampled at once: all, or group by group."""
     if together:
-        yield slice(0, len(problem_ids))
+        yield range(len(problem_ids))
         return
     first = 0
     for _, group in groupby(problem_ids):
         last = first + len(list(group))
-        yield slice(first, last)
+        yield range(first, last)
         first = last
 
 

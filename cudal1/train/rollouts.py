@@ -12,18 +12,22 @@ in the cache, V tokens of the vocabulary.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from cudal1.train import caches
 
 if TYPE_CHECKING:
     import torch
 
 log = logging.getLogger("cudal1")
 
+OnEnd = Callable[[Sequence[int], list[list[int]]], None]
+"""Hears of answers: their prompts' places, and their tokens."""
 ROOM = 128
 """The cache grows by so many places: not every longer prompt then needs a new graph."""
 LOOK_EVERY = 16
-"""Tokens between two looks at whether all answers have ended; at a look the host waits."""
+"""Tokens between two looks at which answers have ended; at a look the host waits."""
 WARM_UPS = 3
 """Steps before a recording: what libraries allocate and choose must be settled."""
 
@@ -53,18 +57,22 @@ class Rollouts:
         self._pad_id = pad_id
         self._decoder: _Decoder | None = None
 
-    def sample(self, model: Any, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """One answer to each prompt, its end token included; equal prompts are read once."""
+    def sample(
+        self, model: Any, prompts: Sequence[Sequence[int]], *, on_end: OnEnd | None = None
+    ) -> list[list[int]]:
+        """One answer to each prompt, its end token included; equal prompts are read once.
+
+        `on_end` hears of each answer once, while others are still being sampled.
+        """
         import torch
 
         distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(map(tuple, prompts)))}
         places_B = torch.tensor([distinct[tuple(p)] for p in prompts], device=model.device)
         with torch.no_grad():
-            mask_PW, cache, logits_PV = _read(model, list(distinct), pad_id=self._pad_id)
+            mask_PW, cache, logits_PV = caches.read(model, list(distinct), pad_id=self._pad_id)
             decoder = self._fitting(model, cache, len(prompts), mask_PW.shape[1])
             decoder.begin(cache, mask_PW, logits_PV, places_B)
-            answers = decoder.finish()
-        return [self._cut(answer) for answer in answers]
+            return decoder.finish(on_end)
 
     def _fitting(self, model: Any, read: Any, batch: int, width: int) -> _Decoder:
         """The decoder of the call before if it is large enough: its graph is then replayed."""
@@ -91,12 +99,6 @@ class Rollouts:
         self._decoder = decoder
         return decoder
 
-    def _cut(self, tokens: list[int]) -> list[int]:
-        for i, token in enumerate(tokens):
-            if token in self._end_ids:
-                return tokens[: i + 1]
-        return tokens
-
 
 class _Decoder:
     """One decoding step over tensors that stay where they are, so that it can be recorded."""
@@ -111,9 +113,10 @@ class _Decoder:
         self._model = model
         self._warpers = warpers
         self._graph: Any = None
-        self._cache = _fixed_cache(read, batch=batch, room=room)
+        self._cache = caches.fixed(read, batch=batch, room=room)
         device = model.device
         self._pad_id = torch.tensor(pad_id, device=device)
+        self._ends = frozenset(end_ids)
         self._end_ids = torch.tensor(list(end_ids), device=device)
         self._mask_B11L = torch.zeros((batch, 1, 1, room), dtype=torch.bool, device=device)
         self._tokens_B1 = torch.zeros((batch, 1), dtype=torch.long, device=device)
@@ -158,15 +161,30 @@ class _Decoder:
         self._positions_B1.copy_(mask_PW.sum(-1, keepdim=True)[places_B] - 1)
         self._append(logits_PV[places_B])
 
-    def finish(self) -> list[list[int]]:
-        """All tokens (B, T or fewer) of the answers begun; padded behind their ends."""
+    def finish(self, on_end: OnEnd | None) -> list[list[int]]:
+        """The answers begun, each up to its end."""
         step = self._step if self._graph is None else self._graph.replay
+        answers: dict[int, list[int]] = {}
         num_tokens = self._answers_BT.shape[1]
-        for count in range(1, num_tokens):
-            if count % LOOK_EVERY == 0 and bool(self._has_ended_B.all()):
-                return self._answers_BT[:, :count].tolist()
+        for count in range(1, num_tokens + 1):
+            if (is_full := count == num_tokens) or count % LOOK_EVERY == 0:
+                has_ended = (self._has_ended_B | is_full).tolist()
+                ended = [b for b in range(self.batch) if has_ended[b] and b not in answers]
+                if ended:
+                    tokens = self._answers_BT[:, :count].tolist()
+                    answers |= {b: self._cut(tokens[b]) for b in ended}
+                if ended and on_end is not None:
+                    on_end(ended, [answers[b] for b in ended])
+                if len(answers) == self.batch:
+                    break
             step()
-        return self._answers_BT.tolist()
+        return [answers[b] for b in range(self.batch)]
+
+    def _cut(self, tokens: list[int]) -> list[int]:
+        for i, token in enumerate(tokens):
+            if token in self._ends:
+                return tokens[: i + 1]
+        return tokens
 
     def _rewind(self, width: int) -> None:
         for layer in self._cache.layers:
@@ -206,49 +224,3 @@ def _warpers(temperature: float, top_p: float) -> Any:
     if top_p < 1.0:
         warpers.append(TopPLogitsWarper(top_p))
     return warpers
-
-
-def _read(
-    model: Any, prompts: Sequence[Sequence[int]], *, pad_id: int
-) -> tuple[torch.Tensor, Any, torch.Tensor]:
-    """Mask (P, W) of the prompts padded to the left, their keys and values, last scores (P, V)."""
-    import torch
-    from transformers import DynamicCache
-
-    width = max(map(len, prompts))
-    tokens = [[pad_id] * (width - len(prompt)) + list(prompt) for prompt in prompts]
-    mask = [[False] * (width - len(prompt)) + [True] * len(prompt) for prompt in prompts]
-    mask_PW = torch.tensor(mask, device=model.device)
-    made = model(
-        input_ids=torch.tensor(tokens, device=model.device), attention_mask=mask_PW.long(),
-        position_ids=(mask_PW.cumsum(-1) - 1).clamp(min=0), logits_to_keep=1, use_cache=True,
-        past_key_values=DynamicCache(config=model.config),
-    )  # fmt: skip
-    return mask_PW, made.past_key_values, made.logits[:, -1]
-
-
-def _fixed_cache(read: Any, *, batch: int, room: int) -> Any:
-    """An empty cache of B rows and L places, for the same layers as one that was read.
-
-    In the type that attention computes in: under autocast, which rounds keys and values to it, the
-    cache that was read holds float32 all the same (norms give keys in it).
-    """
-    import torch
-    from transformers.cache_utils import Cache, StaticLayer
-
-    kind = read.layers[0].values.device.type
-    rounded = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-
-    class Layer(StaticLayer):
-        def update(self, key_states: Any, value_states: Any, *args: Any, **kwargs: Any) -> Any:
-            kept: Any = self.dtype
-            return super().update(key_states.to(kept), value_states.to(kept), *args, **kwargs)
-
-    layers: list[Any] = [Layer(room) for _ in read.layers]
-    for layer, seen in zip(layers, read.layers, strict=True):
-        empty = [
-            states[:1, :, :0].to(rounded or seen.values.dtype).expand(batch, -1, -1, -1)
-            for states in (seen.keys, seen.values)
-        ]
-        layer.lazy_initialization(*empty)
-    return Cache(layers=layers)

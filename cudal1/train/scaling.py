@@ -84,6 +84,8 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     if hasattr(model, "merge_and_unload"):
         model = model.float().merge_and_unload()
     state = accelerator.get_state_dict(model)  # gathers shards: all take part
+    for tied in model.all_tied_weights_keys:  # gathered, it is no longer seen to be another's
+        state.pop(tied, None)
     if accelerator.is_main_process:
         shutil.rmtree(out, ignore_errors=True)
         model.save_pretrained(out, state_dict=state)

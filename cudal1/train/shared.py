@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cudal1.train.grpo import Environment
+    from cudal1.train.environment import Environment
 
 PATIENCE = timedelta(days=1)
 """A batch's verdicts may take long; the processes wait, and their GPUs do nothing."""

@@ -32,15 +32,16 @@ def scale(**changed: Any) -> ScaleParams:
 
 
 class World:
-    """Rewards letters; remembers who asked what, and refuses when told to."""
+    """Rewards letters; remembers who asked what, and refuses from a step on when told to."""
 
     judges_meanwhile = False
 
-    def __init__(self, *, refuses: BaseException | None = None) -> None:
+    def __init__(self, *, refuses: BaseException | None = None, at: int = 0) -> None:
         self.built: list[tuple[str, int]] = []
         self.scored: list[tuple[list[str], int]] = []
         self.restored: dict[str, Any] | None = None
         self._refuses = refuses
+        self._at = at
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         self.built.append((problem_id, step))
@@ -51,7 +52,7 @@ class World:
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        if self._refuses is not None:
+        if self._refuses is not None and step >= self._at:
             raise self._refuses
         self.scored.append((list(problem_ids), step))
         return [text.count("a") / max(1, len(text)) for text in texts]

@@ -104,7 +104,30 @@ def test_two_processes_learn_what_one_learns(
     assert loads(tmp_path / "two" / "out")
 
 
+@pytest.fixture
+def shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that shard on a CPU, too (`tests.train.sharding`)."""
+    made = group._command
+
+    def command(*given: Any) -> list[str]:
+        ours = {"cudal1.train.member": "tests.train.sharding"}
+        return [ours.get(word, word) for word in made(*given)]
+
+    monkeypatch.setattr(group, "_command", command)
+
+
+def is_sharded(checkpoint: Path) -> bool:
+    return (checkpoint / "pytorch_model_fsdp.bin").is_file()
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("shards")
 def test_sharded_training_learns_the_same_and_leaves_whole_weights(
     tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
 ) -> None:
@@ -112,11 +135,13 @@ def test_sharded_training_learns_the_same_and_leaves_whole_weights(
         sft(tiny_policy, tmp_path / name, pairs[:4], scale=each)
         for name, each in (("one", scale()), ("two", scale(processes=2, sharded=True)))
     )
+    assert is_sharded(tmp_path / "two" / "work" / "checkpoint-10")
     assert sharded == pytest.approx(alone, rel=1e-3)
     assert loads(tmp_path / "two" / "out")
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("shards")
 def test_sharded_processes_sample_answers_of_unlike_length(
     tiny_policy: Path, tmp_path: Path
 ) -> None:
@@ -124,7 +149,39 @@ def test_sharded_processes_sample_answers_of_unlike_length(
     world = World()
     grpo(tiny_policy, tmp_path, world, scale=scale(processes=2, sharded=True), max_new_tokens=48)
     assert len(world.scored) == 2
+    assert is_sharded(tmp_path / "work" / "checkpoint-2")
     assert loads(tmp_path / "out")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shards")
+def test_a_sharded_group_that_was_stopped_goes_on_as_if_it_had_not_been(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    """In the middle of an epoch; half of the problems have come."""
+    import torch
+
+    whole, stopped, resumed = World(), World(refuses=KeyboardInterrupt(), at=3), World()
+    settings = {
+        "scale": scale(processes=2, sharded=True), "steps": 5, "prompts_per_step": 2,
+        "checkpoint_every": 3,
+    }  # fmt: skip
+    expected = grpo(tiny_policy, tmp_path / "whole", whole, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        grpo(tiny_policy, tmp_path / "two", stopped, **settings)
+    assert is_sharded(tmp_path / "two" / "work" / "checkpoint-3")
+    resumed.built = stopped.built[:6]  # prompts say how many there were before
+    logs = grpo(tiny_policy, tmp_path / "two", resumed, **settings)
+    assert [step for step, values in logs if "loss" in values] == [4, 5]
+    assert resumed.built == whole.built
+    assert resumed.scored == whole.scored[3:]
+    assert dict(logs)[4]["loss"] == pytest.approx(dict(expected)[4]["loss"], rel=1e-3)
+    ours, theirs = weights(tmp_path / "two" / "out"), weights(tmp_path / "whole" / "out")
+    first = weights(tiny_policy)
+    assert ours.keys() == theirs.keys() == first.keys()  # tied weights are there once
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=1e-4, atol=1e-5)
+        assert (weight - first[name]).abs().max() > 1e-3
 
 
 @pytest.mark.slow

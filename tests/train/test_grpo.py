@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cudal1.reward import group_advantages
-from cudal1.train import grpo
+from cudal1.train import grpo, rollouts
 from tests.train.runs import scale
 
 PROBLEMS = ("first", "second", "third", "fourth")
@@ -74,15 +74,18 @@ def train(
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What TRL made of each batch: prompts as text, and advantages."""
+    """What TRL made of each batch: prompts and answers as text, and advantages."""
     batches: list[dict[str, Any]] = []
     ours = grpo._trainer_class()
 
     class Watched(ours):
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
             made = super()._generate_and_score_completions(inputs)
-            prompts = self.processing_class.batch_decode(made["prompt_ids"])
-            batches.append({"prompts": prompts, "advantages": made["advantages"].tolist()})
+            decode = self.processing_class.batch_decode
+            batches.append({
+                "prompts": decode(made["prompt_ids"]), "advantages": made["advantages"].tolist(),
+                "answers": decode(made["completion_ids"], skip_special_tokens=True),
+            })  # fmt: skip
             return made
 
     monkeypatch.setattr(grpo, "_trainer_class", lambda: Watched)
@@ -137,6 +140,21 @@ def test_after_a_kill_the_environments_state_comes_back(tiny_policy: Path, tmp_p
     assert any((tmp_path / "work").iterdir())
 
 
+def test_after_a_kill_an_epoch_goes_on_in_its_own_order(tiny_policy: Path, tmp_path: Path) -> None:
+    """Each step has half of the problems; the last checkpoint is in the middle of an epoch."""
+    whole, killed, resumed = Letters(), Letters(dies_at=10), Letters()
+    settings: dict[str, Any] = {"steps": 12, "checkpoint_every": 9, "max_new_tokens": 2}
+    train(tiny_policy, tmp_path / "whole", whole, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_policy, tmp_path / "two", killed, **settings)
+    train(tiny_policy, tmp_path / "two", resumed, **settings)
+    orders = [[asked for asked in world.asked if asked[2] >= 9] for world in (whole, resumed)]
+    assert orders[0] == orders[1]
+    assert {asked[1] for asked in orders[1] if asked[2] == 9} == set(PROBLEMS) - {
+        asked[1] for asked in whole.asked if asked[2] == 8
+    }
+
+
 def test_several_updates_of_a_batch_do_not_break_checkpoints(
     tiny_policy: Path, tmp_path: Path
 ) -> None:
@@ -145,12 +163,38 @@ def test_several_updates_of_a_batch_do_not_break_checkpoints(
     assert len(world.rewards) == 2
 
 
-def test_answers_are_offered_all_together_where_the_judge_must_wait(
-    tiny_policy: Path, tmp_path: Path
+def test_answers_are_sampled_together_and_offered_as_they_end_where_the_judge_must_wait(
+    tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What needs no device can begin: others are built while some are still being sampled."""
+    monkeypatch.setattr(rollouts, "LOOK_EVERY", 2)
+    sampled: list[int] = []
+    ours = rollouts.Rollouts.sample
+
+    def sample(self: Any, model: Any, prompts: Any, **more: Any) -> Any:
+        sampled.append(len(prompts))
+        return ours(self, model, prompts, **more)
+
+    monkeypatch.setattr(rollouts.Rollouts, "sample", sample)
     world = Letters()
-    train(tiny_policy, tmp_path, world, steps=2)
-    assert [(len(texts), step) for _, texts, step in world.offered] == [(16, 0), (16, 1)]
+    train(tiny_policy, tmp_path, world, steps=2, max_new_tokens=64)
+    assert sampled == [16, 16]
+    for at in (0, 1):
+        counts = [len(texts) for _, texts, step in world.offered if step == at]
+        assert sum(counts) == 16
+        assert len(counts) > 2
+
+
+def test_rewards_are_those_of_the_answers_in_whatever_order_they_ended(
+    tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[dict[str, Any]]
+) -> None:
+    monkeypatch.setattr(rollouts, "LOOK_EVERY", 2)
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=1, max_new_tokens=64)
+    assert [text for _, texts, _ in world.offered for text in texts] != seen[0]["answers"]
+    rewards = [text.count("a") / max(1, len(text)) for text in seen[0]["answers"]]
+    ours = [*group_advantages(rewards[:8]), *group_advantages(rewards[8:])]
+    assert seen[0]["advantages"] == pytest.approx(ours, abs=1e-4)
 
 
 def test_answers_are_offered_group_by_group_where_the_judge_works_meanwhile(

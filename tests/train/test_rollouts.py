@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -100,6 +101,28 @@ def test_with_the_same_random_numbers_tokens_are_generates(
     torch.manual_seed(11)
     assert rollouts(temperature=temperature, top_p=top_p).sample(model, PROMPTS) == expected
     assert len(set(map(tuple, expected))) == len(PROMPTS)
+
+
+def test_each_answer_is_told_of_when_it_has_ended(
+    model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setattr("cudal1.train.rollouts.LOOK_EVERY", 2)
+    torch.manual_seed(11)
+    watched, told = Watched(model), dict[int, tuple[list[int], int]]()
+
+    def on_end(places: Sequence[int], answers: list[list[int]]) -> None:
+        for place, tokens in zip(places, answers, strict=True):
+            assert place not in told
+            told[place] = tokens, len(watched.scores)
+
+    ours = Rollouts(temperature=1.0, top_p=1.0, max_new_tokens=24, end_ids=range(20), pad_id=PAD)
+    answers = ours.sample(watched, PROMPTS, on_end=on_end)
+    assert {place: tokens for place, (tokens, _) in told.items()} == dict(enumerate(answers))
+    for tokens, num_drawn in told.values():
+        assert len(tokens) <= num_drawn <= len(tokens) + 1
+    assert len({num_drawn for _, num_drawn in told.values()}) > 2
 
 
 def test_tokens_were_drawn_from_the_models_own_probabilities(model: Any) -> None:

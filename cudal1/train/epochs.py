@@ -1,0 +1,31 @@
+"""Each epoch has an order of its own, whether or not the run was stopped in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+class Epochs:
+    """The places of TRL's sampler in another order for each epoch.
+
+    TRL draws one order after the other from a generator, which begins anew when a run resumes: it
+    would go on in the middle of the first epoch's order, and some problems would come twice.
+
+    Args:
+        sampler: TRL's `RepeatSampler`, which shuffles with its `generator`.
+        epoch: which one begins, or goes on, when this is iterated.
+        seed: of the first one.
+    """
+
+    def __init__(self, sampler: Any, epoch: Callable[[], int], *, seed: int) -> None:
+        self._sampler = sampler
+        self._epoch = epoch
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        self._sampler.generator.manual_seed(self._seed + self._epoch())
+        return iter(self._sampler)
+
+    def __len__(self) -> int:
+        return len(self._sampler)

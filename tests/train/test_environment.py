@@ -1,0 +1,54 @@
+"""Answers are scored in the order in which they were offered, and earn at their own places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from cudal1.train.environment import Offers
+
+
+class World:
+    """An answer earns the number that it is."""
+
+    judges_meanwhile = False
+
+    def __init__(self) -> None:
+        self.offered: list[tuple[str, str]] = []
+
+    def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
+        return []
+
+    def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        self.offered += zip(problem_ids, texts, strict=True)
+
+    def score(
+        self, problem_ids: Sequence[str], texts: Sequence[str], step: int
+    ) -> list[float | None]:
+        assert list(zip(problem_ids, texts, strict=True)) == self.offered
+        self.offered = []
+        return [None if text == "lost" else float(text) for text in texts]
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def test_each_answer_earns_its_own_reward_whenever_it_was_offered() -> None:
+    offers = Offers(World())
+    problems, texts = ["a", "a", "b", "b"], ["1", "2", "lost", "4"]
+    for _ in range(2):  # a batch after the other
+        for places in ([3], [1, 2], [0]):
+            offers.make(places, [problems[i] for i in places], [texts[i] for i in places], 0)
+        assert offers.score(problems, texts, 0) == [1, 2, None, 4]
+
+
+@pytest.mark.parametrize("places", [[0], [0, 0, 1]])
+def test_each_is_offered_once(places: list[int]) -> None:
+    offers = Offers(World())
+    offers.make(places, ["a"] * len(places), ["1"] * len(places), 0)
+    with pytest.raises(AssertionError, match="offered once"):
+        offers.score(["a", "a"], ["1", "1"], 0)
