@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceLostError, SuiteError
+from cudal1.errors import CudaL1Error, SuiteError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
@@ -135,9 +135,7 @@ class Pool:
                 prepare_s = time.monotonic() - began
                 zygote.builds.give(candidate.id, built)
                 yield prepared, prepare_s
-            except DeviceLostError:
-                raise
-            except Exception:
+            except (CudaL1Error, RuntimeError):  # PyTorch's are of the second kind
                 self.device.require_working()  # or that is why
                 raise
 
