@@ -12,20 +12,17 @@ This is the only module that depends on private methods of TRL (pinned for that 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cudal1.scale import ScaleParams
 from cudal1.train import scaling
-from cudal1.train.attention import is_plain
+from cudal1.train.answering import Answering
 from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
 from cudal1.train.environment import Environment, Offers
 from cudal1.train.epochs import Epochs
 from cudal1.train.group import in_a_group
-from cudal1.train.rollouts import OnEnd, Rollouts
-from cudal1.train.served import Served
 
 STATE_FILE = "cudal1.json"
 
@@ -79,9 +76,8 @@ def train_grpo(
         peft_config=scaling.adapter(scale),
         callbacks=[log_callback(on_log), _state_callback(environment)],
     )  # fmt: skip
-    trainer.environment, trainer.offers = environment, offers
-    trainer.rollouts = _rollouts(trainer)
-    trainer.served = Served(trainer.vllm_generation) if trainer.use_vllm else None
+    trainer.environment = environment
+    trainer.answering = Answering(trainer, offers)
     without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
     scaling.save_policy(trainer, tokenizer, out)
 
@@ -101,33 +97,16 @@ def _reward_function(offers: Offers) -> Any:
     return speedup
 
 
-def _rollouts(trainer: Any) -> Rollouts | None:
-    """Our sampler, where it serves; None: TRL's ways (`generate`, vLLM, gathered shards)."""
-    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
-    if trainer.use_vllm or sharded or not is_plain(trainer.model):
-        return None
-    return Rollouts(
-        temperature=trainer.temperature, top_p=trainer.top_p,
-        max_new_tokens=trainer.max_completion_length, end_ids=trainer.eos_token_ids,
-        pad_id=trainer.processing_class.pad_token_id,
-    )  # fmt: skip
-
-
 def _trainer_class() -> Any:
     import torch
-    from trl.models.utils import unwrap_model_for_generation
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     class ContrastiveTrainer(GRPOTrainer):
         """Rebuilds every prompt right before sampling, one a group; offers answers as they end."""
 
         environment: Environment
-        offers: Offers
-        rollouts: Rollouts | None
-        served: Served | None
+        answering: Answering
         _problem_ids: list[str]
-        _answers: list[list[int]]
-        _logprobs: list[list[float]]
 
         def _get_train_sampler(self, dataset: Any = None) -> Any:
             sampler: Any = super()._get_train_sampler(dataset)
@@ -145,43 +124,12 @@ def _trainer_class() -> Any:
                 return super()._generate_and_score_completions(renewed)
 
         def _generate_single_turn(self, prompt_ids: Any, *others: Any, **more: Any) -> Any:
-            self._answers = [[] for _ in prompt_ids]
-            self._logprobs = [[] for _ in prompt_ids]
-            together = not self.environment.judges_meanwhile
-            if self.served is not None:
-                self._send_weights()
-                size: Any = self.num_generations
-                self.served.sample(prompt_ids, size, self._take)
-            elif self.rollouts is not None and together and self.accelerator.num_processes == 1:
-                self._rolled_out(self.rollouts, prompt_ids, on_end=self._take)
-            else:
-                for part in _parts(self._problem_ids, together=together):
-                    asked = prompt_ids[part.start : part.stop]
-                    if self.rollouts is None:
-                        answers, _ = super()._generate_single_turn(asked, *others, **more)
-                    else:
-                        answers = self._rolled_out(self.rollouts, asked)
-                    self._take(part, answers)
-            return self._answers, None if self.served is None else self._logprobs
+            def plainly(asked: Sequence[list[int]]) -> list[list[int]]:
+                return super(ContrastiveTrainer, self)._generate_single_turn(
+                    asked, *others, **more
+                )[0]
 
-        def _take(
-            self, places: Sequence[int], answers: list[list[int]],
-            logprobs: list[list[float]] | None = None,
-        ) -> None:  # fmt: skip
-            """Answers that have just ended, by their places in the batch."""
-            for i, place in enumerate(places):
-                self._answers[place] = answers[i]
-                self._logprobs[place] = [] if logprobs is None else logprobs[i]
-            tokenizer: Any = self.processing_class
-            texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
-            problem_ids = [self._problem_ids[place] for place in places]
-            self.offers.make(places, problem_ids, texts, self.state.global_step)
-
-        def _send_weights(self) -> None:
-            if self.state.global_step != self._last_loaded_step:
-                self.vllm_generation.sync_weights()
-                self._last_loaded_step = self.state.global_step
-                self.accelerator.wait_for_everyone()  # one sends; nobody asks before it is done
+            return self.answering.sample(self._problem_ids, prompt_ids, plainly)
 
         def _calculate_rewards(self, *arguments: Any) -> Any:
             if torch.cuda.is_available():  # a device that measures does nothing else
@@ -190,28 +138,7 @@ def _trainer_class() -> Any:
                     torch.cuda.empty_cache()  # what is not in use, workers may need
             return super()._calculate_rewards(*arguments)
 
-        def _rolled_out(
-            self, rollouts: Rollouts, prompt_ids: list[list[int]], *, on_end: OnEnd | None = None
-        ) -> list[list[int]]:
-            checkpointing: Any = self.args.gradient_checkpointing_kwargs
-            with unwrap_model_for_generation(
-                self.model_wrapped, self.accelerator, gradient_checkpointing_kwargs=checkpointing
-            ) as model:
-                return rollouts.sample(model, prompt_ids, on_end=on_end)
-
     return ContrastiveTrainer
-
-
-def _parts(problem_ids: Sequence[str], *, together: bool) -> Iterator[range]:
-    """Places of answers that are sampled at once: all, or group by group."""
-    if together:
-        yield range(len(problem_ids))
-        return
-    first = 0
-    for _, group in groupby(problem_ids):
-        last = first + len(list(group))
-        yield range(first, last)
-        first = last
 
 
 def _state_callback(environment: Environment) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cudal1.reward import group_advantages
-from cudal1.train import grpo, rollouts
+from cudal1.train import answering, grpo, rollouts
 from tests.train.runs import scale
 
 PROBLEMS = ("first", "second", "third", "fourth")
@@ -210,7 +210,7 @@ def test_answers_are_offered_group_by_group_where_the_judge_works_meanwhile(
 def test_policies_that_are_not_plain_are_sampled_by_generate(
     tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpo, "is_plain", lambda model: False)
+    monkeypatch.setattr(answering, "is_plain", lambda model: False)
     world = Letters(judges_meanwhile=True)
     train(tiny_policy, tmp_path, world, steps=1)
     assert [len(texts) for _, texts, _ in world.offered] == [8, 8]
