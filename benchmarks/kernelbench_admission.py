@@ -8,8 +8,8 @@ is copied, is loaded and tried as stage `problems` and `cudal1 judge` try it, wi
 candidates that both make afterwards. On a GPU in its own sizes. Those fill a GPU: on a CPU numbers
 above 16 are halved (`benchmarks.kernelbench_sizes`), or above 64, or above 256 where the problem is
 rejected in smaller ones, since shapes that no longer fit together say nothing of a problem. One
-that has become too slow is not tried in larger sizes. The verdict is that of the last try. A sizes
-file takes the place of all that.
+that is too slow, or lacks a package or a file, is not tried in larger sizes. The last try counts;
+the reasons of all are kept. A sizes file takes the place of all that.
 
 Level 4 wants configurations from a hub: HF_HUB_OFFLINE=1 spares waiting for one out of reach.
 What has been tried is kept beside the result until all is; a run that was stopped goes on there.
@@ -45,7 +45,10 @@ BOUNDS = (16, 64, 256)
 MAX_REFERENCE_MS = 1000.0
 """As `cudal1 judge` without a params.yaml."""
 TIME_LIMIT_S = 60.0
-SLOW = ("too slow", "does not end")
+WHATEVER_ITS_SIZES = (
+    "too slow", "does not end", "raises OSError", "raises ModuleNotFoundError", "not ", "cannot be"
+)  # fmt: skip
+"""How reasons begin that larger sizes do not change: time, the machine, a file that is no text."""
 Try = dict[str, Any]
 
 
@@ -137,7 +140,7 @@ def try_all(rounds: Sequence[Sequence[Problem]], tries: Lines) -> dict[str, Try]
 
 def is_decided(seen: Try) -> bool:
     """Whether larger sizes would not change it."""
-    return seen["reason"] is None or seen["reason"].startswith(SLOW)
+    return seen["reason"] is None or seen["reason"].startswith(WHATEVER_ITS_SIZES)
 
 
 def verdict(in_sizes: Mapping[int | None, Problem], seen: Mapping[str, Try]) -> dict[str, Any]:
@@ -148,11 +151,13 @@ def verdict(in_sizes: Mapping[int | None, Problem], seen: Mapping[str, Try]) -> 
         seen: what `try_all` saw.
     """
     tries = [(bound, seen[each.id]) for bound, each in in_sizes.items() if each.id in seen]
-    bound, last = next((each for each in tries if is_decided(each[1])), tries[-1])
+    end = next((i for i, (_, each) in enumerate(tries) if is_decided(each)), len(tries) - 1)
+    bound, last = tries[end]
     first = next(iter(in_sizes.values()))
     return {
         "problem": first.key, "level": first.level, "number": first.number, "largest": bound,
         "admitted": last["reason"] is None, **last,
+        "before": {smaller: each["reason"] for smaller, each in tries[:end]},
     }  # fmt: skip
 
 

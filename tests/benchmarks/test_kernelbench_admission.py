@@ -64,11 +64,12 @@ def test_every_problem_is_admitted_in_the_first_sizes_that_allow_it_or_has_its_r
     found = run(checkout, tmp_path / "out", monkeypatch)
 
     rows = [(row["number"], row["admitted"], row["largest"]) for row in found["problems"]]
-    assert rows == [(1, True, 16), (2, True, 64), (3, False, 256), (4, False, 256)]
+    assert rows == [(1, True, 16), (2, True, 64), (3, False, 256), (4, False, 16)]
     assert found["levels"] == [{
         "level": 1, "num_loaded": 4, "num_admitted": 2,
         "rejected": {"the output is constant": 1, "not UTF-8 text": 1},
     }]  # fmt: skip
+    assert found["problems"][1]["before"] == {"16": "an output has no elements"}
     assert found["revision"]
     assert "not UTF-8 text" in capsys.readouterr().out.splitlines()[-1]
 
