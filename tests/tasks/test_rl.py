@@ -260,7 +260,9 @@ def test_each_problem_has_a_curve_with_a_point_where_its_best_has_risen(world: W
     curves.steps.tell()
     one, two = (f"best/{problem.key}" for problem in PROBLEMS)
     assert curves.points == [(one, 1, 2.0), (two, 3, 0.5), (one, 4, 4.0), (two, 5, 0.75)]
-    assert all(re.fullmatch(r"[/\w.\- :]*", name) for name, _, _ in curves.points)  # as MLflow wants
+    assert all(
+        re.fullmatch(r"[/\w.\- :]*", name) for name, _, _ in curves.points
+    )  # as MLflow wants
 
 
 def test_a_best_that_a_step_had_before_it_was_made_again_is_not_told(world: World) -> None:
