@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,28 @@ def log_callback(on_log: OnLog) -> Any:
                 on_log(state.global_step, numbers)
 
     return _Log()
+
+
+class _AllMade(Exception):
+    """A checkpoint holds every step."""
+
+
+def train_from(trainer: Any, resumed: Path | None) -> None:
+    """Make the steps that are left, after those of a checkpoint.
+
+    Where none is left, its weights are loaded and that is all: transformers looks whether it has
+    made enough steps only after one more.
+    """
+    from transformers import TrainerCallback
+
+    class _Enough(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step >= state.max_steps:
+                raise _AllMade
+
+    trainer.add_callback(_Enough())
+    with suppress(_AllMade):
+        trainer.train(resume_from_checkpoint=str(resumed) if resumed else None)
 
 
 def without_printing(trainer: Any) -> Any:

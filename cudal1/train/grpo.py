@@ -19,7 +19,13 @@ from typing import Any
 from cudal1.scale import ScaleParams
 from cudal1.train import scaling
 from cudal1.train.answering import Answering
-from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.checkpoints import (
+    latest_checkpoint,
+    log_callback,
+    quiet,
+    train_from,
+    without_printing,
+)
 from cudal1.train.environment import Environment, Offers
 from cudal1.train.epochs import Epochs
 from cudal1.train.group import in_a_group
@@ -78,7 +84,7 @@ def train_grpo(
     )  # fmt: skip
     trainer.environment = environment
     trainer.answering = Answering(trainer, offers)
-    without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
+    train_from(without_printing(trainer), resumed)
     scaling.save_policy(trainer, tokenizer, out)
 
 

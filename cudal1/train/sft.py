@@ -14,7 +14,13 @@ from cudal1.errors import TrainingError
 from cudal1.scale import ScaleParams
 from cudal1.train import scaling
 from cudal1.train.attention import drop_mask, is_plain
-from cudal1.train.checkpoints import latest_checkpoint, log_callback, quiet, without_printing
+from cudal1.train.checkpoints import (
+    latest_checkpoint,
+    log_callback,
+    quiet,
+    train_from,
+    without_printing,
+)
 from cudal1.train.group import in_a_group
 from cudal1.train.recorded import can_record, record_layers
 
@@ -76,7 +82,7 @@ def train_sft(
         if can_record(trainer):
             record_layers(trainer)
     resumed = latest_checkpoint(work)
-    without_printing(trainer).train(resume_from_checkpoint=str(resumed) if resumed else None)
+    train_from(without_printing(trainer), resumed)
     scaling.save_policy(trainer, tokenizer, out)
     return len(rows) - len(fitting)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -101,7 +102,13 @@ def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interru
     for _ in range(NUM_KILLS):
         enough = num_appended(project.data, "rl") + random.randint(1, 12)
         project.kill_when(partial(has_appended, project.data, "rl", enough), *command)
-    return kill_and_restart(project, "rl", lambda: True)
+    begun = time.time()
+
+    def is_examined() -> bool:
+        policy = project.data / "policy" / "rl" / "tokenizer.json"  # written last
+        return policy.exists() and policy.stat().st_mtime > begun
+
+    return kill_and_restart(project, "rl", is_examined)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -153,6 +154,18 @@ def test_after_a_kill_an_epoch_goes_on_in_its_own_order(tiny_policy: Path, tmp_p
     assert {asked[1] for asked in orders[1] if asked[2] == 9} == set(PROBLEMS) - {
         asked[1] for asked in whole.asked if asked[2] == 8
     }
+
+
+def test_a_policy_that_has_made_all_its_steps_asks_for_nothing(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    """A stage may be killed in what follows its training; three steps end amid an epoch."""
+    train(tiny_policy, tmp_path, Letters(), steps=3)
+    shutil.rmtree(tmp_path / "out")
+    world = Letters()
+    assert train(tiny_policy, tmp_path, world, steps=3) == []
+    assert world.asked == []
+    assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
 def test_several_updates_of_a_batch_do_not_break_checkpoints(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,24 @@ def test_training_lowers_the_loss_and_leaves_only_a_policy(
     assert losses[40] < 0.5 * losses[5]
     assert (tmp_path / "out" / "model.safetensors").is_file()
     assert latest_checkpoint(tmp_path / "work") is not None
+
+
+def test_a_policy_that_has_made_all_its_steps_makes_no_more_and_is_the_same(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    """A stage may be killed in what follows its training. Seven steps end amid an epoch."""
+    from safetensors.torch import load_file
+
+    losses_of(tiny_policy, tmp_path, pairs, steps=7)
+    made = load_file(tmp_path / "out" / "model.safetensors")
+    shutil.rmtree(tmp_path / "out")
+    assert losses_of(tiny_policy, tmp_path, pairs, steps=7) == {}
+    whole = latest_checkpoint(tmp_path / "work")
+    assert whole is not None
+    assert whole.name == "checkpoint-7"
+    again = load_file(tmp_path / "out" / "model.safetensors")
+    assert made.keys() == again.keys()
+    assert all(made[name].equal(again[name]) for name in made)
 
 
 def test_dft_weighs_a_token_with_its_probability(
