@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from cudal1 import tracking
 from cudal1.params import Params
 from tasks.stages import stage_names
 from tests.test_wiring import DVC, ROOT, SHARED_MODULES, SHARED_SECTIONS, imports, sections_read
@@ -88,11 +87,6 @@ def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
     assert {m for m in needed if not m.startswith(known)} == set()
     paths = [dep for dep in declared if not dep.startswith("data/")]
     assert [path for path in paths if not (ROOT / path).exists()] == []
-
-
-def test_the_pipeline_and_nights_mean_the_same_registered_model() -> None:
-    text = (ROOT / "tasks" / "rl.py").read_text()
-    assert f'MODEL_NAME = "{tracking.MODEL_NAME}"' in text or "tracking import MODEL_NAME" in text
 
 
 def test_no_path_of_this_machine_is_written_down() -> None:
