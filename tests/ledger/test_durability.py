@@ -67,7 +67,7 @@ def test_a_killed_writer_loses_no_append_that_returned(tmp_path):
 def test_a_writer_of_everything_killed_at_random_loses_nothing_unless_it_is_sabotaged(
     tmp_path, sabotage, code
 ):
-    kills = ["--sabotage", sabotage] if sabotage else ["--kills", "10"]
+    kills = ["--sabotage", sabotage] if sabotage else ["--kills", "4"]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.ledger_kills", "--out", str(tmp_path), *kills],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
