@@ -12,17 +12,13 @@ import pytest
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import SuiteError
-from cudal1.harness import Device
-from cudal1.harness.judge import Judgement
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol
-from cudal1.verdict import Status
 from tasks import filter as stage_filter
 from tasks import judging
 from tasks.stage import Stage
-from tests.tasks.test_reviewing import VERDICT
+from tests.tasks.played import PlayedPool
 
 SHIPPED = Params.load(Path(__file__).parents[2] / "params.yaml")
 PROVIDER = "teacher"
@@ -34,32 +30,6 @@ PROBLEMS = [
     for number, name in enumerate(("rows", "large"), start=1)
 ]  # fmt: skip
 KEEP = 2
-
-
-class FakePool:
-    """Whose sources say `wrong` are; a problem may be too large."""
-
-    too_large = ("large",)
-
-    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float) -> None:
-        self._device = device
-        self._protocol = protocol
-
-    def __enter__(self) -> FakePool:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def judge(self, problem: Problem, candidate: Candidate, **_: object) -> Judgement:
-        if problem.name in self.too_large:
-            raise SuiteError(f"{problem.key}: too large: lower its sizes")
-        changes: dict[str, Any] = {
-            "problem_id": problem.id, "candidate_id": candidate.id,
-            "protocol_id": self._protocol.id, "device_kind": self._device.kind,
-        }  # fmt: skip
-        if "wrong" in candidate.source:
-            changes |= {"status": Status.INCORRECT, "reason": "it is", "measurement": None}
-        return Judgement(VERDICT.model_copy(update=changes), ())
 
 
 def source(number: int) -> str:
@@ -92,7 +62,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 ledger.add_completion(completion, candidate, None)
         ledger.export()
         ledger.write_product("generated", tmp_path / "generate" / f"{PROVIDER}.parquet", stage=name)
-    monkeypatch.setattr("tasks.judging.Pool", FakePool)
+    monkeypatch.setattr("tasks.judging.Pool", PlayedPool)
+    monkeypatch.setattr(PlayedPool, "too_large", {PROBLEMS[1].id})
     for module in (judging, stage_filter):
         monkeypatch.setattr(module, "DATA", tmp_path)
     params = SHIPPED.model_copy(update={
@@ -135,6 +106,6 @@ def test_what_is_kept_does_not_depend_on_what_is_judged_first(
 def test_where_nothing_can_be_judged_the_stage_fails(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakePool, "too_large", tuple(problem.name for problem in PROBLEMS))
+    monkeypatch.setattr(PlayedPool, "too_large", {problem.id for problem in PROBLEMS})
     with pytest.raises(SuiteError, match="no candidate could be judged"):
         run()

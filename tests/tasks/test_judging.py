@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import SuiteError, WorkerError
+from cudal1.errors import WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.docket import Settle
 from cudal1.harness.errand import Refusal
-from cudal1.harness.judge import Judgement
 from cudal1.harness.sharing import Sharing
 from cudal1.ledger import Ledger
 from cudal1.params import Params
@@ -27,7 +26,8 @@ from cudal1.review import Ruling
 from cudal1.reward import speed_reward
 from cudal1.verdict import SecondOpinion, Status, Verdict
 from tasks.judging import AT_ONCE, Bench, Pair, bench
-from tests.tasks.test_reviewing import PASS, VERDICT, Judge
+from tests.tasks.played import TOO_LARGE, PlayedPool, judged
+from tests.tasks.test_reviewing import PASS, Judge
 
 VETO = json.dumps({
     "is_cheat": True, "kind": "made_up", "quote": "return torch.softmax(x, 1)", "evidence": "no"
@@ -40,7 +40,6 @@ CANDIDATE = Candidate(problem_id=PROBLEM.id, source="def f(x):\n    return torch
 
 
 OTHER = PROBLEM.model_copy(update={"name": "columns", "number": 2, "source": "class Model: 2\n"})
-REFUSED = "too large for it: lower its sizes"
 
 
 def candidates(problem: Problem, count: int) -> list[Pair]:
@@ -55,44 +54,12 @@ def verdict_by(judge: Bench, *, timing: bool = True) -> Verdict:
     return verdict
 
 
-class FakePool:
-    """A harness that finds everybody four times as fast, on whatever machine it is."""
-
-    asked: ClassVar[list[str]] = []
-    refuses: ClassVar[set[str]] = set()
-    """Problems, by id."""
-
-    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float) -> None:
-        self._device = device
-        self._protocol = protocol
-
-    def __enter__(self) -> FakePool:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def judge(self, problem: Problem, candidate: Candidate, **_: object) -> Judgement:
-        """Correct, 4x."""
-        self.asked.append(candidate.id)
-        if problem.id in self.refuses:
-            raise SuiteError(f"{problem.key}: {REFUSED}")
-        return judged(candidate, self._protocol, self._device)
-
-
-def judged(candidate: Candidate, protocol: EvalProtocol, device: Device) -> Judgement:
-    changes = {
-        "problem_id": candidate.problem_id, "candidate_id": candidate.id,
-        "protocol_id": protocol.id, "device_kind": device.kind,
-    }  # fmt: skip
-    return Judgement(VERDICT.model_copy(update=changes), ())
-
-
 class FakeDocket:
     """Devices that answer the last first."""
 
     lists: ClassVar[list[tuple[list[str], list[str]]]] = []
     """Devices and candidates of each list that was given to them."""
-    refuses: ClassVar[set[str]] = set()
+    too_large: ClassVar[set[str]] = set()
 
     def __init__(self, sharing: Sharing, protocol: EvalProtocol, settle: Settle, **_: Any) -> None:
         self._devices = sharing.devices
@@ -110,20 +77,20 @@ class FakeDocket:
         asked = list(work)
         self.lists.append(([each.id for each in self._devices], [c.id for _, c in asked]))
         for problem, candidate in reversed(asked):
-            if problem.id in self.refuses:
-                yield candidate.id, Refusal(problem.id, candidate.id, REFUSED)
+            if problem.id in self.too_large:
+                yield candidate.id, Refusal(problem.id, candidate.id, TOO_LARGE)
             else:
-                said = judged(candidate, self._protocol, self._devices[0])
+                said = judged(candidate, self._protocol, self._devices[0].kind)
                 yield candidate.id, self._settle(problem, candidate, said)
 
 
 @pytest.fixture(autouse=True)
 def harness(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("asked", []), ("refuses", set())):
-        monkeypatch.setattr(FakePool, name, value)
-    for name, value in (("lists", []), ("refuses", set())):
+    for name, value in (("asked", []), ("too_large", set())):
+        monkeypatch.setattr(PlayedPool, name, value)
+    for name, value in (("lists", []), ("too_large", set())):
         monkeypatch.setattr(FakeDocket, name, value)
-    monkeypatch.setattr("tasks.judging.Pool", FakePool)
+    monkeypatch.setattr("tasks.judging.Pool", PlayedPool)
     monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
 
 
@@ -259,7 +226,7 @@ def test_on_a_cpu_each_is_judged_in_its_turn_in_this_process(ledger: Ledger) -> 
     judge = on(ledger, DeviceClass.CPU)
     asked = candidates(PROBLEM, 3)
     judge.judge_all(asked)
-    assert FakePool.asked == [candidate.id for _, candidate in asked]
+    assert PlayedPool.asked == [candidate.id for _, candidate in asked]
     assert (FakeDocket.lists, judge.width) == ([], 1)
 
 
@@ -270,8 +237,8 @@ def test_a_problem_that_cannot_be_judged_costs_one_line_and_no_other(
 ) -> None:  # fmt: skip
     if device_class is DeviceClass.CUDA:
         request.getfixturevalue("gpus")
-    for harness in (FakePool, FakeDocket):
-        monkeypatch.setattr(harness, "refuses", {PROBLEM.id})
+    for harness in (PlayedPool, FakeDocket):
+        monkeypatch.setattr(harness, "too_large", {PROBLEM.id})
     judge = on(ledger, device_class)
     advanced: list[int] = []
     asked = [*candidates(PROBLEM, 2), *candidates(OTHER, 2)]
@@ -280,11 +247,11 @@ def test_a_problem_that_cannot_be_judged_costs_one_line_and_no_other(
     assert (judge.num_refused, sum(advanced)) == (2, 4)
     (said,) = [each.getMessage() for each in caplog.records if each.name == "cudal1"]
     assert said == (
-        f"filter: {PROBLEM.key}: cannot be judged on {judge.device.kind}: {REFUSED}; "
+        f"filter: {PROBLEM.key}: cannot be judged on {judge.device.kind}: {TOO_LARGE}; "
         "`dvc repro -f -s filter` tries again"
     )
     if device_class is DeviceClass.CPU:
-        assert len(FakePool.asked) == 3, "what was refused is tried no more"
+        assert len(PlayedPool.asked) == 3, "what was refused is tried no more"
 
 
 @pytest.mark.parametrize("device_class", [DeviceClass.CPU, DeviceClass.CUDA])
@@ -294,8 +261,8 @@ def test_where_all_must_have_a_verdict_a_refusal_is_a_failure_that_loses_none(
 ) -> None:  # fmt: skip
     if device_class is DeviceClass.CUDA:
         request.getfixturevalue("gpus")
-    monkeypatch.setattr(FakePool, "refuses", {OTHER.id})
-    monkeypatch.setattr(FakeDocket, "refuses", {PROBLEM.id})
+    monkeypatch.setattr(PlayedPool, "too_large", {OTHER.id})
+    monkeypatch.setattr(FakeDocket, "too_large", {PROBLEM.id})
     judge = on(ledger, device_class)
     with pytest.raises(WorkerError, match="lower its sizes"):
         judge.judge_all([*candidates(PROBLEM, 1), *candidates(OTHER, 1)])

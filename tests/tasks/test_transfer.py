@@ -11,18 +11,16 @@ import polars as pl
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceError, SuiteError
+from cudal1.errors import DeviceError
 from cudal1.harness import Device
-from cudal1.harness.judge import Judgement
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol
 from cudal1.report.devices import device_table
 from cudal1.report.inputs import NULL_TEST
 from tasks import judging, report, transfer
 from tasks.stage import Stage
-from tests.tasks.test_reviewing import VERDICT
+from tests.tasks.played import TOO_LARGE, PlayedPool, judged
 
 PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
 KINDS = {"cpu": "cpu", "nvidia-h200": "NVIDIA H200"}
@@ -35,36 +33,6 @@ PROBLEMS = [
     for number, name in enumerate(("large", "rows", "softmax"), start=1)
 ]  # fmt: skip
 WINNERS = [Candidate(problem_id=p.id, source="class ModelNew: ...\n") for p in PROBLEMS]
-TOO_LARGE = "too large for it: CUDA out of memory; lower its sizes"
-
-
-def judged(candidate: Candidate, protocol: EvalProtocol, device_kind: str) -> Judgement:
-    changes = {
-        "problem_id": candidate.problem_id, "candidate_id": candidate.id,
-        "protocol_id": protocol.id, "device_kind": device_kind,
-    }  # fmt: skip
-    return Judgement(VERDICT.model_copy(update=changes), ())
-
-
-class FakePool:
-    """A harness that finds everybody four times as fast."""
-
-    too_large: Sequence[str] = ()
-    """Names of problems that its device has no memory for."""
-
-    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float) -> None:
-        self._device = device
-        self._protocol = protocol
-
-    def __enter__(self) -> FakePool:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def judge(self, problem: Problem, candidate: Candidate, **_: object) -> Judgement:
-        if problem.name in self.too_large:
-            raise SuiteError(f"{problem.key}: {TOO_LARGE}")
-        return judged(candidate, self._protocol, self._device.kind)
 
 
 @pytest.fixture
@@ -101,8 +69,9 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
             shutil.copytree(home, data)
         kind = KINDS[where or name]
         device = Device(device_class=DeviceClass.CPU, kind=kind, id="0", worker_core=None)
-        monkeypatch.setattr(FakePool, "too_large", too_large)
-        monkeypatch.setattr("tasks.judging.Pool", FakePool)
+        ids = {problem.id for problem in PROBLEMS if problem.name in too_large}
+        monkeypatch.setattr(PlayedPool, "too_large", ids)
+        monkeypatch.setattr("tasks.judging.Pool", PlayedPool)
         monkeypatch.setattr(transfer, "find_device", lambda _: device)
         monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: [device])
         for module in (judging, transfer):
