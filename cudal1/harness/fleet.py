@@ -34,6 +34,8 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
+FOR_MORE = 1.5
+"""What is left to judge brings more claims, which a device may have to confirm alone."""
 MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
 MAX_COMPILED_BYTES = 256 << 20
@@ -199,25 +201,36 @@ class Fleet:
 
         So claims wait until its run is over, and those of a problem that another device is still at
         until there is no other run: preparing one costs as much as a few verdicts. Among the last
-        runs claims come first, since others can help with a run.
+        runs claims come first, since others can help with a run but not with them.
         """
         device = seat.device.id
         mine = self._again[device]
-        elsewhere = {problem for other, problem in self._at.items() if other != device}
-        is_full = len(mine) >= MANY_CLAIMS
-        at = self._at.get(device)
-        goes_on = not is_full and self._waiting.goes_on(device, at) and self._waiting.has_runs()
-        of_its = (each for each in mine if each.problem.id == at)
-        settled = (
-            each for each in mine if is_full
-            or not (each.problem.id in elsewhere or self._waiting.is_left(each.problem.id))
-        )  # fmt: skip
-        claim = next(of_its, None) or (None if goes_on else next(settled, None))
+        is_full, at = len(mine) >= MANY_CLAIMS, self._at.get(device)
+        claim = next((each for each in mine if each.problem.id == at), None)
+        if claim is None and (is_full or not self._goes_on(device)):
+            claim = next((each for each in mine if is_full or self._is_settled(device, each)), None)
         if claim is not None:
             mine.remove(claim)
+            self._waiting.went_to(device, claim.problem.id)
             return claim
         task = self._given_back.popleft() if self._given_back else self._waiting.take(device)
         return mine.popleft() if task is None and mine else task
+
+    def _goes_on(self, device: str) -> bool:
+        """Whether it has more to do at its problem, and there are runs to begin after it."""
+        at = self._at.get(device)
+        return self._waiting.goes_on(device, at) and self._waiting.has_runs()
+
+    def _is_settled(self, device: str, claim: Errand) -> bool:
+        """Whether it is time to prepare a claim's problem."""
+        if not self._waiting.has_runs():
+            num_left = self._waiting.num_held() + sum(map(len, self._again.values()))
+            share = num_left / len(self._alive())
+            if FOR_MORE * len(self._again[device]) >= share:  # or all others wait for this one
+                return True
+        problem = claim.problem.id
+        elsewhere = {at for other, at in self._at.items() if other != device}
+        return not (problem in elsewhere or self._waiting.is_left(problem))
 
     def _heard(self, future: Future[Judgement | Refusal]) -> Iterator[Judgement | Refusal]:
         """What follows from an answer, or from its absence."""

@@ -127,17 +127,17 @@ class Pool:
     def _prepared_for(
         self, problem: Problem, candidate: Candidate, built: bytes
     ) -> Iterator[tuple[ProblemJudge, float]]:
-        with undisturbed(self.device):
-            try:
+        try:
+            with undisturbed(self.device):  # asks a GPU for its generator's state
                 began = time.monotonic()
                 prepared, zygote = self._prepare(problem), self._zygote
                 assert zygote is not None
                 prepare_s = time.monotonic() - began
                 zygote.builds.give(candidate.id, built)
                 yield prepared, prepare_s
-            except (CudaL1Error, RuntimeError):  # PyTorch's are of the second kind
-                self.device.require_working()  # or that is why
-                raise
+        except (CudaL1Error, RuntimeError):  # PyTorch's are of the second kind
+            self.device.require_working()  # or that is why
+            raise
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""

@@ -14,7 +14,8 @@ class ByProblem(Generic[Item]):
     """A queue in runs of one problem: a device goes on with its own, then takes the next run.
 
     When no run is left, it takes the last of another's of the same problem, or else of the longest:
-    preparing a problem twice costs less than a device that has nothing to do.
+    preparing a problem twice costs less than a device that has nothing to do. So that all end at
+    the same time, one that went elsewhere helps there then, before it goes back to its own run.
 
     Args:
         items: taken a run at a time, as they are needed.
@@ -32,7 +33,7 @@ class ByProblem(Generic[Item]):
         self._late: list[deque[Item]] = []
         """Runs of what was added, which no device holds."""
         self._last: dict[Hashable, Hashable] = {}
-        """The problem of what each device took last."""
+        """The problem that each device took something of last, or went to."""
 
     def take(self, device: Hashable) -> Item | None:
         """The next item for a device; None when all were taken."""
@@ -40,13 +41,24 @@ class ByProblem(Generic[Item]):
         if not run:
             run = self._held[device] = self._next_run(device)
         item = None
-        if run:
+        if run and not self._is_needed_elsewhere(device, run):
             item = run.popleft()
         elif another := self._of_another(device):
             item = another.pop()
         if item is not None:
             self._last[device] = self._problem_of(item)
         return item
+
+    def went_to(self, device: Hashable, problem: Hashable) -> None:
+        """It is prepared for that problem now, though it took nothing of it here."""
+        self._last[device] = problem
+
+    def _is_needed_elsewhere(self, device: Hashable, run: deque[Item]) -> bool:
+        last = self._last.get(device)
+        if last is None or self._problem_of(run[0]) == last or self.has_runs():
+            return False
+        others = (other for other in self._held.values() if other)
+        return any(self._problem_of(other[0]) == last for other in others)
 
     def _of_another(self, device: Hashable) -> deque[Item]:
         last = self._last.get(device)
@@ -65,6 +77,10 @@ class ByProblem(Generic[Item]):
     def is_any_left(self) -> bool:
         """Whether there is anything to take."""
         return any(self._held.values()) or self.has_runs()
+
+    def num_held(self) -> int:
+        """Items that devices have still to take from their runs."""
+        return sum(map(len, self._held.values()))
 
     def release(self, device: Hashable) -> None:
         """Leave to others, as their next run, what a device holds."""

@@ -6,13 +6,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, DeviceLostError, WorkerError
-from cudal1.harness import Device, Judgement, find_device
+from cudal1.harness import Device, Judgement, find_device, pool
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet, confirmed
 from cudal1.harness.seats import Seat, seats_here
@@ -116,12 +117,23 @@ def _have_it_compute_no_more() -> None:
     Device.require_working = lost
 
 
+def _have_it_say_so_at_once() -> None:
+    """In a judge's process: as when the first thing that is asked of PyTorch fails."""
+
+    def undisturbed(device: Device) -> AbstractContextManager[None]:
+        raise RuntimeError(f"CUDA error on {device.id}")
+
+    _have_it_compute_no_more()
+    pool.undisturbed = undisturbed
+
+
+@pytest.mark.parametrize("have_it_lost", [_have_it_compute_no_more, _have_it_say_so_at_once])
 def test_what_a_lost_device_says_of_a_candidate_is_no_verdict(
-    own_fleet: Fleet, named_problem: NamedProblem
+    own_fleet: Fleet, named_problem: NamedProblem, have_it_lost: Callable[[], None]
 ) -> None:
     problem = named_problem("silu")
     first, second = own_fleet._seats
-    first.process.submit(_have_it_compute_no_more).result()
+    first.process.submit(have_it_lost).result()
     broken = [Candidate(problem_id=problem.id, source=f"no {number}") for number in range(3)]
     work = [*((problem, each) for each in broken), *_candidates(problem, 3)]
     found = list(own_fleet.judge_all(work, timing=False))

@@ -35,6 +35,19 @@ def test_who_takes_from_others_stays_with_one_problem() -> None:
     assert [queue.take(3) for _ in range(4)] == ["a3", "a2", "a1", "b3"]
 
 
+def test_who_went_elsewhere_helps_there_once_there_is_no_run_to_begin() -> None:
+    queue = _queue("aaa", "bbb", "c")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    queue.went_to(1, "b")
+    assert [queue.take(1), queue.take(2), queue.take(2), queue.take(2)] == ["a1", "b1", "b2", "c0"]
+    queue.went_to(1, "b")
+    assert queue.take(1) == "a2"  # nothing is left there
+    queue = _queue("aaa", "bbb")
+    assert [queue.take(1), queue.take(2)] == ["a0", "b0"]
+    queue.went_to(1, "b")
+    assert (queue.num_held(), [queue.take(1) for _ in range(4)]) == (4, ["b2", "b1", "a1", "a2"])
+
+
 @given(st.lists(st.integers(1, 9), max_size=8), st.integers(1, 5), st.randoms())
 def test_each_is_taken_once_whoever_asks(lengths: list[int], num_devices: int, rng) -> None:
     items = [(problem, i) for problem, length in enumerate(lengths) for i in range(length)]
