@@ -313,8 +313,8 @@ def _arguments() -> argparse.Namespace:
     """Defaults make a policy like the embedded one, whose own are in its pretraining.json."""
     parser = argparse.ArgumentParser(prog="python -m tasks.pretrain", description=__doc__)
     parser.add_argument("--out", type=Path, default=EMBEDDED)
-    parser.add_argument("--architecture", choices=ARCHITECTURES, default="small")
-    parser.add_argument("--documents", type=int, default=500_000)
+    parser.add_argument("--architecture", choices=ARCHITECTURES, default="medium")
+    parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--rows", type=int, default=96, help="windows in a batch")
     parser.add_argument("--context", type=int, default=1536, help="tokens in a window")
