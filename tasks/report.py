@@ -89,6 +89,7 @@ def gathered(
         "second_opinions": ledger.query("second_opinions"),
         "samples": SAMPLES.to_frame(),
         "steps": ledger.query("all_steps", stages=stages),
+        "rises": ledger.query("all_rises", stages=stages),
     }
     # sources and samples are most of a ledger, and a page shows few of them
     shown = candidates(ReportInput(**frames))

@@ -161,6 +161,11 @@ create or replace view best_by_step as
     );
 comment on view best_by_step is 'The best certified speedup that the answers of a training stage had earned on each problem up to each step that answered it; 0: none has succeeded';
 
+create or replace view rises as
+    from best_by_step
+    qualify best_speedup > lag(best_speedup, 1, 0) over (partition by stage, problem_id order by step);
+comment on view rises is 'Which steps of a training stage raised the best certified speedup of a problem, and to what';
+
 create or replace view null_tests as
     select p.suite, p.level, p.number, p.name, v.device_kind, v.protocol_id, v.candidate_id, v.status,
            v.speedup, v.certified, v.lower, v.upper, v.num_quads, v.bucket_variance,

@@ -7,6 +7,7 @@ import altair as alt
 from cudal1.record import Record
 from cudal1.report.theme import svg_of
 
+Chart = alt.Chart | alt.LayerChart | alt.VConcatChart | alt.FacetChart
 WIDTH, HEIGHT = 300, 190
 """Of the plotting area, in pixels."""
 
@@ -21,15 +22,14 @@ class Figure(Record):
 
 
 def figure_of(
-    name: str, chart: alt.Chart | alt.LayerChart | alt.VConcatChart, *, caption: str,
-    width: int = WIDTH, height: int = HEIGHT,
+    name: str, chart: Chart, *, caption: str, width: int = WIDTH, height: int = HEIGHT,
 ) -> Figure:  # fmt: skip
     """The figure of a chart.
 
     Figures are narrow, so that a phone shows them without shrinking their text; a wide page puts
-    several in a row. Charts one above the other have been given their sizes.
+    several in a row. Of several charts in one each has been given its size.
     """
-    if not isinstance(chart, alt.VConcatChart):
+    if not isinstance(chart, (alt.VConcatChart, alt.FacetChart)):
         fit = alt.AutoSizeParams(type="fit-x", contains="padding")
         chart = chart.properties(width=width, height=height, autosize=fit)
     said, _, _ = caption.partition(". ")

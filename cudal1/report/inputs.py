@@ -81,6 +81,9 @@ SAMPLES = pl.Schema({
 STEPS = pl.Schema({
     "stage": pl.String, "step": pl.Int64, "name": pl.String, "value": pl.Float64,
 })  # fmt: skip
+RISES = pl.Schema({
+    "stage": pl.String, "problem_id": pl.String, "step": pl.Int64, "best_speedup": pl.Float64,
+})  # fmt: skip
 
 
 def _conforms(schema: pl.Schema) -> BeforeValidator:
@@ -170,6 +173,8 @@ class ReportInput(Record):
     exemplars' own prompts held (2), and so on; each candidate once a descendant."""
     steps: Annotated[pl.DataFrame, _conforms(STEPS)]
     """Numbers of each training step, in long form."""
+    rises: Annotated[pl.DataFrame, _conforms(RISES)] = Field(default_factory=RISES.to_frame)
+    """Steps that raised the best certified speedup of a problem, and to what."""
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -22,5 +22,7 @@ NUM_EVIDENCE_CHARS = 600
 """Of one flag."""
 NUM_QUADS = 60
 """Quads that are drawn of one verdict: every so many-th of more."""
+NUM_BESTS = 30
+"""Problems of one training stage whose best is drawn, the largest ones."""
 NUM_POINTS = 150
 """Points of one learning curve: means of neighbouring steps, where a stage logged more."""

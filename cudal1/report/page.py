@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from cudal1.record import Record
 from cudal1.report import baselines, devices, methods, speedups, tables, tallies
+from cudal1.report.bests import best_figures
 from cudal1.report.bursts import EXPLAINED, closest_figure
 from cudal1.report.cells import both
 from cudal1.report.cost import cost_table
@@ -85,7 +86,9 @@ def _sections(given: ReportInput) -> list[Section]:
         Section(name="methods", title="Methods", tables=(methods.method_table(given),)),
         Section(
             name="learning", title="Learning curves", tables=_timed(given),
-            figures=_drawn(*learning_figures(given), *seconds_figures(given)),
+            figures=_drawn(
+                *learning_figures(given), *best_figures(given), *seconds_figures(given)
+            ),
             nothing_yet="Nothing yet: no training stage has logged a step.",
         ),
         Section(

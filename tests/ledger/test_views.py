@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+import polars as pl
 import pytest
 
 from cudal1.baseline import Baseline
@@ -227,6 +228,18 @@ def test_best_by_step_never_falls_and_is_each_problem_s_own(ledger, facts, chain
     (problem_id,) = {row[0] for row in rows}
     assert sorted(rows)[-2:] == [(problem_id, 5, 2.0), (problem_id, 6, 2.0)]
     assert ledger.query("best_so_far", stage="filter", step=5).rows() == [(problem_id, 2.0)]
+
+
+def test_rises_are_the_steps_that_raised_a_problem_s_best(ledger, facts, chain):
+    ledger.add_rewards(5, [("b", 1.5, 0.1), ("c", 1.2, 0.2)])
+    ledger.add_rewards(6, [("b", 1.5, 0.0)])
+    ledger.add_rewards(7, [("b", 2.5, 0.0)])
+    before, now = 5, {5: 1.5, 7: 2.5}
+    rows = ledger.sql(f"select step, best_speedup from rises where step >= {before}").rows()
+    assert dict(rows) == now
+    found = ledger.query("all_rises", stages=["filter"]).filter(pl.col("step") > before)
+    assert dict(found.select("step", "best_speedup").rows()) == {s + 1: b for s, b in now.items()}
+    assert ledger.query("all_rises", stages=["another"]).is_empty()
 
 
 def test_vetoes_words_flags_and_judged_follow_the_latest_ruling(ledger, facts, chain):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cudal1.report import bursts, curves, figures, seconds
+from cudal1.report import bests, bursts, curves, figures, seconds
 from cudal1.report.figure import Figure
 from cudal1.report.theme import DARK, standalone
 
@@ -14,7 +14,7 @@ def drawn(realistic) -> list[Figure]:
     found = [
         figures.speedup_figure(realistic), figures.success_speedup_figure(realistic),
         *curves.policy_figures(realistic), *curves.learning_figures(realistic),
-        *seconds.seconds_figures(realistic),
+        *bests.best_figures(realistic), *seconds.seconds_figures(realistic),
         bursts.closest_figure(realistic), figures.spread_figure(realistic),
     ]  # fmt: skip
     assert None not in found
@@ -26,6 +26,7 @@ def test_nothing_is_drawn_from_nothing(empty):
     assert figures.success_speedup_figure(empty) is None
     assert curves.policy_figures(empty) == []
     assert curves.learning_figures(empty) == []
+    assert bests.best_figures(empty) == []
     assert seconds.seconds_figures(empty) == []
     assert bursts.closest_figure(empty) is None
     assert figures.spread_figure(empty) is None
