@@ -131,6 +131,8 @@ class _Arena:
         ]
         tried = admit_all(fitting, max_reference_ms=params.problems.max_reference_ms)
         for problem, admission in tried:
+            if not admission.admitted:
+                self.judge.device.require_working()  # or that is why
             final = self._told_apart(problem) if admission.admitted else admission
             self.ledger.add_problem(problem, final)
             if final.admitted:

@@ -27,7 +27,9 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
             for problem, admission in admit_all(
                 problems, max_reference_ms=stage.params.problems.max_reference_ms
             ):
-                if admission.admitted:
+                if not admission.admitted:
+                    device.require_working()  # or that is why
+                else:
                     admission, num_here = _try_mutants(problem, ledger, stage.params, device)
                     num_killed += num_here
                 ledger.add_problem(problem, admission)

@@ -1,6 +1,6 @@
 """Does a policy read the scores that its prompt shows? Asked of weights alone, without a judge.
 
-python -m benchmarks.ablation.reading --plan gpu --policy S/policies/base
+python -m benchmarks.ablation.reading --plan gpu --policy cudal1/train/embedded
 
 Two right variants of each validation problem are shown, with made-up scores, then the same two with
 their scores exchanged. Where they differ, an answer has the better one's form, the worse one's, or

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cudal1.errors import DeviceError, DeviceLostError
+from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError
 from cudal1.problem import DeviceClass
 from cudal1.record import Record, content_id
 
@@ -74,6 +74,19 @@ class Device(Record):
             yield
         finally:
             os.close(descriptor)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """If something fails within because the device is lost, that is what is said.
+
+        Raises:
+            DeviceLostError: it computes no more.
+        """
+        try:
+            yield
+        except (CudaL1Error, RuntimeError):  # PyTorch's are of the second kind
+            self.require_working()
+            raise
 
     def require_working(self) -> None:
         """Have it compute one sum.

@@ -184,6 +184,7 @@ class Fleet:
                 asked = replace(task, first=first, built=built, elsewhere=is_elsewhere)
                 self._running[seat.process.submit(errand.judge, asked)] = seat, task
                 self._at[seat.device.id] = task.problem.id
+                self._waiting.went_to(seat.device.id, task.problem.id)
             except BrokenExecutor:  # it died while nobody looked
                 self._give_back(task)
                 if all(busy is not seat for busy, _ in self._running.values()):
@@ -211,7 +212,6 @@ class Fleet:
             claim = next((each for each in mine if is_full or self._is_settled(device, each)), None)
         if claim is not None:
             mine.remove(claim)
-            self._waiting.went_to(device, claim.problem.id)
             return claim
         task = self._given_back.popleft() if self._given_back else self._waiting.take(device)
         return mine.popleft() if task is None and mine else task
@@ -223,7 +223,7 @@ class Fleet:
 
     def _is_settled(self, device: str, claim: Errand) -> bool:
         """Whether it is time to prepare a claim's problem."""
-        if not self._waiting.has_runs():
+        if not (self._waiting.has_runs() or self._ahead.building):
             num_left = self._waiting.num_held() + sum(map(len, self._again.values()))
             share = num_left / len(self._alive())
             if FOR_MORE * len(self._again[device]) >= share:  # or all others wait for this one

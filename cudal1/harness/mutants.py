@@ -55,8 +55,9 @@ def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> Kill
 
     Raises:
         SuiteError: the reference cannot be run here.
+        DeviceLostError: the device computes no more.
     """
-    with undisturbed(device):
+    with device.watched(), undisturbed(device):
         return _Trial(problem, protocol, device).table()
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CudaL1Error, SuiteError
+from cudal1.errors import DeviceLostError, SuiteError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
@@ -79,6 +79,8 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if isinstance(error, DeviceLostError):
+            self._prepared.clear()  # nothing can be given back to it
         self._stack.close()
 
     def judge(
@@ -127,21 +129,17 @@ class Pool:
     def _prepared_for(
         self, problem: Problem, candidate: Candidate, built: bytes
     ) -> Iterator[tuple[ProblemJudge, float]]:
-        try:
-            with undisturbed(self.device):  # asks a GPU for its generator's state
-                began = time.monotonic()
-                prepared, zygote = self._prepare(problem), self._zygote
-                assert zygote is not None
-                prepare_s = time.monotonic() - began
-                zygote.builds.give(candidate.id, built)
-                yield prepared, prepare_s
-        except (CudaL1Error, RuntimeError):  # PyTorch's are of the second kind
-            self.device.require_working()  # or that is why
-            raise
+        with self.device.watched(), undisturbed(self.device):
+            began = time.monotonic()
+            prepared, zygote = self._prepare(problem), self._zygote
+            assert zygote is not None
+            prepare_s = time.monotonic() - began
+            zygote.builds.give(candidate.id, built)
+            yield prepared, prepare_s
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""
-        with undisturbed(self.device):
+        with self.device.watched(), undisturbed(self.device):
             return self._prepare(problem).reference_us
 
     def _prepare(self, problem: Problem) -> ProblemJudge:

@@ -17,18 +17,19 @@ CELL_WIDTH, CELL_HEIGHT, NUM_COLUMNS = 84, 40, 3
 
 def best_figures(given: ReportInput) -> list[Figure]:
     """A small picture a problem, for each stage that earned certified speedups while it trained."""
-    return [_best_figure(given, stage) for stage in facts.stages(given.rises)]
+    known = given.rises.join(given.problems, on="problem_id", how="semi")
+    return [
+        _best_figure(given, stage, known.filter(pl.col("stage") == stage))
+        for stage in facts.stages(known)
+    ]
 
 
-def _best_figure(given: ReportInput, stage: str) -> Figure:
-    rises = given.rises.filter(pl.col("stage") == stage)
+def _best_figure(given: ReportInput, stage: str, rises: pl.DataFrame) -> Figure:
     steps = given.steps.filter(pl.col("stage") == stage)["step"]
     last = pl.lit(pl.concat([rises["step"], steps]).max(), dtype=pl.Int64)
     tops = rises.group_by("problem_id").agg(pl.col("best_speedup").max(), step=last)
     shown = tops.sort(-pl.col("best_speedup"), "problem_id").head(NUM_BESTS)
-    first = shown.with_columns(
-        best_speedup=pl.lit(1.0), step=pl.lit(rises["step"].min(), dtype=pl.Int64)
-    )
+    first = shown.with_columns(best_speedup=pl.lit(1.0), step=pl.lit(0, dtype=pl.Int64))
     columns = ["problem_id", "step", "best_speedup"]
     reached = rises.join(shown, on="problem_id", how="semi")
     points = pl.concat([each.select(columns) for each in (first, reached, shown)])
@@ -55,7 +56,7 @@ def _best_figure(given: ReportInput, stage: str) -> Figure:
     return figure_of(
         f"best-{stage.replace('@', '-')}",
         pictures,
-        caption=f"{facts.policy_label(stage)}: best certified speedup of each problem by step, "
-        "from 1, which is the reference's; the largest first"
-        + (f", and {left} smaller ones are left out." if left else "."),
+        caption=f"{facts.policy_label(stage)}: best certified speedup of each problem after each "
+        "step, as it was rewarded then; 1 is the reference's. Largest first"
+        + (f"; problems left out: {left}." if left else "."),
     )

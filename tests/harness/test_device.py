@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cudal1.errors import DeviceLostError
+from cudal1.errors import DeviceLostError, SuiteError
 from cudal1.harness.device import Device, find_devices
 from cudal1.problem import DeviceClass
 
@@ -93,3 +93,16 @@ def test_a_gpu_whose_memory_somebody_has_is_not_lost(monkeypatch: pytest.MonkeyP
     gpu = Device(device_class=DeviceClass.CUDA, kind="a GPU", id="GPU-1", worker_core=None)
     monkeypatch.setattr(torch, "ones", _raising(torch.OutOfMemoryError("CUDA out of memory")))
     gpu.require_working()
+
+
+@pytest.mark.parametrize(("ones", "wanted"), [
+    (_raising(torch.AcceleratorError("CUDA error: unspecified launch failure")), DeviceLostError),
+    (lambda *_, **__: torch.full((2,), 1.0), SuiteError),
+])  # fmt: skip
+def test_what_fails_because_a_gpu_is_lost_is_told_as_that(
+    monkeypatch: pytest.MonkeyPatch, ones: Callable[..., torch.Tensor], wanted: type[Exception]
+) -> None:
+    gpu = Device(device_class=DeviceClass.CUDA, kind="a GPU", id="GPU-1", worker_core=None)
+    monkeypatch.setattr(torch, "ones", ones)
+    with pytest.raises(wanted), gpu.watched():
+        raise SuiteError("the reference cannot be run")

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -127,7 +127,24 @@ def _have_it_say_so_at_once() -> None:
     pool.undisturbed = undisturbed
 
 
-@pytest.mark.parametrize("have_it_lost", [_have_it_compute_no_more, _have_it_say_so_at_once])
+def _have_it_say_so_at_last() -> None:
+    """The same of the last thing."""
+    before = pool.undisturbed
+
+    @contextmanager
+    def undisturbed(device: Device) -> Iterator[None]:
+        with before(device):
+            yield
+        raise RuntimeError(f"CUDA error on {device.id}")
+
+    _have_it_compute_no_more()
+    pool.undisturbed = undisturbed
+
+
+@pytest.mark.parametrize(
+    "have_it_lost",
+    [_have_it_compute_no_more, _have_it_say_so_at_once, _have_it_say_so_at_last],
+)
 def test_what_a_lost_device_says_of_a_candidate_is_no_verdict(
     own_fleet: Fleet, named_problem: NamedProblem, have_it_lost: Callable[[], None]
 ) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
 
-from cudal1.errors import SuiteError
-from cudal1.harness import find_device
+from cudal1.errors import DeviceLostError, SuiteError
+from cudal1.harness import Device, find_device, mutants
 from cudal1.harness.mutants import kill_table
 from cudal1.kill_table import KillTable
 from cudal1.problem import DeviceClass, Problem, Split
@@ -217,3 +218,18 @@ def test_half_precision_is_no_mutant_of_outputs_that_are_not_finer(table: Table)
 def test_a_reference_that_cannot_be_run_is_said(quick: EvalProtocol) -> None:
     with pytest.raises(SuiteError, match="its reference raises RuntimeError"):
         kill_table(problem_of("return x @ x"), quick, find_device(DeviceClass.CPU))
+
+
+def test_a_device_that_is_lost_is_said_and_not_the_problem(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(device: Device) -> None:
+        raise DeviceLostError(f"device {device.id} computes no more")
+
+    def undisturbed(device: Device) -> AbstractContextManager[None]:
+        raise RuntimeError(f"CUDA error on {device.id}")
+
+    monkeypatch.setattr(Device, "require_working", lost)
+    monkeypatch.setattr(mutants, "undisturbed", undisturbed)
+    with pytest.raises(DeviceLostError):
+        kill_table(problem_of("torch.relu(x)"), quick, find_device(DeviceClass.CPU))

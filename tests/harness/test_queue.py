@@ -55,6 +55,9 @@ def test_each_is_taken_once_whoever_asks(lengths: list[int], num_devices: int, r
     taken: list[tuple[int, int]] = []
     while (item := queue.take(rng.randrange(num_devices))) is not None:
         taken.append(item)
+        queue.went_to(rng.randrange(num_devices), rng.randrange(len(lengths)))
+        if rng.random() < 0.1:
+            queue.release(rng.randrange(num_devices))
     assert sorted(taken) == items
 
 

@@ -36,12 +36,18 @@ def test_each_problem_has_a_picture_the_largest_first(figures):
     assert figure.name == "best-rl"
 
 
-def test_a_line_goes_on_to_the_last_step_and_from_one(figures):
-    (figure,) = figures(_rise("p11", 3, 2.0))
+def test_a_line_goes_from_one_at_the_start_to_the_last_step(figures):
+    (figure,) = figures(_rise("p11", 3, 2.0), num_problems=1)
     (path,) = re.findall(r'<path d="(M[^"]*H[^"]*|M[^"]*L[^"]*)"[^>]*stroke="#0969da"', figure.svg)
     points = [tuple(map(float, pair)) for pair in re.findall(r"(-?[\d.]+),(-?[\d.]+)", path)]
     assert points[0] == (0.0, float(bests.CELL_HEIGHT))
     assert points[-1] == (float(bests.CELL_WIDTH), 0.0)
+
+
+def test_a_problem_that_is_no_more_is_left_out(figures):
+    (figure,) = figures(_rise("p11", 3, 2.0), _rise("gone", 2, 3.0))
+    assert [label[:5] for label in _labels(figure)] == ["L1/01"]
+    assert figures(_rise("gone", 2, 3.0)) == []
 
 
 def test_what_is_below_one_stays_at_one(figures):
@@ -54,7 +60,7 @@ def test_how_many_problems_are_left_out_is_said(figures, monkeypatch):
     monkeypatch.setattr(bests, "NUM_BESTS", 1)
     (figure,) = figures(_rise("p11", 1, 1.2), _rise("p12", 1, 2.0))
     assert [label[:5] for label in _labels(figure)] == ["L1/02"]
-    assert "1 smaller ones are left out" in figure.caption
+    assert "problems left out: 1." in figure.caption
 
 
 def test_each_stage_has_a_figure(figures):
