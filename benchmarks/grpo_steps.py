@@ -103,8 +103,8 @@ class World:
         return generation_prompt(problem, style=PromptStyle.COMPACT, facts=self._facts).as_chat()
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        """The answers of a step are there; they are judged when they are scored."""
-        self.generate_s += time.perf_counter() - self._prompted
+        """Some answers of a step are there; all are judged when they are scored."""
+        self.generate_s = time.perf_counter() - self._prompted
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
