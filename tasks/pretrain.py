@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 CORPUS_VERSION = "6"
 ARCHITECTURES = {
-    "small": pretraining.Architecture(
-        vocabulary=1280, hidden=192, layers=4, heads=3, kv_heads=1, mlp=640, context=4096
-    ),
     "medium": pretraining.Architecture(
         vocabulary=2048, hidden=256, layers=6, heads=4, kv_heads=2, mlp=768, context=4096
     ),

@@ -34,8 +34,6 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
-FOR_MORE = 1.5
-"""What is left to judge brings more claims, which a device may have to confirm alone."""
 MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
 MAX_COMPILED_BYTES = 256 << 20
@@ -226,7 +224,7 @@ class Fleet:
         if not (self._waiting.has_runs() or self._ahead.building):
             num_left = self._waiting.num_held() + sum(map(len, self._again.values()))
             share = num_left / len(self._alive())
-            if FOR_MORE * len(self._again[device]) >= share:  # or all others wait for this one
+            if len(self._again[device]) >= share:  # or all others wait for this one
                 return True
         problem = claim.problem.id
         elsewhere = {at for other, at in self._at.items() if other != device}
