@@ -51,6 +51,8 @@ NUM_INPUTS = 100
 PROTOCOLS = {"cpu": ["cpu"], "cuda": ["cuda", "cuda-quick"]}
 """By device, unless one is asked for."""
 PEER = (sys.executable, "-m", "benchmarks.kernelbench_peer")
+SOME_WITHOUT = 1
+"""How `cudal1 judge` ends where candidates have no verdict: the table says how many."""
 STOP_S = 20.0
 """For a command that is interrupted to end by itself."""
 
@@ -145,7 +147,7 @@ def judge_ours(bench: Bench, name: str, *, deadline: float, keep_open: int) -> N
     """Judge all under the protocol of that name, from nothing; again if that takes too long.
 
     Raises:
-        ConfigError: the command says that it cannot.
+        ConfigError: the command says that it cannot, or gave no verdict at all.
     """
     verdicts = bench.verdicts_file(name)
     folder = verdicts.parent
@@ -174,7 +176,7 @@ def judge_ours(bench: Bench, name: str, *, deadline: float, keep_open: int) -> N
     said = (folder / "log.txt").read_text(encoding="utf-8")
     if code is None:
         note(f"ours, {name}: out of time; it begins again")
-    elif code != 0:  # 1: a candidate has no verdict
+    elif code not in (0, SOME_WITHOUT) or not verdicts.exists():
         raise ConfigError(f"cudal1 judge ended with {code}: {said[-2000:]}")
     else:
         done = json.dumps({"wall_s": wall_s, "said": said})

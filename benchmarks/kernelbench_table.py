@@ -34,14 +34,15 @@ def collect(bench: Bench) -> dict[str, Any]:
     theirs_s = None
     if start_s is not None:
         theirs_s = start_s + sum(line["wall_s"] for line in theirs.values())
-    whole_s = theirs_s if len(theirs) == len(rows) else None
-    ours = {
-        name: _side(bench, name, [row["ours"][name] for row in rows], whole_s)
-        for name, found in verdicts.items()
-        if found
-    }
+    is_whole = theirs_s is not None and len(theirs) == len(rows)
+    ours: dict[str, dict[str, Any]] = {}
+    for name in (name for name, found in verdicts.items() if found):
+        judged = [row for row in rows if name in row["ours"]]
+        left_s = sum(row["theirs"]["wall_s"] for row in rows if row["theirs"] and row not in judged)
+        same_s = theirs_s - left_s if theirs_s is not None and is_whole else None
+        ours[name] = _side(bench, name, [row["ours"][name] for row in judged], same_s)
     return {
-        "is_complete": whole_s is not None and len(ours) == len(bench.protocols),
+        "is_complete": is_whole and len(ours) == len(bench.protocols),
         "revision": problems[bench.candidates[0].name].revision, "ours": ours,
         "theirs": {"wall_s": theirs_s, "start_s": start_s, "num_evaluated": len(theirs)},
         "candidates": rows,
@@ -59,11 +60,14 @@ def _verdicts(bench: Bench, name: str) -> dict[tuple[str, str], Judged]:
 def _side(
     bench: Bench, name: str, words: list[dict[str, Any]], theirs_s: float | None
 ) -> dict[str, Any]:
-    """Our run under one protocol, beside theirs if that is whole."""
+    """Our run under one protocol, beside theirs of the candidates that we judged, if that is whole.
+
+    What we tried and could not judge counts against us: it is in our time and not in theirs.
+    """
     done = json.loads(bench.ours_file(name).read_text(encoding="utf-8"))
     inputs = [each["num_inputs"] for each in words if each["status"] == Status.CORRECT]
     return {
-        "wall_s": done["wall_s"], "num_correct": len(inputs),
+        "wall_s": done["wall_s"], "num_judged": len(words), "num_correct": len(inputs),
         "min_inputs_of_correct": min(inputs, default=None),
         "times_faster": None if theirs_s is None else theirs_s / done["wall_s"],
         "protocol": bench.protocols[name].model_dump(mode="json"),
@@ -143,8 +147,8 @@ def show(found: dict[str, Any]) -> None:
     for name, side in found["ours"].items():
         times = side["times_faster"]
         print(
-            f"ours, {name}: {side['wall_s']:.1f} s for {count}; {side['num_correct']} correct, on "
-            f"at least {side['min_inputs_of_correct']} inputs each"
-            + (f"; {times:.1f} times faster" if times else "")
+            f"ours, {name}: {side['wall_s']:.1f} s for {side['num_judged']} of {count}; "
+            f"{side['num_correct']} correct, on {side['min_inputs_of_correct']} inputs or more each"
+            + (f"; {times:.1f} times faster on these" if times else "")
         )
     print(f"KernelBench's revision: {found['revision']}")

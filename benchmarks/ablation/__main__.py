@@ -4,7 +4,7 @@
 Seeds have nothing in common but the base policy: with `--seeds`, several GPUs run them side by
 side, each in a state of its own, and `table` is given all of these. `pack` and `unpack` take a
 state from one machine to the next. benchmarks/ablation/README.md has the plan of the whole, with
-its minutes.
+its minutes; `lent.sh` beside it does all that on a machine that is lent.
 """
 
 from __future__ import annotations
@@ -109,6 +109,8 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if len(given.state) > 1 and given.command != "table":
         parser.error(f"--state: {given.command} takes one folder")
+    if given.carried is None and given.command in ("pack", "unpack"):
+        parser.error(f"{given.command}: name the folder of the pieces, --carried")
     return given
 
 

@@ -84,8 +84,7 @@ class ProblemJudge:
         self._work = self._oracle.work()
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
-        self._layout = plan.layout(self._oracle, protocol)
-        arena_bytes = plan.arena_bytes(self._oracle, self._layout.num_slots)
+        self._layout, arena_bytes = plan.layout_and_arena(self._oracle, protocol)
         self._desk = Desk(self._layout, place, arena_bytes=arena_bytes)
         self._crew = Crew(
             problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cudal1.harness.oracle import Oracle
@@ -19,36 +20,65 @@ SPARE_SLOTS = 3.0
 TRIED_CALLS = (1, 1, 3, 10)
 CONTEXTS_BYTES, SHARE = 10 << 30, 16
 """What a dozen processes take of a GPU before any has a ring; and rings, which with the judge's own
-copies may take so many times one, each with an arena half as large behind it. Eight may be alive:
-a candidate's two, the next one's, the reference's two, the empty one's, two of others that end."""
+copies may take so many times one, each with an arena behind it. Eight may be alive: a candidate's
+two, the next one's, the reference's two, the empty one's, two of others that end."""
+WITH_ARENA = 1.5
+"""A ring and its arena, over a ring's share."""
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
 """An allocator rounds up, and keeps what it had."""
 LARGE_BYTES, LARGE_STEP = 10 << 20, 2 << 20
 """PyTorch's has a piece for each tensor from the first size on, in steps of the second."""
 
 
-def layout(oracle: Oracle, protocol: EvalProtocol) -> Layout:
-    """Where a problem's tensors lie, with as many slots as its bursts may use."""
+def layout_and_arena(oracle: Oracle, protocol: EvalProtocol) -> tuple[Layout, int]:
+    """Where a problem's tensors lie, with as many slots as its bursts may use; and its arena.
+
+    The arena, in bytes, is what the reference's calls want in a burst whose outputs are all kept,
+    on a GPU. A candidate that needs more takes it elsewhere, and has its outputs copied.
+    """
     one = Layout(oracle.weight_specs, oracle.input_specs, oracle.output_specs, 1)
-    slot_bytes = max(1, one.input_bytes + one.output_bytes)
-    wanted = protocol.max_burst_calls
-    if oracle.device.type == "cuda":  # there memory takes time to be made
-        wanted = max(LEAST_SLOTS, round(SPARE_SLOTS * protocol.burst_us / call_us(oracle)))
-    slots = min(
-        wanted, protocol.max_burst_calls, ring_bytes(oracle.device, protocol) // slot_bytes,
-        MAX_PLACES // len(one.outputs),
+    most = min(protocol.max_burst_calls, MAX_PLACES // len(one.outputs))
+    allowed = ring_bytes(oracle.device, protocol)
+    if oracle.device.type != "cuda":
+        slots = min(most, allowed // max(1, one.input_bytes + one.output_bytes))
+        return replace(one, num_slots=max(1, slots)), 0
+    # there memory takes time to be made
+    most = min(most, max(LEAST_SLOTS, round(SPARE_SLOTS * protocol.burst_us / call_us(oracle))))
+    return shared(
+        one, most=most, allowed=allowed, room=int(WITH_ARENA * ring_share(oracle.device)),
+        call_bytes=call_bytes(oracle),
     )  # fmt: skip
-    return Layout(one.weights, one.inputs, one.outputs, max(1, slots))
+
+
+def shared(
+    one: Layout, *, most: int, allowed: int, room: int, call_bytes: int
+) -> tuple[Layout, int]:
+    """As many slots as a GPU has room for, `most` or fewer but at least one, and their arena.
+
+    The slots of `one` may take `allowed` bytes, and everything, weights and arena included, `room`.
+    """
+    kept = sum(allocated_bytes(spec.num_bytes) for spec in one.outputs)
+    slot_bytes = max(1, one.input_bytes + one.output_bytes)
+    for_slots = room - one.input_start - call_bytes - LEAST_ARENA
+    slots = min(most, allowed // slot_bytes, for_slots // (slot_bytes + kept))
+    layout = replace(one, num_slots=max(1, slots))
+    wanted = ARENA_MARGIN * call_bytes + layout.num_slots * kept + LEAST_ARENA
+    return layout, max(LEAST_ARENA, min(wanted, room - layout.total_bytes))
 
 
 def ring_bytes(device: torch.device, protocol: EvalProtocol) -> int:
     """For the inputs and outputs of a burst, at most."""
-    import torch
-
     if device.type != "cuda":
         return protocol.ring_bytes
+    return min(protocol.ring_bytes, ring_share(device))
+
+
+def ring_share(device: torch.device) -> int:
+    """Of a GPU's memory, what inputs and outputs in one ring may take."""
+    import torch
+
     total = torch.cuda.get_device_properties(device).total_memory
-    return min(protocol.ring_bytes, max(total - CONTEXTS_BYTES, total // 2) // SHARE)
+    return max(total - CONTEXTS_BYTES, total // 2) // SHARE
 
 
 def call_us(oracle: Oracle) -> float:
@@ -66,23 +96,16 @@ def call_us(oracle: Oracle) -> float:
     return min(times)
 
 
-def arena_bytes(oracle: Oracle, num_calls: int) -> int:
-    """Memory that a GPU's calls may want in a burst whose outputs are all kept.
-
-    Of the reference: a candidate that needs more takes it elsewhere, and has its outputs copied.
-    """
+def call_bytes(oracle: Oracle) -> int:
+    """What one call of the reference takes of a GPU at most, beside its inputs."""
     import torch
 
-    if oracle.device.type != "cuda":
-        return 0
     draw = oracle.draw(1)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     oracle.key(draw)
-    peak = torch.cuda.max_memory_allocated() - before
-    kept = num_calls * sum(allocated_bytes(spec.num_bytes) for spec in oracle.output_specs)
-    return ARENA_MARGIN * peak + kept + LEAST_ARENA
+    return torch.cuda.max_memory_allocated() - before
 
 
 def allocated_bytes(num_bytes: int) -> int:

@@ -287,6 +287,49 @@ def test_the_ratio_is_of_whole_runs_and_differing_verdicts_are_named(
     assert "12.5 times faster" in said
 
 
+def test_the_ratio_is_of_what_we_judged_and_our_time_is_of_all(
+    make: Callable[..., Bench], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = make([entry("a", "right"), entry("b", "right")])
+    judge(bench, "a", "b", wall_s=2.0)
+    first, _ = bench.verdicts_file("own").read_text().splitlines()
+    bench.verdicts_file("own").write_text(first + "\n")
+    result = {"compiled": True, "correctness": True, "metadata": {}, "runtime": 1.0}
+    lines = [{"start_s": 4.0}] + [
+        {"name": name, "wall_s": wall_s, "result": result, "error": None}
+        for name, wall_s in (("a", 7.0), ("b", 100.0))
+    ]
+    bench.theirs_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = table.collect(bench)
+    table.show(found)
+    assert found["ours"]["own"]["num_judged"] == 1
+    assert found["ours"]["own"]["times_faster"] == (4.0 + 7.0) / 2.0
+    assert "2.0 s for 1 of 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("code", "is_written", "is_kept"), [(1, 1, 1), (1, 0, 0), (2, 1, 0)])
+def test_a_candidate_without_a_verdict_ends_nothing_and_a_command_that_cannot_does(
+    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch,
+    code: int, is_written: int, is_kept: int,
+) -> None:  # fmt: skip
+    bench = make()
+
+    def run(command: Sequence[str], log: Path, **_: object) -> int:
+        log.write_text("said")
+        if is_written:
+            bench.verdicts_file("own").write_text("")
+        return code
+
+    monkeypatch.setattr(driver, "_run", run)
+    with driver.alone(bench) as lock:
+        if not is_kept:
+            with pytest.raises(ConfigError, match=f"ended with {code}: said"):
+                driver.judge_ours(bench, "own", deadline=time.monotonic() + 9, keep_open=lock)
+        else:
+            driver.judge_ours(bench, "own", deadline=time.monotonic() + 9, keep_open=lock)
+    assert bench.ours_file("own").exists() == bool(is_kept)
+
+
 @pytest.mark.slow
 def test_our_side_is_the_command_and_gives_every_candidate_a_verdict(
     make: Callable[..., Bench],

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cudal1.harness import plan
+from cudal1.harness.wire import Layout, TensorSpec
 from cudal1.harness.zygote import MAX_LEAVING
 from cudal1.protocol import EvalProtocol
 
@@ -27,6 +28,37 @@ def test_all_rings_together_leave_a_part_of_a_gpu_to_the_candidate(
     assert num_rings * (ring + arena) + 4 * outputs + ring // 2 <= 0.95 * total * GIB
     assert ring <= protocol.ring_bytes
     assert ring > total * GIB // 50
+
+
+def floats(num_bytes: int) -> tuple[TensorSpec, ...]:
+    return (TensorSpec("float32", (num_bytes // 4,)),)
+
+
+@pytest.mark.parametrize("weights", [0, 64 << 20, GIB])
+@pytest.mark.parametrize("inputs", [4096, 67 << 20, 512 << 20])
+@pytest.mark.parametrize("outputs", [4, 8 << 20, 520 << 20])
+@pytest.mark.parametrize("intermediates", [0, GIB])
+def test_a_ring_and_its_arena_keep_to_the_room_whatever_a_problem_is_made_of(
+    weights: int, inputs: int, outputs: int, intermediates: int
+) -> None:
+    allowed, room = 4 * GIB, 6 * GIB
+    one = Layout(floats(weights), floats(inputs), floats(outputs), 1)
+    layout, arena = plan.shared(
+        one, most=1024, allowed=allowed, room=room, call_bytes=outputs + intermediates
+    )
+    assert layout.total_bytes + arena <= room
+    assert layout.num_slots * (layout.input_bytes + layout.output_bytes) <= allowed
+    kept = layout.num_slots * plan.allocated_bytes(outputs)
+    assert arena >= kept + outputs + intermediates
+    assert layout.num_slots == 1024 or 3 * (layout.total_bytes + arena) > room
+    assert (layout.weights, layout.inputs, layout.outputs) == (one.weights, one.inputs, one.outputs)
+
+
+def test_what_is_too_large_for_any_room_has_one_slot_and_the_least_arena() -> None:
+    layout, arena = plan.shared(
+        Layout((), floats(GIB), floats(GIB), 1), most=16, allowed=GIB, room=GIB, call_bytes=GIB
+    )
+    assert (layout.num_slots, arena) == (1, plan.LEAST_ARENA)
 
 
 @pytest.mark.parametrize(
