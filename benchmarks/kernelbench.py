@@ -52,7 +52,7 @@ PROTOCOLS = {"cpu": ["cpu"], "cuda": ["cuda", "cuda-quick"]}
 """By device, unless one is asked for."""
 PEER = (sys.executable, "-m", "benchmarks.kernelbench_peer")
 SOME_WITHOUT = 1
-"""How `cudal1 judge` ends where candidates have no verdict: the table says how many."""
+"""How `cudal1 judge` ends where candidates have no verdict; then there is no ratio."""
 STOP_S = 20.0
 """For a command that is interrupted to end by itself."""
 
@@ -176,7 +176,7 @@ def judge_ours(bench: Bench, name: str, *, deadline: float, keep_open: int) -> N
     said = (folder / "log.txt").read_text(encoding="utf-8")
     if code is None:
         note(f"ours, {name}: out of time; it begins again")
-    elif code not in (0, SOME_WITHOUT) or not verdicts.exists():
+    elif code not in (0, SOME_WITHOUT) or not verdicts.read_text(encoding="utf-8"):
         raise ConfigError(f"cudal1 judge ended with {code}: {said[-2000:]}")
     else:
         done = json.dumps({"wall_s": wall_s, "said": said})

@@ -37,7 +37,7 @@ class Bench:
         return self.state / "candidates.jsonl"
 
     def ours_file(self, protocol: str) -> Path:
-        """Our wall time under a protocol, once all is judged."""
+        """Our wall time under a protocol, once the command has ended."""
         return self.state / f"ours-{protocol}.json"
 
     def verdicts_file(self, protocol: str) -> Path:

@@ -34,15 +34,13 @@ def collect(bench: Bench) -> dict[str, Any]:
     theirs_s = None
     if start_s is not None:
         theirs_s = start_s + sum(line["wall_s"] for line in theirs.values())
-    is_whole = theirs_s is not None and len(theirs) == len(rows)
+    whole_s = theirs_s if len(theirs) == len(rows) else None
     ours: dict[str, dict[str, Any]] = {}
     for name in (name for name, found in verdicts.items() if found):
-        judged = [row for row in rows if name in row["ours"]]
-        left_s = sum(row["theirs"]["wall_s"] for row in rows if row["theirs"] and row not in judged)
-        same_s = theirs_s - left_s if theirs_s is not None and is_whole else None
-        ours[name] = _side(bench, name, [row["ours"][name] for row in judged], same_s)
+        words = [row["ours"][name] for row in rows if name in row["ours"]]
+        ours[name] = _side(bench, name, words, whole_s if len(words) == len(rows) else None)
     return {
-        "is_complete": is_whole and len(ours) == len(bench.protocols),
+        "is_complete": whole_s is not None and len(ours) == len(bench.protocols),
         "revision": problems[bench.candidates[0].name].revision, "ours": ours,
         "theirs": {"wall_s": theirs_s, "start_s": start_s, "num_evaluated": len(theirs)},
         "candidates": rows,
@@ -50,7 +48,7 @@ def collect(bench: Bench) -> dict[str, Any]:
 
 
 def _verdicts(bench: Bench, name: str) -> dict[tuple[str, str], Judged]:
-    """By problem and candidate; none unless all are judged."""
+    """By problem and candidate; none before the command has ended."""
     if not bench.ours_file(name).exists():
         return {}
     judged = read_judged(bench.verdicts_file(name))
@@ -60,10 +58,7 @@ def _verdicts(bench: Bench, name: str) -> dict[tuple[str, str], Judged]:
 def _side(
     bench: Bench, name: str, words: list[dict[str, Any]], theirs_s: float | None
 ) -> dict[str, Any]:
-    """Our run under one protocol, beside theirs of the candidates that we judged, if that is whole.
-
-    What we tried and could not judge counts against us: it is in our time and not in theirs.
-    """
+    """Our run under one protocol, beside theirs if both have judged all."""
     done = json.loads(bench.ours_file(name).read_text(encoding="utf-8"))
     inputs = [each["num_inputs"] for each in words if each["status"] == Status.CORRECT]
     return {
@@ -149,6 +144,6 @@ def show(found: dict[str, Any]) -> None:
         print(
             f"ours, {name}: {side['wall_s']:.1f} s for {side['num_judged']} of {count}; "
             f"{side['num_correct']} correct, on {side['min_inputs_of_correct']} inputs or more each"
-            + (f"; {times:.1f} times faster on these" if times else "")
+            + (f"; {times:.1f} times faster" if times else "")
         )
     print(f"KernelBench's revision: {found['revision']}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ablation import problems as drawing
+from benchmarks.ablation.carry import is_examined
 from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found, Judged
@@ -53,7 +54,8 @@ class Experiment:
         self.teach()
         for portion, seed in itertools.product(self.plan.portions, self.plan.seeds):
             for row in portion:
-                self.policy(row, seed)
+                if not is_examined(self.plan, self.state, row, seed):  # else it was not carried
+                    self.policy(row, seed)
             for group in self.plan.exam.groups:
                 self._examine(portion, group, seed)
 

@@ -55,15 +55,19 @@ def shared(
 ) -> tuple[Layout, int]:
     """As many slots as a GPU has room for, `most` or fewer but at least one, and their arena.
 
-    The slots of `one` may take `allowed` bytes, and everything, weights and arena included, `room`.
+    The slots of `one` may take `allowed` bytes, and with the arena `room`. Two, which tell an
+    output that is handed out twice, are given as long as they are allowed. The arena is never less
+    than what the reference needs: who needs more has its outputs copied, and pays for that.
     """
     kept = sum(allocated_bytes(spec.num_bytes) for spec in one.outputs)
     slot_bytes = max(1, one.input_bytes + one.output_bytes)
-    for_slots = room - one.input_start - call_bytes - LEAST_ARENA
-    slots = min(most, allowed // slot_bytes, for_slots // (slot_bytes + kept))
-    layout = replace(one, num_slots=max(1, slots))
-    wanted = ARENA_MARGIN * call_bytes + layout.num_slots * kept + LEAST_ARENA
-    return layout, max(LEAST_ARENA, min(wanted, room - layout.total_bytes))
+    beside = max(0, call_bytes - kept) + LEAST_ARENA  # the call's own output is kept
+    slots = min(most, allowed // slot_bytes)
+    slots = max(1, min(slots, max(2, (room - beside) // (slot_bytes + kept))))
+    needed = beside + slots * kept
+    wanted = needed + (ARENA_MARGIN - 1) * call_bytes
+    arena = max(needed, min(wanted, room - slots * slot_bytes))
+    return replace(one, num_slots=slots), arena
 
 
 def ring_bytes(device: torch.device, protocol: EvalProtocol) -> int:

@@ -34,31 +34,48 @@ def floats(num_bytes: int) -> tuple[TensorSpec, ...]:
     return (TensorSpec("float32", (num_bytes // 4,)),)
 
 
-@pytest.mark.parametrize("weights", [0, 64 << 20, GIB])
 @pytest.mark.parametrize("inputs", [4096, 67 << 20, 512 << 20])
 @pytest.mark.parametrize("outputs", [4, 8 << 20, 520 << 20])
 @pytest.mark.parametrize("intermediates", [0, GIB])
-def test_a_ring_and_its_arena_keep_to_the_room_whatever_a_problem_is_made_of(
-    weights: int, inputs: int, outputs: int, intermediates: int
+def test_slots_and_arena_keep_to_the_room_and_hold_all_that_the_reference_needs(
+    inputs: int, outputs: int, intermediates: int
 ) -> None:
     allowed, room = 4 * GIB, 6 * GIB
-    one = Layout(floats(weights), floats(inputs), floats(outputs), 1)
+    one = Layout(floats(GIB), floats(inputs), floats(outputs), 1)
     layout, arena = plan.shared(
         one, most=1024, allowed=allowed, room=room, call_bytes=outputs + intermediates
     )
-    assert layout.total_bytes + arena <= room
-    assert layout.num_slots * (layout.input_bytes + layout.output_bytes) <= allowed
-    kept = layout.num_slots * plan.allocated_bytes(outputs)
-    assert arena >= kept + outputs + intermediates
-    assert layout.num_slots == 1024 or 3 * (layout.total_bytes + arena) > room
+    slot_bytes, kept = inputs + layout.output_bytes, plan.allocated_bytes(outputs)
+    assert layout.num_slots * slot_bytes + arena <= room
+    assert layout.num_slots * slot_bytes <= allowed
+    assert arena >= layout.num_slots * kept + intermediates
+    one_more = (layout.num_slots + 1) * (slot_bytes + kept) + intermediates + plan.LEAST_ARENA
+    assert layout.num_slots == 1024 or one_more > room or one_more > allowed
     assert (layout.weights, layout.inputs, layout.outputs) == (one.weights, one.inputs, one.outputs)
 
 
-def test_what_is_too_large_for_any_room_has_one_slot_and_the_least_arena() -> None:
+@pytest.mark.parametrize(("size", "slots"), [(GIB, 2), (3 * GIB, 1)])
+def test_what_is_too_large_for_the_room_has_few_slots_and_the_reference_all_that_it_needs(
+    size: int, slots: int
+) -> None:
     layout, arena = plan.shared(
-        Layout((), floats(GIB), floats(GIB), 1), most=16, allowed=GIB, room=GIB, call_bytes=GIB
-    )
-    assert (layout.num_slots, arena) == (1, plan.LEAST_ARENA)
+        Layout((), floats(size), floats(size), 1),
+        most=16, allowed=4 * GIB, room=6 * GIB, call_bytes=5 * size,
+    )  # fmt: skip
+    assert layout.num_slots == slots
+    assert arena >= (slots + 4) * size
+
+
+def test_heavy_weights_take_no_slots() -> None:
+    found = [
+        plan.shared(
+            Layout(floats(weights), floats(4096), floats(4096), 1),
+            most=16, allowed=GIB, room=GIB + GIB // 2, call_bytes=4096,
+        )
+        for weights in (4096, 8 * GIB)
+    ]  # fmt: skip
+    assert [layout.num_slots for layout, _ in found] == [16, 16]
+    assert found[0][1] == found[1][1]
 
 
 @pytest.mark.parametrize(
