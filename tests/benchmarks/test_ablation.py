@@ -426,6 +426,21 @@ def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> N
     assert not (back / "policies" / "no-row-1").exists()
 
 
+def test_a_row_that_was_examined_elsewhere_is_not_trained_again(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan.model_copy(update={"portions": ((Row.SFT, Row.SELFSUP),), "seeds": (1,)})
+    for group in plan.exam.groups:
+        diary = Diary(tmp_path / "exams" / "sft-1" / f"{group.value}.jsonl")
+        for number in range(plan.exam.rounds):
+            diary.add(f"round {number}", [found("p", None, 0.0, number)])
+    asked: list[Row] = []
+    monkeypatch.setattr(Experiment, "policy", lambda self, row, seed: asked.append(row))
+    monkeypatch.setattr(Experiment, "_examine", lambda self, rows, group, seed: None)
+    Experiment(plan, tmp_path, bench(plan, tmp_path), print).run()
+    assert asked == [Row.SELFSUP]
+
+
 def test_the_driver_needs_no_database_and_no_tracker(tmp_path: Path) -> None:
     """A lent GPU machine has neither; nor has it DVC or Prefect."""
     absent = ("duckdb", "polars", "mlflow", "prefect", "dvc")
