@@ -1,4 +1,4 @@
-"""Which policies attend in the plain way, and how such a policy attends without a mask."""
+"""Which policies attend in the plain way, and how a policy attends without a mask, and with one."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ def drop_mask(model: Any) -> None:
 
     AttentionInterface.register(CAUSAL, sdpa_attention_forward)
     without_adapters(model).set_attn_implementation(CAUSAL)
+
+
+def avoid_cudnn() -> None:
+    """In this process torch attends by its other kernels, which learn through masks correctly.
+
+    cuDNN's backward pass, torch's first choice on Hopper since 2.11, gives NaN for queries where a
+    mask is passed, rows are 64 tokens longer than a multiple of 128 and a query's scores are low
+    (github.com/pytorch/pytorch/issues/196678).
+    """
+    import torch
+
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def without_adapters(model: Any) -> Any:

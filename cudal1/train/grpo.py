@@ -19,6 +19,7 @@ from typing import Any
 from cudal1.scale import ScaleParams
 from cudal1.train import scaling
 from cudal1.train.answering import Answering
+from cudal1.train.attention import avoid_cudnn
 from cudal1.train.checkpoints import (
     latest_checkpoint,
     log_callback,
@@ -28,6 +29,7 @@ from cudal1.train.checkpoints import (
 )
 from cudal1.train.environment import Environment, Offers
 from cudal1.train.epochs import Epochs
+from cudal1.train.finite import finite_callback
 from cudal1.train.group import in_a_group
 
 STATE_FILE = "cudal1.json"
@@ -53,6 +55,7 @@ def train_grpo(
 
     quiet()
     disable_progress_bars()
+    avoid_cudnn()
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)
     on_gpu = torch.cuda.is_available()
     arguments = GRPOConfig(
@@ -80,7 +83,7 @@ def train_grpo(
         model=str(policy), reward_funcs=_reward_function(offers), args=arguments,
         train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
         peft_config=scaling.adapter(scale),
-        callbacks=[log_callback(on_log), _state_callback(environment)],
+        callbacks=[finite_callback(), log_callback(on_log), _state_callback(environment)],
     )  # fmt: skip
     trainer.environment = environment
     trainer.answering = Answering(trainer, offers)

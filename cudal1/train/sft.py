@@ -13,7 +13,7 @@ from typing import Any
 from cudal1.errors import TrainingError
 from cudal1.scale import ScaleParams
 from cudal1.train import scaling
-from cudal1.train.attention import drop_mask, is_plain
+from cudal1.train.attention import avoid_cudnn, drop_mask, is_plain
 from cudal1.train.checkpoints import (
     latest_checkpoint,
     log_callback,
@@ -21,6 +21,7 @@ from cudal1.train.checkpoints import (
     train_from,
     without_printing,
 )
+from cudal1.train.finite import finite_callback
 from cudal1.train.group import in_a_group
 from cudal1.train.recorded import can_record, record_layers
 
@@ -75,12 +76,14 @@ def train_sft(
     trainer: Any = SFTTrainer(
         model=str(policy), args=arguments, train_dataset=Dataset.from_list(fitting),
         processing_class=tokenizer, peft_config=scaling.adapter(scale),
-        callbacks=[log_callback(on_log)],
+        callbacks=[finite_callback(), log_callback(on_log)],
     )  # fmt: skip
     if is_plain(trainer.model):
         drop_mask(trainer.model)  # the collator pads on the right
         if can_record(trainer):
             record_layers(trainer)
+    else:
+        avoid_cudnn()
     resumed = latest_checkpoint(work)
     train_from(without_printing(trainer), resumed)
     scaling.save_policy(trainer, tokenizer, out)

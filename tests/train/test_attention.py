@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.train.attention import CAUSAL, drop_mask
+from cudal1.train.attention import CAUSAL, avoid_cudnn, drop_mask
 from cudal1.train.sft import Pair, train_sft
 from tests.train.runs import scale
 
@@ -69,3 +69,24 @@ def test_a_trained_policy_knows_nothing_of_it(
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").config._attn_implementation == (
         "sdpa"
     )
+
+
+@pytest.mark.parametrize("width", [704, 1472])
+def test_low_scores_behind_a_mask_have_a_gradient(width: int) -> None:
+    """cuDNN's is NaN at these widths."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    avoid_cudnn()
+    size = 64
+    low = torch.zeros(1, 1, width, size, dtype=torch.bfloat16, device="cuda")
+    queries, keys, values = (low.clone() for _ in range(3))
+    queries[..., 0], keys[..., 0] = 1.0, -120 * size**0.5
+    values.normal_()
+    mask = torch.ones(1, 1, width, width, dtype=torch.bool, device="cuda").tril()
+    queries.requires_grad_()
+    scaled_dot_product_attention(queries, keys, values, attn_mask=mask).sum().backward()
+    assert queries.grad is not None
+    assert queries.grad.isfinite().all()
