@@ -13,8 +13,10 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks import common
 from benchmarks.ablation import carry, diagnosis, gains, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
@@ -22,6 +24,10 @@ from benchmarks.ablation.memory import Memory
 from benchmarks.ablation.plan import JudgeKind, Plan
 from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
+from cudal1.harness import Device
+
+MACHINES = "machines.jsonl"
+"""In a state folder: every machine that it was worked on."""
 
 
 def main() -> None:
@@ -57,6 +63,8 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
     state.mkdir(parents=True, exist_ok=True)
     judge = _judge(plan)
     try:
+        if isinstance(judge, HarnessJudge):
+            note_machine(judge.device, state)
         bench = Bench(
             Memory(state), judge, time_left_s=lambda: 60 * minutes - time.monotonic() + started
         )
@@ -70,6 +78,23 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
     return True
 
 
+def note_machine(device: Device, state: Path) -> None:
+    """Keep what figures depend on; a state may go from one machine to another."""
+    line = json.dumps(common.machine(device))
+    path = state / MACHINES
+    if line not in _lines(path):
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def _machines(state: Path) -> list[object]:
+    return [json.loads(line) for line in _lines(state / MACHINES)]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
 def _judge(plan: Plan) -> Judge:
     if plan.judge is JudgeKind.SIMULATED:
         return SimulatedJudge()
@@ -79,8 +104,9 @@ def _judge(plan: Plan) -> Judge:
 def show(plan: Plan, states: Sequence[Path]) -> None:
     """Print the tables, and leave them as table.json and table.md in the first state."""
     found, state = table.collect(plan, states), states[0]
+    gained = gains.collect(plan, states)
     parts = (
-        table.caption(plan), table.markdown(found, plan), gains.markdown(plan, states),
+        table.caption(plan), table.markdown(found, plan), gains.markdown(gained),
         diagnosis.markdown(plan, states),
     )  # fmt: skip
     text = "\n\n".join(part for part in parts if part)
@@ -90,7 +116,8 @@ def show(plan: Plan, states: Sequence[Path]) -> None:
         print(f"{name}: mean reward in training {' '.join(f'{each:.2f}' for each in curve)}")
     (state / "table.md").write_text(text + "\n", encoding="utf-8")
     content = {
-        "title": plan.title, "rows": found, "curves": curves,
+        "title": plan.title, "machines": [_machines(each) for each in states], "rows": found,
+        "gains": [asdict(gain) for gain in gained], "curves": curves,
         "steps": diagnosis.runs(plan, states), "plan": plan.model_dump(mode="json"),
     }  # fmt: skip
     (state / "table.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

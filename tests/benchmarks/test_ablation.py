@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import benchmarks.ablation.__main__ as driver
 from benchmarks.ablation import carry, diagnosis, gains, problems, reading, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.exam import Sitting, examine
@@ -24,8 +26,9 @@ from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
 from cudal1.candidate import Candidate
 from cudal1.contrast import Sampling
+from cudal1.harness import find_device
 from cudal1.llm.rewriter import TEACHERS, compose, places, variant
-from cudal1.problem import Problem
+from cudal1.problem import DeviceClass, Problem
 from cudal1.prompt import answer_text
 from cudal1.suite import generator
 from cudal1.train.policy import Chat, Sampled
@@ -347,8 +350,10 @@ def test_a_gain_is_taken_within_problems(plan: Plan, tmp_path: Path) -> None:
                 found(p, f"{p}{number}", s, number) for p, s in zip("abc", scores, strict=True)
             ]
             Diary(path).add(f"round {number}", batch)
-    (line,) = [li for li in gains.markdown(plan, [tmp_path]).splitlines() if "over grpo-none" in li]
-    assert line.split(" | ")[1] == "+1.00 (+1.00 to +1.00)"
+    (gain,) = gains.collect(plan, [tmp_path])
+    assert (gain.row, gain.base, gain.one_answer) == ("grpo-bucket", "grpo-none", (1.0, 1.0, 1.0))
+    assert gain.best[0] == pytest.approx((2 / 1 * 5 / 4 * 1 / 1) ** (1 / 3))
+    assert "| +1.00 (+1.00 to +1.00) | 1.36x" in gains.markdown([gain])
 
 
 def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -> None:
@@ -367,6 +372,20 @@ def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -
     losses = {name: [step["loss"] for step in run] for name, run in
               diagnosis.runs(both, states).items()}  # fmt: skip
     assert losses == table.curves(states)
+
+
+def test_a_table_names_the_machines_that_each_state_was_worked_on(
+    plan: Plan, tmp_path: Path
+) -> None:
+    device = find_device(DeviceClass.CPU)
+    states = [tmp_path / name for name in "ab"]
+    for state in states:
+        state.mkdir()
+        for _ in range(2):
+            driver.note_machine(device, state)
+    driver.show(plan, states)
+    machines = json.loads((states[0] / "table.json").read_text())["machines"]
+    assert [[machine["device"] for machine in each] for each in machines] == [[device.kind]] * 2
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
