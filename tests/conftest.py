@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,13 @@ from tests.project import Project, make_project
 # properties are tried on the same examples everywhere; a busy machine may take its time
 settings.register_profile("cudal1", deadline=None, derandomize=True, database=None)
 settings.load_profile("cudal1")
+
+
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    # devices are locked by files there; who runs beside us has a device of its own
+    own = Path(tempfile.gettempdir()) / f"cudal1-tests-{os.getuid()}" / worker
+    own.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(own)
 
 
 @pytest.fixture
