@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
@@ -12,8 +19,9 @@ from cudal1.errors import DeviceLostError, SuiteError, WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.mutants import kill_table
 from cudal1.harness.seats import Seat
-from cudal1.problem import Problem
+from cudal1.problem import Admission, Problem
 from cudal1.suite.admission import admit_all
+from cudal1.suite.trial import TOO_SLOW
 
 AT_A_TIME = 16
 """Problems that are tried by one new process, which imports PyTorch first."""
@@ -78,7 +86,7 @@ def _try(
     notes: Notes = {}
     complaints: list[str] = []
     with device.locked(wait_s=wait_s):
-        for problem, admission in admit_all(batch, max_reference_ms=settings.max_reference_ms):
+        for problem, admission in admissions(batch, settings):
             try:
                 if not admission.admitted:
                     raise SuiteError(f"{problem.key}: cannot be judged: {admission.reason}")
@@ -88,3 +96,20 @@ def _try(
         if complaints:
             device.require_working()  # or that is why
     return notes, complaints
+
+
+def admissions(batch: list[Problem], settings: Settings) -> Iterator[tuple[Problem, Admission]]:
+    """Each with its admission, which a process of its own decides on while the last one is used."""
+    limit_ms = settings.max_reference_ms
+    slow: list[Problem] = []
+    with ThreadPoolExecutor(1) as beside:
+        tried = admit_all(batch, max_reference_ms=limit_ms)
+        coming = beside.submit(next, tried, None)
+        importlib.import_module("torch._dynamo")  # seconds; whoever intercepts operators needs it
+        while (pair := coming.result()) is not None:
+            coming = beside.submit(next, tried, None)
+            if (pair[1].reason or "").startswith(TOO_SLOW):
+                slow.append(pair[0])
+            else:
+                yield pair
+    yield from admit_all(slow, max_reference_ms=limit_ms)  # with nobody beside them

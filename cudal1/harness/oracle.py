@@ -46,6 +46,24 @@ positive definite, an operator without a float64 kernel, a dtype spelled out or 
 out of memory on the CPU is a RuntimeError, too."""
 
 
+@dataclass(frozen=True)
+class _Traits:
+    """What is learned of a reference once: it takes dozens of calls in float64."""
+
+    input_specs: tuple[TensorSpec, ...]
+    output_specs: tuple[TensorSpec, ...]
+    weight_specs: tuple[TensorSpec, ...]
+    runs_in_float64: bool
+    mutates_inputs: bool
+    can_change_weights: bool
+    families: dict[str, ReferenceError]
+
+
+_known: dict[tuple[str, int, str, PrecisionClass], _Traits] = {}
+"""By problem, weights, device and class, for this process's life; about a kilobyte each. Who tries
+a problem and then judges it makes two oracles of it."""
+
+
 def tells(draw: Draw, error: ReferenceError) -> bool:
     """Whether an output for `draw`, where the reference is off by `error`, says anything."""
     return draw.is_own or error.relative_l2 <= TOO_HARD
@@ -89,7 +107,7 @@ class Oracle:
         torch.default_generator.manual_seed(weight_seed)
         self._model: torch.nn.Module = reference.make().to(device)
         torch.default_generator.manual_seed(weight_seed)
-        self._exact: torch.nn.Module | None = reference.make().double().to(device)
+        self._exact: torch.nn.Module | None = reference.make().to(device).double()
         self.original_weights = {
             name: tensor.detach().clone().contiguous()
             for name, tensor in self._model.state_dict().items()
@@ -98,8 +116,11 @@ class Oracle:
         self._families: dict[str, ReferenceError] = {}
         self.can_change_weights = bool(self.original_weights)
         self.mutates_inputs = True
+        who = problem.id, weight_seed, str(device), precision
         try:
-            self._examine()
+            if who not in _known:
+                _known[who] = self._examined()
+            self._take(_known[who])
         except REFUSALS as error:
             said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise SuiteError(f"{problem.key}: its reference raises {said}") from error
@@ -228,13 +249,20 @@ class Oracle:
     def _given(self, draw: Draw) -> Tensors:
         return [t.clone() for t in draw.inputs] if self.mutates_inputs else draw.inputs
 
-    def _examine(self) -> None:
+    def _take(self, traits: _Traits) -> None:
+        self.input_specs = traits.input_specs
+        self.output_specs = traits.output_specs
+        self.weight_specs = traits.weight_specs
+        self.mutates_inputs = traits.mutates_inputs
+        self.can_change_weights = traits.can_change_weights
+        self._families = traits.families
+        if not traits.runs_in_float64:
+            self._exact = None
+
+    def _examined(self) -> _Traits:
         """Learn output specs, whether float64 works, and which families and weights are usable."""
         first = self.draw(1)
         outputs = self._answer(first, exact=False)
-        self.input_specs = tuple(_spec(t) for t in first.inputs)
-        self.output_specs = tuple(_spec(t) for t in outputs)
-        self.weight_specs = tuple(_spec(t) for t in self.original_weights.values())
         try:
             for seed in (1, *EXAMINED_SEEDS):
                 self._answer(self.draw(seed), exact=True)
@@ -254,6 +282,13 @@ class Oracle:
             error = self._family_error(family, must_tell=True)
             if error.relative_l2 <= self._max_error:
                 self._families[family] = error.larger(self._families[OWN])
+        return _Traits(
+            input_specs=tuple(_spec(t) for t in first.inputs),
+            output_specs=tuple(_spec(t) for t in outputs),
+            weight_specs=tuple(_spec(t) for t in self.original_weights.values()),
+            runs_in_float64=self._exact is not None, mutates_inputs=self.mutates_inputs,
+            can_change_weights=self.can_change_weights, families=self._families,
+        )  # fmt: skip
 
     def _mutates(self, draw: Draw) -> bool:
         import torch

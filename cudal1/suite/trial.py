@@ -34,6 +34,8 @@ BEYOND = 1e30
 """A distance that cannot be computed; JSON and records hold no infinity."""
 PART = 1 << 24
 """Elements compared at a time."""
+TOO_SLOW = "too slow"
+"""How such a reason begins. It may be another's fault, who used the device meanwhile."""
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
 )  # fmt: skip
@@ -62,7 +64,7 @@ def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, A
     reference_us = reference.time_us(first)
     if used == device and reference_us > max_reference_ms * 1000:
         raise RejectedError(
-            f"too slow: {reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
+            f"{TOO_SLOW}: {reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
         )
     torch.manual_seed(99)  # whoever draws in forward draws something else now
     for again in (reference.call(first), _Reference(source, used).call(first)):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from cudal1.cli import trying
 from cudal1.cli.settings import choose
 from cudal1.cli.trying import AT_A_TIME, try_references
 from cudal1.errors import DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import Device, find_device
 from cudal1.harness.seats import seats_here
-from cudal1.problem import DeviceClass, Problem
+from cudal1.problem import Admission, DeviceClass, Problem
 from cudal1.suite.loader import load_suite
+from cudal1.suite.trial import TOO_SLOW
 
 SETTINGS = choose(None, "cpu", "cpu", None)
 
@@ -60,6 +63,30 @@ def test_what_a_process_that_dies_was_to_try_is_tried_by_the_others(num_left: in
         else:
             with pytest.raises(WorkerError, match="has died: start again"):
                 try_references(_problems(2), seats, SETTINGS, wait_s=0)
+
+
+def test_who_is_slow_beside_another_problem_is_tried_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def admit_all(
+        problems: Sequence[Problem], *, max_reference_ms: float
+    ) -> Iterator[tuple[Problem, Admission]]:
+        tried.append([problem.name for problem in problems])
+        for problem in problems:
+            is_slow = problem is slow or (problem is disturbed and len(tried) == 1)
+            yield problem, Admission(
+                problem_id=problem.id, admitted=not is_slow,
+                reason=f"{TOO_SLOW}: 90 ms a call" if is_slow else None,
+            )  # fmt: skip
+
+    tried: list[list[str]] = []
+    fast, disturbed, slow = _problems(3)
+    monkeypatch.setattr(trying, "admit_all", admit_all)
+    found = {problem.name: each.admitted for problem, each in trying.admissions(
+        [slow, fast, disturbed], SETTINGS
+    )}  # fmt: skip
+    assert found == {fast.name: True, slow.name: False, disturbed.name: True}
+    assert tried == [[slow.name, fast.name, disturbed.name], [slow.name, disturbed.name]]
 
 
 def _have_it_compute_no_more() -> None:

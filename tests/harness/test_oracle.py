@@ -43,6 +43,30 @@ def get_init_inputs():
     return Oracle(problem, weight_seed=1, device=torch.device("cpu"), precision=precision)
 
 
+def test_a_second_oracle_of_a_problem_knows_what_the_first_has_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    draw = Oracle.draw
+    monkeypatch.setattr(
+        Oracle, "draw", lambda self, seed, *rest: (asked.append(seed), draw(self, seed, *rest))[1]
+    )
+    first = oracle_of("x -= 1.0; return x.log1p().nan_to_num()")
+    assert len(asked) > 10
+    asked.clear()
+    second = oracle_of("x -= 1.0; return x.log1p().nan_to_num()")
+    assert asked == []
+    assert (first.mutates_inputs, second.mutates_inputs) == (True, True)
+    assert second.families == first.families
+    (answer, error), (again, same) = (
+        each.exact_key(each.draw(5, each.families[-1]))[0] for each in (first, second)
+    )
+    assert (answer.equal(again), error) == (True, same)
+    other = oracle_of("x -= 1.0; return x.log1p().nan_to_num()", precision=PrecisionClass.HALF)
+    assert asked != []
+    assert other.error(other.families[0]).relative_l2 > first.error(first.families[0]).relative_l2
+
+
 # --- what a reference refuses --------------------------------------------------------------------
 
 
