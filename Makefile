@@ -35,8 +35,9 @@ export Q
 run: install  ## the whole pipeline, to the report
 	$(BIN)/python -m flows.pipeline
 
+# a file's tests stay together, in the order of the folders: the longest ones are not the last
 test: dev  ## all tests, the slow ones too
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: dev  ## format, lint, types, import rules
 	$(BIN)/ruff format --check .

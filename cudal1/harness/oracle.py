@@ -1,6 +1,7 @@
 """The judge's own copy of a problem: it draws inputs and computes answers.
 
 Runs the *reference*, which admission has tried in a process of its own, and never a candidate.
+Long because what is learned of a reference once and what is asked of it later are the same calls.
 """
 
 from __future__ import annotations

@@ -26,18 +26,18 @@ NamedProblem = Callable[[str], Problem]
 
 
 @pytest.fixture
-def cluster(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head without a seat of its own would be one more process: it is the first node."""
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("cluster")))
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    yield started
-    started.shutdown()
+    # its own, and short: Ray's sockets have paths of 107 bytes at most
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        yield started
+        started.shutdown()
 
 
 def _find(device_class: DeviceClass) -> list[Device]:
