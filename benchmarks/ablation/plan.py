@@ -78,14 +78,19 @@ class TeachingPlan(Record):
     """What stage 1 learns from, and the first exemplars."""
 
     teachers: tuple[str, ...]
+    num_problems: int = Field(gt=0)
+    """The first of the training problems."""
     attempts: int = Field(gt=0)
-    """Answers of each teacher to each training problem."""
+    """Answers of each teacher to each of them."""
     seed: int
 
 
 class SelfsupPlan(TrainingParams):
     """One round of stage 2."""
 
+    num_problems: int = Field(gt=0)
+    """The first of the training problems: of more than were taught, since there is little news in
+    a policy's own answers to those (docs/LOG.md, 2026-11-26)."""
     num_samples: int = Field(gt=0)
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)

@@ -123,7 +123,7 @@ class Experiment:
     def teach(self) -> None:
         """The teachers' answers to training problems, judged: stage 1's data, first exemplars."""
         seeds = self._seeds()
-        for problem in self.problems[Group.TRAIN]:
+        for problem in self.problems[Group.TRAIN][: self.plan.teaching.num_problems]:
             if problem.id in seeds:
                 continue
             found = [self._found(problem, each) for each in self._answers(problem)]
@@ -160,7 +160,7 @@ class Experiment:
         """One round: successes of the policy's own, whatever their speed."""
         init, section = self.policy(Row.SFT, seed), self.plan.selfsup
         diary = Diary(self.state / "training" / f"selfsup-{seed}.jsonl")
-        problems = self.problems[Group.TRAIN]
+        problems = self.problems[Group.TRAIN][: section.num_problems]
         if "own" not in diary:
             asked = [problem for problem in problems for _ in range(section.num_samples)]
             answers = Sampler(init).sample(
@@ -173,7 +173,7 @@ class Experiment:
                 for problem, answer in zip(asked, answers, strict=True)
             ]
             diary.add("own", [self._found(p, each) for p, each in judged if each is not None])
-        knobs = section.model_dump(exclude={"num_samples", "temperature", "top_p"})
+        knobs = section.model_dump(exclude={"num_problems", "num_samples", "temperature", "top_p"})
         self._learn(init, out, diary.births, knobs, seed)
 
     def _learn(
@@ -220,7 +220,7 @@ class Experiment:
         knobs = self.plan.rl.model_copy(
             update={"sampling": row.sampling, "seed": self.plan.rl.seed + seed}
         )
-        problems = self.problems[Group.TRAIN]
+        problems = self.problems[Group.TRAIN][: knobs.num_problems]
         world = ContrastiveWorld(
             problems, self.bench, Diary(self._training(row, seed)), self._seeds(),
             Steps(path_of(self.state, out.name)), knobs, max_tokens=self.plan.max_prompt_tokens,

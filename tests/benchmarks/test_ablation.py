@@ -91,7 +91,8 @@ def test_the_plans_that_ship_can_be_read_and_none_rehearses_with_held_out_proble
         plan = plans.load(name)
         assert sorted(plan.rows) == sorted(Row)
         assert set(plan.exam.groups) == {Group.TRAIN, group}
-        assert plan.rl.num_problems == plan.problems.counts[Group.TRAIN]
+        assert plan.rl.num_problems == plan.teaching.num_problems
+        assert plan.selfsup.num_problems == plan.problems.counts[Group.TRAIN]
 
 
 @pytest.mark.parametrize("name", ["rehearsal", "gpu"])
@@ -404,6 +405,30 @@ def test_stages_1_and_2_go_over_how_scores_are_read(
     experiment.policy(Row.SFT, 1)
     with_scores = [chat for chat, _ in learned if ", score " in chat[0]["content"]]
     assert len(with_scores) == share * (len(learned) - len(with_scores))
+
+
+def test_stage_2_asks_about_more_problems_than_were_taught(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = problems.draw(plan.problems, plan.device)[Group.TRAIN]
+    parrot = Parrot(drawn)
+    learned: list[int] = []
+    monkeypatch.setattr("benchmarks.ablation.rows.Sampler", lambda _: parrot)
+    monkeypatch.setattr(
+        "benchmarks.ablation.rows.train_sft",
+        lambda init, out, pairs, on_log, **_: (learned.append(len(pairs)), on_log(1, {"loss": 1})),
+    )
+    taught = plan.teaching.model_copy(update={"num_problems": 1})
+    experiment = Experiment(
+        plan.model_copy(update={"teaching": taught}), tmp_path, bench(plan, tmp_path), print
+    )
+    experiment.teach()
+    experiment.policy(Row.SELFSUP, 1)
+    teaching = Diary(tmp_path / "teaching.jsonl")
+    assert [problem.id in teaching for problem in drawn] == [True, False, False]
+    own = Diary(tmp_path / "training" / "selfsup-1.jsonl").batches["own"]
+    assert {found.problem_id for found in own} == {problem.id for problem in drawn}
+    assert all(learned)
 
 
 class Reader(Parrot):
