@@ -16,11 +16,10 @@ settings.register_profile("cudal1", deadline=None, derandomize=True, database=No
 settings.load_profile("cudal1")
 
 
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+if "PYTEST_XDIST_WORKER" in os.environ:
     # devices are locked by files there; who runs beside us has a device of its own
-    own = Path(tempfile.gettempdir()) / f"cudal1-tests-{os.getuid()}" / worker
-    own.mkdir(parents=True, exist_ok=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = str(own)
+    own = tempfile.TemporaryDirectory(prefix="cudal1-", ignore_cleanup_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = own.name
 
 
 @pytest.fixture
