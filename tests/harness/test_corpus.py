@@ -23,8 +23,9 @@ from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
 Judge = Callable[[str, str], Judgement]
 TESTS = Path(__file__).parents[1]
 
-NUM_TRIES = 4
-"""Judgements of an honest twin until it gains: the busier the machine, the more are spoilt."""
+NUM_TRIES = 10
+"""Judgements of an honest twin until it gains: the busier the machine, the more are spoilt, and
+another test may run beside this one."""
 
 QUIET = 1e-4
 """Bucket variance above which two per cent are lost in the noise."""

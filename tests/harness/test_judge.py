@@ -330,7 +330,7 @@ def test_leaving_out_a_redundant_matmul_is_certified(
 ) -> None:
     problem = named_problem("wasteful")
     source = _source("return x @ y").replace("forward(self, x)", "forward(self, x, y)")
-    for _ in range(4):  # on a busy machine one try may be too noisy to certify anything
+    for _ in range(10):  # on a busy machine one try may be too noisy to certify anything
         verdict = _judge(pool, problem, source, timing=True).verdict
         assert verdict.status is Status.CORRECT, verdict.reason
         assert verdict.measurement is not None
@@ -461,7 +461,7 @@ ONCE = (
 def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
     judge: Callable[[str, str], Judgement], skip_if_busy: Callable[[str], None]
 ) -> None:
-    for _ in range(4):  # weights change at random moments of the first measurement
+    for _ in range(10):  # weights change at random moments of the first measurement
         verdict = judge("wasteful_linear", ONCE).verdict
         assert verdict.status is Status.CORRECT, verdict.reason
         assert verdict.measurement is not None
@@ -476,7 +476,7 @@ def test_a_claim_that_another_device_confirms_is_measured_once_here_and_once_the
 ) -> None:
     problem = named_problem("wasteful_linear")
     candidate = Candidate(problem_id=problem.id, source=ONCE)
-    for _ in range(4):
+    for _ in range(10):
         first = pool.judge(problem, candidate, elsewhere=True)
         claim = first.verdict.measurement
         assert claim is not None, first.verdict.reason
