@@ -27,6 +27,8 @@ def undisturbed(device: Device) -> Iterator[None]:
     Without the last, a seed of ours would steer somebody's training. Answers are never computed in
     TF32, which PyTorch's convolutions use unless told otherwise.
     """
+    # PyTorch swallows a Ctrl-C in its own import of NumPy, so that comes first
+    import numpy  # noqa: F401
     import torch
 
     threads, generator = torch.get_num_threads(), torch.get_rng_state()
