@@ -37,6 +37,11 @@ EXACT_INPUTS = 16
 """So many are held against answers in float64 first; others against the reference's own, as timed
 ones are, and against float64 where they do not agree."""
 NUM_REMEMBERED = 4
+DIED = "its process died in a call"
+UNREAD = frozenset({"early_done", "shared_pages"})
+"""What outputs may look like that could not be read any more."""
+ENDING_S = 0.3
+"""A process is gone from memory some time before its keeper has noticed."""
 
 
 class Examination:
@@ -88,7 +93,7 @@ class Examination:
                 order = orders.pop() if orders else self.rng.choice(list(Order))
                 draws = [self._draw_for_check(i) for i in range(count)]
                 is_exact = progress.num_inputs < EXACT_INPUTS
-                self.compare(self.run(worker, draws, order), exact=is_exact)
+                self.compare(worker, self.run(worker, draws, order), exact=is_exact)
             progress.stage = number
             self._refuse_if_slow(worker)
 
@@ -107,7 +112,8 @@ class Examination:
             if looks == SLOW_LOOKS:
                 said = f"{times:.0f} times slower than the reference"
                 raise Failure(Status.TIMED_OUT, said)
-            self.compare(self.run(worker, [self._draw_for_check(0)]), exact=True)
+            draws = [self._draw_for_check(0)]
+            self.compare(worker, self.run(worker, draws), exact=True)
             looks += 1
 
     def change_weights(self, *workers: Worker) -> None:
@@ -121,8 +127,20 @@ class Examination:
             self._desk.settle()
             worker.announce_weights()
 
-    def compare(self, burst: Burst, *, exact: bool, reference: Burst | None = None) -> None:
-        """Compare every output of a burst; answers are computed here, after the capture.
+    def compare(
+        self, worker: Worker, burst: Burst, *, exact: bool, reference: Burst | None = None
+    ) -> None:
+        """Compare all outputs of a burst; who died before they were read has crashed."""
+        try:
+            self._compare(burst, exact=exact, reference=reference)
+        except Failure as failure:
+            seems_unread = {flag.kind for flag in failure.flags} <= UNREAD
+            if seems_unread and worker.has_ended(ENDING_S if failure.flags else 0.0):
+                raise Failure(Status.CRASHED, DIED) from failure
+            raise
+
+    def _compare(self, burst: Burst, *, exact: bool, reference: Burst | None) -> None:
+        """Answers are computed here, after the capture.
 
         Where the reference's worker has run on the same inputs, its outputs, which the judge holds,
         are looked at first; what they do not settle is computed here.
@@ -227,7 +245,7 @@ class Examination:
             case Ending.TIMED_OUT:
                 raise Failure(Status.TIMED_OUT, "a call did not return in time")
             case Ending.DIED:
-                raise Failure(Status.CRASHED, "its process died in a call")
+                raise Failure(Status.CRASHED, DIED)
             case Ending.FAILED:
                 said = worker.display_text() or "it gave no reason"
                 wrong = worker.state == State.WRONG_OUTPUT

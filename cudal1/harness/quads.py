@@ -157,15 +157,15 @@ class Quads:
         """What a burst of each takes on the same inputs, beside the timed ones."""
         known = self._run_reference(reference, draws, order)
         burst = self._examination.run(candidate, draws, order)
-        self._settle(known, burst)
+        self._settle(candidate, known, burst)
         return {Role.REFERENCE: known.elapsed_us, Role.CANDIDATE: burst.elapsed_us}
 
-    def _settle(self, known: Burst, burst: Burst) -> None:
+    def _settle(self, candidate: Worker, known: Burst, burst: Burst) -> None:
         """Compare what came out of a burst of each."""
         if burst.order is self._desk.timed_order:
             self.spent.add(known, burst)
         self._missing -= Counter(draw.family for draw in burst.draws)
-        self._examination.compare(burst, exact=False, reference=known)
+        self._examination.compare(candidate, burst, exact=False, reference=known)
         self._desk.release(known)
 
     def _inputs(self, count: int) -> list[Draw]:
@@ -222,7 +222,8 @@ class Quads:
                 )
             )  # fmt: skip
         for which in range(len(inputs)):
-            self._settle(held[Role.REFERENCE, which], held[Role.CANDIDATE, which])
+            known, burst = held[Role.REFERENCE, which], held[Role.CANDIDATE, which]
+            self._settle(candidate, known, burst)
         return times
 
     def bursts(

@@ -92,6 +92,10 @@ class Worker:
         """Whether the worker still runs."""
         return self._spare.is_alive()
 
+    def has_ended(self, within_s: float) -> bool:
+        """Whether it has, or ends within so many seconds."""
+        return self._spare.has_ended(within_s)
+
     def freeze(self) -> None:
         """Stop it and all that it started; returns when they stand still. A dead one stays dead.
 

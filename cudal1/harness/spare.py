@@ -41,8 +41,12 @@ class Spare:
             send_with(zygote, b"fork", theirs_all)
 
     def is_alive(self) -> bool:
-        """Whether its keeper runs: only the keeper holds the other end."""
-        return self._life.fileno() >= 0 and not select.select([self._life], [], [], 0)[0]
+        """Whether its keeper runs."""
+        return not self.has_ended(0.0)
+
+    def has_ended(self, within_s: float) -> bool:
+        """Whether its keeper has, or does so soon: only the keeper holds the other end."""
+        return self._life.fileno() < 0 or bool(select.select([self._life], [], [], within_s)[0])
 
     def command(self, order: bytes) -> bytes:
         """Have the warden stop it or let it go on, and return what the warden answers.
