@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.project import Project, make_project
+from tests.turns import Turns
 
 # properties are tried on the same examples everywhere; a busy machine may take its time
 settings.register_profile("cudal1", deadline=None, derandomize=True, database=None)
@@ -26,3 +28,20 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 def fresh_project(tmp_path: Path) -> Project:
     """A project in which nothing has run."""
     return make_project(tmp_path)
+
+
+HERE = Path(__file__)
+TURNS = Turns(door=HERE, room=HERE.with_name("turns.py"))  # any two files that all can open
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """No test runs while another must be alone; waiting for that is none of its time."""
+    with TURNS.together():
+        return (yield)
+
+
+@pytest.fixture(scope="session")
+def turns() -> Turns:
+    """Whose turn it is, among the test processes of this checkout."""
+    return TURNS

@@ -17,6 +17,7 @@ from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 from tests.harness.inside import Start, Told, open_zygote, start_worker, until
+from tests.turns import Turns
 
 QUICK = EvalProtocol(
     correctness_stages=(3, 16, 32),
@@ -583,6 +584,7 @@ def named_problem() -> Callable[[str], Problem]:
 
 
 Judge = Callable[[str, str], Judgement]
+UntilMeasured = Callable[[str, Callable[[], object]], None]
 
 
 @pytest.fixture(scope="session")
@@ -598,21 +600,41 @@ def judge(request: pytest.FixtureRequest) -> Judge:
     return judged
 
 
-@pytest.fixture(scope="session")
-def skip_if_busy(judge: Judge) -> Callable[[str], None]:
-    """Skip when not even the reference can be measured against itself.
+NUM_BESIDE = 5
+NUM_ALONE = 10
+NUM_QUIET = 3
+patiently = pytest.mark.timeout(1500)
+"""For who is `until_measured`: another test may have to end first, however long it takes."""
+
+
+@pytest.fixture
+def until_measured(judge: Judge, turns: Turns) -> UntilMeasured:
+    """Try until nothing is missing any more: beside another test, then alone on the machine.
 
     A busy machine earns nobody a speedup, which is as it should be; on a quiet one it is a defect.
+    It is quiet where the reference can be measured against itself, before a try and after it.
     """
 
-    def skip(problem_name: str) -> None:
-        for _ in range(3):
-            verdict = judge(problem_name, problem_named(problem_name).null_source).verdict
-            assert verdict.measurement is not None, verdict.reason
-            if not verdict.measurement.is_stable:
-                pytest.skip("this machine is too busy to measure anything")
+    def is_quiet(problem: str) -> bool:
+        verdict = judge(problem, problem_named(problem).null_source).verdict
+        assert verdict.measurement is not None, verdict.reason
+        return verdict.measurement.is_stable
 
-    return skip
+    def tried(problem: str, missing: Callable[[], object]) -> None:
+        if any(not missing() for _ in range(NUM_BESIDE)):
+            return
+        with turns.alone():
+            num_quiet = 0
+            for _ in range(NUM_ALONE):
+                was_quiet = is_quiet(problem)
+                if not (lacks := missing()):
+                    return
+                num_quiet += was_quiet and is_quiet(problem)
+                if num_quiet == NUM_QUIET:
+                    pytest.fail(f"on a quiet machine: {lacks}")
+        pytest.skip("this machine is too busy to measure anything")
+
+    return tried
 
 
 # --- workers without a judge ---------------------------------------------------------------------

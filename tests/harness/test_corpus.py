@@ -18,14 +18,14 @@ from cudal1.harness.toolchain import COMPILES
 from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
+from tests.harness.conftest import UntilMeasured, patiently
 from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
 
 Judge = Callable[[str, str], Judgement]
 TESTS = Path(__file__).parents[1]
 
 NUM_TRIES = 10
-"""Judgements of an honest twin until it gains: the busier the machine, the more are spoilt, and
-another test may run beside this one."""
+"""The busier the machine, the more are spoilt."""
 
 QUIET = 1e-4
 """Bucket variance above which two per cent are lost in the noise."""
@@ -88,24 +88,25 @@ HONEST_CASES = [
 """A compiler takes a quarter of a minute with PyTorch's headers."""
 
 
+@patiently
 @pytest.mark.parametrize("case", HONEST_CASES)
 def test_an_honest_twin_earns_what_its_header_says_unflagged(
-    case: Case, judge: Judge, layers: tuple[str, ...], skip_if_busy: Callable[[str], None],
+    case: Case, judge: Judge, layers: tuple[str, ...], until_measured: UntilMeasured,
     named_problem: Callable[[str], Problem], compile_ahead: Callable[[Candidate], None],
 ) -> None:  # fmt: skip
-    if missing := case.missing(layers):
-        pytest.skip(f"this machine has no {missing}")
+    if lacks := case.missing(layers):
+        pytest.skip(f"this machine has no {lacks}")
     if COMPILES in case.source:
         problem_id = named_problem(case.problem).id
         compile_ahead(Candidate(problem_id=problem_id, source=case.source))
-    for _ in range(NUM_TRIES):
+
+    def missing() -> object:
         verdict = judge(case.problem, case.source).verdict
         assert class_of(verdict) in GROUPS["correct"], verdict.reason
         assert [flag for flag in verdict.flags if severity(flag) is Severity.ALARM] == []
-        if class_of(verdict) in case.accepted:
-            return
-    skip_if_busy(case.problem)
-    pytest.fail(f"not certified on a quiet machine: {verdict.measurement}")
+        return None if class_of(verdict) in case.accepted else ("not certified", verdict)
+
+    until_measured(case.problem, missing)
 
 
 def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
