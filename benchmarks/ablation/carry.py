@@ -58,8 +58,6 @@ def unpack(folder: Path, state: Path) -> None:
 def _needed(plan: Plan, state: Path) -> list[Path]:
     """Policies of rows that are not examined yet, and what these start from."""
     wanted: dict[Path, None] = {}
-    if plan.base != "embedded":
-        wanted[state / plan.base] = None
     for seed in plan.seeds:
         rows = [row for row in plan.rows if not is_examined(plan, state, row, seed)]
         for row in rows:

@@ -118,8 +118,6 @@ class Plan(Record):
     judge: JudgeKind
     protocol: str
     """Of the harness; the simulated judge has none, and its noise is its own."""
-    base: str
-    """`embedded`, or a folder in the state such as `policies/base`."""
     max_new_tokens: int = Field(gt=0)
     max_prompt_tokens: int = Field(gt=0)
     """A longer prompt loses its worst exemplar."""

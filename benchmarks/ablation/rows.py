@@ -91,7 +91,7 @@ class Experiment:
         """The row's weights, trained if they are not there."""
         match row:
             case Row.VANILLA | Row.EVOLVE:
-                return self.base()
+                return EMBEDDED
             case Row.SFT:
                 return self._trained("sft", seed, self._train_sft)
             case Row.SELFSUP:
@@ -100,10 +100,6 @@ class Experiment:
                 return self._trained(
                     row.value, seed, lambda out, seed: self._reinforce(row, out, seed)
                 )
-
-    def base(self) -> Path:
-        """The policy that everything starts from."""
-        return EMBEDDED if self.plan.base == "embedded" else self.state / self.plan.base
 
     def _trained(self, name: str, seed: int, train: Callable[[Path, int], None]) -> Path:
         out = self.state / "policies" / f"{name}-{seed}"
@@ -152,7 +148,7 @@ class Experiment:
         return Diary(self.state / "teaching.jsonl")
 
     def _train_sft(self, out: Path, seed: int) -> None:
-        self._learn(self.base(), out, self._seeds().births, self.plan.sft.model_dump(), seed)
+        self._learn(EMBEDDED, out, self._seeds().births, self.plan.sft.model_dump(), seed)
 
     # --- stage 2 ---------------------------------------------------------------------------------
 

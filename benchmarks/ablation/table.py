@@ -141,8 +141,6 @@ BEST_COLUMNS = {
 def caption(plan: Plan) -> str:
     """The plan's title, and where what it asks for is not the paper's."""
     said = [f"{plan.title}."]
-    if plan.base != "embedded":
-        said.append("The base policy is one pretrained for this, not the embedded one.")
     if plan.rl.smooth_log:
         said.append(
             "Equation 6 is of log(1 + reward): one problem's large gains would flatten all others'."
