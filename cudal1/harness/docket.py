@@ -82,6 +82,8 @@ class Docket:
         """Candidates that nobody has heard of yet."""
         self._heard: SimpleQueue[Heard | None] = SimpleQueue()
         """What became of them; None: nobody leads any more."""
+        self._kept: dict[str, Verdict | Refusal] = {}
+        """Of those that were heard of while only others were asked for."""
         self._thread = ThreadPoolExecutor(1, "docket")
         self._leading: Future[None] | None = None
         self._open = ExitStack()
@@ -120,12 +122,14 @@ class Docket:
             DeviceError: another process is judging on one of the devices.
             WorkerError: one of them could not be judged; what else was judged has been settled.
         """
-        return {key: verdict_of(said) for key, said in self._hear()}
+        self._kept |= self._hear()
+        kept, self._kept = self._kept, {}
+        return {key: verdict_of(said) for key, said in kept.items()}
 
     def judge_all(
         self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True
     ) -> Iterator[Heard]:
-        """What becomes of each that is not waiting already and of those that are, as it is known.
+        """What becomes of each, as it is known; what others become is kept for `collect`.
 
         For a list that is known as a whole: it is built no further ahead than it is judged. The
         policy, if there is one, is expected to do nothing meanwhile.
@@ -134,11 +138,18 @@ class Docket:
             DeviceError: another process is judging on one of the devices.
             WorkerError: nobody judges any more.
         """
-        self._take_in(work, timing=timing)
-        yield from self._hear()
+        listed = {candidate.id: (problem, candidate) for problem, candidate in work}
+        self._take_in(listed.values(), timing=timing)
+        yield from [(key, self._kept.pop(key)) for key in listed if key in self._kept]
+        for key, said in self._hear():
+            if key in listed:
+                yield key, said
+            else:
+                self._kept[key] = said
 
     def _take_in(self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool) -> None:
-        new = {each.id: (problem, each) for problem, each in work if each.id not in self._asked}
+        known = self._asked | self._kept.keys()
+        new = {each.id: (problem, each) for problem, each in work if each.id not in known}
         if not new:
             return
         self._asked.update(new)

@@ -202,6 +202,26 @@ def test_a_list_is_heard_of_as_it_is_judged_refusals_and_all(
     assert sorted(court.settled) == sorted(heard.keys() - refused)
 
 
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_a_list_is_not_mixed_with_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol, is_beside: bool,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    first, second, third = candidates(named_problem("silu"), 3)
+    with opened(tmp_path, monkeypatch, quick, is_beside=is_beside) as court:
+        court.docket.add(*first)
+        court.docket.add(*second)
+        listed = dict(court.docket.judge_all([second, third]))
+        assert set(listed) == {second[1].id, third[1].id}
+        court.docket.add(*first)
+        assert set(court.docket.collect()) == {first[1].id}
+        assert court.docket.collect() == {}
+        court.docket.add(*first)
+        list(court.docket.judge_all([second]))
+        assert set(dict(court.docket.judge_all([first]))) == {first[1].id}
+    assert len(court.settled) == 5, "nobody is judged for two who ask at a time"
+
+
 def test_all_devices_have_a_list_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
     named_problem: NamedProblem,
