@@ -136,6 +136,7 @@ class Examination:
         except Failure as failure:
             seems_unread = {flag.kind for flag in failure.flags} <= UNREAD
             if seems_unread and worker.has_ended(ENDING_S if failure.flags else 0.0):
+                self.progress.mismatch = None
                 raise Failure(Status.CRASHED, DIED) from failure
             raise
 

@@ -46,7 +46,7 @@ class Spare:
 
     def has_ended(self, within_s: float) -> bool:
         """Whether its keeper has, or does so soon: only the keeper holds the other end."""
-        return self._life.fileno() < 0 or bool(select.select([self._life], [], [], within_s)[0])
+        return self._life.fileno() < 0 or _is_readable(self._life, within_s)
 
     def command(self, order: bytes) -> bytes:
         """Have the warden stop it or let it go on, and return what the warden answers.
@@ -107,12 +107,17 @@ class Spare:
             return self._has_ended
         self.hang_up()
         # the keeper ends after its worker is dead
-        ended, _, _ = select.select([self._life], [], [], END_LIMIT_S)
-        self._has_ended = bool(ended)
+        self._has_ended = _is_readable(self._life, END_LIMIT_S)
         self._life.close()
         self._leash.close()
         self._cage.close()
         return self._has_ended
+
+
+def _is_readable(channel: socket.socket, within_s: float) -> bool:
+    poller = select.poll()  # `select` knows no descriptors above 1023
+    poller.register(channel, select.POLLIN)
+    return bool(poller.poll(1000 * within_s))
 
 
 def send_with(channel: socket.socket, message: bytes, descriptors: Sequence[int]) -> None:

@@ -83,7 +83,7 @@ class Stage:
         us = self.us[role] * len(draws)
         return SimpleNamespace(order=self._order, draws=draws, elapsed_us=us, worked_us=2 * us)
 
-    def _compare(self, burst: Any, *, exact: bool, reference: Any) -> None:
+    def _compare(self, _: Any, burst: Any, *, exact: bool, reference: Any) -> None:
         assert burst.draws is reference.draws
         self.compared.update(draw.family for draw in burst.draws)
 
