@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cudal1 import interrupt
 from cudal1.errors import CudaL1Error, StoreError
 from cudal1.params import Params
 from tasks.stages import run_key
@@ -87,6 +88,7 @@ def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
     item: str | None = given.item
     name = stage if item is None else f"{stage}@{item}"
     _calm_the_machine()
+    interrupt.listen()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     started = time.monotonic()

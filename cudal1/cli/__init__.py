@@ -14,6 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from cudal1 import interrupt
 from cudal1.cli.ending import INTERRUPTED, report_our_own_failure, say
 
 COMMANDS = {
@@ -68,6 +69,7 @@ class OneLine(TyperGroup):
     ) -> None:  # fmt: skip
         """Run, and end the process with the command's exit code."""
         sys.excepthook = report_our_own_failure
+        interrupt.listen()
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra) or 0
         except typer.TyperException as error:

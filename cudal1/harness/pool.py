@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from cudal1 import interrupt
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceLostError, SuiteError
 from cudal1.harness.ceilings import Ceilings
@@ -99,6 +100,7 @@ class Pool:
             DeviceLostError: the device computes no more, and may have failed the candidate.
         """
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
+            interrupt.check()
             said = prepared.judge(
                 candidate, timing=timing, record=record, not_built=not_built, elsewhere=elsewhere
             )
