@@ -17,8 +17,9 @@ from cudal1.cli.settings import Settings
 from cudal1.cli.trying import Notes, try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
-from cudal1.harness.ahead import window
+from cudal1.harness.ahead import Compiles, window
 from cudal1.harness.builder import Builder
+from cudal1.harness.cluster_builder import ClusterBuilder
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.kept import default_folder
@@ -205,7 +206,7 @@ def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
     return [pair for pair in work if not lacking[pair[1].id]]
 
 
-def begin_first(builder: Builder, work: Iterable[Pair]) -> None:
+def begin_first(builder: Compiles, work: Iterable[Pair]) -> None:
     """Compile the first ones while references are tried: as many as a fleet has built ahead."""
     first = (candidate for _, candidate in work if builder.takes(candidate))
     for candidate in islice(first, window(builder)):
@@ -214,12 +215,10 @@ def begin_first(builder: Builder, work: Iterable[Pair]) -> None:
 
 def _builder(
     work: Sequence[Pair], seats: Sequence[Seat], settings: Settings
-) -> AbstractContextManager[Builder | None]:
-    """What compiles ahead, if there is anything to compile.
-
-    And if all judge on this machine: others may have other compilers.
-    """
-    is_needed = any(COMPILES in candidate.source for _, candidate in work)
-    if not is_needed or any(seat.machine for seat in seats):
+) -> AbstractContextManager[Compiles | None]:
+    """What compiles ahead, if there is anything to compile."""
+    if not any(COMPILES in candidate.source for _, candidate in work):
         return nullcontext()
+    if any(seat.machine for seat in seats):
+        return ClusterBuilder(seats, settings.protocol)
     return Builder([seat.device for seat in seats], settings.protocol, default_folder())

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from cudal1.candidate import Candidate
-from cudal1.harness.builder import Builder
 from cudal1.harness.progress import Failure
 
 Item = TypeVar("Item")
@@ -17,7 +16,45 @@ WINDOW = 8
 in a folder that has an end."""
 
 
-def window(builder: Builder) -> int:
+class Compiles(Protocol):
+    """Compiles candidates ahead: `builder` on this machine, `cluster_builder` on several."""
+
+    @property
+    def num_workers(self) -> int:
+        """How many compile side by side."""
+        ...
+
+    @property
+    def complaint(self) -> str:
+        """Why nothing is built ahead any more."""
+        ...
+
+    def make_room(self, *, wanted: bool) -> None:
+        """Say whether somebody measures now: most workers wait with what they have not begun."""
+        ...
+
+    def takes(self, candidate: Candidate) -> bool:
+        """Whether it is worth building one ahead: it may compile, and has not been built."""
+        ...
+
+    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+        """Build one when its turn comes, once: what a compiler says of it, or None."""
+        ...
+
+    def pass_over(self, candidate: Candidate) -> None:
+        """Build one no more, if that has not begun."""
+        ...
+
+    def content(self, candidate: Candidate) -> bytes:
+        """What was compiled for one; empty where nothing is known."""
+        ...
+
+    def serves(self, machine: str) -> bool:
+        """Whether what it builds is of use there; this machine has no name."""
+        ...
+
+
+def window(builder: Compiles) -> int:
     """How many may be built, or be being built, that are not judged yet."""
     return WINDOW + 2 * builder.num_workers
 
@@ -30,7 +67,7 @@ class Ahead(Generic[Item]):
         candidate_of: what of an item is built.
     """
 
-    def __init__(self, builder: Builder | None, candidate_of: Callable[[Item], Candidate]) -> None:
+    def __init__(self, builder: Compiles | None, candidate_of: Callable[[Item], Candidate]) -> None:
         self._builder = builder
         self._candidate_of = candidate_of
         self._left: deque[Item] = deque()
@@ -61,10 +98,16 @@ class Ahead(Generic[Item]):
             found.append((item, failure))
         return found
 
-    def content(self, item: Item) -> bytes:
-        """What was compiled for one that is about to be judged."""
+    def content(self, item: Item, machine: str) -> bytes:
+        """What was compiled for one that is about to be judged on a machine."""
         self.forget(item)
-        return b"" if self._builder is None else self._builder.content(self._candidate_of(item))
+        if self._builder is None or not self.serves(machine):
+            return b""
+        return self._builder.content(self._candidate_of(item))
+
+    def serves(self, machine: str) -> bool:
+        """Whether what was built, or cannot be, says something there."""
+        return self._builder is not None and self._builder.serves(machine)
 
     def forget(self, item: Item) -> None:
         """It is judged, or will not be."""

@@ -34,7 +34,7 @@ from cudal1.harness.quiet import unreadable
 from cudal1.harness.rings import host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, syntax_error
-from cudal1.harness.toolchain import COMPILES
+from cudal1.harness.toolchain import COMPILES, fingerprint
 from cudal1.harness.wire import Job, Layout, State
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass
@@ -83,8 +83,7 @@ class Builder:
         self.num_workers = num_idle(devices) if num_workers is None else num_workers
         self.complaint = ""
         """Why nothing is built ahead any more."""
-        self.makes_room = False
-        """Whether somebody measures now: most workers wait with what they have not begun."""
+        self._makes_room = False
         self._num_building = 0
         self._in_line = list[int]()
         """What was asked for and has not begun, by number."""
@@ -107,7 +106,7 @@ class Builder:
         Raises:
             ConfigError: it cannot be used.
         """
-        self._kept = Kept(self._folder, self._device.arch)
+        self._kept = Kept(self._folder, fingerprint(self._device.arch))
         self._open.callback(self._kept.close)
         self._open.enter_context(unreadable())
         self._open.callback(self._end_zygote)
@@ -125,18 +124,14 @@ class Builder:
     ) -> None:
         self._open.close()
 
-    def takes(self, candidate: Candidate) -> bool:
-        """Whether it is worth building one ahead: it may compile, and has not been built.
+    def make_room(self, *, wanted: bool) -> None:
+        """Say whether somebody measures now: most workers wait with what they have not begun."""
+        self._makes_room = wanted
 
-        Who hides that he compiles is built where he is judged.
-        """
-        assert self._kept is not None, "the builder is not open"
-        source = candidate.source
-        return (
-            self._threads is not None and not self.complaint and COMPILES in source
-            and len(source) <= MAX_SOURCE_BYTES and syntax_error(source) is None
-            and candidate not in self._kept
-        )  # fmt: skip
+    def takes(self, candidate: Candidate) -> bool:
+        """Whether it is worth building one ahead: it may compile, and has not been built."""
+        is_able = self._threads is not None and not self.complaint
+        return is_able and may_compile(candidate.source) and candidate not in self.kept
 
     def begin(self, candidate: Candidate) -> Future[Failure | None]:
         """Build one when its turn comes, once: what a compiler says of it, or None."""
@@ -160,17 +155,25 @@ class Builder:
 
     def content(self, candidate: Candidate) -> bytes:
         """What was compiled for one; empty where nothing is known."""
+        return self.kept.of(candidate)
+
+    def serves(self, machine: str) -> bool:
+        """Whether what it builds is of use there: on this machine."""
+        return not machine
+
+    @property
+    def kept(self) -> Kept:
+        """What it and others have built."""
         assert self._kept is not None, "the builder is not open"
-        return self._kept.of(candidate)
+        return self._kept
 
     # --- in a thread -----------------------------------------------------------------------------
 
     def _build(self, candidate: Candidate, number: int) -> Failure | None:
-        assert self._kept is not None
         with self._turn(number) as is_its:
-            if not is_its or candidate in self._kept:
+            if not is_its or candidate in self.kept:
                 return None
-            return self._built(candidate, self._kept)
+            return self._built(candidate, self.kept)
 
     @contextmanager
     def _turn(self, number: int) -> Iterator[bool]:
@@ -187,7 +190,7 @@ class Builder:
 
     def _may_build(self, number: int) -> bool:
         with self._beginning:
-            most = max(1, self.num_workers // BESIDE) if self.makes_room else self.num_workers
+            most = max(1, self.num_workers // BESIDE) if self._makes_room else self.num_workers
             may = self._in_line[:1] == [number] and self._num_building < most
             if may:
                 self._in_line.remove(number)
@@ -239,6 +242,15 @@ class Builder:
             zygote, self._zygote = self._zygote, None
             with suppress(CudaL1Error, OSError):
                 zygote.close()
+
+
+def may_compile(source: str) -> bool:
+    """Whether a source is worth importing for that.
+
+    Who hides that he compiles is built where he is judged.
+    """
+    is_short = len(source) <= MAX_SOURCE_BYTES
+    return COMPILES in source and is_short and syntax_error(source) is None
 
 
 def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:

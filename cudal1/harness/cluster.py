@@ -12,17 +12,15 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
 from typing import Any
 
-from cudal1.errors import ConfigError, CudaL1Error, DeviceError
+from cudal1.errors import ConfigError, DeviceError
 from cudal1.harness.device import Device, find_devices
-from cudal1.harness.seats import MachineLost, Seat, judge_process
+from cudal1.harness.relay import Answer, Find, Relay
+from cudal1.harness.seats import MachineLost, Seat
 from cudal1.problem import DeviceClass
 from cudal1.protocol import HARNESS_VERSION
 
@@ -33,11 +31,10 @@ CALL_LIMIT_S = 10.0
 """For the cluster's head to answer; Ray would wait for minutes."""
 AT_A_TIME = 64
 """Questions that a relay may have open: a few for each device."""
+BUILDS, BUILDS_AT_A_TIME = "builds", 128
+"""Of them apart from the others: some for each of a builder's workers."""
 MAX_SAID = 300
 """Characters of what Ray says."""
-SLOWED = "Ray runs its workers at nice 15 there; start it with RAY_worker_niceness=0"
-
-Find = Callable[[DeviceClass], list[Device]]
 
 
 @contextmanager
@@ -75,69 +72,11 @@ def seats_on_cluster(
         yield seats, left_out
 
 
-class Relay:
-    """On a machine of the cluster: the processes that judge on its devices."""
-
-    def __init__(self, device_class: DeviceClass, find: Find) -> None:
-        self._device_class = device_class
-        self._find = find
-        self._processes: dict[str, Executor] = {}
-        self._num_asked: Counter[str] = Counter()
-        self._turn = threading.Condition()
-
-    def devices(self) -> tuple[str, list[Device], str]:
-        """The harness's version, this machine's devices, and why there are none."""
-        try:
-            if os.getpriority(os.PRIO_PROCESS, 0) > 0:
-                os.setpriority(os.PRIO_PROCESS, 0, 0)
-            devices = self._find(self._device_class)
-        except PermissionError:
-            return HARNESS_VERSION, [], SLOWED
-        except DeviceError as error:
-            return HARNESS_VERSION, [], str(error)
-        self._processes = {device.id: judge_process() for device in devices}
-        return HARNESS_VERSION, devices, ""
-
-    def run(
-        self, device_id: str, number: int, function: Callable[..., Any], args: tuple[Any, ...]
-    ) -> Answer:
-        """What the process of one device answers; it is asked in the order of the numbers."""
-        with self._turn:  # Ray has a thread for each question
-            self._turn.wait_for(lambda: self._num_asked[device_id] == number)
-            try:
-                asked = self._processes[device_id].submit(function, *args)
-            except BrokenExecutor:
-                return Answer(is_lost=True)
-            finally:
-                self._num_asked[device_id] += 1
-                self._turn.notify_all()
-        try:
-            return Answer(asked.result())
-        except BrokenExecutor:
-            return Answer(is_lost=True)
-        except CudaL1Error as error:
-            return Answer(error=error)
-
-    def close(self) -> None:
-        """End them once they have done what they were asked."""
-        for process in self._processes.values():
-            process.shutdown()
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a question to a relay comes back as; Ray would wrap errors in text of its own."""
-
-    value: Any = None
-    error: CudaL1Error | None = None
-    is_lost: bool = False
-
-
 class Relayed(Executor):
     """The process of one device, by way of its machine's relay."""
 
     def __init__(self, relay: Any, device_id: str) -> None:
-        self._relay = relay
+        self.relay = relay
         self._device_id = device_id
         self._num_asked = 0
 
@@ -147,8 +86,8 @@ class Relayed(Executor):
         found: Future[Any] = Future()
         found.set_running_or_notify_cancel()  # the machine has it
         number, self._num_asked = self._num_asked, self._num_asked + 1
-        with _from_ray():
-            asked = self._relay.run.remote(self._device_id, number, fn, args).future()
+        with from_ray():
+            asked = self.relay.run.remote(self._device_id, number, fn, args).future()
         asked.add_done_callback(lambda done: _pass_on(done, found))
         return found
 
@@ -169,7 +108,7 @@ def _pass_on(done: Future[Answer], found: Future[Any]) -> None:
 
 
 @contextmanager
-def _from_ray() -> Iterator[None]:
+def from_ray() -> Iterator[None]:
     """Ray raises a bare `Exception` once a machine, or the cluster's head, is gone.
 
     Raises:
@@ -196,7 +135,7 @@ def _join(address: str) -> None:
     try:
         if address != "auto":
             _call(address)
-        with _from_ray():
+        with from_ray():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (OSError, ValueError, MachineLost) as error:
         raise DeviceError(
@@ -223,7 +162,8 @@ def _relays(device_class: DeviceClass, find: Find) -> tuple[dict[str, Any], list
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    remote: Any = ray.remote(Relay)
+    actor: Any = ray.remote  # which its types know without settings of this kind only
+    remote = actor(concurrency_groups={BUILDS: BUILDS_AT_A_TIME})(Relay)
     relays: dict[str, Any] = {}
     left_out: list[str] = []
     for node in ray.nodes():
@@ -278,7 +218,7 @@ def _close(relays: list[Any], *, politely: bool) -> None:
     """End what they have; unless `politely`, whatever it is at."""
     import ray
 
-    with suppress(MachineLost), _from_ray():
+    with suppress(MachineLost), from_ray():
         closing = [relay.close.remote() for relay in relays if politely]
         if closing:
             ray.wait(closing, num_returns=len(closing), timeout=CLOSE_LIMIT_S)

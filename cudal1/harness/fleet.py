@@ -20,8 +20,7 @@ from typing import Any, Self
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceLostError, WorkerError
 from cudal1.harness import claims, errand
-from cudal1.harness.ahead import Ahead
-from cudal1.harness.builder import Builder
+from cudal1.harness.ahead import Ahead, Compiles
 from cudal1.harness.errand import Errand, Refusal
 from cudal1.harness.judge import Judgement
 from cudal1.harness.progress import Failure
@@ -52,12 +51,12 @@ class Fleet:
         seats: of different devices; each is locked as by a `Pool`.
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
-        builder: open; compiles candidates ahead for devices of this machine.
+        builder: open; compiles candidates ahead.
     """
 
     def __init__(
         self, seats: Sequence[Seat], protocol: EvalProtocol, *, wait_s: float = 0.0,
-        builder: Builder | None = None,
+        builder: Compiles | None = None,
     ) -> None:  # fmt: skip
         self._seats = list(seats)
         assert len({seat.device.id for seat in seats}) == len(seats) > 0
@@ -165,7 +164,7 @@ class Fleet:
     def _make_room(self, *, wanted: bool) -> None:
         """Have builders keep off those who measure, unless all that is left waits for builds."""
         if self._builder is not None:
-            self._builder.makes_room = wanted
+            self._builder.make_room(wanted=wanted)
 
     def _feed(self, seat: Seat) -> None:
         """Ask a device as much as it may be asked."""
@@ -176,10 +175,15 @@ class Fleet:
             try:
                 record = self._record_of(task.problem, task.candidate)
                 task = replace(task, record=record)
-                built = self._compiled_beside(seat, task) or self._ahead.content(task)
+                built = self._compiled_beside(seat, task)
+                built = built or self._ahead.content(task, seat.machine)
+                # where nothing is built for, there may be another compiler
+                not_built = task.not_built if self._ahead.serves(seat.machine) else None
                 first = task.first and replace(task.first, compiled=b"")  # once is enough
                 is_elsewhere = self._other(seat) is not None
-                asked = replace(task, first=first, built=built, elsewhere=is_elsewhere)
+                asked = replace(
+                    task, first=first, built=built, not_built=not_built, elsewhere=is_elsewhere
+                )
                 self._running[seat.process.submit(errand.judge, asked)] = seat, task
                 self._at[seat.device.id] = task.problem.id
                 self._waiting.went_to(seat.device.id, task.problem.id)

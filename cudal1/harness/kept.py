@@ -16,7 +16,6 @@ import diskcache
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.harness import toolchain
 from cudal1.record import content_id
 
 KEPT_BYTES = 4 << 30
@@ -29,13 +28,13 @@ class Kept:
 
     Args:
         folder: made if it is missing.
-        arch: what is compiled for, where that is not the processor.
+        toolchain: with what it is compiled, and for what (`toolchain.fingerprint`).
 
     Raises:
         ConfigError: it cannot be written to, or is somebody else's.
     """
 
-    def __init__(self, folder: Path, arch: str | None) -> None:
+    def __init__(self, folder: Path, toolchain: str) -> None:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if folder.stat().st_uid != os.getuid():  # what lies there is unpickled
@@ -46,7 +45,7 @@ class Kept:
                 f"{folder}: cannot keep what is compiled there: {error}; remove it, or set "
                 "XDG_CACHE_HOME"
             ) from error
-        self._toolchain = toolchain.fingerprint(arch)
+        self.toolchain = toolchain
 
     def close(self) -> None:
         """Of this thread."""
@@ -61,10 +60,14 @@ class Kept:
 
     def of(self, candidate: Candidate) -> bytes:
         """What one compiled; empty where nothing is known."""
+        return self.find(candidate) or b""
+
+    def find(self, candidate: Candidate) -> bytes | None:
+        """What one compiled, though it be nothing; None where it was not built."""
         with suppress(*FAILURES):
-            found = self._cache.get(self._key(candidate), b"")
-            return found if isinstance(found, bytes) else b""
-        return b""
+            found = self._cache.get(self._key(candidate))
+            return found if isinstance(found, bytes) else None
+        return None
 
     def keep(self, candidate: Candidate, content: bytes) -> None:
         """Remember it, though it be nothing; a full disk forgets."""
@@ -72,7 +75,7 @@ class Kept:
             self._cache.set(self._key(candidate), content)
 
     def _key(self, candidate: Candidate) -> str:
-        return content_id(candidate.id, self._toolchain)
+        return content_id(candidate.id, self.toolchain)
 
 
 def default_folder() -> Path:

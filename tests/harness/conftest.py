@@ -5,6 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -584,7 +587,7 @@ def named_problem() -> Callable[[str], Problem]:
 
 
 Judge = Callable[[str, str], Judgement]
-UntilMeasured = Callable[[str, Callable[[], object]], None]
+UntilMeasured = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -612,7 +615,8 @@ def until_measured(judge: Judge, turns: Turns) -> UntilMeasured:
     """Try until nothing is missing any more: beside another test, then alone on the machine.
 
     A busy machine earns nobody a speedup, which is as it should be; on a quiet one it is a defect.
-    It is quiet where the reference can be measured against itself, before a try and after it.
+    It is quiet where, before a try and after it, the reference can be measured against itself, or
+    as `quiet` says.
     """
 
     def is_quiet(problem: str) -> bool:
@@ -620,16 +624,19 @@ def until_measured(judge: Judge, turns: Turns) -> UntilMeasured:
         assert verdict.measurement is not None, verdict.reason
         return verdict.measurement.is_stable
 
-    def tried(problem: str, missing: Callable[[], object]) -> None:
+    def tried(
+        problem: str, missing: Callable[[], object], quiet: Callable[[], bool] | None = None
+    ) -> None:
+        quiet = quiet or partial(is_quiet, problem)
         if any(not missing() for _ in range(NUM_BESIDE)):
             return
         with turns.alone():
             num_quiet = 0
             for _ in range(NUM_ALONE):
-                was_quiet = is_quiet(problem)
+                was_quiet = quiet()
                 if not (lacks := missing()):
                     return
-                num_quiet += was_quiet and is_quiet(problem)
+                num_quiet += was_quiet and quiet()
                 if num_quiet == NUM_QUIET:
                     pytest.fail(f"on a quiet machine: {lacks}")
         pytest.skip("this machine is too busy to measure anything")
@@ -688,3 +695,24 @@ def needs(layers: tuple[str, ...]) -> Callable[[str], None]:
             pytest.skip(f"this machine grants no layer {layer}")
 
     return skip
+
+
+# --- a cluster ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head without a seat of its own would be one more process: it is the first node.
+
+    `tmp_path` is made first, for it would lie where Ray is.
+    """
+    from ray.cluster_utils import Cluster
+
+    # its own, and short: Ray's sockets have paths of 107 bytes at most
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        yield started
+        started.shutdown()

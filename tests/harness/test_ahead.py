@@ -33,6 +33,9 @@ class Played:
     def content(self, candidate: Candidate) -> bytes:
         return candidate.source.encode()
 
+    def serves(self, machine: str) -> bool:
+        return not machine
+
 
 def _ahead(*sources: str) -> tuple[Ahead[Candidate], Played, list[str]]:
     builder: Any = Played()
@@ -62,7 +65,8 @@ def test_no_more_is_built_than_is_judged() -> None:
     built = ahead.finished(list(ahead.building))
     assert len(built) == most
     assert len(builder.begun) == most  # they are not judged yet
-    assert ahead.content(built[0][0]) == b"c0"
+    assert ahead.content(built[0][0], "") == b"c0"
+    assert ahead.content(built[0][0], "elsewhere") == b""
     assert len(builder.begun) == most + 1
     ahead.forget(built[1][0])
     assert len(builder.begun) == most + 2

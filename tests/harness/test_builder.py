@@ -278,7 +278,7 @@ def test_fewer_are_built_at_a_time_while_somebody_measures(
     monkeypatch.setattr(Builder, "_built", built)
     cpu = find_device(DeviceClass.CPU)
     with Builder([cpu], quick, tmp_path, num_workers=6) as opened:
-        opened.makes_room = makes_room
+        opened.make_room(wanted=makes_room)
         silu = named_problem("silu")
         futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(12)]
         assert [future.result() for future in futures] == [None] * 12
@@ -301,7 +301,7 @@ def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
     silu = named_problem("silu")
     made = [candidate_of(silu, f"{TOP}# {i}") for i in range(5)]
     with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=4) as opened:
-        opened.makes_room = True  # one at a time
+        opened.make_room(wanted=True)  # one at a time
         futures = [opened.begin(each) for each in made]
         while not order:
             time.sleep(0.01)

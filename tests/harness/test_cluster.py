@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +14,14 @@ from cudal1.errors import ConfigError, DeviceError, WorkerError
 from cudal1.harness import Device, Judgement, find_device
 from cudal1.harness.cluster import seats_on_cluster
 from cudal1.harness.fleet import Fleet
-from cudal1.harness.seats import Seat
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
+from tests.harness.nodes import find_on_node, node_of
 
 pytestmark = pytest.mark.slow
 
 NamedProblem = Callable[[str], Problem]
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head without a seat of its own would be one more process: it is the first node."""
-    from ray.cluster_utils import Cluster
-
-    # its own, and short: Ray's sockets have paths of 107 bytes at most
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        monkeypatch.setattr(tempfile, "tempdir", None)
-        started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-        yield started
-        started.shutdown()
-
-
-def _find(device_class: DeviceClass) -> list[Device]:
-    """On one machine both nodes have the same device; the name of the node tells them apart."""
-    import ray
-
-    cpu = find_device(device_class)
-    node = ray.get_runtime_context().get_node_id()
-    return [cpu.model_copy(update={"id": f"{cpu.id}-{node}"})]
 
 
 def _candidates(problem: Problem, count: int) -> list[tuple[Problem, Candidate]]:
@@ -60,22 +35,17 @@ def _ids(work: list[tuple[Problem, Candidate]]) -> list[str]:
     return sorted(candidate.id for _, candidate in work)
 
 
-def _node_of(cluster: Any, seat: Seat) -> Any:
-    (node,) = [n for n in cluster.list_all_nodes() if seat.device.id.endswith(n.node_id)]
-    return node
-
-
 def test_a_node_that_is_killed_loses_no_verdict(
     cluster: Any, quick: EvalProtocol, named_problem: NamedProblem
 ) -> None:
     cluster.add_node(num_cpus=1)
     # so many that one node has some left when the other, however late, has its first verdict
     work, found = _candidates(named_problem("silu"), 60), list[Judgement]()
-    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=_find) as (seats, left_out):
+    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=find_on_node) as (seats, left_out):
         assert (len(seats), left_out) == (2, [])
         assert len({seat.machine for seat in seats}) == 2
         (other,) = [s for s in seats if not s.device.id.endswith(cluster.head_node.node_id)]
-        doomed = [_node_of(cluster, other)]
+        doomed = [node_of(cluster, other)]
         with Fleet(seats, quick) as fleet:
             for judgement in fleet.judge_all(work, timing=False):
                 assert isinstance(judgement, Judgement)
@@ -111,13 +81,13 @@ def test_what_is_raised_there_is_raised_here(
     cluster: Any, quick: EvalProtocol, named_problem: NamedProblem
 ) -> None:
     cluster.add_node(num_cpus=1)
-    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=_find) as (seats, _):
+    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=find_on_node) as (seats, _):
         alone = [s for s in seats if not s.device.id.endswith(cluster.head_node.node_id)]
         refused = pytest.raises(DeviceError, match="in use by process")
         with alone[0].device.locked(), refused, Fleet(alone, quick):
             pass
         with Fleet(alone, quick) as fleet:
-            cluster.remove_node(_node_of(cluster, alone[0]), allow_graceful=False)
+            cluster.remove_node(node_of(cluster, alone[0]), allow_graceful=False)
             with pytest.raises(WorkerError, match="start again"):
                 list(fleet.judge_all(_candidates(named_problem("silu"), 1), timing=False))
 

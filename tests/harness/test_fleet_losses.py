@@ -316,6 +316,9 @@ class PlayedBuilder:
     num_workers = 1
     makes_room = False
 
+    def make_room(self, *, wanted: bool) -> None:
+        self.makes_room = wanted
+
     def begin(self, candidate: Candidate) -> Future[Failure | None]:
         future: Future[Failure | None] = Future()
         if self.first_made_room is None:
@@ -333,6 +336,9 @@ class PlayedBuilder:
     def content(self, candidate: Candidate) -> bytes:
         return candidate.id.encode() if self.takes(candidate) else b""
 
+    def serves(self, machine: str) -> bool:
+        return machine != "elsewhere"
+
 
 @pytest.mark.parametrize("num_answers", [1, 3, 1000])
 def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
@@ -349,6 +355,18 @@ def test_what_is_built_meanwhile_is_judged_with_what_was_compiled(
     assert (by_source["2"].built, by_source["2"].not_built) == (b"", None)
     assert by_source["3"].not_built.status is Status.NO_BUILD
     assert not builder.makes_room
+
+
+def test_what_is_built_says_nothing_where_there_is_another_compiler(
+    quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
+) -> None:
+    builder: Any = PlayedBuilder(refuses="3")
+    seat = _seat("a", "elsewhere")
+    with fleet.Fleet([seat], quick, builder=builder) as opened:
+        list(opened.judge_all(work))
+    asked = _played(seat).asked
+    assert len({task.candidate.id for task in asked}) == len(work)
+    assert {(task.built, task.not_built) for task in asked if task.first is None} == {(b"", None)}
 
 
 def test_a_builder_knows_whether_somebody_measures(

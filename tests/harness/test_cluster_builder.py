@@ -1,0 +1,138 @@
+"""Machines of a cluster compile for each other, and nothing is lost with one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.harness.cluster import seats_on_cluster
+from cudal1.harness.cluster_builder import ClusterBuilder
+from cudal1.harness.fleet import Fleet
+from cudal1.harness.judge import Judgement
+from cudal1.harness.seats import Seat
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status
+from tests.harness.nodes import find_on_node, node_of
+from tests.harness.test_builder import SAYS, TOP, candidate_of
+
+pytestmark = pytest.mark.slow
+
+NamedProblem = Callable[[str], Problem]
+Open = Callable[..., ClusterBuilder]
+ONLY_IF_BUILT = (
+    TOP.replace("x * torch.sigmoid(x)", "x * torch.sigmoid(x) if was_made else x")
+    + """
+was_made = made.exists()
+if not was_made:
+    make()
+"""
+)
+
+
+@pytest.fixture
+def seats(cluster: Any) -> Iterator[list[Seat]]:
+    cluster.add_node(num_cpus=1)
+    with seats_on_cluster(cluster.address, DeviceClass.CPU, find=find_on_node) as (found, _):
+        yield found
+
+
+@pytest.fixture
+def open_builder(seats: list[Seat], quick: EvalProtocol, tmp_path: Path) -> Open:
+    def opened(num_workers: int = 1) -> ClusterBuilder:
+        return ClusterBuilder(seats, quick, folder=tmp_path / "builds", num_workers=num_workers)
+
+    return opened
+
+
+def _candidates(problem: Problem, source: str, count: int) -> list[Candidate]:
+    return [candidate_of(problem, f"{source}\n# {number}") for number in range(count)]
+
+
+def test_both_build_and_what_one_has_built_is_there_for_all(
+    open_builder: Open, seats: list[Seat], named_problem: NamedProblem
+) -> None:
+    work = _candidates(named_problem("silu"), TOP + "make()", 4)
+    with open_builder() as builder:
+        assert builder.num_workers == 2
+        assert all(builder.takes(each) for each in work)
+        futures = [builder.begin(each) for each in [*work, *work]]
+        assert [future.result() for future in futures] == [None] * 8
+        assert {machine for machine, _ in builder._begun.values()} == {s.machine for s in seats}
+        assert all(b"extensions/ours" in builder.content(each) for each in work)
+        assert not any(builder.takes(each) for each in work)
+        assert all(builder.serves(seat.machine) for seat in seats)
+        assert not builder.serves("")
+        assert builder.complaint == ""
+    with open_builder(num_workers=0) as later:
+        assert all(later.content(each) for each in work)
+        assert not later.takes(candidate_of(named_problem("silu"), TOP))
+
+
+def test_a_fleet_is_given_what_was_built(
+    open_builder: Open, seats: list[Seat], quick: EvalProtocol, named_problem: NamedProblem
+) -> None:
+    silu = named_problem("silu")
+    said = "Error building extension 'ours': [1/2] c++\nmain.cpp:3: error: 'y' not declared\n"
+    broken = candidate_of(silu, TOP + SAYS.format(said))
+    work = [*_candidates(silu, ONLY_IF_BUILT, 4), broken]
+    with open_builder() as builder, Fleet(seats, quick, builder=builder) as fleet:
+        found = list(fleet.judge_all([(silu, each) for each in work], timing=False))
+    judged = {j.verdict.candidate_id: j.verdict for j in found if isinstance(j, Judgement)}
+    assert [judged[each.id].status for each in work] == [Status.CORRECT] * 4 + [Status.NO_BUILD]
+    assert "'y' not declared" in (judged[broken.id].reason or "")
+
+
+def test_what_a_machine_had_begun_that_leaves_is_left_to_the_judge(
+    open_builder: Open, seats: list[Seat], cluster: Any, named_problem: NamedProblem
+) -> None:
+    silu = named_problem("silu")
+    (other,) = [s for s in seats if not s.device.id.endswith(cluster.head_node.node_id)]
+    slow = _candidates(silu, TOP + "make()\ntime.sleep(600)", 2)
+    with open_builder() as builder:
+        futures = [builder.begin(each) for each in slow]
+        (lost,) = [i for i, each in enumerate(slow) if builder._begun[each.id][0] == other.machine]
+        cluster.remove_node(node_of(cluster, other), allow_graceful=False)
+        assert futures[lost].result(timeout=100) is None
+        assert (builder.num_workers, builder.complaint) == (1, "")
+        again = candidate_of(silu, TOP + "make()")
+        builder.begin(again)
+        assert builder._begun[again.id][0] != other.machine
+        builder.pass_over(again)  # behind the slow one
+        assert not builder.begin(slow[1 - lost]).done()
+
+
+def test_a_build_that_is_a_mistake_of_ours_costs_that_build_alone(
+    open_builder: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_candidate: Any = SimpleNamespace(id="none", source="")
+    with open_builder() as builder:
+        assert builder.begin(no_candidate).result(timeout=100) is None
+        assert (builder.num_workers, builder.complaint) == (2, "")
+
+
+def test_the_largest_group_with_one_toolchain_builds(
+    open_builder: Open, seats: list[Seat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (seat.machine for seat in seats)
+    offers = {one: ("old", 1), other: ("new", 3)}
+    monkeypatch.setattr(ClusterBuilder, "_offers", lambda _: (offers, ""))
+    with open_builder() as builder:
+        assert builder.num_workers == 3
+        assert (builder.serves(one), builder.serves(other)) == (False, True)
+
+
+def test_where_nobody_can_it_says_why_and_nothing_waits(
+    open_builder: Open, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClusterBuilder, "_offers", lambda _: ({}, "no disk"))
+    with open_builder() as builder:
+        candidate = candidate_of(named_problem("silu"), TOP)
+        assert not builder.takes(candidate)
+        assert builder.begin(candidate).result() is None
+        assert builder.complaint == "extensions are not compiled ahead: no disk"
