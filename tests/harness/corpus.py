@@ -10,7 +10,7 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
   even be tried.
 * `open` — why it is known to get through now and then; only until that is repaired.
 * `naive` — how it fools a harness that trusts (`naive.py`): modes, and `gains` where being accepted
-  is not enough; or `no: ` and why it is not tried there.
+  is not enough, `wrong` where it is; or `no: ` and why it is not tried there.
 """
 
 from __future__ import annotations

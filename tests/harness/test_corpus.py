@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,6 @@ from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
 
 Judge = Callable[[str, str], Judgement]
 TESTS = Path(__file__).parents[1]
-
-NUM_TRIES = 10
-"""The busier the machine, the more are spoilt."""
 
 QUIET = 1e-4
 """Bucket variance above which two per cent are lost in the noise."""
@@ -109,8 +107,9 @@ def test_an_honest_twin_earns_what_its_header_says_unflagged(
     until_measured(case.problem, missing)
 
 
+@patiently
 def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
-    fake_pool: Pool, named_problem: Callable[[str], Problem]
+    fake_pool: Pool, named_problem: Callable[[str], Problem], until_measured: UntilMeasured
 ) -> None:
     fine = fake_pool.protocol.model_copy(
         update={"certify_within": 0.05, "dead_zone": 1.01, "max_quads": 40}
@@ -122,19 +121,22 @@ def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
         problem, device=fake_pool.device, protocol=fine, zygote=fake_pool._zygote,
         ceilings=fake_pool._ceilings,
     )  # fmt: skip
+
+    def measured(source: str) -> Measurement:
+        verdict = judge.judge(Candidate(problem_id=problem.id, source=source), timing=True).verdict
+        assert verdict.measurement is not None, verdict.reason
+        return verdict.measurement
+
+    def missing(source: str, certified: float) -> object:
+        measurement = measured(source)
+        return None if measurement.certified == certified else (f"no {certified}", measurement)
+
+    def is_quiet() -> bool:
+        return measured(problem.null_source).bucket_variance <= QUIET
+
     try:
         for source, certified in ((problem.null_source, 1.0), (twin.source, 1.01)):
-            tries: list[Measurement | None] = []
-            for _ in range(NUM_TRIES):
-                candidate = Candidate(problem_id=problem.id, source=source)
-                tries.append(judge.judge(candidate, timing=True).verdict.measurement)
-                if tries[-1] is not None and tries[-1].certified == certified:
-                    break
-            else:
-                # noise may only cost a certificate; on a quiet machine a missing one is a defect
-                if all(found is not None and found.bucket_variance > QUIET for found in tries):
-                    pytest.skip("this machine is too busy to measure anything")
-                pytest.fail(f"{certified} was not certified: {tries[-1]}")
+            until_measured(problem.name, partial(missing, source, certified), is_quiet)
     finally:
         judge.close()
 

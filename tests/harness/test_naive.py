@@ -18,7 +18,7 @@ TRIED = [case for case in EXPLOITS if case.naive_modes is not None]
 FASTER = 1.2
 SIZES = {"softmax": {"N": 1024}}
 """Wide enough for a loose absolute tolerance to accept zeros."""
-KNOWN_MODES = {"batch", "gains", "last", "signed"}
+KNOWN_MODES = {"batch", "gains", "last", "signed", "wrong"}
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,9 @@ def test_an_exploit_fools_a_naive_harness(
     tries = naive_results[case.name]
     accepted = [found for found in tries if found["status"] == "correct"]
     assert accepted, tries
-    # what the judge may find correct must have gained by its cheat
-    if "gains" in (case.naive_modes or ()) or "no_gain" in case.accepted:
+    # what the judge may find correct must have gained by its cheat, unless it is wrong
+    modes = case.naive_modes or set()
+    if "gains" in modes or ("no_gain" in case.accepted and "wrong" not in modes):
         assert max(found["speedup"] for found in accepted) > FASTER, tries
 
 

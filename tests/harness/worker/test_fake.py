@@ -13,6 +13,8 @@ import torch
 from cudal1.harness.worker import fake
 
 COST_US = 20_000.0
+NUM_TRIES = 5
+"""The fastest counts: another process may have the core."""
 
 
 @pytest.fixture
@@ -71,27 +73,35 @@ def test_the_default_stream_does_not_wait_for_another_unless_it_is_told_to() -> 
 
 @pytest.mark.usefixtures("started")
 def test_events_see_the_work_of_their_own_stream_alone() -> None:
-    side = fake.Stream()
-    times = {}
-    for stream in (fake.default_stream, side):
+    def time_of(stream: fake.Stream) -> float:
         first, last = fake.Event(), fake.Event()
         first.record()
         fake.launch(time.sleep, 0.0, stream=stream, cost_us=COST_US)
         last.record()
         last.synchronize()
-        times[stream] = first.elapsed_time(last)
-    assert times[fake.default_stream] >= COST_US / 1000 > 5 * times[side]
+        return first.elapsed_time(last)
+
+    own, side = (
+        min(time_of(stream) for _ in range(NUM_TRIES))
+        for stream in (fake.default_stream, fake.Stream())
+    )
+    assert own >= COST_US / 1000 > 5 * side
 
 
 @pytest.mark.usefixtures("started")
 def test_kernels_of_two_streams_overlap() -> None:
     streams = [fake.Stream(), fake.Stream()]
-    began = time.perf_counter()
-    for stream in streams:
-        for _ in range(3):
-            fake.launch(time.sleep, 0.0, stream=stream, cost_us=COST_US)
-    fake.synchronize()
-    assert 3 * COST_US * 1e-6 <= time.perf_counter() - began < 5 * COST_US * 1e-6
+
+    def time_s() -> float:
+        began = time.perf_counter()
+        for stream in streams:
+            for _ in range(3):
+                fake.launch(time.sleep, 0.0, stream=stream, cost_us=COST_US)
+        fake.synchronize()
+        return time.perf_counter() - began
+
+    fastest_s = min(time_s() for _ in range(NUM_TRIES))
+    assert 3 * COST_US * 1e-6 <= fastest_s < 5 * COST_US * 1e-6
 
 
 def test_fresh_memory_holds_the_bytes_of_the_last_freed_tensor_of_its_size() -> None:
