@@ -1,7 +1,8 @@
 """Stage `transfer@DEVICE`: judge the best candidates again on a device of another kind.
 
-Runs only where a device of that name is: `cpu`, or a GPU's name in lower case with dashes. What is
-too large for it costs a line. Results of several machines meet as shards.
+Beside them the references of their problems, against themselves: what is certified for nothing
+there. Runs only where a device of that name is: `cpu`, or a GPU's name in lower case with dashes.
+What is too large for it costs a line. Results of several machines meet as shards.
 """
 
 from __future__ import annotations
@@ -41,21 +42,32 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
         ]  # fmt: skip
         for _, candidate in chosen:
             ledger.add_candidate(candidate)
+        references = [
+            (problem, Candidate(problem_id=problem.id, source=problem.null_source))
+            for problem in dict.fromkeys(problem for problem, _ in chosen)
+        ]
+        # a problem is prepared once
+        asked = sorted([*chosen, *references], key=lambda pair: pair[0].id)
         params = stage.params.model_copy(update={"protocol": anew})
         with (
             bench(ledger, params, num_policies=0) as judge,
-            progress("winners", len(chosen)) as advance,
+            progress("winners", len(asked)) as advance,
         ):
-            verdicts = judge.judge_possible(chosen, advance)
-        again = [verdict.speedup or 0.0 for verdict in verdicts if verdict is not None]
+            verdicts = judge.judge_possible(asked, advance)
+        found = {v.candidate_id: v.speedup or 0.0 for v in verdicts if v is not None}
+        again, nothing = (
+            [found[candidate.id] for _, candidate in pairs if candidate.id in found]
+            for pairs in (chosen, references)
+        )
         ledger.export()
         ledger.write_product(
             "transferred", DATA / "transfer" / f"{wanted}.parquet",
             stage=stage.name, protocol_id=anew.id,
         )  # fmt: skip
     return {
-        "num_winners": len(chosen), "num_refused": judge.num_refused,
+        "num_winners": len(chosen), "num_refused": len(chosen) - len(again),
         "mean_certified": fmean(again) if again else 0.0,
+        "null_test_max": max(nothing, default=0.0),
     }  # fmt: skip
 
 

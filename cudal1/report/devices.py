@@ -39,10 +39,11 @@ def device_table(given: ReportInput, failed_as: float) -> Table:
     again = _again(given).partition_by("device_kind", as_dict=True)
     devices = {str(device): part for (device,), part in sorted(again.items())}
     here = given.provenance.device_kind
+    nothing = given.transferred.filter("is_null_test").sort("problem_id")
     columns = [
         Column(
             device, {Baseline.EAGER: _certified(part)},
-            facts.null_speedups(given) if device == here else [],
+            _certified(nothing.filter(pl.col("device_kind") == device)),
         )
         for device, part in devices.items()
     ]  # fmt: skip
@@ -58,7 +59,7 @@ def device_table(given: ReportInput, failed_as: float) -> Table:
             f"row “{CHOSEN}” is what the same winners had when they were chosen: the "
             f"difference on the same device is the luck of winning.{only} Winners are measured "
             "again over the eager reference alone, under a protocol that differs from the report's "
-            "by its seed; the null test is the report's. "
+            "by its seed, and so is the null test, of their problems. "
             f"{failures(failed_as)} {_null_note(columns)}"
         ),
         columns=("Speedup over", *devices),

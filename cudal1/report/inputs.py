@@ -51,6 +51,7 @@ BASELINES = pl.Schema({
 TRANSFERRED = pl.Schema({
     "problem_id": pl.String, "candidate_id": pl.String, "device_kind": pl.String,
     "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
+    "is_null_test": pl.Boolean,
 })  # fmt: skip
 SEARCHED = pl.Schema({
     "stage": pl.String, "method": pl.String, "sampling": pl.String, "problem_id": pl.String,
@@ -149,7 +150,7 @@ class ReportInput(Record):
     baselines: Annotated[pl.DataFrame, _conforms(BASELINES)]
     """Ways of running each reference, judged as candidates, on the report's device."""
     transferred: Annotated[pl.DataFrame, _conforms(TRANSFERRED)]
-    """Winners judged anew, on this device or another."""
+    """Winners judged anew, on this device or another, and the references of their problems."""
     searched: Annotated[pl.DataFrame, _conforms(SEARCHED)] = Field(
         default_factory=SEARCHED.to_frame
     )

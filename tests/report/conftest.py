@@ -281,9 +281,15 @@ def _measure_again(rng: random.Random, rows: Rows) -> None:
         rows["transferred"] += [
             {"problem_id": item["problem_id"], "candidate_id": item["candidate_id"],
              "device_kind": device, "status": "correct", "speedup": item["speedup"],
-             "certified": max(1.0, item["certified"] * factor * rng.uniform(0.95, 1.02))}
+             "certified": max(1.0, item["certified"] * factor * rng.uniform(0.95, 1.02)),
+             "is_null_test": False}
             for item in tops.values()
         ]  # fmt: skip
+    rows["transferred"] += [
+        {"problem_id": problem_id, "candidate_id": f"null-{problem_id}", "device_kind": DEVICE,
+         "status": "correct", "speedup": 1.0, "certified": 1.0, "is_null_test": True}
+        for problem_id in tops
+    ]  # fmt: skip
 
 
 def _sample(rng: random.Random, rows: Rows) -> None:

@@ -15,7 +15,7 @@ def again(candidate: str, certified: float | None, *, device: str = "H200", prob
     return {
         "problem_id": problem, "candidate_id": candidate, "device_kind": device,
         "status": "correct" if certified else "hacked", "speedup": certified,
-        "certified": certified,
+        "certified": certified, "is_null_test": candidate == "null",
     }  # fmt: skip
 
 
@@ -50,6 +50,18 @@ def test_a_winner_that_fails_elsewhere_counts_by_the_convention(made):
         cells = cells_of(devices.device_table(given, failed_as))
         assert (cells["eager", "Mean"], cells["eager", "25 %"]) == ((mean,), (low,))
         assert cells["eager", "Geo. mean"] == ("3.00×",)
+
+
+def test_the_null_test_of_a_device_is_the_one_that_was_judged_beside_its_winners(made):
+    given = made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "first", 2.0)],
+        "transferred": [again("first", 1.2), again("null", 1.02)],
+    })  # fmt: skip
+    table = devices.device_table(given, AS_ONE)
+    cells = cells_of(table)
+    assert (cells["eager", "Mean"], cells["Null test", "Mean"]) == (("1.20×",), ("1.02×",))
+    assert "No null test" not in table.caption
 
 
 def test_each_device_has_a_column_and_the_null_test_stands_where_it_was_run(realistic):

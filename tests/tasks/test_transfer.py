@@ -32,6 +32,8 @@ PROBLEMS = [
     )
     for number, name in enumerate(("large", "rows", "softmax"), start=1)
 ]  # fmt: skip
+EACH_IS_FASTER = {"num_winners": 3, "mean_certified": 4.0, "null_test_max": 4.0}
+"""What comes of it where whoever is judged is said to be four times as fast, references too."""
 WINNERS = [Candidate(problem_id=p.id, source="class ModelNew: ...\n") for p in PROBLEMS]
 
 
@@ -88,10 +90,10 @@ def test_it_refuses_to_run_where_another_device_is(run: Run, tmp_path: Path) -> 
 
 
 def test_winners_are_judged_anew_once(run: Run, tmp_path: Path) -> None:
-    assert run("cpu") == {"num_winners": 3, "num_refused": 0, "mean_certified": 4.0}
+    assert run("cpu") == EACH_IS_FASTER | {"num_refused": 0}
     with Ledger.read(tmp_path / "cpu") as ledger:
         before = ledger.sql("from verdicts order by all").rows()
-    assert len(before) == 6, "under a protocol of their own"
+    assert len(before) == 9, "under a protocol of their own, and the references with them"
     assert run("cpu")["num_winners"] == 3
     with Ledger.read(tmp_path / "cpu") as ledger:
         assert ledger.sql("from verdicts order by all").rows() == before
@@ -101,7 +103,7 @@ def test_who_is_too_large_costs_a_line_and_no_other_a_verdict(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = run("nvidia-h200", too_large=["large"])
-    assert found == {"num_winners": 3, "num_refused": 1, "mean_certified": 4.0}
+    assert found == EACH_IS_FASTER | {"num_refused": 1}
     (said,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert said == (
         f"transfer@nvidia-h200: {PROBLEMS[0].key}: cannot be judged on NVIDIA H200: {TOO_LARGE}; "
@@ -119,7 +121,9 @@ def test_what_was_too_large_is_judged_when_there_is_room(run: Run) -> None:
 
 def test_nothing_fits_and_the_stage_still_ends(run: Run, tmp_path: Path) -> None:
     found = run("nvidia-h200", too_large=[problem.name for problem in PROBLEMS])
-    assert found == {"num_winners": 3, "num_refused": 3, "mean_certified": 0.0}
+    assert found == {
+        "num_winners": 3, "num_refused": 3, "mean_certified": 0.0, "null_test_max": 0.0
+    }  # fmt: skip
     assert (tmp_path / "nvidia-h200" / "transfer" / "nvidia-h200.parquet").exists()
 
 
@@ -145,7 +149,11 @@ def test_results_of_several_machines_meet(
             stages=["filter", *(f"transfer@{name}" for name in KINDS)],
             problems=[problem.id for problem in PROBLEMS],
         )  # fmt: skip
-    assert dict(rows) == {"cpu": 3, "NVIDIA H200": 2}
+    assert dict(rows) == {"cpu": 6, "NVIDIA H200": 4}, "winners and references"
+    told = given.transferred.group_by("device_kind").agg(pl.col("is_null_test").sum())
+    assert dict(told.rows()) == {"cpu": 3, "NVIDIA H200": 2}
     table = device_table(given, failed_as=0.0)
     assert set(table.columns[1:]) == set(KINDS.values()), "a column for each"
-    assert any(row.cells[1:] == ("4.00×", "4.00×") for row in table.rows)  # noqa: RUF001 (readers see ×)
+    for side in ("eager", "Null test"):
+        (means,) = [row.cells[1:] for row in table.rows if row.cells[0] == f"{side}: Mean"]
+        assert means == ("4.00×", "4.00×")  # noqa: RUF001 (readers see ×)
