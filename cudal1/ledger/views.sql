@@ -156,10 +156,11 @@ create or replace view best_by_step as
                partition by stage, problem_id order by step
            ) as best_speedup
     from (
-        select r.stage, c.problem_id, r.step, max(r.raw) as top
-        from rewards r join completions c using (completion_id) group by all
+        select r.stage, c.problem_id, r.step, max(case when veto.kind is null then r.raw else 0 end) as top
+        from rewards r join completions c using (completion_id) left join vetoes veto using (candidate_id)
+        group by all
     );
-comment on view best_by_step is 'The best certified speedup that the answers of a training stage had earned on each problem up to each step that answered it; 0: none has succeeded';
+comment on view best_by_step is 'The best certified speedup that the answers of a training stage had earned on each problem up to each step that answered it, but for those vetoed since; 0: none has succeeded';
 
 create or replace view rises as
     from best_by_step

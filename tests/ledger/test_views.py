@@ -231,6 +231,13 @@ def test_best_by_step_never_falls_and_is_each_problem_s_own(ledger, facts, chain
     assert ledger.query("best_so_far", stage="filter", step=5).rows() == [(problem_id, 2.0)]
 
 
+def test_what_is_vetoed_has_raised_no_best(ledger, facts, chain):
+    ledger.add_rewards(5, [("b", 1.5, 0.1), ("c", 2.0, 0.2)])
+    assert ledger.query("best_so_far", stage="filter", step=5)["best"].to_list() == [2.0]
+    ledger.add_ruling(facts.ruling(chain[2]))
+    assert ledger.query("best_so_far", stage="filter", step=5)["best"].to_list() == [1.5]
+
+
 def test_rises_are_the_steps_that_raised_a_problem_s_best(ledger, facts, chain):
     other = facts.problem("other")
     ledger.add_problem(other, Admission(problem_id=other.id, admitted=True))
