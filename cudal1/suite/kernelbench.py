@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,19 @@ def load(
         raise SuiteError(f"{path}: no level1/1_name.py in it; is it a checkout of KernelBench?")
     if sizes:
         refuse_unknown(wanted, names, where=sizes)
-    return problems
+    return _told_apart(problems)
+
+
+def _told_apart(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems; those of one level and number are flawed, for candidates name no more."""
+    places = Counter((problem.level, problem.number) for problem in problems)
+    return [
+        problem if places[problem.level, problem.number] == 1 else Unreadable(
+            **{name: getattr(problem, name) for name in Problem.model_fields},
+            flaw=f"another problem of level {problem.level} has number {problem.number}, too",
+        )
+        for problem in problems
+    ]  # fmt: skip
 
 
 def _files(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite import kernelbench
 from cudal1.suite.admission import admit
+from cudal1.suite.loader import Unreadable
 
 SOURCE = "import torch\n\nsize = 4096\n\n\nclass Model:\n    pass\n"
 FILES = ("level1/19_ReLU.py", "level1/2_Standard_matmul_.py", "level2/10_Conv-Pool.py")
@@ -172,6 +173,17 @@ def test_a_broken_file_is_rejected_with_its_reason_and_costs_no_other(
     assert not admission.admitted
     assert BROKEN[content] in (admission.reason or "")
     assert "\n" not in (admission.reason or "")
+
+
+def test_two_of_one_number_are_rejected_and_no_other(checkout: Path) -> None:
+    twin = checkout / "KernelBench" / "level1" / "19_ReLU_again.py"
+    twin.write_text(f"{SOURCE}# again\n")
+    flaws = {p.key: p.flaw for p in load(checkout) if isinstance(p, Unreadable)}
+    said = "another problem of level 1 has number 19, too"
+    assert flaws == {
+        "kernelbench/L1/19_relu": said, "kernelbench/L1/19_relu_again": said
+    }  # fmt: skip
+    assert len(load(checkout)) == len(FILES) + 1
 
 
 def test_what_lies_in_a_file_s_place_and_cannot_be_read_is_rejected(checkout: Path) -> None:
