@@ -179,12 +179,16 @@ class ClusterBuilder:
         if asked:
             ray.wait(list(asked.values()), num_returns=len(asked), timeout=ANSWER_LIMIT_S)
         for machine, reference in asked.items():
-            with suppress(MachineLost), from_ray():
-                answer: Answer = ray.get(reference, timeout=0)
-                if answer.error is None:
-                    found[machine] = answer.value
-                else:
-                    why = str(answer.error)
+            try:
+                with from_ray():
+                    answer: Answer = ray.get(reference, timeout=0)
+            except MachineLost as error:
+                why = str(error)
+                continue
+            if answer.error is None:
+                found[machine] = answer.value
+            else:
+                why = str(answer.error)
         return found, why
 
     def _tell(self, machine: str, what: str, *args: object, **more: object) -> None:
