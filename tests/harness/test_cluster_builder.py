@@ -103,12 +103,13 @@ def test_what_a_machine_had_begun_that_leaves_is_left_to_the_judge(
         again = candidate_of(silu, TOP + "make()")
         builder.begin(again)
         assert builder._begun[again.id][0] != other.machine
-        builder.pass_over(again)  # behind the slow one
+        builder.pass_over(again)  # it waits behind the slow one
+        assert again.id not in builder._begun
         assert not builder.begin(slow[1 - lost]).done()
 
 
 def test_a_build_that_is_a_mistake_of_ours_costs_that_build_alone(
-    open_builder: Open, monkeypatch: pytest.MonkeyPatch
+    open_builder: Open,
 ) -> None:
     no_candidate: Any = SimpleNamespace(id="none", source="")
     with open_builder() as builder:
