@@ -232,7 +232,7 @@ class Builder:
             except (CudaL1Error, OSError) as error:
                 self._num_failed += 1
                 if self._num_failed >= MAX_FAILED_STARTS:
-                    self.complaint = f"extensions are not compiled ahead: {error}"
+                    self.complaint = not_ahead(error)
                 return None
             self._num_failed = 0
             return worker
@@ -251,6 +251,11 @@ def may_compile(source: str) -> bool:
     """
     is_short = len(source) <= MAX_SOURCE_BYTES
     return COMPILES in source and is_short and syntax_error(source) is None
+
+
+def not_ahead(why: object) -> str:
+    """A complaint, in one line."""
+    return f"extensions are not compiled ahead: {' '.join(str(why).split())}"
 
 
 def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cudal1.candidate import Candidate
-from cudal1.harness.builder import may_compile
+from cudal1.harness.builder import may_compile, not_ahead
 from cudal1.harness.cluster import ANSWER_LIMIT_S, BUILDS, CLOSE_LIMIT_S, Relayed, from_ray
 from cudal1.harness.kept import Kept, default_folder
 from cudal1.harness.progress import Failure
@@ -78,7 +78,7 @@ class ClusterBuilder:
         self._served = frozenset(each for each, (tools, _) in offers.items() if tools == chosen)
         self._workers = {each: offers[each][1] for each in self._served if offers[each][1] > 0}
         if not offers:
-            self.complaint = f"extensions are not compiled ahead: {why}"
+            self.complaint = not_ahead(why)
         self._kept = Kept(self._folder or default_folder(), chosen)
         return self
 
@@ -131,7 +131,7 @@ class ClusterBuilder:
                 relay = self._relay(machine)
                 asked = relay.build.options(concurrency_group=BUILDS).remote(candidate).future()
         except MachineLost as error:
-            self._leave(machine, error)
+            self._leave(machine, not_ahead(error))
             found.set_result(None)
             return found
         asked.add_done_callback(lambda done: self._hear(machine, candidate, done, found))
@@ -214,15 +214,13 @@ class ClusterBuilder:
                 if complaint:
                     self._leave(machine, complaint)
             elif not isinstance(error, RayTaskError):  # which costs this build and no other
-                self._leave(machine, error)
+                self._leave(machine, not_ahead(error))
         finally:
             found.set_result(failure)  # somebody waits
 
-    def _leave(self, machine: str, why: object) -> None:
+    def _leave(self, machine: str, complaint: str) -> None:
         """It compiles no more."""
         with self._changing:
             self._workers.pop(machine, None)
             if not self._workers and not self.complaint:
-                said = " ".join(str(why).split())
-                prefix = "extensions are not compiled ahead: "
-                self.complaint = prefix + said.removeprefix(prefix)
+                self.complaint = complaint

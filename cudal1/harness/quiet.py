@@ -27,7 +27,7 @@ def undisturbed(device: Device) -> Iterator[None]:
     Without the last, a seed of ours would steer somebody's training. Answers are never computed in
     TF32, which PyTorch's convolutions use unless told otherwise.
     """
-    # PyTorch swallows a Ctrl-C in its own import of NumPy, so that comes first
+    # for its effect: PyTorch swallows a Ctrl-C in its own import of NumPy, and goes on without it
     import numpy  # noqa: F401
     import torch
 

@@ -57,6 +57,6 @@ def _best_figure(given: ReportInput, stage: str, rises: pl.DataFrame) -> Figure:
         f"best-{stage.replace('@', '-')}",
         pictures,
         caption=f"{facts.policy_label(stage)}: best certified speedup of each problem after each "
-        "step, as it was rewarded then; 1 is the reference's. Largest first"
-        + (f"; problems left out: {left}." if left else "."),
+        "step, as it was rewarded then, but for what was vetoed since; 1 is the reference's. "
+        "Largest first" + (f"; problems left out: {left}." if left else "."),
     )

@@ -22,10 +22,10 @@ _NUMBERED = re.compile(r"(\d+)_(.+)")
 
 
 class Unreadable(Problem):
-    """A problem that has a place in its suite, and a file that is no text: it is never tried."""
+    """A problem that has a place in its suite and is never tried: its file is no text, say."""
 
     flaw: str = Field(exclude=True)
-    """What is wrong with the file; admission gives it as the reason."""
+    """What is wrong with it; admission gives it as the reason."""
 
 
 def load_suite(device_class: DeviceClass) -> list[Problem]:

@@ -4,7 +4,8 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
 
 * `id` — entry of the catalogue of hacks (A01 to A50); empty for an attack on this harness alone.
 * `problem` — a problem of `conftest.py`.
-* `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group.
+* `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group;
+  several where chance decides between them.
 * `precision` — the class that is asked for; strict if none is named (`honest_cuda` alone).
 * `needs` — a layer of the sandbox, a machine, a program or a package, without which it must not
   even be tried.
@@ -60,8 +61,8 @@ class Case:
     @property
     def accepted(self) -> set[str]:
         """Classes of verdicts that it may end in."""
-        expected = self._line("expect")
-        return GROUPS.get(expected, {expected})
+        expected = self._line("expect").split()
+        return set[str]().union(*(GROUPS.get(each, {each}) for each in expected))
 
     @property
     def precision(self) -> PrecisionClass:
