@@ -91,12 +91,18 @@ def test_events_see_the_work_of_their_own_stream_alone() -> None:
 @pytest.mark.usefixtures("started")
 def test_kernels_of_two_streams_overlap() -> None:
     streams = [fake.Stream(), fake.Stream()]
-    began = time.perf_counter()
-    for stream in streams:
-        for _ in range(3):
-            fake.launch(time.sleep, 0.0, stream=stream, cost_us=COST_US)
-    fake.synchronize()
-    assert 3 * COST_US * 1e-6 <= time.perf_counter() - began < 5 * COST_US * 1e-6
+
+    def time_s() -> float:
+        began = time.perf_counter()
+        for stream in streams:
+            for _ in range(3):
+                fake.launch(time.sleep, 0.0, stream=stream, cost_us=COST_US)
+        fake.synchronize()
+        return time.perf_counter() - began
+
+    # one after the other they take six in every try
+    fastest_s = min(time_s() for _ in range(NUM_TRIES))
+    assert 3 * COST_US * 1e-6 <= fastest_s < 5 * COST_US * 1e-6
 
 
 def test_fresh_memory_holds_the_bytes_of_the_last_freed_tensor_of_its_size() -> None:
