@@ -15,12 +15,12 @@ from pathlib import Path
 from cudal1.harness import places
 
 
-def prefix(folder: str, device: str) -> list[str]:
+def prefix(folder: str, nodes: Iterable[str]) -> list[str]:
     """What to put before a command so that it runs inside; empty where bubblewrap is missing.
 
     Args:
         folder: the one that stays writable, under its own name.
-        device: class of the device whose nodes are there.
+        nodes: what is in /dev besides what is always there.
     """
     program = shutil.which("bwrap", path=places.PATH)
     if program is None:
@@ -32,7 +32,7 @@ def prefix(folder: str, device: str) -> list[str]:
     if os.geteuid() == 0:
         command += ["--cap-add", "ALL"]  # to make each worker's namespaces; it gives them up itself
     command += ["--tmpfs", "/tmp", "--dev", "/dev"]
-    for name in places.devices(device):
+    for name in nodes:
         command += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for option, path in _bindings(places.readable()):
         command += [option, *path]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import platform
@@ -9,13 +10,14 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError
 from cudal1.problem import DeviceClass
 from cudal1.record import Record, content_id
 
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""A folder for each GPU, where its driver runs."""
 LOOK_S = 0.2
 """Between two tries to lock a device."""
 
@@ -38,6 +40,8 @@ class Device(Record):
     """The GPU driver's version."""
     arch: str | None = None
     """What extensions are compiled for, such as 9.0+PTX; None: for this processor."""
+    node: str | None = None
+    """Its name in /dev; None where the driver does not tell which GPU's it is."""
 
     @property
     def torch_name(self) -> str:
@@ -45,7 +49,7 @@ class Device(Record):
         is_cuda = self.device_class is DeviceClass.CUDA
         return f"cuda:{self.index}" if is_cuda else "cpu"
 
-    @contextmanager
+    @contextlib.contextmanager
     def locked(self, *, wait_s: float = 0.0) -> Iterator[None]:
         """Hold the device alone: a second judge on this machine waits or is refused, not mixed in.
 
@@ -75,7 +79,7 @@ class Device(Record):
         finally:
             os.close(descriptor)
 
-    @contextmanager
+    @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         """If something fails within because the device is lost, that is what is said.
 
@@ -165,9 +169,20 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
             index=index,
             driver=_driver(),
             arch=_arch(index),
+            node=_node(str(torch.cuda.get_device_properties(index).uuid)),
         )
         for index in range(count)
     ]
+
+
+def _node(uuid: str) -> str | None:
+    """The name in /dev of a GPU, by what the driver says of each."""
+    for path in GPUS.glob("*/information"):
+        with contextlib.suppress(OSError):
+            told = dict(re.findall(r"^(.+?):\s*(.*?)\s*$", path.read_text(), re.MULTILINE))
+            if told.get("GPU UUID") == f"GPU-{uuid}" and "Device Minor" in told:
+                return f"nvidia{told['Device Minor']}"
+    return None
 
 
 def _arch(index: int) -> str:

@@ -60,7 +60,8 @@ class Source:
     def __init__(self, device: Device, *, wrapped: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self.folder).chmod(0o711)
-        wrapper = bubblewrap.prefix(self.folder, device.device_class) if wrapped else []
+        nodes = places.devices(device.device_class, device.node)
+        wrapper = bubblewrap.prefix(self.folder, nodes) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [
@@ -69,7 +70,7 @@ class Source:
             "-m",
             "cudal1.harness.worker.zygote",
         ]
-        command += [device.device_class, *["bubblewrap"] * self.is_wrapped]
+        command += [device.device_class, ",".join(nodes), *["bubblewrap"] * self.is_wrapped]
         # those that get ready must not disturb the one that is timed: off its core until needed
         with theirs, _elsewhere(device.reserved_cores):
             self._process = subprocess.Popen(

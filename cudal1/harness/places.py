@@ -29,6 +29,7 @@ PREFIX_PARTS = (
     "bin", "include", "lib", "lib64", "libexec", "nvvm", "pyvenv.cfg", "share", "targets",
 )  # fmt: skip
 """Of an interpreter's folder: a virtual environment may be somebody's whole working folder."""
+DEV = Path("/dev")
 DEVICES = ("null", "zero", "full", "random", "urandom")
 """What programs expect in /dev; a disk, a kernel-based virtual machine or a terminal is not."""
 
@@ -36,11 +37,18 @@ CUDA_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 """What a CUDA driver opens, beside the nodes of the GPUs themselves."""
 
 
-def devices(device: str) -> list[str]:
-    """Names in /dev that a worker on a device of that class may use, as far as they exist."""
-    gpus = [path.name for path in Path("/dev").glob("nvidia[0-9]*")]
-    wanted = [*DEVICES, *CUDA_DEVICES, *gpus] if device == "cuda" else DEVICES
-    return [name for name in wanted if (Path("/dev") / name).exists()]
+def devices(device: str, node: str | None) -> list[str]:
+    """Names in /dev that a worker on a device of that class may use, as far as they exist.
+
+    Args:
+        device: its class.
+        node: a GPU's own; without it, those of all GPUs.
+    """
+    wanted = list(DEVICES)
+    if device == "cuda":
+        every = [path.name for path in DEV.glob("nvidia[0-9]*")]
+        wanted += [*CUDA_DEVICES, *([node] if node in every else every)]
+    return [name for name in wanted if (DEV / name).exists()]
 
 
 def readable() -> list[Path]:

@@ -155,18 +155,12 @@ class Zygote:
         They have contexts to make, for which the driver interrupts what a GPU does.
         """
         self._is_still = True
-        for spare in self._spares:
-            spare.ask(FREEZE)
-        for spare in self._spares:
-            spare.await_answer(FREEZE)
+        self._have_spares(FREEZE)
         try:
             yield
         finally:
             self._is_still = False
-            for spare in self._spares:
-                spare.ask(THAW)
-            for spare in self._spares:
-                spare.await_answer(THAW)
+            self._have_spares(THAW)
 
     def settle(self) -> None:
         """Wait until all that were dismissed are gone.
@@ -212,6 +206,13 @@ class Zygote:
             spare.close()
             raise self._source.broken("started a worker whose memory cannot be read")
         return spare
+
+    def _have_spares(self, order: bytes) -> None:
+        """Stop, or go on, all together."""
+        for spare in self._spares:
+            spare.ask(order)
+        for spare in self._spares:
+            spare.await_answer(order)
 
     def _top_up(self, count: int) -> None:
         while len(self._spares) < count:

@@ -1,15 +1,17 @@
-"""Which cores go with which device."""
+"""Which cores and which node in /dev go with which device."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cudal1.errors import DeviceLostError, SuiteError
+from cudal1.harness import device as module
 from cudal1.harness.device import Device, find_devices
 from cudal1.problem import DeviceClass
 
@@ -59,8 +61,35 @@ def test_extensions_are_compiled_for_the_gpu_or_the_newest_that_pytorch_knows(
     gpus: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], arch: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capability)
-    (device,) = find_devices(DeviceClass.CUDA)
-    assert device.arch == arch
+    (found,) = find_devices(DeviceClass.CUDA)
+    assert found.arch == arch
+
+
+INFORMATION = """Model: \t\t NVIDIA H100 80GB HBM3
+IRQ:   \t\t 64
+GPU UUID: \t GPU-{uuid}
+Bus Type: \t PCIe
+{minor}GPU Excluded:\t No
+"""
+
+
+@pytest.mark.parametrize("gpus", [(8, 2)], indirect=True)
+@pytest.mark.parametrize(("told", "nodes"), [
+    ({"1": "Device Minor: \t 0\n", "0": "Device Minor: \t 3\n"}, ["nvidia3", "nvidia0"]),
+    ({"7": "Device Minor: \t 0\n", "1": "Device Minor: \t 2\n"}, [None, "nvidia2"]),
+    ({"0": "", "1": "Device Minor: \t 0\n"}, [None, "nvidia0"]),
+    ({}, [None, None]),
+])  # fmt: skip
+def test_a_gpu_has_the_node_that_its_driver_tells_if_it_does(
+    gpus: tuple[int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    told: dict[str, str], nodes: list[str | None],
+) -> None:  # fmt: skip
+    for uuid, minor in told.items():
+        (tmp_path / uuid).mkdir()
+        information = INFORMATION.format(uuid=uuid, minor=minor)
+        (tmp_path / uuid / "information").write_text(information)
+    monkeypatch.setattr(module, "GPUS", tmp_path)
+    assert [found.node for found in find_devices(DeviceClass.CUDA)] == nodes
 
 
 def test_a_cpu_keeps_one_core_for_its_workers() -> None:

@@ -61,7 +61,15 @@ def own_proc(layers: set[str]) -> set[str]:
     return set()
 
 
-def confine_files(folder: str, layers: set[str], device: str) -> tuple[str, set[str]]:
+def own_devices(layers: set[str], nodes: list[str]) -> set[str]:
+    """In the first process of the namespaces: a /dev that holds these; the layer, if it holds.
+
+    Before a driver looks for its GPUs: one that finds others takes locks of theirs, too.
+    """
+    return {"own_devices"} if "own_proc" in layers and _own_devices(nodes) else set()
+
+
+def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:
     """In the first process of the namespaces: one folder is writable; which, and the layers.
 
     Where it can have one of its own it has the same name for all (`places.HOME`): compilers note
@@ -77,8 +85,6 @@ def confine_files(folder: str, layers: set[str], device: str) -> tuple[str, set[
         if _kernel() >= OWN_PID_MAX:
             Path("/proc/sys/kernel/pid_max").write_text(str(PID_MAX))
             gained.add("pid_limit")
-    if _own_devices(places.devices(device)):
-        gained.add("own_devices")
     read_only = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     wanted, size = ctypes.byref(read_only), ctypes.sizeof(read_only)
     if libc.syscall(MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, wanted, size) == 0:
@@ -148,7 +154,7 @@ def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
     return {"rlimits"}
 
 
-def renounce(folder: str, layers: set[str], device: str) -> set[str]:
+def renounce(folder: str, layers: set[str], nodes: list[str]) -> set[str]:
     """Give up every privilege, most files and system calls for good; returns layers that hold."""
     gained: set[str] = set()
     if drop_capabilities():
@@ -159,7 +165,7 @@ def renounce(folder: str, layers: set[str], device: str) -> set[str]:
     if landlock.restrict(
         readable=[*places.readable(), Path("/dev")],
         writable=[Path(folder), Path("/dev/shm")],
-        devices=[Path("/dev") / name for name in places.devices(device)],
+        devices=[Path("/dev") / name for name in nodes],
     ):
         gained.add("landlock")
     if seccomp.install(keep_group="own_pids" not in layers):

@@ -62,11 +62,12 @@ def warm_up() -> None:
     os.environ.update(INDUCTOR)
 
 
-def serve(channel_fd: int, layers: set[str], device: str) -> None:
+def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> None:
     """Say hello, wait for a job, confine this process, greet, wait for a source, serve bursts."""
     here = ctypes.create_string_buffer(os.urandom(wire.TOKEN_BYTES), wire.TOKEN_BYTES)
     os.write(channel_fd, wire.HELLO.pack(ctypes.addressof(here), here.raw))
     layers |= confinement.own_proc(layers)
+    layers |= confinement.own_devices(layers, nodes)
     before = open_descriptors()
     engine = make_engine(device)
     needed = open_descriptors() - before  # a driver's; nothing else was opened here
@@ -79,14 +80,14 @@ def serve(channel_fd: int, layers: set[str], device: str) -> None:
     _allow_tf32(job.allow_tf32)
     if job.core is not None:
         os.sched_setaffinity(0, {job.core})
-    home, gained = confinement.confine_files(job.folder, layers, device)
+    home, gained = confinement.confine_files(job.folder, layers)
     layers |= gained
     os.chdir(home)
     os.environ.update({"HOME": home, "TMPDIR": home, **builds.places(home)})
     tempfile.tempdir = home  # it looks at TMPDIR once, and an import may have asked it
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
-    layers |= confinement.renounce(home, layers, device)
+    layers |= confinement.renounce(home, layers, nodes)
     os.write(channel, wire.bits_of(layers))
     if job.practice:
         practise(job, ring, engine, lambda: _has_word(channel))

@@ -37,7 +37,7 @@ PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def serve(channel: socket.socket, layers: set[str], device: str) -> None:
+def serve(channel: socket.socket, layers: set[str], device: str, nodes: list[str]) -> None:
     """Fork a worker for each request until the judge goes away."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -49,14 +49,14 @@ def serve(channel: socket.socket, layers: set[str], device: str) -> None:
         for _, _, payload in ancillary:
             descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
         if os.fork() == 0:
-            _never_returning(_keep, channel, layers, device, *descriptors)
+            _never_returning(_keep, channel, layers, device, nodes, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
 
 def _keep(
-    channel: socket.socket, layers: set[str], device: str, worker_channel: int, leash: int,
-    life: int, *groups: int,
+    channel: socket.socket, layers: set[str], device: str, nodes: list[str], worker_channel: int,
+    leash: int, life: int, *groups: int,
 ) -> None:  # fmt: skip
     """Become the keeper: make namespaces, have a worker in them, and end with it."""
     channel.close()
@@ -65,7 +65,7 @@ def _keep(
     os.setsid()
     layers = layers | _joined(groups) | confinement.unshare()
     if "own_pids" not in layers:
-        worker = _fork_worker(worker_channel, layers, device, leash, life)
+        worker = _fork_worker(worker_channel, layers, device, nodes, leash, life)
         confinement.set_readable(False)
         try:
             Warden(worker, in_namespace=False).guard(leash, life)
@@ -75,7 +75,7 @@ def _keep(
     warden = os.fork()
     if warden == 0:
         os.close(life)
-        _never_returning(_be_warden, worker_channel, layers, device, leash)
+        _never_returning(_be_warden, worker_channel, layers, device, nodes, leash)
     os.close(worker_channel)
     os.close(leash)
     confinement.set_readable(False)
@@ -83,12 +83,14 @@ def _keep(
     _kill(warden)  # process 1 of its namespace: takes all others along
 
 
-def _be_warden(worker_channel: int, layers: set[str], device: str, leash: int) -> None:
+def _be_warden(
+    worker_channel: int, layers: set[str], device: str, nodes: list[str], leash: int
+) -> None:  # fmt: skip
     """Fork the worker and guard it, as process 1 of the namespace; when this ends, all end."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     confinement.set_readable(False)
-    worker = _fork_worker(worker_channel, layers, device, leash)
+    worker = _fork_worker(worker_channel, layers, device, nodes, leash)
     confinement.drop_capabilities()
     warden = Warden(worker, in_namespace=True)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans of the namespace become its own
@@ -96,7 +98,7 @@ def _be_warden(worker_channel: int, layers: set[str], device: str, leash: int) -
 
 
 def _fork_worker(
-    worker_channel: int, layers: set[str], device: str, *not_its_own: int
+    worker_channel: int, layers: set[str], device: str, nodes: list[str], *not_its_own: int
 ) -> int:  # fmt: skip
     """Start the worker, which waits for its job; returns its number."""
     worker = os.fork()
@@ -106,7 +108,7 @@ def _fork_worker(
         confinement.set_readable(True)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
-        _never_returning(shim.serve, worker_channel, layers, device)
+        _never_returning(shim.serve, worker_channel, layers, device, nodes)
     os.close(worker_channel)
     return worker
 
@@ -153,12 +155,12 @@ def _of_namespaces() -> set[str]:
 def main() -> None:
     """Import torch without starting its threads, then serve.
 
-    argv: the device class, and layers that hold already.
+    argv: the device class, names in /dev that its workers may use, and layers that hold already.
     """
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    device, *layers = sys.argv[1:]
+    device, nodes, *layers = sys.argv[1:]
     shim.warm_up()
     builds.warm_up()
     if device == "cuda":
@@ -170,7 +172,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # no worker ever looks for garbage among what all of them share
     channel.send(wire.bits_of(_of_namespaces()))
-    serve(channel, {"fork", "empty_environment", *layers}, device)
+    serve(channel, {"fork", "empty_environment", *layers}, device, nodes.split(","))
 
 
 if __name__ == "__main__":
