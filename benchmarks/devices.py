@@ -16,13 +16,16 @@ process: bursts, timed ones and those of checks, drawing inputs, computing and c
 problem, and having nothing to judge are not; shares of all devices' wall time are printed for each.
 What disturbs bursts costs more quads, which counts as measuring: so seconds and quads of a verdict
 are printed, too, and to see how much a machine drifts, `--counts 1 2 1` measures one fleet twice.
+`--parts` tells what else became slower beside other devices; it costs the judge some microseconds
+a call.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import nan
 from pathlib import Path
 from statistics import mean
@@ -55,6 +58,7 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", help="of devices; default: one, and all")
     parser.add_argument("--every", type=int, default=4, help="so manieth candidate is an extension")
     parser.add_argument("--workers", type=int, help="of the builder; default: as it has it")
+    parser.add_argument("--parts", action="store_true", help="count the judge's parts, too")
     given = parser.parse_args()
     device, protocol = chosen(given)
     devices = find_devices(device.device_class)
@@ -74,7 +78,8 @@ def main() -> None:
             Builder(devices[:count], protocol, Path(folder), num_workers=workers) as builder,
             seats_here(devices[:count]) as seats,
         ):
-            found.append({"num_workers": workers, **_judged(seats, protocol, builder, work, other)})
+            judged = _judged(seats, protocol, builder, work, other, with_parts=given.parts)
+            found.append({"num_workers": workers, **judged})
         note(f"{count} devices: {found[-1]['per_minute']:.1f} verdicts a minute")
         save(f"devices_{given.device}", given.out, device, protocol, fleets=found)
     print_table(
@@ -93,6 +98,17 @@ def main() -> None:
         ["", *(f"{row['num_devices']} devices" for row in found)],
         [[what, *(f"{row['shares'][what]:.1%}" for row in found)] for what in found[0]["shares"]],
     )
+    if given.parts:
+        print("\nseconds of all judges in each part, and calls")
+        names = sorted(found[0]["parts"], key=lambda part: -found[0]["parts"][part][1])
+        counted = [[row["parts"].get(name, (0, 0.0)) for row in found] for name in names]
+        print_table(
+            ["", *(f"{row['num_devices']} devices" for row in found)],
+            [
+                [name, *(f"{took_s:.1f} ({calls})" for calls, took_s in row)]
+                for name, row in zip(names, counted, strict=True)
+            ],
+        )
 
 
 def _quads_a_claim(row: dict[str, Any]) -> float:
@@ -119,10 +135,13 @@ def queue(
 
 
 def _judged(
-    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue, other: Problem
-) -> dict[str, Any]:
+    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue, other: Problem, *,
+    with_parts: bool,
+) -> dict[str, Any]:  # fmt: skip
     for seat in seats:
         seat.process.submit(judge_seconds.watch).result()
+        if with_parts:
+            seat.process.submit(judge_seconds.watch_parts).result()
     with Fleet(seats, protocol, builder=builder) as fleet:
         asked = Errand(other, Candidate(problem_id=other.id, source=other.null_source), timing=True)
         for future in [seat.process.submit(errand.judge, asked) for seat in seats]:
@@ -133,6 +152,7 @@ def _judged(
         judged = [(time.monotonic() - started, each) for each in fleet.judge_all(work)]
         wall_s = time.monotonic() - started
         spent = [seat.process.submit(judge_seconds.spent_s).result() for seat in seats]
+        parts = [seat.process.submit(judge_seconds.parts).result() for seat in seats]
     judgements = [(at_s, each) for at_s, each in judged if isinstance(each, Judgement)]
     keys = {problem.id: problem.key for problem, _ in work}
     of_extensions = {each.id for _, each in work if COMPILES in each.source}
@@ -143,6 +163,7 @@ def _judged(
         "per_minute": 60 * len(judgements) / wall_s, "measuring": shares[judge_seconds.MEASURING],
         "shares": shares,
         "seats": spent,
+        "parts": _added(parts),
         "verdicts": [
             _row(at_s, each, keys) | {"is_extension": each.verdict.candidate_id in of_extensions}
             for at_s, each in judgements
@@ -150,6 +171,15 @@ def _judged(
         "refused": [each.reason for _, each in judged if not isinstance(each, Judgement)],
         "complaint": builder.complaint,
     }  # fmt: skip
+
+
+def _added(seats: Sequence[Mapping[str, tuple[int, float]]]) -> dict[str, tuple[int, float]]:
+    """Calls and seconds of each part, of all judges."""
+    found: dict[str, tuple[int, float]] = {}
+    for part, (calls, took_s) in chain.from_iterable(seat.items() for seat in seats):
+        known = found.get(part, (0, 0.0))
+        found[part] = known[0] + calls, known[1] + took_s
+    return found
 
 
 def _row(at_s: float, judged: Judgement, keys: Mapping[str, str]) -> dict[str, Any]:

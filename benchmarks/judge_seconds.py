@@ -6,6 +6,9 @@ for the reference's process, for compiled files to be handed over, and for proce
 hold the device. What a candidate compiles in its first call, as Triton does, cannot be told from
 running, and is no wait here. Preparing a problem is neither.
 
+`watch_parts` counts its parts besides, each with all that it calls, to find out where some of the
+seconds are lost.
+
 The functions are for `Seat.process`, which runs them in the judge's process; what they wrap is the
 harness's own code, so that nothing there has to know of them.
 """
@@ -21,7 +24,15 @@ from itertools import chain
 from typing import Any
 
 from cudal1.harness import crew, examination
+from cudal1.harness.burst import Desk
+from cudal1.harness.credible import Credible
+from cudal1.harness.crew import Crew
+from cudal1.harness.examination import Examination
+from cudal1.harness.interval import Interval
 from cudal1.harness.judge import ProblemJudge
+from cudal1.harness.oracle import Oracle
+from cudal1.harness.outside import Outside
+from cudal1.harness.quads import Quads
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.zygote import Zygote
 
@@ -39,7 +50,20 @@ WAITS: dict[str, tuple[Any, str]] = {
 }  # fmt: skip
 """What is waited for, and who waits; none of them within another."""
 
+PARTS: tuple[tuple[type, str], ...] = (
+    (ProblemJudge, "_session"), (ProblemJudge, "_again"), (Examination, "check"),
+    (Quads, "warm_up"), (Quads, "measure"), (Quads, "_num_calls"), (Credible, "limit"),
+    (Desk, "run"), (Interval, "run"), (Outside, "calm_ns"), (Examination, "compare"),
+    (Examination, "change_weights"), (Oracle, "draw"), (Oracle, "exact_key"), (Oracle, "key"),
+    (Crew, "_begin"), (Crew, "_ring"), (Crew, "keep_builds"), (Crew, "make_room"),
+    (Zygote, "begin"), (Zygote, "reap"), (Zygote, "_top_up"), (Zygote, "_have_spares"),
+    (Worker, "load"), (Worker, "freeze"), (Worker, "thaw"), (Worker, "close"),
+)  # fmt: skip
+"""Some within others."""
+
 _spent_s: defaultdict[str, float] = defaultdict(float)
+_calls: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+"""How often each part was called while it judged, and the seconds of these calls."""
 _doing: list[str] = []
 """What is being done now, if anything."""
 
@@ -58,6 +82,17 @@ def watch(also: Mapping[str, tuple[str, str]] | None = None) -> None:
         setattr(owner, name, _waited(what, getattr(owner, name)))
 
 
+def watch_parts() -> None:
+    """Count `PARTS` from now on, in this process, after `watch`."""
+    for owner, name in PARTS:
+        setattr(owner, name, _listed(f"{owner.__name__}.{name}", getattr(owner, name)))
+
+
+def parts() -> dict[str, tuple[int, float]]:
+    """Calls of each part and their seconds."""
+    return dict(_calls)
+
+
 def spent_s() -> dict[str, float]:
     """Seconds so far: preparing; judging, waits included; and each of the waits while it judged."""
     return dict(_spent_s)
@@ -66,6 +101,7 @@ def spent_s() -> dict[str, float]:
 def forget() -> None:
     """Count from 0 again."""
     _spent_s.update(dict.fromkeys(_spent_s, 0.0))
+    _calls.clear()
 
 
 def shares(spent_s: Sequence[Mapping[str, float]], wall_s: float) -> dict[str, float]:
@@ -106,5 +142,19 @@ def _waited(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             if JUDGING in _doing:
                 _spent_s[what] += time.monotonic() - started
+
+    return timed
+
+
+def _listed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        started = time.monotonic()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            if JUDGING in _doing:
+                number, took_s = _calls[part]
+                _calls[part] = number + 1, took_s + time.monotonic() - started
 
     return timed

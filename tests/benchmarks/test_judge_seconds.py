@@ -28,8 +28,10 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
 
     monkeypatch.setattr(judge_seconds, "DOES", {JUDGING: (Watched, "judge")})
     monkeypatch.setattr(judge_seconds, "WAITS", {END: (Watched, "wait")})
+    monkeypatch.setattr(judge_seconds, "PARTS", ((Watched, "wait"),))
     monkeypatch.setattr(judge_seconds, "_spent_s", {JUDGING: 0.0, END: 0.0})
     judge_seconds.watch()
+    judge_seconds.watch_parts()
     return Watched()
 
 
@@ -42,6 +44,18 @@ def test_a_wait_counts_while_it_judges_and_not_before(judge: Judge) -> None:
     assert spent[JUDGING] >= 0.05
     judge_seconds.forget()
     assert judge_seconds.spent_s() == {JUDGING: 0.0, END: 0.0}
+
+
+def test_parts_are_counted_while_it_judges_as_often_as_they_are_called(judge: Judge) -> None:
+    judge.wait()
+    assert judge_seconds.parts() == {}
+    judge.judge()
+    judge.judge()
+    (calls, took_s) = judge_seconds.parts()["Watched.wait"]
+    assert calls == 2
+    assert 0.06 <= took_s <= judge_seconds.spent_s()[JUDGING]
+    judge_seconds.forget()
+    assert judge_seconds.parts() == {}
 
 
 def test_what_fails_is_counted_too(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +82,5 @@ def test_shares_of_two_judges_are_one_together_and_waits_are_no_measuring() -> N
 
 
 def test_all_that_is_watched_is_there() -> None:
-    for owner, name in (*judge_seconds.DOES.values(), *WAITS.values()):
+    for owner, name in (*judge_seconds.DOES.values(), *WAITS.values(), *judge_seconds.PARTS):
         assert callable(getattr(owner, name))
