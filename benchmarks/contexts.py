@@ -4,9 +4,11 @@ python -m benchmarks.contexts [--rounds 10] [--out DIR]
 
 A worker's context is made and ended again and again: on one GPU, and on all of them at once, while
 another process holds a context on each, as a judge does. `nodes`: whether a worker finds all GPUs
-in /dev or its own alone, as workers do. `queues`: CUDA_DEVICE_MAX_CONNECTIONS. `GiB`: of the
-judge's memory that it maps. *made* and *mapped* are the worker's own time, *ended* lasts from its
-kill until nobody holds what it held; medians of all rounds. As root, for namespaces.
+in /dev or its own alone, as workers do. `queues`: CUDA_DEVICE_MAX_CONNECTIONS, for copies
+CUDA_DEVICE_MAX_COPY_CONNECTIONS. `product`: whether it computes a matrix product, for which
+libraries are made ready. `GiB`: of the judge's memory that it maps. *made* and *mapped* are the
+worker's own time, *ended* lasts from its kill until nobody holds what it held; medians of all
+rounds. As root, for namespaces.
 """
 
 from __future__ import annotations
@@ -60,13 +62,17 @@ class Case:
     all_gpus: bool
     own_node: bool = True
     queues: str = CONNECTIONS
+    copies: str = ""
+    """As many as the driver takes for these, unless they are said."""
+    product: bool = True
     gib: int = 0
 
 
 CASES = (
     Case(False, own_node=False), Case(True, own_node=False), Case(False), Case(True),
-    Case(True, queues="1"), Case(True, queues="8"), Case(False, gib=1), Case(True, gib=1),
-    Case(False, gib=8), Case(True, gib=8), Case(True, own_node=False), Case(True),
+    Case(True, queues="1"), Case(True, copies="1"), Case(True, product=False),
+    Case(False, gib=1), Case(True, gib=1), Case(False, gib=8), Case(True, gib=8),
+    Case(True, own_node=False), Case(True),
 )  # fmt: skip
 """Some twice: machines drift."""
 
@@ -96,9 +102,10 @@ def main() -> None:
             rows.append(asdict(case) | {"rounds": _measured(case, taken, given.rounds)})
             note(json.dumps(asdict(case)))
     print_table(
-        ["GPUs", "nodes", "queues", "GiB", "made ms", "mapped ms", "ended ms", "in /dev"],
+        ["GPUs", "nodes", "queues", "copies", "product", "GiB", "made ms", "mapped ms", "ended ms",
+         "in /dev"],
         [_line(row, len(gpus)) for row in rows],
-    )
+    )  # fmt: skip
     device, protocol = chosen(given)
     save("contexts_cuda", given.out, device, protocol, num_gpus=len(gpus), cases=rows)
 
@@ -107,7 +114,7 @@ def _line(row: dict[str, Any], num_gpus: int) -> list[str]:
     of = {name: [one[name] for one in row["rounds"]] for name in row["rounds"][0]}
     return [
         str(num_gpus if row["all_gpus"] else 1), "own" if row["own_node"] else "all",
-        row["queues"], str(row["gib"]),
+        row["queues"], row["copies"] or "-", "yes" if row["product"] else "no", str(row["gib"]),
         *(f"{1000 * median(of[name]):.0f}" for name in ("made_s", "mapped_s", "ended_s")),
         str(max(of["num_nodes"])),
     ]  # fmt: skip
@@ -188,6 +195,8 @@ def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
 
     os.setsid()
     os.environ |= {"CUDA_VISIBLE_DEVICES": gpu.id, "CUDA_DEVICE_MAX_CONNECTIONS": case.queues}
+    if case.copies:
+        os.environ["CUDA_DEVICE_MAX_COPY_CONNECTIONS"] = case.copies
     layers = confinement.unshare()
     if os.fork():  # the first process of the namespaces is the worker
         os.wait()
@@ -199,7 +208,8 @@ def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
         raise SystemExit("no namespaces: run as root")
     started = time.monotonic()
     ones = torch.ones(64, 64, device="cuda")
-    torch.mm(ones, ones)
+    if case.product:
+        torch.mm(ones, ones)
     torch.cuda.synchronize()
     made_s, started = time.monotonic() - started, time.monotonic()
     if memory is not None:

@@ -10,12 +10,14 @@
 #        $OUT/so_far.tgz, to be unpacked in .carried if nothing better comes.
 # end    look, stop who is at work, and leave the states in $OUT/SEED, to be put in .carried.
 #
+# FIRST_GPU=1 leaves the first GPU, and its part of the cores, to whoever is to run beside them.
+#
 # Every call brings something back: a machine may be gone after any of them. On another one than
 # `begin` was on, `look` and `end` say so at once: waiting there is paid for, too.
 set -uo pipefail
 
 VERB=${1:?begin, look or end} SECONDS_AT_MOST=${2:?seconds} OUT=${OUT:?a folder}
-PLAN=${PLAN:-gpu} SEEDS=${SEEDS:-1 2} MINUTES=${MINUTES:-27}
+PLAN=${PLAN:-gpu} SEEDS=${SEEDS:-1 2} MINUTES=${MINUTES:-27} FIRST_GPU=${FIRST_GPU:-0}
 ROOT=${ROOT:-/tmp/ablation} PYTHON=${PYTHON:-python3}
 MAX_BYTES=40000000  # of states: they, the tree and the wheels are sent again, 64 MB in all
 export PYTHONUNBUFFERED=1
@@ -54,8 +56,8 @@ print(*cores[first : first + share], sep=",")' "$1" "$2"
 }
 
 start() {
-    local place=0 count
-    count=$(wc -w <<< "$SEEDS")
+    local place=$FIRST_GPU count
+    count=$((FIRST_GPU + $(wc -w <<< "$SEEDS")))
     for seed in $SEEDS; do
         CUDA_VISIBLE_DEVICES=$place setsid nohup bash -c '
             cd "$1/tree"
