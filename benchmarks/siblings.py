@@ -1,0 +1,77 @@
+"""Which cores slow each other down, whatever a machine says of its topology.
+
+python -m benchmarks.siblings [--core N] [--seconds 0.15]
+
+A virtual machine may hide that two of its cores are threads of one. A loop runs on one core, by
+default the last, which a device's workers have, and a second loop on each other core in turn: what
+the first still does, as a share of what it does alone. Nothing is saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from benchmarks.common import print_table
+
+
+def main() -> None:
+    """Measure, print a table; the slowest first."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.siblings", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    cores = sorted(os.sched_getaffinity(0))
+    parser.add_argument("--core", type=int, choices=cores, default=cores[-1])
+    parser.add_argument("--seconds", type=float, default=0.15, help="of each loop")
+    given = parser.parse_args()
+    os.sched_setaffinity(0, {given.core})
+    _count(given.seconds)  # the processor's clock rises
+    alone = max(_count(given.seconds) for _ in range(3))
+    shares = {
+        other: _beside(other, given.seconds) / alone for other in cores if other != given.core
+    }
+    topology = Path(f"/sys/devices/system/cpu/cpu{given.core}/topology/thread_siblings_list")
+    said = topology.read_text().strip() if topology.exists() else "nothing"
+    print(f"core {given.core}; of its siblings the machine says {said}")
+    print_table(
+        ["beside core", "of what it does alone"],
+        [
+            [str(other), f"{share:.2f}"]
+            for other, share in sorted(shares.items(), key=lambda item: item[1])
+        ],
+    )
+
+
+def _beside(other: int, seconds: float) -> int:
+    """What a loop does here while one runs there."""
+    begun, ended = multiprocessing.Event(), multiprocessing.Event()
+    neighbour = multiprocessing.Process(target=_spin, args=(other, begun, ended))
+    neighbour.start()
+    begun.wait()
+    count = _count(seconds)
+    ended.set()
+    neighbour.join()
+    return count
+
+
+def _spin(core: int, begun: Event, ended: Event) -> None:
+    os.sched_setaffinity(0, {core})
+    begun.set()
+    while not ended.is_set():
+        _count(0.01)
+
+
+def _count(seconds: float) -> int:
+    deadline, count = time.perf_counter() + seconds, 0
+    while time.perf_counter() < deadline:
+        count += 1
+    return count
+
+
+if __name__ == "__main__":
+    main()
