@@ -86,8 +86,10 @@ class TeachingPlan(Record):
 
 
 class SelfsupPlan(TrainingParams):
-    """One round of stage 2."""
+    """Stage 2."""
 
+    rounds: int = Field(gt=0)
+    """Each asks the policy that the one before it left."""
     num_problems: int = Field(gt=0)
     """The first of the training problems: of more than were taught, since there is little news in
     a policy's own answers to those (docs/LOG.md, 2026-11-26)."""

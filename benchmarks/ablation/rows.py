@@ -95,7 +95,7 @@ class Experiment:
             case Row.SFT:
                 return self._trained("sft", seed, self._train_sft)
             case Row.SELFSUP:
-                return self._trained("selfsup", seed, self._train_selfsup)
+                return self._self_taught(self.plan.selfsup.rounds, seed)
             case _:
                 return self._trained(
                     row.value, seed, lambda out, seed: self._reinforce(row, out, seed)
@@ -152,24 +152,32 @@ class Experiment:
 
     # --- stage 2 ---------------------------------------------------------------------------------
 
-    def _train_selfsup(self, out: Path, seed: int) -> None:
-        """One round: successes of the policy's own, whatever their speed."""
-        init, section = self.policy(Row.SFT, seed), self.plan.selfsup
-        diary = Diary(self.state / "training" / f"selfsup-{seed}.jsonl")
+    def _self_taught(self, number: int, seed: int) -> Path:
+        """The policy after so many rounds; stage 1's after none."""
+        if not number:
+            return self.policy(Row.SFT, seed)
+        name = "selfsup" if number == self.plan.selfsup.rounds else f"selfsup-round{number}"
+        return self._trained(name, seed, lambda out, seed: self._train_round(number, out, seed))
+
+    def _train_round(self, number: int, out: Path, seed: int) -> None:
+        """From successes of the policy's own, whatever their speed; this round's alone."""
+        init, section = self._self_taught(number - 1, seed), self.plan.selfsup
+        diary = Diary(self.state / "training" / f"{out.name}.jsonl")
         problems = self.problems[Group.TRAIN][: section.num_problems]
         if "own" not in diary:
             asked = [problem for problem in problems for _ in range(section.num_samples)]
             answers = Sampler(init).sample(
                 [self._plain(problem) for problem in asked], temperature=section.temperature,
                 top_p=section.top_p, max_new_tokens=self.plan.max_new_tokens,
-                batch_size=self.plan.batch_size, seed=section.seed + seed,
+                batch_size=self.plan.batch_size, seed=section.seed + seed + 100 * number,
             )  # fmt: skip
             judged = [
                 (problem, self.bench.score(problem, answer.text))
                 for problem, answer in zip(asked, answers, strict=True)
             ]
             diary.add("own", [self._found(p, each) for p, each in judged if each is not None])
-        knobs = section.model_dump(exclude={"num_problems", "num_samples", "temperature", "top_p"})
+        asking = {"rounds", "num_problems", "num_samples", "temperature", "top_p"}
+        knobs = section.model_dump(exclude=asking)
         self._learn(init, out, diary.births, knobs, seed)
 
     def _learn(

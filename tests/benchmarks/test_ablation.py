@@ -429,6 +429,29 @@ def test_stage_2_asks_about_more_problems_than_were_taught(
     assert all(learned)
 
 
+def test_each_round_of_stage_2_asks_the_policy_before_it_and_goes_on_from_there(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parrot = Parrot(problems.draw(plan.problems, plan.device)[Group.TRAIN])
+    asked: list[str] = []
+    trained: list[tuple[str, str]] = []
+
+    def train(init: Path, out: Path, pairs: object, *, on_log: Any, **_: object) -> None:
+        trained.append((init.name, out.name))
+        on_log(1, {"loss": 1.0})
+
+    monkeypatch.setattr(
+        "benchmarks.ablation.rows.Sampler", lambda path: (asked.append(path.name), parrot)[1]
+    )
+    monkeypatch.setattr("benchmarks.ablation.rows.train_sft", train)
+    plan = plan.model_copy(update={"selfsup": plan.selfsup.model_copy(update={"rounds": 2})})
+    experiment = Experiment(plan, tmp_path, bench(plan, tmp_path), print)
+    experiment.teach()
+    assert experiment.policy(Row.SELFSUP, 1).name == "selfsup-1"
+    assert asked == ["sft-1", "selfsup-round1-1"]
+    assert trained[1:] == [("sft-1", "selfsup-round1-1"), ("selfsup-round1-1", "selfsup-1")]
+
+
 class Reader(Parrot):
     """Answers with the last code of its prompt, which has the highest score."""
 
