@@ -13,22 +13,26 @@ rounds. As root, for namespaces.
 
 from __future__ import annotations
 
+import argparse
 import array
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NoReturn
 
-from benchmarks.common import chosen, note, options, print_table, save
+from benchmarks.common import RESULTS, machine, note, print_table
 from cudal1.harness import places
 from cudal1.harness.device import Device
 from cudal1.harness.launch import CONNECTIONS
@@ -42,7 +46,7 @@ for device in find_devices(DeviceClass.CUDA):
     print(device.model_dump_json())
 """
 HOLD = """
-import socket, sys
+import os, socket, sys
 from cudal1.harness.spare import send_with
 from cudal1.harness.vmm import DeviceMemory
 import torch
@@ -50,9 +54,13 @@ torch.ones(1, device="cuda")
 channel = socket.socket(fileno=int(sys.argv[1]))
 for asked in iter(lambda: channel.recv(32), b""):
     memory = DeviceMemory.make(int(asked))
-    send_with(channel, str(memory.num_bytes).encode(), [memory.descriptor()])
+    descriptor = memory.descriptor()
+    send_with(channel, str(memory.num_bytes).encode(), [descriptor])
+    os.close(descriptor)
+    channel.recv(32)
+    memory.close()
 """
-"""Holds a context, and makes memory of the asked sizes until nobody asks any more."""
+"""Holds a context, and makes memory of the asked sizes, one at a time, while somebody asks."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class Case:
     gib: int = 0
 
 
+PR_SET_PDEATHSIG = 1
 CASES = (
     Case(False, own_node=False), Case(True, own_node=False), Case(False), Case(True),
     Case(True, queues="1"), Case(True, copies="1"), Case(True, product=False),
@@ -79,19 +88,21 @@ CASES = (
 
 def main() -> None:
     """Measure, print a table, leave results/contexts_cuda.json."""
-    parser = options("contexts", __doc__)
-    parser.set_defaults(device="cuda")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.contexts", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
     given = parser.parse_args()
     # in other processes: what was begun with CUDA cannot be forked
     found = subprocess.run(
         [sys.executable, "-c", FIND], check=False, capture_output=True, text=True
     )
     if found.returncode:
-        sys.exit(found.stderr.strip().splitlines()[-1])
+        sys.exit(found.stderr.strip().rpartition("\n")[2])
     gpus = [Device.model_validate_json(line) for line in found.stdout.splitlines()]
-    import torch  # noqa: F401  workers inherit it
-
+    _import_all()
     rows: list[dict[str, Any]] = []
     with contextlib.ExitStack() as holding:
         holders = [holding.enter_context(_holder(gpu)) for gpu in gpus]
@@ -100,14 +111,33 @@ def main() -> None:
                 continue
             taken = list(zip(gpus, holders, strict=True))[: None if case.all_gpus else 1]
             rows.append(asdict(case) | {"rounds": _measured(case, taken, given.rounds)})
-            note(json.dumps(asdict(case)))
+            note(" ".join(_line(rows[-1], len(gpus))))
+            _save(given.out, gpus, rows)
     print_table(
         ["GPUs", "nodes", "queues", "copies", "product", "GiB", "made ms", "mapped ms", "ended ms",
          "in /dev"],
         [_line(row, len(gpus)) for row in rows],
     )  # fmt: skip
-    device, protocol = chosen(given)
-    save("contexts_cuda", given.out, device, protocol, num_gpus=len(gpus), cases=rows)
+
+
+def _import_all() -> None:
+    """What workers inherit."""
+    import torch  # noqa: F401
+
+    from cudal1.harness.vmm import cuda_driver
+
+    cuda_driver()
+
+
+def _save(folder: Path, gpus: Sequence[Device], rows: Sequence[dict[str, Any]]) -> None:
+    """All cases so far."""
+    found = {
+        "benchmark": "contexts_cuda", "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(gpus[0]), "num_gpus": len(gpus), "cases": rows,
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(found, indent=1) + "\n"
+    (folder / "contexts_cuda.json").write_text(text, encoding="utf-8")
 
 
 def _line(row: dict[str, Any], num_gpus: int) -> list[str]:
@@ -123,21 +153,31 @@ def _line(row: dict[str, Any], num_gpus: int) -> list[str]:
 def _measured(
     case: Case, taken: Sequence[tuple[Device, socket.socket]], rounds: int
 ) -> list[dict[str, float]]:
-    """Rounds on all of these at once."""
+    """Rounds on all of these at once, each in a process of its own: forking stops a process."""
+    forking = multiprocessing.get_context("fork")
+    loops: list[tuple[Connection, Any]] = []
+    for gpu, holder in taken:
+        ours, theirs = forking.Pipe(duplex=False)
+        process = forking.Process(target=_loop, args=(case, gpu, holder, rounds, theirs))
+        process.start()
+        theirs.close()
+        loops.append((ours, process))
     found: list[dict[str, float]] = []
-
-    def loop(gpu: Device, holder: socket.socket) -> None:
-        with _memory(holder, case.gib << 30) as memory:
-            found.extend(_round(case, gpu, memory) for _ in range(rounds))
-
-    threads = [threading.Thread(target=loop, args=each) for each in taken]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for ours, process in loops:
+        with contextlib.suppress(EOFError):
+            found += ours.recv()
+        process.join()
     if len(found) < rounds * len(taken):
-        sys.exit("a worker made no context; its own words are above")
+        sys.exit(f"{case}: a worker failed; its words are above")
     return found
+
+
+def _loop(
+    case: Case, gpu: Device, holder: socket.socket, rounds: int, told: Connection
+) -> None:  # fmt: skip
+    _end_with_parent()
+    with _memory(holder, case.gib << 30) as memory:
+        told.send([_round(case, gpu, memory) for _ in range(rounds)])
 
 
 @contextlib.contextmanager
@@ -169,6 +209,7 @@ def _memory(holder: socket.socket, num_bytes: int) -> Iterator[tuple[int, int] |
         yield descriptor, int(said)
     finally:
         os.close(descriptor)
+        holder.send(b"done")
 
 
 def _round(case: Case, gpu: Device, memory: tuple[int, int] | None) -> dict[str, float]:
@@ -176,24 +217,35 @@ def _round(case: Case, gpu: Device, memory: tuple[int, int] | None) -> dict[str,
     reading, writing = os.pipe()
     worker = os.fork()
     if worker == 0:
-        try:
-            _work(case, gpu, memory, writing)
-        finally:
-            os._exit(1)
+        _work(case, gpu, memory, writing)
     os.close(writing)
     with open(reading, "rb", buffering=0) as told:
-        made = json.loads(told.readline())
+        made = told.readline()
+        if not made:
+            raise SystemExit(f"{gpu.id}: no context")
         started = time.monotonic()
         os.killpg(worker, signal.SIGKILL)
         os.waitpid(worker, 0)
         told.read()  # ends when the last one of its group is gone
-        return made | {"ended_s": time.monotonic() - started}
+        return json.loads(made) | {"ended_s": time.monotonic() - started}
 
 
-def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) -> None:
+def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) -> NoReturn:
+    try:
+        _make(case, gpu, memory, told)
+    except BaseException:  # noqa: BLE001  a fork must not run on in its parent's loop
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _make(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) -> None:
     import torch
 
+    from cudal1.harness.vmm import DeviceMemory
+
     os.setsid()
+    _end_with_parent()
     os.environ |= {"CUDA_VISIBLE_DEVICES": gpu.id, "CUDA_DEVICE_MAX_CONNECTIONS": case.queues}
     if case.copies:
         os.environ["CUDA_DEVICE_MAX_COPY_CONNECTIONS"] = case.copies
@@ -201,6 +253,7 @@ def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
     if os.fork():  # the first process of the namespaces is the worker
         os.wait()
         return
+    _end_with_parent()
     layers |= confinement.own_proc(layers)
     node = gpu.node if case.own_node else None
     layers |= confinement.own_devices(layers, places.devices(DeviceClass.CUDA, node))
@@ -213,8 +266,6 @@ def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
     torch.cuda.synchronize()
     made_s, started = time.monotonic() - started, time.monotonic()
     if memory is not None:
-        from cudal1.harness.vmm import DeviceMemory
-
         DeviceMemory.received(os.dup(memory[0]), memory[1])
         torch.cuda.synchronize()
     found = {
@@ -223,6 +274,10 @@ def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
     }  # fmt: skip
     os.write(told, json.dumps(found).encode() + b"\n")
     signal.pause()
+
+
+def _end_with_parent() -> None:
+    confinement.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ process: bursts, timed ones and those of checks, drawing inputs, computing and c
 problem, and having nothing to judge are not; shares of all devices' wall time are printed for each.
 What disturbs bursts costs more quads, which counts as measuring: so seconds and quads of a verdict
 are printed, too, and to see how much a machine drifts, `--counts 1 2 1` measures one fleet twice.
-`--parts` tells what else became slower beside other devices; it costs the judge some microseconds
-a call.
+`--parts` tells what else became slower beside other devices; counting costs the judge something.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def main() -> None:
     )
     if given.parts:
         print("\nseconds of all judges in each part, and calls")
-        names = sorted(found[0]["parts"], key=lambda part: -found[0]["parts"][part][1])
+        names = sorted(found[-1]["parts"], key=lambda part: -found[-1]["parts"][part][1])
         counted = [[row["parts"].get(name, (0, 0.0)) for row in found] for name in names]
         print_table(
             ["", *(f"{row['num_devices']} devices" for row in found)],

@@ -65,7 +65,8 @@ def _needed(plan: Plan, state: Path) -> list[Path]:
             if row.is_reinforced:
                 wanted[state / "policies" / f"{Row.SELFSUP.value}-{seed}"] = None
             if row is Row.SELFSUP:
-                wanted[state / "policies" / f"{Row.SFT.value}-{seed}"] = None
+                for name in (Row.SFT.value, *plan.selfsup.names[:-1]):
+                    wanted[state / "policies" / f"{name}-{seed}"] = None
     return [folder for folder in wanted if (folder / "config.json").exists()]
 
 

@@ -10,7 +10,7 @@
 #        $OUT/so_far.tgz, to be unpacked in .carried if nothing better comes.
 # end    look, stop who is at work, and leave the states in $OUT/SEED, to be put in .carried.
 #
-# FIRST_GPU=1 leaves the first GPU, and its part of the cores, to whoever is to run beside them.
+# FIRST_GPU=1 leaves GPU 0, and the first part of the cores, to whoever is put there beside them.
 #
 # Every call brings something back: a machine may be gone after any of them. On another one than
 # `begin` was on, `look` and `end` say so at once: waiting there is paid for, too.

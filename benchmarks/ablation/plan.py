@@ -97,6 +97,12 @@ class SelfsupPlan(TrainingParams):
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
 
+    @property
+    def names(self) -> list[str]:
+        """Of the policies that the rounds leave; the last one's is the row's."""
+        earlier = [f"{Row.SELFSUP.value}-round{number}" for number in range(1, self.rounds)]
+        return [*earlier, Row.SELFSUP.value]
+
 
 class ExamPlan(Record):
     """How a row is examined; every row gets as many answers."""

@@ -156,7 +156,7 @@ class Experiment:
         """The policy after so many rounds; stage 1's after none."""
         if not number:
             return self.policy(Row.SFT, seed)
-        name = "selfsup" if number == self.plan.selfsup.rounds else f"selfsup-round{number}"
+        name = self.plan.selfsup.names[number - 1]
         return self._trained(name, seed, lambda out, seed: self._train_round(number, out, seed))
 
     def _train_round(self, number: int, out: Path, seed: int) -> None:
@@ -178,6 +178,7 @@ class Experiment:
             diary.add("own", [self._found(p, each) for p, each in judged if each is not None])
         asking = {"rounds", "num_problems", "num_samples", "temperature", "top_p"}
         knobs = section.model_dump(exclude=asking)
+        knobs["seed"] += 10 * (number - 1)  # with other lessons
         self._learn(init, out, diary.births, knobs, seed)
 
     def _learn(

@@ -179,7 +179,7 @@ def _node(uuid: str) -> str | None:
     """The name in /dev of a GPU, by what the driver says of each."""
     for path in GPUS.glob("*/information"):
         with contextlib.suppress(OSError):
-            told = dict(re.findall(r"^(.+?):\s*(.*?)\s*$", path.read_text(), re.MULTILINE))
+            told = dict(re.findall(r"^(.+?):[ \t]*(.*?)[ \t]*$", path.read_text(), re.MULTILINE))
             if told.get("GPU UUID") == f"GPU-{uuid}" and "Device Minor" in told:
                 return f"nvidia{told['Device Minor']}"
     return None

@@ -47,7 +47,10 @@ LAYERS: dict[str, Layer] = {
     "seccomp": Layer(
         "sockets, tracing, mounts, namespaces, other cores, io_uring, waking by timer", PROCESSOR
     ),
-    "own_devices": Layer("disks, terminals, other GPUs and other nodes of /dev", NAMESPACES),
+    "own_devices": Layer(
+        "disks, terminals, GPUs of others that the driver tells apart, and other nodes of /dev",
+        NAMESPACES,
+    ),
     "freezer": Layer(
         "work between its own bursts, while its rival is timed",
         f"{PROCESSOR}; with namespaces also /proc must be mountable",

@@ -474,9 +474,10 @@ def test_who_reads_scores_is_told_from_who_does_not(plan: Plan) -> None:
 def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> None:
     state = tmp_path / "state"
     Experiment(plan, state, bench(plan, state), print).teach()
-    policy = state / "policies" / "selfsup-1"
-    policy.mkdir(parents=True)
-    (policy / "config.json").write_text("{}")
+    for name in ("selfsup-1", "selfsup-round1-1"):
+        policy = state / "policies" / name
+        policy.mkdir(parents=True)
+        (policy / "config.json").write_text("{}")
     done = state / "policies" / "no-row-1"
     done.mkdir()
     (done / "config.json").write_text("{}")
@@ -488,6 +489,7 @@ def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> N
     assert (back / "judged.jsonl").read_bytes() == (state / "judged.jsonl").read_bytes()
     assert Steps(path_of(back, "sft-1")).in_order == Steps(path_of(state, "sft-1")).in_order != []
     assert (back / "policies" / "selfsup-1" / "config.json").exists()
+    assert (back / "policies" / "selfsup-round1-1" / "config.json").exists()
     assert not (back / "policies" / "no-row-1").exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 
 import pytest
 
@@ -30,6 +31,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     monkeypatch.setattr(judge_seconds, "WAITS", {END: (Watched, "wait")})
     monkeypatch.setattr(judge_seconds, "PARTS", ((Watched, "wait"),))
     monkeypatch.setattr(judge_seconds, "_spent_s", {JUDGING: 0.0, END: 0.0})
+    monkeypatch.setattr(judge_seconds, "_calls", defaultdict(lambda: (0, 0.0)))
     judge_seconds.watch()
     judge_seconds.watch_parts()
     return Watched()

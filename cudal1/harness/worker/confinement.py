@@ -19,13 +19,16 @@ from cudal1.harness.worker import landlock, seccomp
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
     0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
-MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 12, 1 << 14, 1 << 18
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 1 << 5
+MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 MNT_DETACH = 2
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILE_BYTES = 256 << 20
 MAX_FOLDER_BYTES = 512 << 20
+SHARED = b"size=64m,mode=1777"
+"""Of a worker's /dev/shm."""
 MAX_OPEN_FILES = 256
 MAX_PROCESSES = 512
 PID_MAX = 4096
@@ -64,7 +67,8 @@ def own_proc(layers: set[str]) -> set[str]:
 def own_devices(layers: set[str], nodes: list[str]) -> set[str]:
     """In the first process of the namespaces: a /dev that holds these; the layer, if it holds.
 
-    Before a driver looks for its GPUs: one that finds others takes locks of theirs, too.
+    Before a driver looks for its GPUs, since it keeps open what it finds; and nothing can be added,
+    since it makes nodes that are missing where root runs it.
     """
     return {"own_devices"} if "own_proc" in layers and _own_devices(nodes) else set()
 
@@ -89,7 +93,7 @@ def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:
     wanted, size = ctypes.byref(read_only), ctypes.sizeof(read_only)
     if libc.syscall(MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, wanted, size) == 0:
         gained.add("read_only_files")
-        libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", nodev, b"size=64m,mode=1777")
+        libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", nodev, SHARED)
         options = f"size={MAX_FOLDER_BYTES},nr_inodes=16384,mode=700".encode()
         with contextlib.suppress(OSError):
             Path(places.HOME).mkdir()
@@ -101,11 +105,16 @@ def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:
 
 def _own_devices(wanted: list[str]) -> bool:
     """Replace /dev by one that holds what is harmless; where that fails, all is as before."""
-    kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in wanted}
+    kept: dict[str, int] = {}
+    for name in wanted:
+        with contextlib.suppress(FileNotFoundError):
+            kept[name] = os.open(f"/dev/{name}", os.O_PATH)
+    nodev = MS_NOSUID | MS_NODEV
+    sealed = MS_REMOUNT | MS_BIND | MS_RDONLY | nodev
     try:
-        if libc.mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID | MS_NODEV, b"size=64k,mode=755") != 0:
+        if libc.mount(b"tmpfs", b"/dev", b"tmpfs", nodev, b"size=64k,mode=755") != 0:
             return False
-        if _filled(kept):
+        if _filled(kept) and libc.mount(None, b"/dev", None, sealed, None) == 0:
             return True
         libc.umount2(b"/dev", MNT_DETACH)
         return False
@@ -118,6 +127,8 @@ def _filled(devices: dict[str, int]) -> bool:
     """Put devices, given by descriptors of the old ones, into a /dev that is empty."""
     try:
         Path("/dev/shm").mkdir()
+        if libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED) != 0:
+            return False
         Path("/dev/fd").symlink_to("/proc/self/fd")
         for name, descriptor in devices.items():
             Path(f"/dev/{name}").touch()
@@ -163,9 +174,10 @@ def renounce(folder: str, layers: set[str], nodes: list[str]) -> set[str]:
         return gained
     gained.add("no_new_privs")
     if landlock.restrict(
-        readable=[*places.readable(), Path("/dev")],
-        writable=[Path(folder), Path("/dev/shm")],
-        devices=[Path("/dev") / name for name in nodes],
+        readable=places.readable(),
+        listable=[places.DEV],
+        writable=[Path(folder), places.DEV / "shm"],
+        devices=[places.DEV / name for name in nodes],
     ):
         gained.add("landlock")
     if seccomp.install(keep_group="own_pids" not in layers):

@@ -38,12 +38,14 @@ class _PathBeneath(ctypes.Structure):
 
 
 def restrict(
-    *, readable: Iterable[Path], writable: Iterable[Path], devices: Iterable[Path]
-) -> bool:
+    *, readable: Iterable[Path], listable: Iterable[Path], writable: Iterable[Path],
+    devices: Iterable[Path],
+) -> bool:  # fmt: skip
     """Leave this process and its children only these files; whether that holds.
 
     Args:
         readable: files and folders to read and execute below.
+        listable: folders to list.
         writable: folders to do anything below.
         devices: nodes to read, write and control.
     """
@@ -61,7 +63,9 @@ def restrict(
     if ruleset < 0:
         return False
     try:
-        for paths, rights in ((readable, READ), (writable, handled), (devices, USE)):
+        for paths, rights in (
+            (readable, READ), (listable, READ_DIR), (writable, handled), (devices, USE),
+        ):  # fmt: skip
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     _allow(ruleset, path, rights & handled)

@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from cudal1.harness import wire
+from cudal1.harness.vmm import cuda_driver
 from cudal1.harness.worker import builds, confinement, inductor, shim
 from cudal1.harness.worker.warden import Warden
 
@@ -165,6 +166,8 @@ def main() -> None:
     builds.warm_up()
     if device == "cuda":
         inductor.warm_up()
+        with contextlib.suppress(ImportError):  # who needs it says so
+            cuda_driver()
         with contextlib.suppress(ImportError):  # no Triton, or another one than we know
             from cudal1.harness.worker import compilers
 
