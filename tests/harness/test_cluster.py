@@ -18,6 +18,7 @@ from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
 from tests.harness.nodes import find_on_node, node_of
+from tests.turns import Turns
 
 pytestmark = pytest.mark.slow
 
@@ -92,14 +93,26 @@ def test_what_is_raised_there_is_raised_here(
                 list(fleet.judge_all(_candidates(named_problem("silu"), 1), timing=False))
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere", "auto"])
-def test_without_a_cluster_it_says_how_to_start_one(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+NONE_ANSWERS = r"no Ray cluster answers .*ray start --head"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere"])
+def test_where_no_cluster_answers_it_says_how_to_start_one(address: str) -> None:
+    with (
+        pytest.raises(DeviceError, match=NONE_ANSWERS),
+        seats_on_cluster(address, DeviceClass.CPU),
+    ):
+        pass
+
+
+def test_where_none_is_found_it_says_how_to_start_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: Turns
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with (
-        pytest.raises(DeviceError, match=r"no Ray cluster answers .*ray start --head"),
-        seats_on_cluster(address, DeviceClass.CPU),
+        turns.alone(),  # Ray would find the cluster of a test beside us
+        pytest.raises(DeviceError, match=NONE_ANSWERS),
+        seats_on_cluster("auto", DeviceClass.CPU),
     ):
         pass
 
