@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from itertools import chain
 from typing import Any
@@ -79,13 +79,14 @@ def watch(also: Mapping[str, tuple[str, str]] | None = None) -> None:
         _spent_s[what] = 0.0
         setattr(owner, name, _done(what, getattr(owner, name)))
     for what, (owner, name) in WAITS.items():
-        setattr(owner, name, _waited(what, getattr(owner, name)))
+        setattr(owner, name, _counted(partial(_note_wait, what), getattr(owner, name)))
 
 
 def watch_parts() -> None:
     """Count `PARTS` from now on, in this process, after `watch`."""
     for owner, name in PARTS:
-        setattr(owner, name, _listed(f"{owner.__name__}.{name}", getattr(owner, name)))
+        part = f"{owner.__name__}.{name}"
+        setattr(owner, name, _counted(partial(_note_call, part), getattr(owner, name)))
 
 
 def parts() -> dict[str, tuple[int, float]]:
@@ -133,7 +134,9 @@ def _done(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return timed
 
 
-def _waited(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _counted(note: Callable[[float], None], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, with the seconds of each call noted while it judges."""
+
     @wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Any:
         started = time.monotonic()
@@ -141,20 +144,15 @@ def _waited(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         finally:
             if JUDGING in _doing:
-                _spent_s[what] += time.monotonic() - started
+                note(time.monotonic() - started)
 
     return timed
 
 
-def _listed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        started = time.monotonic()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            if JUDGING in _doing:
-                number, took_s = _calls[part]
-                _calls[part] = number + 1, took_s + time.monotonic() - started
+def _note_wait(what: str, took_s: float) -> None:
+    _spent_s[what] += took_s
 
-    return timed
+
+def _note_call(part: str, took_s: float) -> None:
+    number, known_s = _calls[part]
+    _calls[part] = number + 1, known_s + took_s
