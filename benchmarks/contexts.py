@@ -254,9 +254,8 @@ def _make(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
         os.wait()
         return
     _end_with_parent()
-    layers |= confinement.own_proc(layers)
     node = gpu.node if case.own_node else None
-    layers |= confinement.own_devices(layers, places.devices(DeviceClass.CUDA, node))
+    layers |= confinement.own_mounts(layers, places.devices(DeviceClass.CUDA, node))
     if "own_devices" not in layers:
         raise SystemExit("no namespaces: run as root")
     started = time.monotonic()

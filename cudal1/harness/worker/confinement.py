@@ -56,21 +56,17 @@ def unshare() -> set[str]:
     return {layer for layer, flag in wanted.items() if libc.unshare(flag) == 0}
 
 
-def own_proc(layers: set[str]) -> set[str]:
-    """In the first process of the namespaces: its own /proc; a CUDA driver needs to find itself."""
-    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
-    if "own_pids" in layers and libc.mount(b"proc", b"/proc", b"proc", flags, None) == 0:
-        return {"own_proc"}
-    return set()
+def own_mounts(layers: set[str], nodes: list[str]) -> set[str]:
+    """In the first process of the namespaces: its own /proc, and a /dev that holds these nodes.
 
-
-def own_devices(layers: set[str], nodes: list[str]) -> set[str]:
-    """In the first process of the namespaces: a /dev that holds these; the layer, if it holds.
-
-    Before a driver looks for its GPUs, since it keeps open what it finds; and nothing can be added,
-    since it makes nodes that are missing where root runs it.
+    A CUDA driver needs to find itself in /proc, and keeps open what GPUs it finds in /dev, to which
+    nothing can be added: where root runs it, it makes the nodes that it misses. Returns the layers
+    that hold.
     """
-    return {"own_devices"} if "own_proc" in layers and _own_devices(nodes) else set()
+    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    if "own_pids" not in layers or libc.mount(b"proc", b"/proc", b"proc", flags, None) != 0:
+        return set()
+    return {"own_proc", "own_devices"} if _own_devices(nodes) else {"own_proc"}
 
 
 def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:

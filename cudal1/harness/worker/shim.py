@@ -66,8 +66,7 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     """Say hello, wait for a job, confine this process, greet, wait for a source, serve bursts."""
     here = ctypes.create_string_buffer(os.urandom(wire.TOKEN_BYTES), wire.TOKEN_BYTES)
     os.write(channel_fd, wire.HELLO.pack(ctypes.addressof(here), here.raw))
-    layers |= confinement.own_proc(layers)
-    layers |= confinement.own_devices(layers, nodes)
+    layers |= confinement.own_mounts(layers, nodes)
     before = open_descriptors()
     engine = make_engine(device)
     needed = open_descriptors() - before  # a driver's; nothing else was opened here
