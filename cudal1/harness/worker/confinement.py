@@ -60,7 +60,7 @@ def own_mounts(layers: set[str], nodes: list[str]) -> set[str]:
     """In the first process of the namespaces: its own /proc, and a /dev that holds these nodes.
 
     A CUDA driver needs to find itself in /proc, and keeps open what GPUs it finds in /dev, to which
-    nothing can be added: where root runs it, it may make the nodes that it misses. Returns the layers
+    nothing can be added: where root runs it, it may make nodes that it misses. Returns the layers
     that hold.
     """
     flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
