@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import array
 import contextlib
+import importlib
 import json
 import multiprocessing
 import os
@@ -36,6 +37,7 @@ from benchmarks.common import RESULTS, machine, note, print_table
 from cudal1.harness import places
 from cudal1.harness.device import Device
 from cudal1.harness.launch import CONNECTIONS
+from cudal1.harness.vmm import DeviceMemory, cuda_driver
 from cudal1.harness.worker import confinement
 from cudal1.problem import DeviceClass
 
@@ -121,11 +123,8 @@ def main() -> None:
 
 
 def _import_all() -> None:
-    """What workers inherit."""
-    import torch  # noqa: F401
-
-    from cudal1.harness.vmm import cuda_driver
-
+    """What workers inherit: PyTorch, and NVIDIA's bindings of the driver."""
+    importlib.import_module("torch")
     cuda_driver()
 
 
@@ -241,8 +240,6 @@ def _work(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) ->
 
 def _make(case: Case, gpu: Device, memory: tuple[int, int] | None, told: int) -> None:
     import torch
-
-    from cudal1.harness.vmm import DeviceMemory
 
     os.setsid()
     _end_with_parent()
