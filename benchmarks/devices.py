@@ -1,22 +1,27 @@
 """How many more verdicts a minute several devices give, and for how much of the time they measure.
 
-python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2] [--every 4]
+python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2] [--rounds 1]
+    [--every 4]
 
 The same queue goes through a fleet of one device and through fleets of more: candidates as a policy
 writes them (`benchmarks.throughput`, mixed), half of those that are not PyTorch alone with an
 inline extension (`benchmarks.inline`; `--every 2` makes it all of them), which a builder compiles
-meanwhile, as for `cudal1 judge --candidates`. Every fleet has sources and a folder of builds of its
-own, so that it compiles them all. The clock runs from the first candidate to the last verdict,
-preparing problems and compiling included, once each device has given a verdict on something else:
-starting its processes is not.
+meanwhile, as for `cudal1 judge --candidates`. Every fleet has sources of its own, so that it
+compiles them all. The clock runs from the first candidate to the last verdict, preparing problems
+and compiling included, once each device has given a verdict on something else: starting its
+processes is not.
+
+How long a verdict takes drifts by a tenth and more, by the machine and by the luck of its quads. So
+the fleets take turns for some rounds, in the other order and with the devices in another order each
+time; verdicts a minute are all of a fleet's over all of its time.
 
 *Measuring or checking* is what a device's judge does while it has a candidate and waits for no
 process: bursts, timed ones and those of checks, drawing inputs, computing and comparing answers
 (`benchmarks.judge_seconds`). Waiting for a build, for a process to begin or to end, preparing a
 problem, and having nothing to judge are not; shares of all devices' wall time are printed for each.
 What disturbs bursts costs more quads, which counts as measuring: so seconds and quads of a verdict
-are printed, too, and to see how much a machine drifts, `--counts 1 2 1` measures one fleet twice.
-`--parts` tells what else became slower beside other devices; counting costs the judge something.
+are printed, too. `--parts` tells what else became slower beside other devices; counting costs the
+judge something.
 """
 
 from __future__ import annotations
@@ -55,39 +60,49 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=64, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems, at most")
     parser.add_argument("--counts", type=int, nargs="+", help="of devices; default: one, and all")
+    parser.add_argument("--rounds", type=int, default=1, help="each of a queue of its own")
     parser.add_argument("--every", type=int, default=4, help="so manieth candidate is an extension")
     parser.add_argument("--workers", type=int, help="of the builder; default: as it has it")
     parser.add_argument("--parts", action="store_true", help="count the judge's parts, too")
     given = parser.parse_args()
     device, protocol = chosen(given)
     devices = find_devices(device.device_class)
-    counts = given.counts or sorted({1, len(devices)})
-    if max(counts) > len(devices):
-        parser.error(f"--counts {max(counts)}: there are {len(devices)}")
+    counts = sorted(set(given.counts or (1, len(devices))))
+    if counts[-1] > len(devices):
+        parser.error(f"--counts {counts[-1]}: there are {len(devices)}")
+    devices = devices[: counts[-1]]
     problems = shipped(device)
-    found: list[dict[str, Any]] = []
-    for number, count in enumerate(counts):
-        label = f"{number} of {count}"
-        work = queue(problems, given.each, given.problems, label=label, every=given.every)
-        queued = {problem.id for problem, _ in work}
-        other = next(each for each in problems.values() if each.id not in queued)
-        workers = num_idle(devices[:count]) if given.workers is None else given.workers
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            Builder(devices[:count], protocol, Path(folder), num_workers=workers) as builder,
-            seats_here(devices[:count]) as seats,
-        ):
-            judged = _judged(seats, protocol, builder, work, other, with_parts=given.parts)
-            found.append({"num_workers": workers, **judged})
-        note(f"{count} devices: {found[-1]['per_minute']:.1f} verdicts a minute")
-        save(f"devices_{given.device}", given.out, device, protocol, fleets=found)
+    workers = num_idle(devices) if given.workers is None else given.workers
+    fleets: list[dict[str, Any]] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Builder(devices, protocol, Path(folder), num_workers=workers) as builder,
+        seats_here(devices) as seats,
+    ):
+        _watch(seats, with_parts=given.parts)
+        for number, count in chain.from_iterable(_turns(counts, given.rounds)):
+            label = f"{number} of {count}"
+            work = queue(problems, given.each, given.problems, label=label, every=given.every)
+            queued = {problem.id for problem, _ in work}
+            other = next(each for each in problems.values() if each.id not in queued)
+            taken = [seats[(number + i) % len(seats)] for i in range(count)]
+            judged = _judged(taken, protocol, builder, work, other)
+            fleets.append({"round": number, "num_workers": workers, **judged})
+            note(f"{count} devices: {fleets[-1]['per_minute']:.1f} verdicts a minute")
+            save(f"devices_{given.device}", given.out, device, protocol, fleets=fleets)
+    found = [_together([each for each in fleets if each["num_devices"] == n]) for n in counts]
     print_table(
-        ["devices", "verdicts", "extensions", "wall s", "a minute", "against the first",
+        ["devices", "verdicts", "extensions", "wall s", "a minute", "against the first", "by round",
          "measuring or checking", "device s a verdict", "quads a claim"],
         [[
             str(row["num_devices"]), str(row["num_verdicts"]), str(row["num_extensions"]),
             f"{row['wall_s']:.1f}", f"{row['per_minute']:.1f}",
-            f"{row['per_minute'] / found[0]['per_minute']:.2f}", f"{row['measuring']:.0%}",
+            f"{row['per_minute'] / found[0]['per_minute']:.2f}",
+            " ".join(
+                f"{mine / first:.2f}"
+                for mine, first in zip(row["by_round"], found[0]["by_round"], strict=True)
+            ),
+            f"{row['shares'][judge_seconds.MEASURING]:.0%}",
             f"{row['num_devices'] * row['wall_s'] / row['num_verdicts']:.3f}",
             f"{_quads_a_claim(row):.1f}",
         ] for row in found],
@@ -108,6 +123,31 @@ def main() -> None:
                 for name, row in zip(names, counted, strict=True)
             ],
         )
+
+
+def _turns(counts: Sequence[int], num_rounds: int) -> list[list[tuple[int, int]]]:
+    """Each round's fleets in their order: the round, and how many devices."""
+    return [[(i, n) for n in (counts if i % 2 == 0 else counts[::-1])] for i in range(num_rounds)]
+
+
+def _together(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One row of all rounds of as many devices."""
+    wall_s = sum(each["wall_s"] for each in fleets)
+    num_verdicts = sum(each["num_verdicts"] for each in fleets)
+    return {
+        "num_devices": fleets[0]["num_devices"], "num_verdicts": num_verdicts,
+        "num_extensions": sum(each["num_extensions"] for each in fleets), "wall_s": wall_s,
+        "per_minute": 60 * num_verdicts / wall_s,
+        "by_round": [
+            each["per_minute"] for each in sorted(fleets, key=lambda each: each["round"])
+        ],
+        "shares": {
+            what: sum(each["shares"][what] * each["wall_s"] for each in fleets) / wall_s
+            for what in fleets[0]["shares"]
+        },
+        "parts": _added([each["parts"] for each in fleets]),
+        "verdicts": list(chain.from_iterable(each["verdicts"] for each in fleets)),
+    }  # fmt: skip
 
 
 def _quads_a_claim(row: dict[str, Any]) -> float:
@@ -133,14 +173,16 @@ def queue(
     return found
 
 
-def _judged(
-    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue, other: Problem, *,
-    with_parts: bool,
-) -> dict[str, Any]:  # fmt: skip
+def _watch(seats: Sequence[Seat], *, with_parts: bool) -> None:
     for seat in seats:
         seat.process.submit(judge_seconds.watch).result()
         if with_parts:
             seat.process.submit(judge_seconds.watch_parts).result()
+
+
+def _judged(
+    seats: list[Seat], protocol: EvalProtocol, builder: Builder, work: Queue, other: Problem
+) -> dict[str, Any]:
     with Fleet(seats, protocol, builder=builder) as fleet:
         asked = Errand(other, Candidate(problem_id=other.id, source=other.null_source), timing=True)
         for future in [seat.process.submit(errand.judge, asked) for seat in seats]:
@@ -159,9 +201,7 @@ def _judged(
     return {
         "num_devices": len(seats), "num_verdicts": len(judgements),
         "num_extensions": len(of_extensions), "wall_s": wall_s,
-        "per_minute": 60 * len(judgements) / wall_s, "measuring": shares[judge_seconds.MEASURING],
-        "shares": shares,
-        "seats": spent,
+        "per_minute": 60 * len(judgements) / wall_s, "shares": shares, "seats": spent,
         "parts": _added(parts),
         "verdicts": [
             _row(at_s, each, keys) | {"is_extension": each.verdict.candidate_id in of_extensions}
