@@ -16,6 +16,7 @@ from concurrent.futures import (
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
 from cudal1.errors import DeviceLostError, SuiteError, WorkerError
+from cudal1.harness import errand
 from cudal1.harness.device import Device
 from cudal1.harness.mutants import kill_table
 from cudal1.harness.seats import Seat
@@ -86,6 +87,7 @@ def _try(
     notes: Notes = {}
     complaints: list[str] = []
     with device.locked(wait_s=wait_s):
+        errand.begin_zygote(device)  # whoever tries references judges next
         for problem, admission in admissions(batch, settings):
             try:
                 if not admission.admitted:

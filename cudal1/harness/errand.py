@@ -6,6 +6,7 @@ Threat: none new; it is a judge's, and runs no candidate code.
 from __future__ import annotations
 
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
+from cudal1.harness.launch import Source, launch
 from cudal1.harness.pool import Pool
 from cudal1.harness.progress import Failure
 from cudal1.problem import Problem
@@ -21,6 +23,8 @@ from cudal1.protocol import EvalProtocol
 _stack = ExitStack()
 _pool: Pool | None = None
 """Of a judge's process; the coordinator has none."""
+_coming: dict[str, Future[Source]] = {}
+"""What was begun for the next pool on a device, by its id."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,30 @@ class Refusal:
     reason: str
 
 
+def begin_zygote(device: Device) -> None:
+    """Start what forks workers for the next pool on a device, while something else is done here.
+
+    It imports PyTorch anew, which takes seconds. It needs no lock: it does not use the device.
+    """
+    if device.id not in _coming:
+        _coming[device.id] = ThreadPoolExecutor(1).submit(launch, device)
+
+
 def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
     """Lock the device and get ready.
 
     Raises:
         DeviceError: another process is judging on it.
+        WorkerError: what forks workers does not start.
     """
     global _pool
-    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s))
+    coming = _coming.pop(device.id, None)
+    source = None if coming is None else coming.result()
+    with ExitStack() as opening:
+        if source is not None:
+            opening.callback(source.close)
+        _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s, source=source))
+        opening.pop_all()  # the pool ends it
 
 
 def close_pool() -> None:
