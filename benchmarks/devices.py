@@ -1,19 +1,21 @@
 """How many more verdicts a minute several devices give, and for how much of the time they measure.
 
-python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2] [--rounds 1]
+python -m benchmarks.devices --device cuda [--each 64] [--problems 6] [--counts 1 2] [--rounds 2]
     [--every 4]
 
 The same queue goes through a fleet of one device and through fleets of more: candidates as a policy
 writes them (`benchmarks.throughput`, mixed), half of those that are not PyTorch alone with an
 inline extension (`benchmarks.inline`; `--every 2` makes it all of them), which a builder compiles
-meanwhile, as for `cudal1 judge --candidates`. Every fleet has sources of its own, so that it
-compiles them all. The clock runs from the first candidate to the last verdict, preparing problems
-and compiling included, once each device has given a verdict on something else: starting its
-processes is not.
+meanwhile, as for `cudal1 judge --candidates`: one for all fleets, on the cores that none of the
+devices' judges needs. Every fleet has sources of its own, so that it compiles them all. The clock
+runs from the first candidate to the last verdict, preparing problems and compiling included, once
+the builder has compiled something and each device has given a verdict on something else: starting
+their processes is not.
 
-How long a verdict takes drifts by a tenth and more, by the machine and by the luck of its quads. So
-the fleets take turns for some rounds, in the other order and with the devices in another order each
-time; verdicts a minute are all of a fleet's over all of its time.
+How long a verdict takes drifts, by the machine and by the luck of its quads, of which a single
+claim may take as many as a hundred others. So the fleets take turns for some rounds, in the other
+order and with the devices in another order each time, best for as many as are a multiple of both
+numbers; verdicts a minute are all of a fleet's over all of its time.
 
 *Measuring or checking* is what a device's judge does while it has a candidate and waits for no
 process: bursts, timed ones and those of checks, drawing inputs, computing and comparing answers
@@ -60,7 +62,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=64, help="candidates of a problem")
     parser.add_argument("--problems", type=int, default=6, help="problems, at most")
     parser.add_argument("--counts", type=int, nargs="+", help="of devices; default: one, and all")
-    parser.add_argument("--rounds", type=int, default=1, help="each of a queue of its own")
+    parser.add_argument("--rounds", type=int, default=2, help="each of a queue of its own")
     parser.add_argument("--every", type=int, default=4, help="so manieth candidate is an extension")
     parser.add_argument("--workers", type=int, help="of the builder; default: as it has it")
     parser.add_argument("--parts", action="store_true", help="count the judge's parts, too")
@@ -70,6 +72,8 @@ def main() -> None:
     counts = sorted(set(given.counts or (1, len(devices))))
     if counts[-1] > len(devices):
         parser.error(f"--counts {counts[-1]}: there are {len(devices)}")
+    if given.rounds < 1:
+        parser.error(f"--rounds {given.rounds}: at least one")
     devices = devices[: counts[-1]]
     problems = shipped(device)
     workers = num_idle(devices) if given.workers is None else given.workers
@@ -80,7 +84,8 @@ def main() -> None:
         seats_here(devices) as seats,
     ):
         _watch(seats, with_parts=given.parts)
-        for number, count in chain.from_iterable(_turns(counts, given.rounds)):
+        _warm_up(builder, queue(problems, 4, given.problems, label="before", every=given.every))
+        for number, count in turns(counts, given.rounds):
             label = f"{number} of {count}"
             work = queue(problems, given.each, given.problems, label=label, every=given.every)
             queued = {problem.id for problem, _ in work}
@@ -90,10 +95,10 @@ def main() -> None:
             fleets.append({"round": number, "num_workers": workers, **judged})
             note(f"{count} devices: {fleets[-1]['per_minute']:.1f} verdicts a minute")
             save(f"devices_{given.device}", given.out, device, protocol, fleets=fleets)
-    found = [_together([each for each in fleets if each["num_devices"] == n]) for n in counts]
+    found = [together([each for each in fleets if each["num_devices"] == n]) for n in counts]
     print_table(
         ["devices", "verdicts", "extensions", "wall s", "a minute", "against the first", "by round",
-         "measuring or checking", "device s a verdict", "quads a claim"],
+         "measuring or checking", "device s a verdict", "quads a claim", "at most"],
         [[
             str(row["num_devices"]), str(row["num_verdicts"]), str(row["num_extensions"]),
             f"{row['wall_s']:.1f}", f"{row['per_minute']:.1f}",
@@ -104,7 +109,7 @@ def main() -> None:
             ),
             f"{row['shares'][judge_seconds.MEASURING]:.0%}",
             f"{row['num_devices'] * row['wall_s'] / row['num_verdicts']:.3f}",
-            f"{_quads_a_claim(row):.1f}",
+            f"{mean(row['num_quads'] or [nan]):.1f}", f"{max(row['num_quads'] or [nan]):.0f}",
         ] for row in found],
     )  # fmt: skip
     print("\nshares of the devices' wall time")
@@ -125,12 +130,12 @@ def main() -> None:
         )
 
 
-def _turns(counts: Sequence[int], num_rounds: int) -> list[list[tuple[int, int]]]:
-    """Each round's fleets in their order: the round, and how many devices."""
-    return [[(i, n) for n in (counts if i % 2 == 0 else counts[::-1])] for i in range(num_rounds)]
+def turns(counts: Sequence[int], num_rounds: int) -> list[tuple[int, int]]:
+    """All fleets in their order: the round, and how many devices."""
+    return [(i, n) for i in range(num_rounds) for n in counts[:: -1 if i % 2 else 1]]
 
 
-def _together(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def together(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One row of all rounds of as many devices."""
     wall_s = sum(each["wall_s"] for each in fleets)
     num_verdicts = sum(each["num_verdicts"] for each in fleets)
@@ -146,13 +151,13 @@ def _together(fleets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             for what in fleets[0]["shares"]
         },
         "parts": _added([each["parts"] for each in fleets]),
-        "verdicts": list(chain.from_iterable(each["verdicts"] for each in fleets)),
+        "num_quads": [
+            verdict["num_quads"]
+            for each in fleets
+            for verdict in each["verdicts"]
+            if verdict["num_quads"] is not None
+        ],
     }  # fmt: skip
-
-
-def _quads_a_claim(row: dict[str, Any]) -> float:
-    counts = [each["num_quads"] for each in row["verdicts"] if each["num_quads"] is not None]
-    return mean(counts) if counts else nan
 
 
 def queue(
@@ -171,6 +176,14 @@ def queue(
                 text += FAILING.get((place * each + i) % OF_ANSWERS, "")
             found.append((problem, Candidate(problem_id=problem.id, source=f"{text}# {label}\n")))
     return found
+
+
+def _warm_up(builder: Builder, work: Queue) -> None:
+    """Have it compile one, if it is to compile any."""
+    for _, candidate in work:
+        if builder.num_workers and builder.takes(candidate):
+            builder.begin(candidate).result()
+            return
 
 
 def _watch(seats: Sequence[Seat], *, with_parts: bool) -> None:

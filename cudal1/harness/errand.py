@@ -23,8 +23,8 @@ from cudal1.protocol import EvalProtocol
 _stack = ExitStack()
 _pool: Pool | None = None
 """Of a judge's process; the coordinator has none."""
-_coming: dict[str, Future[Source]] = {}
-"""What was begun for the next pool on a device, by its id."""
+_coming: Future[Source] | None = None
+"""What was begun for the next pool."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Refusal:
 
 
 def begin_zygote(device: Device) -> None:
-    """Start what forks workers for the next pool on a device, while something else is done here.
+    """Start what forks workers for the next pool, on this device, while something else is done.
 
     It imports PyTorch anew, which takes seconds. It needs no lock: it does not use the device.
     """
-    if device.id not in _coming:
-        _coming[device.id] = ThreadPoolExecutor(1).submit(launch, device)
+    global _coming
+    if _coming is None:
+        _coming = ThreadPoolExecutor(1).submit(launch, device)
 
 
 def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
@@ -76,18 +77,33 @@ def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
         WorkerError: what forks workers does not start.
     """
     global _pool
-    coming = _coming.pop(device.id, None)
-    source = None if coming is None else coming.result()
-    with ExitStack() as opening:
-        if source is not None:
-            opening.callback(source.close)
-        _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s, source=source))
-        opening.pop_all()  # the pool ends it
+    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s, start=_started))
 
 
 def close_pool() -> None:
-    """Give the device back."""
+    """Give the device back, and end what was begun for a pool that did not open."""
     _stack.close()
+    source = _begun()
+    if source is not None:
+        source.close()
+
+
+def _started(device: Device) -> Source:
+    """What forks workers: what was begun, if that is there, else another one."""
+    return _begun() or launch(device)
+
+
+def _begun() -> Source | None:
+    global _coming
+    coming, _coming = _coming, None
+    try:
+        source = None if coming is None else coming.result()
+    except WorkerError:
+        return None
+    if source is not None and not source.is_running():
+        source.close()
+        return None
+    return source
 
 
 def leave() -> None:

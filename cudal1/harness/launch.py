@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cudal1.errors import WorkerError
@@ -105,10 +106,15 @@ class Source:
     def broken(self, what: str) -> WorkerError:
         """It failed us; with its last words."""
         self.channel.close()
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):  # all of them: what hangs holds `stderr`
+            os.killpg(self._process.pid, signal.SIGKILL)
         said = b"" if self._process.stderr is None else self._process.stderr.read()[-500:]
         line = " ".join(said.decode("utf-8", "replace").split())
         return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
+
+
+Start = Callable[[Device], Source]
+"""Starts what forks the workers of a device, as `launch` does."""
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
-from cudal1.harness.launch import Source
+from cudal1.harness.launch import Start, launch
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
@@ -45,15 +45,15 @@ class Pool:
         protocol: how; if it is `unsafe`, also below the minimum, and every verdict says so.
         wait_s: for how long to wait for a device that another judge holds.
         minimum: groups of layers; of each one must hold around a worker, or nothing is judged.
-        source: what forks workers, if it was started before; it ends with the pool.
+        start: starts what forks workers.
     """
 
     def __init__(
         self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
-        minimum: tuple[tuple[str, ...], ...] = MINIMUM, source: Source | None = None,
+        minimum: tuple[tuple[str, ...], ...] = MINIMUM, start: Start = launch,
     ) -> None:  # fmt: skip
         self.device = device
-        self._source = source
+        self._start = start
         self._minimum = minimum
         self._wait_s = wait_s
         self.protocol = protocol
@@ -67,12 +67,13 @@ class Pool:
 
         Raises:
             DeviceError: another process is judging on the device.
+            WorkerError: what forks workers does not start.
         """
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
             self._zygote = Zygote(
-                self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, source=self._source
+                self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, start=self._start
             )
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)

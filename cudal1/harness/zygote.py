@@ -15,7 +15,7 @@ from cudal1.errors import SandboxError, WorkerError
 from cudal1.harness import wire
 from cudal1.harness.builds import Builds
 from cudal1.harness.device import Device
-from cudal1.harness.launch import START_LIMIT_S, Source, launch
+from cudal1.harness.launch import START_LIMIT_S, Start, launch
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.memory import meet
 from cudal1.harness.rings import Ring, sealed
@@ -38,7 +38,7 @@ class Zygote:
         device: what its workers may use.
         minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
         unsafe: start workers even where they do not, and say so among the layers of each.
-        source: the process, if it was started before.
+        start: starts the process.
 
     Raises:
         WorkerError: it does not start.
@@ -46,7 +46,7 @@ class Zygote:
 
     def __init__(
         self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        unsafe: bool = False, source: Source | None = None,
+        unsafe: bool = False, start: Start = launch,
     ) -> None:  # fmt: skip
         self.builds = Builds()
         """What its workers' candidates compiled."""
@@ -58,7 +58,7 @@ class Zygote:
         self._num_spares = NUM_SPARES[device.device_class]
         # the first worker that is there tells; the fake device's stream stores what it is given
         self._in_place = None if device.device_class is DeviceClass.CPU else False
-        self._source = source or launch(device)
+        self._source = start(device)
 
     def is_alive(self) -> bool:
         """Whether it can still be asked."""

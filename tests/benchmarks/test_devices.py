@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 import pytest
 
-from benchmarks.devices import queue
+from benchmarks.devices import queue, together, turns
 from benchmarks.inline import EXPRESSIONS
 from cudal1.harness.screen import syntax_error
 from cudal1.harness.toolchain import COMPILES
@@ -57,3 +58,26 @@ def test_each_fleet_has_candidates_of_its_own_to_compilers_too() -> None:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
     ]
     assert len(set(compiled)) == len(compiled) >= EACH // 2
+
+
+def test_each_fleet_has_its_turn_in_each_round_and_is_first_in_half_of_them() -> None:
+    order = turns([1, 2], 4)
+    assert sorted(order) == [(i, n) for i in range(4) for n in (1, 2)]
+    assert [n for _, n in order[::2]] == [1, 2, 1, 2]
+
+
+def test_verdicts_a_minute_are_of_all_rounds_and_not_a_mean_of_means() -> None:
+    def fleet(number: int, wall_s: float, num_quads: int | None) -> dict[str, Any]:
+        return {
+            "round": number, "num_devices": 2, "num_verdicts": 30, "num_extensions": 3,
+            "wall_s": wall_s, "per_minute": 30 / wall_s * 60, "parts": {"part": (2, wall_s / 10)},
+            "shares": {"measuring": 20 / wall_s}, "verdicts": [{"num_quads": num_quads}],
+        }  # fmt: skip
+
+    row = together([fleet(1, 60.0, 9), fleet(0, 30.0, None)])
+    assert (row["num_verdicts"], row["num_extensions"], row["wall_s"]) == (60, 6, 90.0)
+    assert row["per_minute"] == pytest.approx(40.0)
+    assert row["by_round"] == [60.0, 30.0]
+    assert row["shares"]["measuring"] == pytest.approx(40 / 90)
+    assert row["parts"] == {"part": (4, pytest.approx(9.0))}
+    assert row["num_quads"] == [9]

@@ -12,7 +12,7 @@ from cudal1.cli import trying
 from cudal1.cli.settings import choose
 from cudal1.cli.trying import AT_A_TIME, try_references
 from cudal1.errors import DeviceError, DeviceLostError, WorkerError
-from cudal1.harness import Device, find_device
+from cudal1.harness import Device, errand, find_device
 from cudal1.harness.seats import seats_here
 from cudal1.problem import Admission, DeviceClass, Problem
 from cudal1.suite.loader import load_suite
@@ -23,6 +23,11 @@ SETTINGS = choose(None, "cpu", "cpu", None)
 
 def _problems(count: int) -> list[Problem]:
     return [problem for problem in load_suite(DeviceClass.CPU) if problem.level == 1][:count]
+
+
+def _has_begun() -> bool:
+    """Whether a judge's process starts what its pool will need."""
+    return errand._coming is not None  # pyright: ignore[reportPrivateUsage]
 
 
 def _constant(problem: Problem) -> Problem:
@@ -37,6 +42,7 @@ def test_each_problem_is_tried_once_on_any_number_of_devices() -> None:
     good, bad = _problems(3), _constant(_problems(4)[3])
     with seats_here(twins) as seats:
         notes, complaints = try_references([*good, bad, good[0]], seats, SETTINGS, wait_s=0)
+        assert all(seat.process.submit(_has_begun).result() for seat in seats)
     assert notes.keys() == {problem.id for problem in good}
     (complaint,) = complaints
     assert complaint.startswith(f"{bad.key}: cannot be judged")

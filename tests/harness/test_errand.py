@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -33,8 +34,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Source]:
         found.append(launch(device))
         return found[-1]
 
-    for place in ("errand", "zygote"):
-        monkeypatch.setattr(f"cudal1.harness.{place}.launch", noted)
+    monkeypatch.setattr(errand, "launch", noted)
     return found
 
 
@@ -67,23 +67,30 @@ def test_a_pool_for_which_nothing_was_begun_starts_its_own(
         assert len(launched) == number
 
 
-def test_what_does_not_start_is_said_by_the_pool_that_was_to_have_it(
-    device: Device, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol
+def test_one_that_did_not_start_or_has_died_is_started_again(
+    device: Device, launched: list[Source], monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol
 ) -> None:
     def fails(_: Device) -> Source:
         raise WorkerError("no memory")
 
-    monkeypatch.setattr(errand, "launch", fails)
+    with monkeypatch.context() as patch:
+        patch.setattr(errand, "launch", fails)
+        errand.begin_zygote(device)
+        with pytest.raises(WorkerError, match="no memory"):
+            errand.open_pool(device, quick, 0.0)  # nor the other one
     errand.begin_zygote(device)
-    with pytest.raises(WorkerError, match="no memory"):
-        errand.open_pool(device, quick, 0.0)
-    errand.open_pool(device, quick, 0.0)  # and another try is another one
+    while not launched:
+        time.sleep(0.01)
+    launched[0].close()
+    errand.open_pool(device, quick, 0.0)
+    assert [source.is_running() for source in launched] == [False, True]
 
 
-def test_what_was_begun_ahead_ends_where_the_device_is_in_use(
+def test_what_was_begun_ends_where_no_pool_opens(
     device: Device, launched: list[Source], quick: EvalProtocol
 ) -> None:
     errand.begin_zygote(device)
     with device.locked(), pytest.raises(DeviceError):
         errand.open_pool(device, quick, 0.0)
-    assert not launched[0].is_running()
+    errand.close_pool()
+    assert [source.is_running() for source in launched] == [False]

@@ -1,0 +1,72 @@
+"""Starting the process that forks workers fails in time, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from cudal1.errors import WorkerError
+from cudal1.harness import find_device
+from cudal1.harness import launch as launching
+from cudal1.harness.launch import launch
+from cudal1.problem import DeviceClass
+
+LIMIT_S, AT_ONCE_S = 2.0, 30.0
+
+
+def _started() -> list[psutil.Process]:
+    """Interpreters that are to fork workers, begun by this process."""
+    found: list[psutil.Process] = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "cudal1.harness.worker.zygote" in each.cmdline() and "python" in each.name():
+                found.append(each)
+    return found
+
+
+@contextlib.contextmanager
+def _all_stopped() -> Iterator[list[psutil.Process]]:
+    """Stop each as soon as it is there, before it has imported anything."""
+    stopped: list[psutil.Process] = []
+    is_over = threading.Event()
+
+    def stop() -> None:
+        while not is_over.wait(0.01):
+            for each in _started():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if each not in stopped:
+                        each.suspend()
+                        stopped.append(each)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield stopped
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_one_that_hangs_at_its_start_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "START_LIMIT_S", LIMIT_S)
+    said: list[WorkerError] = []
+
+    def tried() -> None:
+        with pytest.raises(WorkerError, match="did not start") as caught:
+            launch(find_device(DeviceClass.CPU))
+        said.append(caught.value)
+
+    with _all_stopped() as stopped:
+        thread = threading.Thread(target=tried, daemon=True)
+        thread.start()
+        thread.join(AT_ONCE_S)
+        _, alive = psutil.wait_procs(stopped, timeout=LIMIT_S)
+        for each in alive:
+            each.kill()
+    assert said
+    assert stopped
+    assert not alive
