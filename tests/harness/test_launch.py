@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import psutil
 import pytest
@@ -18,25 +18,29 @@ from cudal1.problem import DeviceClass
 LIMIT_S, AT_ONCE_S = 2.0, 30.0
 
 
-def _started() -> list[psutil.Process]:
-    """Interpreters that are to fork workers, begun by this process."""
+def _started(before: Collection[psutil.Process]) -> list[psutil.Process]:
+    """Interpreters that are to fork workers, begun by this process since then.
+
+    Other tests have theirs, which are none of our business.
+    """
     found: list[psutil.Process] = []
-    for each in psutil.Process().children(recursive=True):
+    for mine in psutil.Process().children():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "cudal1.harness.worker.zygote" in each.cmdline() and "python" in each.name():
-                found.append(each)
+            theirs = [] if mine in before else mine.children(recursive=True)
+            found += [each for each in theirs if "cudal1.harness.worker.zygote" in each.cmdline()]
     return found
 
 
 @contextlib.contextmanager
 def _all_stopped() -> Iterator[list[psutil.Process]]:
     """Stop each as soon as it is there, before it has imported anything."""
+    before = psutil.Process().children()
     stopped: list[psutil.Process] = []
     is_over = threading.Event()
 
     def stop() -> None:
         while not is_over.wait(0.01):
-            for each in _started():
+            for each in _started(before):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if each not in stopped:
                         each.suspend()
