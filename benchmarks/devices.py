@@ -12,10 +12,11 @@ runs from the first candidate to the last verdict, preparing problems and compil
 the builder has compiled something and each device has given a verdict on something else: starting
 their processes is not.
 
-How long a verdict takes drifts, by the machine and by the luck of its quads, of which a single
-claim may take as many as a hundred others. So the fleets take turns for some rounds, in the other
-order and with the devices in another order each time, best for as many as are a multiple of both
-numbers; verdicts a minute are all of a fleet's over all of its time.
+How long a verdict takes drifts, by the machine and by the luck of its quads, of which one claim may
+take 200 where 7 are the mean. So the fleets take turns for some rounds, in the other order and with
+the devices in another order each time (each is first equally often in an even number of rounds, and
+each device alone in a multiple of their number); verdicts a minute are all of a fleet's over all of
+its time.
 
 *Measuring or checking* is what a device's judge does while it has a candidate and waits for no
 process: bursts, timed ones and those of checks, drawing inputs, computing and comparing answers
