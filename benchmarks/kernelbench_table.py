@@ -34,13 +34,16 @@ def collect(bench: Bench) -> dict[str, Any]:
     theirs_s = None
     if start_s is not None:
         theirs_s = start_s + sum(line["wall_s"] for line in theirs.values())
-    whole_s = theirs_s if len(theirs) == len(rows) else None
     ours: dict[str, dict[str, Any]] = {}
     for name in (name for name, found in verdicts.items() if found):
         words = [row["ours"][name] for row in rows if name in row["ours"]]
-        ours[name] = _side(bench, name, words, whole_s if len(words) == len(rows) else None)
+        least = _ratio(bench, name, theirs_s) if len(words) == len(rows) else None
+        ours[name] = _side(bench, name, words) | {
+            "times_faster": least if len(theirs) == len(rows) else None,
+            "times_faster_at_least": least,
+        }
     return {
-        "is_complete": whole_s is not None and len(ours) == len(bench.protocols),
+        "is_complete": len(theirs) == len(rows) and len(ours) == len(bench.protocols),
         "revision": problems[bench.candidates[0].name].revision, "ours": ours,
         "theirs": {"wall_s": theirs_s, "start_s": start_s, "num_evaluated": len(theirs)},
         "candidates": rows,
@@ -55,16 +58,22 @@ def _verdicts(bench: Bench, name: str) -> dict[tuple[str, str], Judged]:
     return {(each.verdict.problem_id, each.verdict.candidate_id): each for each in judged}
 
 
-def _side(
-    bench: Bench, name: str, words: list[dict[str, Any]], theirs_s: float | None
-) -> dict[str, Any]:
-    """Our run under one protocol, beside theirs if both have judged all."""
-    done = json.loads(bench.ours_file(name).read_text(encoding="utf-8"))
+def _ratio(bench: Bench, name: str, theirs_s: float | None) -> float | None:
+    """Their time so far to ours for all: what they have left only adds to it."""
+    return None if theirs_s is None else theirs_s / _done(bench, name)["wall_s"]
+
+
+def _done(bench: Bench, name: str) -> dict[str, Any]:
+    return json.loads(bench.ours_file(name).read_text(encoding="utf-8"))
+
+
+def _side(bench: Bench, name: str, words: list[dict[str, Any]]) -> dict[str, Any]:
+    """Our run under one protocol."""
+    done = _done(bench, name)
     inputs = [each["num_inputs"] for each in words if each["status"] == Status.CORRECT]
     return {
         "wall_s": done["wall_s"], "num_judged": len(words), "num_correct": len(inputs),
         "min_inputs_of_correct": min(inputs, default=None),
-        "times_faster": None if theirs_s is None else theirs_s / done["wall_s"],
         "protocol": bench.protocols[name].model_dump(mode="json"),
         "said": _without_places(bench, done["said"]),
     }  # fmt: skip
@@ -139,11 +148,12 @@ def show(found: dict[str, Any]) -> None:
             f"theirs: {theirs['wall_s']:.1f} s for {theirs['num_evaluated']} of {count}, 5 inputs "
             f"each; {theirs['start_s']:.1f} s of it to start once, as every process of it does"
         )
+    so_far = "" if theirs["num_evaluated"] == count else "at least "
     for name, side in found["ours"].items():
-        times = side["times_faster"]
+        times = side["times_faster_at_least"]
         print(
             f"ours, {name}: {side['wall_s']:.1f} s for {side['num_judged']} of {count}; "
             f"{side['num_correct']} correct, on {side['min_inputs_of_correct']} inputs or more each"
-            + (f"; {times:.1f} times faster" if times else "")
+            + (f"; {so_far}{times:.1f} times faster" if times else "")
         )
     print(f"KernelBench's revision: {found['revision']}")

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks import common
 from benchmarks.ablation import carry, diagnosis, gains, table
@@ -24,6 +26,7 @@ from benchmarks.ablation.memory import Memory
 from benchmarks.ablation.plan import JudgeKind, Plan
 from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
+from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness import Device
 
 MACHINES = "machines.jsonl"
@@ -32,7 +35,13 @@ MACHINES = "machines.jsonl"
 
 def main() -> None:
     """Do what the command line says."""
-    given = _arguments()
+    try:
+        _do(_arguments())
+    except CudaL1Error as error:
+        sys.exit(str(error))
+
+
+def _do(given: argparse.Namespace) -> None:
     plan = plans.load(given.plan)
     if given.seeds:
         plan = plan.model_copy(update={"seeds": tuple(given.seeds)})
@@ -79,7 +88,17 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
 
 
 def note_machine(device: Device, state: Path) -> None:
-    """Keep what figures depend on; a state may go from one machine to another."""
+    """Keep what figures depend on; a state may go from one machine to another of its kind.
+
+    Raises:
+        ConfigError: it holds verdicts of a device of another kind, whose speeds are others.
+    """
+    for known in _machines(state):
+        if known["device"] != device.kind:
+            raise ConfigError(
+                f"{state}: was judged on {known['device']}, and this is {device.kind}: "
+                "begin another state"
+            )
     line = json.dumps(common.machine(device))
     path = state / MACHINES
     if line not in _lines(path):
@@ -87,7 +106,7 @@ def note_machine(device: Device, state: Path) -> None:
             file.write(line + "\n")
 
 
-def _machines(state: Path) -> list[object]:
+def _machines(state: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in _lines(state / MACHINES)]
 
 

@@ -26,6 +26,7 @@ from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
 from cudal1.candidate import Candidate
 from cudal1.contrast import Sampling
+from cudal1.errors import ConfigError
 from cudal1.harness import find_device
 from cudal1.llm.rewriter import TEACHERS, compose, places, variant
 from cudal1.problem import DeviceClass, Problem
@@ -385,6 +386,14 @@ def test_a_table_names_the_machines_that_each_state_was_worked_on(
     driver.show(plan, states)
     machines = json.loads((states[0] / "table.json").read_text())["machines"]
     assert [[machine["device"] for machine in each] for each in machines] == [[device.kind]] * 2
+
+
+def test_a_state_of_a_device_of_another_kind_is_refused(tmp_path: Path) -> None:
+    device = find_device(DeviceClass.CPU)
+    driver.note_machine(device, tmp_path)
+    with pytest.raises(ConfigError, match="was judged on cpu, and this is another: begin another"):
+        driver.note_machine(device.model_copy(update={"kind": "another"}), tmp_path)
+    assert len((tmp_path / driver.MACHINES).read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

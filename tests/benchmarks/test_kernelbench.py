@@ -253,15 +253,21 @@ def test_the_table_says_what_is_partial(
     assert "PARTIAL" in capsys.readouterr().out
 
 
-def test_half_of_their_side_makes_no_ratio(make: Callable[..., Bench]) -> None:
+def test_half_of_their_side_makes_a_bound_and_no_ratio(
+    make: Callable[..., Bench], capsys: pytest.CaptureFixture[str]
+) -> None:
     bench = make()
-    judge(bench, "0")
+    judge(bench, "0", wall_s=2.0)
     result = {"compiled": True, "correctness": True, "metadata": {}, "runtime": 1.0}
     line = {"name": "0", "wall_s": 7.0, "result": result, "error": None}
     bench.theirs_file.write_text(f'{{"start_s": 1.0}}\n{json.dumps(line)}\n')
     found = table.collect(bench)
+    table.show(found)
     assert found["theirs"] == {"wall_s": 8.0, "start_s": 1.0, "num_evaluated": 1}
+    assert not found["is_complete"]
     assert found["ours"]["own"]["times_faster"] is None
+    assert found["ours"]["own"]["times_faster_at_least"] == 8.0 / 2.0
+    assert "at least 4.0 times faster" in capsys.readouterr().out
 
 
 def test_the_ratio_is_of_whole_runs_and_differing_verdicts_are_named(
@@ -303,7 +309,7 @@ def test_where_we_have_no_verdict_there_is_no_ratio(
     found = table.collect(bench)
     table.show(found)
     assert found["ours"]["own"]["num_judged"] == 1
-    assert found["ours"]["own"]["times_faster"] is None
+    assert found["ours"]["own"]["times_faster_at_least"] is None
     assert found["is_complete"]
     said = capsys.readouterr().out
     assert "2.0 s for 1 of 2" in said
