@@ -17,8 +17,8 @@ https://github.com/ScalingIntelligence/KernelBench, of which nothing is copied; 
 pydra-config, modal, openai, litellm and python-dotenv.
 
 What is done is in DIR, and goes on there on the same machine: ours at once or from the beginning,
-theirs candidate by candidate, one that was cut off again. Results are saved once our side is done:
-until theirs is, too, they tell how many times faster we are at least, by its time so far.
+theirs candidate by candidate, one that was cut off again. Results are saved once our side has
+ended, as `so_far` until theirs has, too: how many times faster we are at least, by its time so far.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ STOP_S = 20.0
 
 
 def main() -> None:
-    """Go on, print the table, leave results/kernelbench_DEVICE.json if our side is done."""
+    """Go on, print the table, leave results/kernelbench_DEVICE.json or ..._so_far.json."""
     parser = options("kernelbench", __doc__)
     parser.set_defaults(device="cuda")
     parser.add_argument("--checkout", type=Path, required=True, help="of KernelBench")
@@ -78,7 +78,8 @@ def main() -> None:
     show(found)
     if len(found["ours"]) == len(bench.protocols) and found["theirs"]["num_evaluated"]:
         first = next(iter(bench.protocols.values()))
-        save(f"kernelbench_{given.device}", given.out, bench.device, first, **found)
+        so_far = "" if found["is_complete"] else "_so_far"
+        save(f"kernelbench_{given.device}{so_far}", given.out, bench.device, first, **found)
 
 
 def _bench(given: argparse.Namespace) -> Bench:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from benchmarks.common import print_table
@@ -32,7 +33,7 @@ def collect(bench: Bench) -> dict[str, Any]:
     # the first one: a run in one piece starts it once
     start_s = next((line["start_s"] for line in bench.lines() if "start_s" in line), None)
     theirs_s = None
-    if start_s is not None:
+    if start_s is not None and theirs:
         theirs_s = start_s + sum(line["wall_s"] for line in theirs.values())
     ours: dict[str, dict[str, Any]] = {}
     for name in (name for name, found in verdicts.items() if found):
@@ -148,12 +149,17 @@ def show(found: dict[str, Any]) -> None:
             f"theirs: {theirs['wall_s']:.1f} s for {theirs['num_evaluated']} of {count}, 5 inputs "
             f"each; {theirs['start_s']:.1f} s of it to start once, as every process of it does"
         )
-    so_far = "" if theirs["num_evaluated"] == count else "at least "
+    is_whole = theirs["num_evaluated"] == count
     for name, side in found["ours"].items():
         times = side["times_faster_at_least"]
         print(
             f"ours, {name}: {side['wall_s']:.1f} s for {side['num_judged']} of {count}; "
             f"{side['num_correct']} correct, on {side['min_inputs_of_correct']} inputs or more each"
-            + (f"; {so_far}{times:.1f} times faster" if times else "")
+            + (f"; {_times(times, is_whole=is_whole)} times faster" if times else "")
         )
     print(f"KernelBench's revision: {found['revision']}")
+
+
+def _times(times: float, *, is_whole: bool) -> str:
+    """A bound is not rounded up."""
+    return f"{times:.1f}" if is_whole else f"at least {math.floor(10 * times) / 10:.1f}"

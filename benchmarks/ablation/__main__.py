@@ -22,7 +22,7 @@ from benchmarks import common
 from benchmarks.ablation import carry, diagnosis, gains, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
-from benchmarks.ablation.memory import Memory
+from benchmarks.ablation.memory import Lines, Memory
 from benchmarks.ablation.plan import JudgeKind, Plan
 from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
@@ -73,7 +73,7 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
     judge = _judge(plan)
     try:
         if isinstance(judge, HarnessJudge):
-            note_machine(judge.device, state)
+            note_machine(judge.device, judge.protocol.id, state)
         bench = Bench(
             Memory(state), judge, time_left_s=lambda: 60 * minutes - time.monotonic() + started
         )
@@ -87,23 +87,26 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
     return True
 
 
-def note_machine(device: Device, state: Path) -> None:
+def note_machine(device: Device, protocol_id: str, state: Path) -> None:
     """Keep what figures depend on; a state may go from one machine to another of its kind.
 
     Raises:
-        ConfigError: it holds verdicts of a device of another kind, whose speeds are others.
+        ConfigError: its verdicts are of another kind of device, another protocol or version of the
+            harness, or nobody knows of what.
     """
-    for known in _machines(state):
-        if known["device"] != device.kind:
-            raise ConfigError(
-                f"{state}: was judged on {known['device']}, and this is {device.kind}: "
-                "begin another state"
-            )
-    line = json.dumps(common.machine(device))
-    path = state / MACHINES
-    if line not in _lines(path):
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+    mine = {**common.machine(device), "protocol_id": protocol_id}
+    known = _machines(state)
+    if not known and _lines(state / "judged.jsonl"):
+        raise ConfigError(f"{state}: has verdicts and no {MACHINES} to say whose: begin another")
+    for other in known:
+        for name in ("device", "protocol_id"):
+            if other[name] != mine[name]:
+                raise ConfigError(
+                    f"{state}: was judged with {name} {other[name]}, this is {mine[name]}: "
+                    "begin another state"
+                )
+    if mine not in known:
+        Lines(state / MACHINES).add(mine)
 
 
 def _machines(state: Path) -> list[dict[str, Any]]:
@@ -111,7 +114,9 @@ def _machines(state: Path) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    """Those that no kill has cut off."""
+    content = path.read_text(encoding="utf-8") if path.exists() else ""
+    return content.rpartition("\n")[0].splitlines()
 
 
 def _judge(plan: Plan) -> Judge:

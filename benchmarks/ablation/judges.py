@@ -38,7 +38,8 @@ class HarnessJudge:
 
     def __init__(self, device_class: DeviceClass, protocol: str) -> None:
         self.device = find_device(device_class)
-        self._pool = Pool(self.device, protocols.load(protocol))
+        self.protocol = protocols.load(protocol)
+        self._pool = Pool(self.device, self.protocol)
         self._pool.__enter__()
 
     def judge(

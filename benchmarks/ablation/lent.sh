@@ -7,7 +7,8 @@
 # begin  start one process a seed, each on a GPU of its own, which go on from call to call: with
 #        what .carried/SEED holds of their states, where that is there. Then look.
 # look   wait until all have ended, SECONDS at most; leave what was judged and examined so far in
-#        $OUT/so_far.tgz, to be unpacked in .carried if nothing better comes.
+#        $OUT/so_far.tgz. If nothing better comes, judged.jsonl, teaching.jsonl and machines.jsonl
+#        of it belong in .carried: policies will be others, so what these tried is of no use.
 # end    look, stop who is at work, and leave the states in $OUT/SEED, to be put in .carried.
 #
 # FIRST_GPU=1 leaves GPU 0, and the first part of the cores, to whoever is put there beside them.
@@ -26,6 +27,13 @@ ablation() {
     (cd "$ROOT/tree" && PYTHONPATH=$ROOT/tree exec "$PYTHON" -m benchmarks.ablation "$@")
 }
 
+# Verdicts of another kind of GPU would be refused: begin without them rather than end at once.
+is_of_this_kind() {
+    command -v nvidia-smi > /dev/null && [ -e "$1/machines.jsonl" ] || return 0
+    grep -qF "\"$(nvidia-smi -i 0 --query-gpu=name --format=csv,noheader)\"" "$1/machines.jsonl" ||
+        { echo "$1: of another kind of GPU, left out" >&2; return 1; }
+}
+
 prepare() {
     mkdir -p "$ROOT/tree" || return
     # what is sent anew with each call is not what they run from
@@ -38,7 +46,7 @@ prepare() {
         mkdir -p "$ROOT/$seed"
         if compgen -G ".carried/$seed/state.zip.*" > /dev/null; then
             ablation unpack --state "$ROOT/$seed" --carried "$PWD/.carried/$seed" || return
-        elif [ -d ".carried/$seed" ]; then
+        elif [ -d ".carried/$seed" ] && is_of_this_kind ".carried/$seed"; then
             cp -r ".carried/$seed/." "$ROOT/$seed" || return
         fi
     done

@@ -382,18 +382,41 @@ def test_a_table_names_the_machines_that_each_state_was_worked_on(
     for state in states:
         state.mkdir()
         for _ in range(2):
-            driver.note_machine(device, state)
+            driver.note_machine(device, "p", state)
     driver.show(plan, states)
     machines = json.loads((states[0] / "table.json").read_text())["machines"]
     assert [[machine["device"] for machine in each] for each in machines] == [[device.kind]] * 2
 
 
-def test_a_state_of_a_device_of_another_kind_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "protocol_id", "said"),
+    [
+        ("another", "p", "was judged with device cpu, this is another: begin another state"),
+        ("cpu", "q", "was judged with protocol_id p, this is q: begin another state"),
+    ],
+)
+def test_verdicts_of_another_kind_of_device_or_protocol_are_not_reused(
+    tmp_path: Path, kind: str, protocol_id: str, said: str
+) -> None:
     device = find_device(DeviceClass.CPU)
-    driver.note_machine(device, tmp_path)
-    with pytest.raises(ConfigError, match="was judged on cpu, and this is another: begin another"):
-        driver.note_machine(device.model_copy(update={"kind": "another"}), tmp_path)
+    driver.note_machine(device, "p", tmp_path)
+    with pytest.raises(ConfigError, match=said):
+        driver.note_machine(device.model_copy(update={"kind": kind}), protocol_id, tmp_path)
     assert len((tmp_path / driver.MACHINES).read_text().splitlines()) == 1
+
+
+def test_verdicts_of_nobody_knows_what_are_not_reused(tmp_path: Path) -> None:
+    Lines(tmp_path / "judged.jsonl").add({})
+    with pytest.raises(ConfigError, match="has verdicts and no machines.jsonl to say whose"):
+        driver.note_machine(find_device(DeviceClass.CPU), "p", tmp_path)
+
+
+def test_a_machine_whose_line_a_kill_has_cut_off_is_noted_again(tmp_path: Path) -> None:
+    device = find_device(DeviceClass.CPU)
+    (tmp_path / driver.MACHINES).write_text('{"device": "c')
+    driver.note_machine(device, "p", tmp_path)
+    (line,) = (tmp_path / driver.MACHINES).read_text().splitlines()
+    assert json.loads(line)["device"] == device.kind
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
