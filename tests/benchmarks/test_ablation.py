@@ -407,7 +407,7 @@ def test_verdicts_of_another_kind_of_device_or_protocol_are_not_reused(
 
 def test_verdicts_of_nobody_knows_what_are_not_reused(tmp_path: Path) -> None:
     Lines(tmp_path / "judged.jsonl").add({})
-    with pytest.raises(ConfigError, match="has verdicts and no machines.jsonl to say whose"):
+    with pytest.raises(ConfigError, match="has verdicts and no machines"):
         driver.note_machine(find_device(DeviceClass.CPU), "p", tmp_path)
 
 
