@@ -100,9 +100,9 @@ def note_machine(device: Device, protocol_id: str, state: Path) -> None:
         raise ConfigError(f"{state}: has verdicts and no {MACHINES} to say whose: begin another")
     for other in known:
         for name in ("device", "protocol_id"):
-            if other[name] != mine[name]:
+            if other.get(name) != mine[name]:
                 raise ConfigError(
-                    f"{state}: was judged with {name} {other[name]}, this is {mine[name]}: "
+                    f"{state}: was judged with {name} {other.get(name)}, this is {mine[name]}: "
                     "begin another state"
                 )
     if mine not in known:

@@ -411,6 +411,13 @@ def test_verdicts_of_nobody_knows_what_are_not_reused(tmp_path: Path) -> None:
         driver.note_machine(find_device(DeviceClass.CPU), "p", tmp_path)
 
 
+def test_verdicts_under_a_protocol_that_was_not_noted_are_not_reused(tmp_path: Path) -> None:
+    device = find_device(DeviceClass.CPU)
+    Lines(tmp_path / driver.MACHINES).add({"device": device.kind})
+    with pytest.raises(ConfigError, match="was judged with protocol_id None, this is p"):
+        driver.note_machine(device, "p", tmp_path)
+
+
 def test_a_machine_whose_line_a_kill_has_cut_off_is_noted_again(tmp_path: Path) -> None:
     device = find_device(DeviceClass.CPU)
     (tmp_path / driver.MACHINES).write_text('{"device": "c')
