@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
 def cpu_name() -> str:
-    """As the kernel has it."""
+    """As the kernel has it, with how many of its cores we may use if these are not all."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} cores of {names[0]}" if names else platform.machine()
+    if not names:
+        return platform.machine()
+    ours = len(os.sched_getaffinity(0))
+    count = f"{ours} of {len(names)}" if ours < len(names) else f"{ours}"
+    return f"{count} cores of {names[0]}"
 
 
 def versions(*packages: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import tarfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
 from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
+from benchmarks.common import RESULTS
 from cudal1.candidate import Candidate
 from cudal1.contrast import Sampling
 from cudal1.errors import ConfigError
@@ -372,6 +374,15 @@ def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -
     losses = {name: [step["loss"] for step in run] for name, run in
               diagnosis.runs(both, states).items()}  # fmt: skip
     assert losses == table.curves(states)
+
+
+def test_the_published_table_is_what_the_published_states_say(tmp_path: Path) -> None:
+    with tarfile.open(RESULTS / "ablation_states_h200.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    published = json.loads((RESULTS / "ablation_cuda.json").read_text("utf-8"))
+    plan = Plan.model_validate(published["plan"])  # the one of today may be another
+    driver.show(plan, [tmp_path / str(seed) for seed in plan.seeds])
+    assert json.loads((tmp_path / "1" / "table.json").read_text("utf-8")) == published
 
 
 def test_a_table_names_the_machines_that_each_state_was_worked_on(
