@@ -18,7 +18,7 @@
 set -uo pipefail
 
 VERB=${1:?begin, look or end} SECONDS_AT_MOST=${2:?seconds} OUT=${OUT:?a folder}
-PLAN=${PLAN:-gpu} SEEDS=${SEEDS:-1 2} MINUTES=${MINUTES:-27} FIRST_GPU=${FIRST_GPU:-0}
+PLAN=${PLAN:-gpu} SEEDS=${SEEDS:-1 2 3} MINUTES=${MINUTES:-27} FIRST_GPU=${FIRST_GPU:-0}
 ROOT=${ROOT:-/tmp/ablation} PYTHON=${PYTHON:-python3}
 MAX_BYTES=40000000  # of states: they, the tree and the wheels are sent again, 64 MB in all
 export PYTHONUNBUFFERED=1
