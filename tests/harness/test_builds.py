@@ -23,7 +23,9 @@ from cudal1.harness.wire import MAX_BUILDS_BYTES
 from cudal1.harness.worker import builds
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
+from tests.harness.conftest import OpenPool
 from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker
 
 COMPILE = """
@@ -289,3 +291,45 @@ load_inline("full", cpp_sources="int one() { return 1; }", functions=["one"])
     assert "No space left on device" in (verdict.reason or "")
     after = Candidate(problem_id=silu.id, source=silu.null_source)
     assert pool.judge(silu, after, timing=False).verdict.status is Status.CORRECT
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
+def test_what_the_compiler_says_of_a_line_is_the_reason_where_the_judge_compiles(
+    open_pool: OpenPool, quick: EvalProtocol, named_problem: Callable[[str], Problem]
+) -> None:
+    silu = named_problem("silu")
+    roomy = quick.model_copy(update={"memory_bytes": 4 << 30, "start_timeout_s": 120.0})
+    source = """
+from torch.utils.cpp_extension import load_inline
+
+load_inline("ours", cpp_sources="int one() { return no_such_thing; }", functions=["one"])
+"""
+    candidate = Candidate(problem_id=silu.id, source=source)
+    with open_pool(roomy) as pool:
+        verdict = pool.judge(silu, candidate, timing=False).verdict
+    assert verdict.status is Status.NO_BUILD
+    before, found, _ = verdict.reason.partition("no_such_thing")
+    assert found
+    assert ": error: " in before
+
+
+COMMAND = "[1/2] c++ " + "-I/include " * 200
+
+
+@pytest.mark.parametrize(("said", "shown"), [
+    (f"{COMMAND}\na.cpp:1:2: error: no x\na.cpp:9:9: error: more\nninja: build stopped: x.\n",
+     "RuntimeError: Error building extension 'a': a.cpp:1:2: error: no x"),
+    (f"{COMMAND}\nld: cannot find -lnone\ncollect2: error: ld returned 1\nninja: build stopped.\n",
+     "cannot find -lnone collect2: error: ld returned 1"),
+])  # fmt: skip
+def test_a_failed_build_is_described_by_what_its_tools_say_not_by_their_command(
+    said: str, shown: str
+) -> None:
+    described = builds.described(RuntimeError(f"Error building extension 'a': {said}"))
+    assert described.endswith(shown)
+    assert "include" not in described.removesuffix(shown) or "ld:" in described
+
+
+def test_any_other_exception_is_described_as_it_is() -> None:
+    assert builds.described(KeyError("x\ny")) == "KeyError: 'x\\ny'"

@@ -71,13 +71,26 @@ def complaint(error: BaseException, source: bytes) -> str:
     A candidate can pretend it: then it has not been built.
     """
     said = str(error)
-    found = LOCATED.search(said)
-    if not has_failed(error) or found is None:
+    if not has_failed(error) or LOCATED.search(said) is None:
         return ""
     if NOT_ITS_FAULT.search(said) or ASKS_DEVICE.search(source):
         return ""
-    what = said.partition("\n")[0].partition(": [")[0]  # ninja goes on with its whole command
-    return f"{type(error).__name__}: {what}: {found.group().strip()}"
+    return described(error)
+
+
+def described(error: BaseException) -> str:
+    """An exception in words; of an extension that was not built, the compiler's own.
+
+    That is the first error of a line, or else (a linker's, say) the last that was said. PyTorch
+    puts ninja's whole command before it, which is longer than what is shown of a reason.
+    """
+    said = str(error)
+    if has_failed(error):
+        what = said.partition("\n")[0].partition(": [")[0]
+        found = LOCATED.search(said)
+        last = [line for line in said.splitlines() if line.strip() and "ninja: " not in line][-3:]
+        said = f"{what}: {found.group().strip() if found else ' '.join(last)}"
+    return f"{type(error).__name__}: {said}"
 
 
 def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:

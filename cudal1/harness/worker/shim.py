@@ -290,7 +290,7 @@ def _described(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == SOURCE_NAME]
     where = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {error}{where}"
+    return f"{builds.described(error)}{where}"
 
 
 def _report(control: memoryview, words: memoryview, state: State, text: str) -> None:
