@@ -329,6 +329,11 @@ class Params(Record):
     """Stage `challenger` of a night: supervised training of the champion on the lessons."""
     duel: DuelParams
 
+    @property
+    def max_contrast_tokens(self) -> int:
+        """Of a prompt of stage `rl`: as many as elsewhere, and exemplars as long as an answer."""
+        return self.policy.max_prompt_tokens + self.rl.num_exemplars * self.policy.max_new_tokens
+
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
         if not self.protocol.timing:

@@ -8,7 +8,7 @@ about the device, which a template may use or leave. Inserted code is not scanne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -107,6 +107,24 @@ def contrastive_prompt(
     )  # fmt: skip
     ids = tuple(exemplar.candidate_id for exemplar in exemplars)
     return _prompt(text, (style, "contrast"), (style, "exemplar"), exemplar_ids=ids)
+
+
+def fitting_contrastive_prompt(
+    problem: Problem, exemplars: Sequence[Exemplar], *, style: PromptStyle, max_tokens: int,
+    num_tokens: Callable[[Sequence[dict[str, str]]], int], facts: DeviceFacts | None = None,
+) -> tuple[Prompt, int]:  # fmt: skip
+    """The same for a policy that takes no more than `max_tokens`; and how many it has.
+
+    Too long a one loses exemplars, the first of those given first. Without any it is returned as it
+    is: which problems a policy can be asked about is not decided here.
+    """
+    for left in range(len(exemplars), -1, -1):
+        shown = exemplars[len(exemplars) - left :]
+        prompt = contrastive_prompt(problem, shown, style=style, facts=facts)
+        tokens = num_tokens(prompt.as_chat())
+        if tokens <= max_tokens or not shown:
+            return prompt, tokens
+    raise AssertionError("the last one shows nothing")
 
 
 def judge_prompt(

@@ -10,7 +10,7 @@ sampled, and judged beside the policy where it leaves a device free.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any, Self
@@ -21,12 +21,12 @@ from cudal1.errors import ConfigError, TrainingError
 from cudal1.exemplar import Birth
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
-from cudal1.prompt import Prompt, contrastive_prompt
+from cudal1.prompt import Prompt, fitting_contrastive_prompt
 from cudal1.record import content_id
 from cudal1.reward import Smoother, speed_reward, success_reward
 from cudal1.tracking import NEWEST
 from cudal1.train.grpo import STATE_FILE, train_grpo
-from cudal1.train.policy import token_counter
+from cudal1.train.policy import Chat, token_counter
 from cudal1.verdict import Status, Verdict
 from tasks.examine import examine, fitting_problems
 from tasks.judging import Bench, bench, device_facts, keep_completion
@@ -43,7 +43,8 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     section = stage.params.rl
     refuse_unready(stage, vllm_server=section.vllm_server)
     init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
-    problems = fitting_problems(stage, token_counter(init), Split.TRAIN, count=section.num_problems)
+    num_tokens = token_counter(init)
+    problems = fitting_problems(stage, num_tokens, Split.TRAIN, count=section.num_problems)
     if len(problems) < section.prompts_per_step:
         raise ConfigError(
             f"{stage.name}: {len(problems)} problems for {section.prompts_per_step} prompts a "
@@ -58,7 +59,9 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
                     stage, ledger, run, steps=section.steps, last_file=STATE_FILE
                 ) as steps,
             ):  # fmt: skip
-                world = ContrastiveWorld(stage, ledger, judge, problems, steps)
+                world = ContrastiveWorld(
+                    stage, ledger, judge, problems, steps, num_tokens=num_tokens
+                )
                 train_grpo(
                     init, out, [problem.id for problem in problems], world, work=stage.work,
                     steps=section.steps, prompts_per_step=section.prompts_per_step,
@@ -81,9 +84,11 @@ class ContrastiveWorld:
     """What the trainer acts in: prompts from the ledger, rewards from the bench."""
 
     def __init__(
-        self, stage: Stage, ledger: Ledger, judge: Bench, problems: Sequence[Problem], steps: Steps
-    ) -> None:
+        self, stage: Stage, ledger: Ledger, judge: Bench, problems: Sequence[Problem],
+        steps: Steps, *, num_tokens: Callable[[Chat], int],
+    ) -> None:  # fmt: skip
         section = stage.params.rl
+        self._num_tokens = num_tokens
         self._stage = stage
         self._section = section
         self._ledger = ledger
@@ -124,9 +129,11 @@ class ContrastiveWorld:
                 attempts_per_step=ATTEMPTS,
             )  # fmt: skip
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
-        prompt = contrastive_prompt(
-            problem, self._ledger.shown(choice.exemplars), style=self._stage.params.policy.prompts,
-            facts=device_facts(self._stage.params),
+        params = self._stage.params
+        prompt, _ = fitting_contrastive_prompt(  # shows what was written elsewhere, at any length
+            problem, self._ledger.shown(choice.exemplars), style=params.policy.prompts,
+            facts=device_facts(params), max_tokens=params.max_contrast_tokens,
+            num_tokens=self._num_tokens,
         )  # fmt: skip
         self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
         self._watch.lap(Part.OWN)

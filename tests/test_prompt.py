@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from cudal1 import prompt
@@ -14,6 +16,7 @@ from cudal1.prompt import (
     PromptStyle,
     answer_text,
     contrastive_prompt,
+    fitting_contrastive_prompt,
     generation_prompt,
     judge_prompt,
 )
@@ -55,6 +58,28 @@ def test_a_contrastive_prompt_shows_exemplars_with_scores_in_their_order(
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert SOURCE.rstrip() in text
+
+
+@pytest.mark.parametrize(("room", "shown"), [(2, ("a", "b")), (1, ("b",)), (0, ())])
+def test_too_long_a_prompt_loses_the_first_exemplars_first(
+    room: int, shown: tuple[str, ...]
+) -> None:
+    def num_tokens(chat: Sequence[dict[str, str]]) -> int:
+        return 100 + sum(each.source in chat[0]["content"] for each in (ONE, TWO))
+
+    made, count = fitting_contrastive_prompt(
+        _problem(), [ONE, TWO], style=PromptStyle.COMPACT, max_tokens=100 + room,
+        num_tokens=num_tokens,
+    )  # fmt: skip
+    assert made.exemplar_ids == shown
+    assert count == 100 + room
+
+
+def test_what_shows_nothing_is_asked_however_long_it_is() -> None:
+    made, count = fitting_contrastive_prompt(
+        _problem(), [ONE], style=PromptStyle.COMPACT, max_tokens=1, num_tokens=lambda _: 7
+    )
+    assert (made, count) == (generation_prompt(_problem(), style=PromptStyle.COMPACT), 7)
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -10,7 +10,7 @@ from benchmarks.ablation.memory import Memory
 from cudal1.contrast import Choice, ContrastParams, Sampling, choose
 from cudal1.exemplar import Birth
 from cudal1.problem import Problem
-from cudal1.prompt import Prompt, PromptStyle, contrastive_prompt
+from cudal1.prompt import Prompt, PromptStyle, fitting_contrastive_prompt
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,8 @@ def ask(
 ) -> Asked:  # fmt: skip
     """The prompt that shows what `sampling` chooses; too long a one loses its worst exemplar."""
     choice: Choice[Birth] = choose(births, knobs, sampling=sampling, at_round=at_round, rng=rng)
-    shown = memory.shown(choice.exemplars)
-    while True:
-        prompt = contrastive_prompt(problem, shown, style=PromptStyle.COMPACT)
-        tokens = num_tokens(prompt.as_chat())
-        if tokens <= max_tokens or not shown:
-            return Asked(prompt, choice.island, tokens)
-        shown = shown[1:]
+    prompt, tokens = fitting_contrastive_prompt(
+        problem, memory.shown(choice.exemplars), style=PromptStyle.COMPACT, max_tokens=max_tokens,
+        num_tokens=num_tokens,
+    )  # fmt: skip
+    return Asked(prompt, choice.island, tokens)

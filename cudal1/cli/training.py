@@ -113,11 +113,10 @@ def _architecture(settings: Params) -> Architecture:
 
 
 def _works(settings: Params) -> dict[str, Work]:
-    """What each stage computes; a prompt of RL's may show exemplars as long as an answer."""
+    """What each stage computes at most."""
     from cudal1.train.memory import Work
 
     policy, rl = settings.policy, settings.rl
-    answers = 1 + rl.num_exemplars
     supervised = {
         name: Work(
             rows=section.batch_size, unit=1, tokens=section.max_tokens, samples=False,
@@ -129,7 +128,7 @@ def _works(settings: Params) -> dict[str, Work]:
     return supervised | {
         "rl": Work(
             rows=rl.prompts_per_step * rl.group_size, unit=rl.group_size,
-            tokens=policy.max_prompt_tokens + answers * policy.max_new_tokens,
+            tokens=settings.max_contrast_tokens + policy.max_new_tokens,
             samples=rl.vllm_server is None, has_reference=rl.beta > 0,
         )
     }  # fmt: skip

@@ -309,7 +309,7 @@ load_inline("ours", cpp_sources="int one() { return no_such_thing; }", functions
     with open_pool(roomy) as pool:
         verdict = pool.judge(silu, candidate, timing=False).verdict
     assert verdict.status is Status.NO_BUILD
-    before, found, _ = verdict.reason.partition("no_such_thing")
+    before, found, _ = (verdict.reason or "").partition("no_such_thing")
     assert found
     assert ": error: " in before
 

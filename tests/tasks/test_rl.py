@@ -116,7 +116,10 @@ class World:
         self.ledger = ledger
         self.told = Told()
         self.bench = Bench(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
-        self.acts = ContrastiveWorld(STAGE, ledger, self.bench, PROBLEMS, self.told)  # pyright: ignore[reportArgumentType]
+        self.acts = ContrastiveWorld(
+            STAGE, ledger, self.bench, PROBLEMS, self.told,  # pyright: ignore[reportArgumentType]
+            num_tokens=lambda chat: len(chat[0]["content"]) // 4,
+        )  # fmt: skip
 
     def step(self, step: int, answers: dict[str, list[str]], *, offers: bool = True) -> list[Any]:
         """One step as the trainer makes it; answers by problem."""
@@ -191,6 +194,14 @@ def test_a_prompt_shows_what_the_step_before_has_found(world: World) -> None:
     assert world.acts.build_prompt(FIRST, 1) != plain
     world.step(1, {FIRST: [says("4.0")]})
     assert set(world.answers()[-1]["exemplar_ids"]) == found
+
+
+def test_a_prompt_that_would_be_too_long_loses_its_worst_exemplar(world: World) -> None:
+    long = "0" * 4 * STAGE.params.max_contrast_tokens
+    world.step(0, {FIRST: [says(f"1.5 {long}"), says("3.0")]})
+    _, better = (row["candidate_id"] for row in world.answers())
+    world.step(1, {FIRST: [says("4.0")]})
+    assert world.answers()[-1]["exemplar_ids"] == [better]
 
 
 def test_a_step_shows_nothing_that_was_born_in_it(world: World) -> None:
