@@ -142,6 +142,30 @@ def test_sharded_training_learns_the_same_and_leaves_whole_weights(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("shards")
+def test_an_output_layer_of_its_own_learns_in_shards_as_on_one_process(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
+    """The loss reads its weights without calling it, of which PyTorch warns."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    untied: Any = AutoModelForCausalLM.from_pretrained(tiny_policy)
+    untied.config.tie_word_embeddings = False
+    untied.lm_head.weight = torch.nn.Parameter(untied.lm_head.weight.detach().clone())
+    policy = tmp_path / "untied"
+    shutil.copytree(tiny_policy, policy)
+    untied.save_pretrained(policy)
+    for name, each in (("one", scale()), ("two", scale(processes=2, sharded=True))):
+        sft(policy, tmp_path / name, pairs[:4], scale=each)
+    alone, sharded = (weights(tmp_path / name / "out") for name in ("one", "two"))
+    moved = (sharded["lm_head.weight"] - weights(policy)["lm_head.weight"]).abs()
+    assert moved.max() > 1e-3
+    for name, weight in alone.items():
+        torch.testing.assert_close(sharded[name], weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("shards")
 def test_sharded_processes_sample_answers_of_unlike_length(
     tiny_policy: Path, tmp_path: Path
 ) -> None:
