@@ -18,8 +18,8 @@ from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
 from cudal1.report import Provenance, ReportInput
-from cudal1.report.inputs import CANDIDATES, SAMPLES, SEARCHED, TRANSFERRED
-from cudal1.verdict import Status
+from cudal1.report.inputs import CANDIDATES, NULL_TEST, SAMPLES, SEARCHED, TRANSFERRED
+from cudal1.verdict import Status, Verdict
 from tasks.judging import Bench, admitted_problems, bench
 from tasks.progress import progress
 from tasks.reviewing import who_judges
@@ -114,17 +114,19 @@ def _null_test(judge: Bench) -> pl.DataFrame:
     asked = [(p, Candidate(problem_id=p.id, source=p.null_source)) for p in admitted_problems()]
     with progress("null test", len(asked)) as advance:
         verdicts = judge.judge_possible(asked, advance)
-    rows: list[dict[str, object]] = [
-        {
-            "problem_id": verdict.problem_id, "candidate_id": verdict.candidate_id,
-            "status": verdict.status.value, "certified": verdict.speedup,
-            "speedup": None if verdict.measurement is None else verdict.measurement.speedup,
-        }
-        for verdict in verdicts if verdict is not None
-    ]  # fmt: skip
+    rows = [_null_row(verdict) for verdict in verdicts if verdict is not None]
     if not rows:
         raise SuiteError("no reference could be judged; the reasons are above")
-    return pl.DataFrame(rows)
+    return pl.DataFrame(rows, schema={**NULL_TEST, "candidate_id": pl.String})
+
+
+def _null_row(verdict: Verdict) -> dict[str, object]:
+    exact = None if verdict.correctness is None else verdict.correctness.precision
+    measured = {} if verdict.measurement is None else verdict.measurement.model_dump()
+    return {name: measured.get(name) for name in NULL_TEST.names()} | {
+        "problem_id": verdict.problem_id, "candidate_id": verdict.candidate_id,
+        "status": verdict.status.value, "precision": None if exact is None else exact.value,
+    }  # fmt: skip
 
 
 def _judge_baselines(stage: Stage, ledger: Ledger, judge: Bench) -> None:

@@ -9,13 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from cudal1.errors import ConfigError
 
 MAX_LINE_BYTES = 16 << 20
+
+
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):  # to Python, and so to pydantic, true is 1
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_no_boolean)]
 
 
 class CandidateRow(BaseModel):
@@ -23,8 +33,8 @@ class CandidateRow(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    level: int
-    problem_id: int
+    level: Number
+    problem_id: Number
     """The problem's number in its level, as KernelBench calls it."""
     source: str = Field(min_length=1)
 

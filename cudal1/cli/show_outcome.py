@@ -31,6 +31,9 @@ def show_outcome(outcome: Outcome, settings: Settings, out: Path) -> None:
     for baseline in Baseline:
         if mine := outcome.of(baseline):
             rows.append(Row(baseline, _line(mine)))
+    if repeated := _num_repeated(outcome):
+        said = f"{repeated} of {outcome.num_rows} rows: their verdict is another row's"
+        rows.append(Row("repeated", said))
     if outcome.num_without:
         rows.append(Row("without", f"{outcome.num_without} of {outcome.num_rows} rows", "red"))
     if outcome.num_references_without:
@@ -44,6 +47,7 @@ def as_text(outcome: Outcome, settings: Settings, out: Path) -> str:
     return json.dumps(
         {
             "num_rows": outcome.num_rows, "num_without": outcome.num_without,
+            "num_repeated": _num_repeated(outcome),
             "num_candidates": len(outcome.judged), "num_new": outcome.num_new,
             "statuses": _statuses(outcome.judged),
             "baselines": {
@@ -57,6 +61,14 @@ def as_text(outcome: Outcome, settings: Settings, out: Path) -> str:
         },
         indent=2,
     )  # fmt: skip
+
+
+def _num_repeated(outcome: Outcome) -> int:
+    """Rows with the problem and the source of an earlier one that has a verdict.
+
+    So each row has a verdict of its own, repeats another, or is without one.
+    """
+    return outcome.num_rows - outcome.num_without - len(outcome.judged)
 
 
 def _statuses(judged: list[Judged]) -> dict[str, int]:

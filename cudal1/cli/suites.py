@@ -39,5 +39,8 @@ def load_named(
             raise ConfigError("--sizes goes with --suite kernelbench:FOLDER; shipped has its own")
         return loader.load_suite(device_class)
     if kind == "kernelbench" and folder:
-        return kernelbench.load(Path(folder), revision=None, sizes=sizes, device_class=device_class)
+        return kernelbench.load(
+            Path(folder), revision=None, sizes=sizes, device_class=device_class,
+            named="--suite kernelbench:FOLDER",
+        )  # fmt: skip
     raise ConfigError(f"--suite {suite}: must be shipped or kernelbench:FOLDER")

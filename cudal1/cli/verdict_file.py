@@ -1,6 +1,7 @@
 """Verdicts as JSON lines, written as they come: what is there is not judged again.
 
-One that was killed may have left half a line, which is cut off; the verdict is made again.
+One that was killed may have left half a line, a power failure NUL bytes; either is cut off, and the
+verdict is made again.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -64,7 +66,8 @@ class VerdictFile:
         try:
             if path.exists() and not path.is_file():
                 raise ConfigError(f"{path}: is no file; name another --out")
-            self._file = path.open("a+b")
+            # without a buffer: on a full disk, closing would write what is in it, and fail again
+            self._file = path.open("a+b", buffering=0)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
         try:
@@ -73,17 +76,31 @@ class VerdictFile:
         except ConfigError:
             self._file.close()
             raise
+        except OSError as error:
+            self._file.close()
+            raise ConfigError(f"{path}: cannot be used ({error.strerror})") from error
 
     def add(self, judged: Judged) -> None:
-        """Write a line that a power failure does not take away."""
+        """Write a line that a power failure does not take away.
+
+        Raises:
+            ConfigError: it cannot be written; the lines before it are whole.
+        """
         self._remember(judged)  # first: whoever sees it in the file may interrupt us
+        end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(judged.model_dump_json().encode() + b"\n")
-            self._file.flush()
+            rest = judged.model_dump_json().encode() + b"\n"
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):  # if half a line stays, the next run cuts it off
+                self._file.truncate(end)
             self._judged.pop((judged.verdict.problem_id, judged.verdict.candidate_id), None)
-            raise ConfigError(f"{self._path}: cannot be written ({error.strerror})") from error
+            raise ConfigError(
+                f"{self._path}: cannot be written ({error.strerror}); make room and run it again: "
+                "what the file holds is not judged anew"
+            ) from error
 
     def find(self, problem_id: str, candidate_id: str) -> Judged | None:
         """The verdict on a candidate, if there is one."""
@@ -105,7 +122,8 @@ class VerdictFile:
 
     def _read(self) -> None:
         self._file.seek(0)
-        lines = list(_lines(self._file, self._path))
+        with open(self._file.fileno(), "rb", closefd=False) as buffered:
+            lines = list(_lines(buffered, self._path))
         for _, judged in lines:
             self._remember(judged)
         self._file.truncate(lines[-1][0] if lines else 0)
@@ -133,10 +151,10 @@ def read_judged(path: Path) -> list[Judged]:
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, Judged]]:
-    """Each whole line, with the place where it ends; half a last one of ours is no line."""
+    """Each whole line, with the place where it ends; what a death left at the end is no line."""
     end = 0
     for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
+        if _is_cut_off(line, is_ours=end > 0) and next(file, None) is None:
             return
         end += len(line)
         try:
@@ -147,3 +165,19 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, Judged]]:
                 "another --out"
             ) from None
         yield end, judged
+
+
+def _is_cut_off(line: bytes, *, is_ours: bool) -> bool:
+    """Whether it may be what a kill or a power failure left of a line.
+
+    Half a line, or NUL bytes where some or all of its blocks never reached the disk; JSON has none.
+
+    Args:
+        line: with its end, if it has one.
+        is_ours: whether verdicts stand before it, so that the file is no stranger's.
+    """
+    is_whole = line.endswith(b"\n") and b"\0" not in line
+    rest = line.strip(b"\0\n")
+    return not is_whole and (
+        BEGINNING.startswith(rest[: len(BEGINNING)]) or (is_ours and b"\0" in line)
+    )

@@ -42,7 +42,9 @@ FLAGS = pl.Schema({
     "kind": pl.String, "source": pl.String, "evidence": pl.String,
 })  # fmt: skip
 NULL_TEST = pl.Schema({
-    "problem_id": pl.String, "status": pl.String, "speedup": pl.Float64, "certified": pl.Float64,
+    "problem_id": pl.String, "status": pl.String, "precision": pl.String, "speedup": pl.Float64,
+    "certified": pl.Float64, "num_quads": pl.Int64, "bucket_variance": pl.Float64,
+    "is_stable": pl.Boolean, "is_confirmed": pl.Boolean,
 })  # fmt: skip
 BASELINES = pl.Schema({
     "problem_id": pl.String, "baseline": pl.String, "status": pl.String, "reason": pl.String,

@@ -8,14 +8,16 @@ import math
 import polars as pl
 
 from cudal1.metrics import MEANINGFUL_SPEEDUP
-from cudal1.protocol import PrecisionClass, Rule
+from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
 from cudal1.report import facts
+from cudal1.report.cells import null_note
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import Row, RowKind, Table, share, times
 from cudal1.verdict import FlagSource, Status
 
 _CORRECT = pl.col("outcome") == Status.CORRECT.value
 _FOUND = pl.col("candidate_id").is_not_null()
+NULL_FLAGS = "Null test: references, judged as candidates, that were taken for cheats; none is one."
 
 
 def provider_table(given: ReportInput) -> Table:
@@ -80,23 +82,29 @@ def outcome_table(given: ReportInput) -> Table:
 def file_table(given: ReportInput) -> Table:
     """What became of the candidates of each file, where stages are files."""
     answers = facts.answers(given)
-    seen = set(answers["outcome"].to_list())
+    null = given.null_test.rename({"status": "outcome"})
+    seen = {*answers["outcome"], *(null["outcome"] if answers.height else ())}
     outcomes = [outcome for outcome in facts.OUTCOMES if outcome in seen]
-    rows: list[Row] = []
-    for (stage,), part in answers.partition_by("stage", as_dict=True, maintain_order=True).items():
+
+    def row(label: str, part: pl.DataFrame, kind: RowKind = RowKind.PLAIN) -> Row:
         correct = part.filter(_CORRECT)
         counts = (part.filter(pl.col("outcome") == outcome).height for outcome in outcomes)
-        rows.append(Row(cells=(
-            str(stage), f"{part.height:,}", *(f"{count:,}" for count in counts),
+        return Row(cells=(
+            label, f"{part.height:,}", *(f"{count:,}" for count in counts),
             f"{correct['problem_id'].n_unique():,} of {part['problem_id'].n_unique():,}",
             times(_largest(correct["certified"])),
-        )))  # fmt: skip
+        ), kind=kind)  # fmt: skip
+
+    files = answers.partition_by("stage", as_dict=True, maintain_order=True)
+    rows = [row(str(stage), part) for (stage,), part in files.items()]
+    if rows and not null.is_empty():
+        rows.append(row("Null test", null, RowKind.NULL_TEST))
     return Table(
         title="Candidates",
         caption=(
             "Different candidates that have a verdict, by the first gate that each failed. A "
             "source that was given twice counts once, rows without a verdict do not count. Best: "
-            "the largest certified speedup."
+            f"the largest certified speedup. {null_note(given)}"
         ),
         columns=("File", "Candidates", *outcomes, "Problems solved", "Best"),
         rows=tuple(rows),
@@ -106,24 +114,12 @@ def file_table(given: ReportInput) -> Table:
 
 def reliability_table(given: ReportInput) -> Table:
     """How steady the measurements were."""
-    timed = facts.verdicts(given).filter(pl.col("certified").is_not_null())
-    rows: list[Row] = []
-    if not timed.is_empty():
-        spreads = timed.select(facts.spread(given.provenance.protocol)).to_series().drop_nulls()
-        checked = timed.filter(pl.col("is_confirmed").is_not_null())
-        rows = [
-            Row(cells=("Measurements", f"{timed.height:,}")),
-            Row(cells=("Median spread of bucket medians", _spread(spreads.median()))),
-            Row(cells=("90th percentile of the spread", _spread(spreads.quantile(0.9)))),
-            Row(cells=("Unstable, so certified at 1×", share(
-                timed.filter(~pl.col("is_stable")).height, timed.height
-            ))),
-            Row(cells=("Large claims measured again in fresh processes", f"{checked.height:,}")),
-            Row(cells=("… of which confirmed", share(
-                checked.filter(pl.col("is_confirmed")).height, checked.height
-            ))),
-            Row(cells=("Median number of quads", f"{_number(timed['num_quads'].median()):.0f}")),
-        ]  # fmt: skip
+    timed, null = (
+        frame.filter(pl.col("certified").is_not_null())
+        for frame in (facts.verdicts(given), given.null_test)
+    )
+    sides = {"Candidates": timed} | ({} if null.is_empty() else {"Null test": null})
+    columns = [_reliability(part, given.provenance.protocol) for part in sides.values()]
     limit = given.provenance.protocol.max_bucket_variance
     return Table(
         title="Reliability of the measurements",
@@ -132,12 +128,34 @@ def reliability_table(given: ReportInput) -> Table:
             f"{given.provenance.protocol.num_buckets} time-ordered buckets say, "
             f"{spread_meaning(given)}. A spread above {math.sqrt(limit):.3f} (a variance above "
             f"{limit:g}) makes it unstable, and so do buckets that disagree on the direction "
-            "(paper 2.4.4, where the limit of the variance is 0.005, whatever the speedup is)."
+            "(paper 2.4.4, where the limit of the variance is 0.005, whatever the speedup is). "
+            f"{null_note(given)}"
         ),
-        columns=("Quantity", "Value"),
-        rows=tuple(rows),
+        columns=("Quantity", *sides),
+        rows=() if timed.is_empty() else tuple(
+            Row(cells=(name, *(column[name] for column in columns))) for name in columns[0]
+        ),
         nothing_yet="Nothing yet: nothing was timed.",
-    )
+    )  # fmt: skip
+
+
+def _reliability(timed: pl.DataFrame, protocol: EvalProtocol) -> dict[str, str]:
+    """How steady these measurements were, by the names of the table's rows."""
+    spreads = timed.select(facts.spread(protocol)).to_series().drop_nulls()
+    checked = timed.filter(pl.col("is_confirmed").is_not_null())
+    return {
+        "Measurements": f"{timed.height:,}",
+        "Median spread of bucket medians": _told(spreads.median(), ".4f"),
+        "90th percentile of the spread": _told(spreads.quantile(0.9), ".4f"),
+        "Unstable, so certified at 1×": share(
+            timed.filter(~pl.col("is_stable")).height, timed.height
+        ),
+        "Large claims measured again in fresh processes": f"{checked.height:,}",
+        "… of which confirmed": share(
+            checked.filter(pl.col("is_confirmed")).height, checked.height
+        ),
+        "Median number of quads": _told(timed["num_quads"].median(), ".0f"),
+    }  # fmt: skip
 
 
 def spread_meaning(given: ReportInput) -> str:
@@ -148,25 +166,15 @@ def spread_meaning(given: ReportInput) -> str:
 
 def precision_table(given: ReportInput) -> Table:
     """How exact outputs were, and what became of those that were not exact enough."""
-    compared = facts.timed_or_checked(given).filter(pl.col("precision").is_not_null())
-    rows: list[Row] = []
-    for precision in PrecisionClass:
-        part = compared.filter(pl.col("precision") == precision.value)
-        if part.is_empty():
-            continue
-        correct = part.filter(pl.col("status") == Status.CORRECT.value)
-        faster = correct.filter(pl.col("certified") > MEANINGFUL_SPEEDUP)
-        rows.append(Row(cells=(
-            precision.value, f"{part.height:,}", share(correct.height, part.height),
-            share(faster.height, part.height), times(_largest(correct["certified"])),
-        )))  # fmt: skip
+    rows = _by_precision(facts.timed_or_checked(given))
+    rows += _by_precision(given.null_test, "Null test, ", RowKind.NULL_TEST) if rows else []
     asked = given.provenance.protocol.precision
     return Table(
         title="Precision",
         caption=(
             "Candidates by the tightest class that all their outputs met; those that met none are "
             f"left out. Correct means {asked} here: who meets only a looser class is incorrect, "
-            "and shown apart."
+            f"and shown apart. {null_note(given)}"
         ),
         columns=(
             "Class", "Candidates", "Correct", f"> {MEANINGFUL_SPEEDUP:g}×", "Best",
@@ -174,6 +182,24 @@ def precision_table(given: ReportInput) -> Table:
         rows=tuple(rows),
         nothing_yet="Nothing yet: no output was compared.",
     )  # fmt: skip
+
+
+def _by_precision(
+    judged: pl.DataFrame, before: str = "", kind: RowKind = RowKind.PLAIN
+) -> list[Row]:
+    """A row for each class that outputs met."""
+    rows: list[Row] = []
+    for precision in PrecisionClass:
+        part = judged.filter(pl.col("precision") == precision.value)
+        if part.is_empty():
+            continue
+        correct = part.filter(pl.col("status") == Status.CORRECT.value)
+        faster = correct.filter(pl.col("certified") > MEANINGFUL_SPEEDUP)
+        rows.append(Row(cells=(
+            f"{before}{precision.value}", f"{part.height:,}", share(correct.height, part.height),
+            share(faster.height, part.height), times(_largest(correct["certified"])),
+        ), kind=kind))  # fmt: skip
+    return rows
 
 
 def hack_table(given: ReportInput) -> Table:
@@ -185,22 +211,31 @@ def hack_table(given: ReportInput) -> Table:
         .agg(pl.col("candidate_id").n_unique().alias("count"))
         .sort([deciding, pl.col("count"), pl.col("kind")], descending=[True, True, False])
     )
+    rows = [
+        Row(cells=(
+            flag["kind"], flag["source"],
+            "no" if flag["source"] == FlagSource.SCREEN.value else "yes", f"{flag['count']:,}",
+        ))
+        for flag in counted.to_dicts()
+    ]  # fmt: skip
+    null = given.null_test["status"]
+    if rows and len(null):
+        num_hacked = (null == Status.HACKED.value).sum()
+        rows.append(Row(
+            cells=("Null test", "any of them", "yes", f"{num_hacked:,} of {len(null):,}"),
+            kind=RowKind.NULL_TEST,
+        ))  # fmt: skip
     return Table(
         title="Hack flags",
         caption=(
             "Candidates by kind of cheat and by who saw it: a guard at run time, the timing, or "
             "the language-model judge; these decide. The screen reads the source, only labels, "
-            "and may also label honest code."
+            "and may also label honest code. "
+            + (NULL_FLAGS if len(null) else null_note(given))
         ),
         columns=("Kind", "Seen by", "Decides", "Candidates"),
         num_text_columns=3,
-        rows=tuple(
-            Row(cells=(
-                row["kind"], row["source"],
-                "no" if row["source"] == FlagSource.SCREEN.value else "yes", f"{row['count']:,}",
-            ))
-            for row in counted.to_dicts()
-        ),
+        rows=tuple(rows),
         nothing_yet="Nothing yet: no candidate was flagged.",
     )  # fmt: skip
 
@@ -217,9 +252,5 @@ def _largest(values: pl.Series) -> float | None:
     return max(found, default=None)
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
-
-
-def _spread(value: object) -> str:
-    return f"{_number(value):.4f}"
+def _told(value: object, form: str) -> str:
+    return format(value, form) if isinstance(value, int | float) else "–"

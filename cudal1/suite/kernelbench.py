@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,34 +32,48 @@ DATASET = "ScalingIntelligence/KernelBench"
 
 
 def load(
-    path: Path | None, *, revision: str | None, sizes: Path | None, device_class: DeviceClass
-) -> list[Problem]:
+    path: Path | None, *, revision: str | None, sizes: Path | None, device_class: DeviceClass,
+    named: str = "problems.path",
+) -> list[Problem]:  # fmt: skip
     """All problems of a folder or, without one, of the hub dataset at `revision`.
 
     Args:
-        path: a checkout, its `KernelBench` folder, or a local copy of the hub dataset (Parquet).
+        path: a checkout, its `KernelBench` folder, or a local copy of the hub dataset (Parquet);
+            `~` is one's home.
         revision: of the hub dataset; None takes the newest, and names it by its content.
         sizes: a file like the shipped suite's `sizes.yaml`, with keys such as `level1/19_ReLU`.
         device_class: whose section of it to take.
+        named: what the folder was given by, for remedies.
 
     Raises:
         SuiteError: the folder is absent or holds no problems, the sizes file is malformed or names
             what is not there, or the dataset cannot be had.
     """
     wanted = load_sizes(sizes) if sizes else Sizes()
+    remedy = f"give {named} a checkout of KernelBench"
+    path = path and _from_home(path)
     if path is None:
-        problems, names = _from_rows(_rows(DATASET, revision), wanted, device_class, revision)
+        rows = _rows(DATASET, revision, f"check the network and problems.revision, or {remedy}")
+        problems, names = _from_rows(rows, wanted, device_class, revision, where=DATASET)
     elif not path.is_dir():
-        raise SuiteError(f"{path}: no such folder; give problems.path a checkout of KernelBench")
+        raise SuiteError(f"{path}: no such folder; {remedy}")
     elif files := _files(path):
         problems, names = _from_files(files, wanted, device_class)
     elif any(path.glob("**/*.parquet")):
-        problems, names = _from_rows(_rows(str(path), None), wanted, device_class, None)
+        rows = _rows(str(path), None, f"{remedy}, or a whole copy of its dataset")
+        problems, names = _from_rows(rows, wanted, device_class, None, where=str(path))
     else:
         raise SuiteError(f"{path}: no level1/1_name.py in it; is it a checkout of KernelBench?")
     if sizes:
         refuse_unknown(wanted, names, where=sizes)
     return _told_apart(problems)
+
+
+def _from_home(path: Path) -> Path:
+    """With `~` expanded: no shell does that after a colon or in params.yaml."""
+    with suppress(RuntimeError):  # somebody's who is not known here
+        return path.expanduser()
+    return path
 
 
 def _told_apart(problems: Sequence[Problem]) -> list[Problem]:
@@ -134,7 +149,7 @@ def _commit(files: Sequence[Path]) -> str | None:
     return git("rev-parse", "HEAD")
 
 
-def _rows(dataset: str, revision: str | None) -> list[dict[str, Any]]:
+def _rows(dataset: str, revision: str | None, remedy: str) -> list[dict[str, Any]]:
     import datasets
     from datasets.exceptions import DatasetsError
 
@@ -142,10 +157,7 @@ def _rows(dataset: str, revision: str | None) -> list[dict[str, Any]]:
         splits: Any = datasets.load_dataset(dataset, revision=revision)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
-        raise SuiteError(
-            f"{dataset}: the dataset cannot be loaded ({said}); check the network and "
-            "problems.revision, or give problems.path a checkout of KernelBench"
-        ) from error
+        raise SuiteError(f"{dataset}: the dataset cannot be loaded ({said}); {remedy}") from error
     rows = [dict(row) for split in splits.values() for row in split]
     lacking = sorted({"level", "problem_id", "name", "code"}.difference(*rows[:1]))
     if lacking:
@@ -158,18 +170,23 @@ def _from_rows(
     sizes: Sizes,
     device_class: DeviceClass,
     revision: str | None,
+    *,
+    where: str,
 ) -> tuple[list[Problem], list[str]]:
     """Problems of the dataset's rows, and the names that a sizes file gives them."""
     revision = revision or content_id(*(str(row["code"]) for row in rows))
     problems: list[Problem] = []
     names: list[str] = []
-    for row in sorted(rows, key=lambda row: (int(row["level"]), int(row["problem_id"]))):
+    placed = [
+        (_number(row, "level", where=where), _number(row, "problem_id", where=where), row)
+        for row in rows
+    ]
+    for level, number, row in sorted(placed, key=lambda each: each[:2]):
         stem = re.sub(r"^\d+_", "", str(row["name"]).removesuffix(".py"))
-        number = int(row["problem_id"])
-        names.append(f"level{row['level']}/{number}_{stem}")
+        names.append(f"level{level}/{number}_{stem}")
         problems.append(
             Problem(
-                suite="kernelbench", level=int(row["level"]), number=number,
+                suite="kernelbench", level=level, number=number,
                 name=number_and_name(f"{number}_{stem}")[1], split=Split.TRAIN,
                 device_class=device_class, revision=revision,
                 source=_sized(
@@ -178,6 +195,17 @@ def _from_rows(
             )
         )  # fmt: skip
     return problems, names
+
+
+def _number(row: Mapping[str, Any], column: str, *, where: str) -> int:
+    value = row[column]
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and int(value) == float(value):
+            return int(value)
+    raise SuiteError(
+        f"{where}: the {column} of row {str(row['name'])[:80]!r} is {str(value)[:80]!r}, no whole "
+        "number; is it KernelBench's dataset?"
+    )
 
 
 def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:

@@ -36,6 +36,8 @@ def test_answers_come_in_their_order_and_other_fields_are_left_alone(tmp_path: P
         (b"[1]", "not an object"),
         (b"\xff", "not UTF-8 text (byte 0)"),
         (json.dumps({**ROW, "level": "easy"}).encode(), "level: "),
+        (json.dumps({**ROW, "level": True}).encode(), "level: input should be a valid integer"),
+        (json.dumps({**ROW, "problem_id": False}).encode(), "problem_id: input should be a valid"),
         (json.dumps({"level": 1, "source": "x"}).encode(), "problem_id: field required"),
         (json.dumps({**ROW, "source": ""}).encode(), "source: "),
     ],

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cudal1 import protocols
-from cudal1.cli.verdict_file import Judged, VerdictFile
+from cudal1.cli.verdict_file import Judged, VerdictFile, read_judged
 from cudal1.errors import ConfigError
 from cudal1.verdict import Status, Verdict
 
@@ -26,6 +31,24 @@ def _judged(candidate: str, protocol_id: str = PROTOCOL.id, kind: str = "cpu") -
 
 def _opened(path: Path, *, timing: bool = True) -> VerdictFile:
     return VerdictFile(path, "cpu", PROTOCOL, timing=timing)
+
+
+class Slow(FileIO):
+    """Takes seven bytes at a time."""
+
+    def write(self, data: Any, /) -> int:
+        return super().write(data[:7])
+
+
+@contextmanager
+def _full_at(num_bytes: int) -> Iterator[None]:
+    """No file may grow beyond this, as on a disk that is full there; Python ignores the signal."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_what_was_written_is_found_by_the_next_run(tmp_path: Path) -> None:
@@ -48,6 +71,82 @@ def test_half_a_line_is_cut_off_and_the_next_one_is_whole(tmp_path: Path) -> Non
         verdicts.add(_judged("c"))
     with _opened(path) as verdicts:
         assert [verdicts.find("p", name) is not None for name in "abc"] == [True, False, True]
+
+
+def test_a_full_disk_is_one_error_and_costs_only_the_verdict_that_had_no_room(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    verdicts = _opened(path)
+    verdicts.add(_judged("a"))
+    whole = path.read_bytes()
+    # closing has no room, either
+    with _full_at(len(whole) + 20), pytest.raises(ConfigError, match="; make room"), verdicts:
+        verdicts.add(_judged("b"))
+    assert verdicts.find("p", "b") is None
+    assert path.read_bytes() == whole
+
+
+def test_after_a_full_disk_the_same_run_may_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path) as verdicts:
+        with _full_at(20), pytest.raises(ConfigError):
+            verdicts.add(_judged("a"))
+        verdicts.add(_judged("b"))
+    with _opened(path) as verdicts:
+        assert [verdicts.find("p", name) is not None for name in "ab"] == [False, True]
+
+
+def test_a_disk_that_takes_a_line_in_parts_gets_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path) as verdicts:
+        monkeypatch.setattr(verdicts, "_file", Slow(path, "ab"))
+        verdicts.add(_judged("a"))
+    assert path.read_bytes() == _judged("a").model_dump_json().encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b"\0" * 5000,
+        b'{"suite":"own","rev' + b"\0" * 50,
+        b"\0" * 50 + b'"judge_s":1.0}}\n',  # its first block is lost, its last one is not
+        b'{"suite":"own","rev' + b"\0" * 50 + b'"judge_s":1.0}}\n',
+    ],
+    ids=["all", "end", "beginning", "middle"],
+)
+def test_what_a_power_failure_left_is_cut_off_and_the_next_one_is_whole(
+    tmp_path: Path, tail: bytes
+) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    with _opened(path) as verdicts:
+        verdicts.add(_judged("a"))
+    whole = path.read_bytes()
+    path.write_bytes(whole + tail)
+    assert read_judged(path) == [_judged("a")]
+    with _opened(path) as verdicts:
+        assert path.read_bytes() == whole
+        verdicts.add(_judged("b"))
+    assert read_judged(path) == [_judged("a"), _judged("b")]
+
+
+def test_a_file_whose_first_line_never_reached_the_disk_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(b"\0" * 700)
+    with _opened(path) as verdicts:
+        verdicts.add(_judged("a"))
+    assert read_judged(path) == [_judged("a")]
+
+
+def test_verdicts_behind_nul_bytes_are_not_cut_off_with_them(tmp_path: Path) -> None:
+    line = _judged("a").model_dump_json().encode() + b"\n"
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(line + b"\0" * 50 + line + line)
+    with pytest.raises(ConfigError, match=r"verdicts\.jsonl:2: not a verdict"):
+        _opened(path)
+    assert path.read_bytes().endswith(line + line)
 
 
 def test_verdicts_of_other_protocols_and_devices_stay_and_answer_nothing(tmp_path: Path) -> None:
@@ -76,7 +175,7 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("content", ["dear diary\n", "dear diary", '{"level": 1'])
+@pytest.mark.parametrize("content", ["dear diary\n", "dear diary", '{"level": 1', "PK\0\0"])
 def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)

@@ -1,7 +1,11 @@
 # ruff: noqa: RUF001 (× is what readers see)
 from __future__ import annotations
 
+import pytest
+
 from cudal1.report import tallies
+from cudal1.report.cells import NULL_TEST
+from cudal1.report.table import RowKind
 
 
 def rows_of(table) -> list[dict[str, str]]:
@@ -57,7 +61,8 @@ def test_an_unstable_measurement_is_counted(made):
             made.verdict("p11", "b", 4.0, is_confirmed=True),
         ],
     })  # fmt: skip
-    values = {row["Quantity"]: row["Value"] for row in rows_of(tallies.reliability_table(given))}
+    table = tallies.reliability_table(given)
+    values = {row["Quantity"]: row["Candidates"] for row in rows_of(table)}
     assert values["Unstable, so certified at 1×"] == "1 (50 %)"
     assert values["… of which confirmed"] == "1 (100 %)"
 
@@ -77,3 +82,92 @@ def test_candidates_of_a_looser_class_are_shown_apart(made):
         {"Class": "half", "Candidates": "1", "Correct": "0 (0 %)", "> 1.01×": "0 (0 %)",
          "Best": "–"},
     ]  # fmt: skip
+
+
+def nulls(*changes):
+    """A null test of so many references, of which some differ from what is hoped for."""
+    hoped = {
+        "status": "correct", "precision": "strict", "speedup": 1.0, "certified": 1.0,
+        "num_quads": 9, "bucket_variance": 0.0001, "is_stable": True, "is_confirmed": None,
+    }  # fmt: skip
+    return [{"problem_id": f"p1{n}", **hoped, **change} for n, change in enumerate(changes)]
+
+
+NOT_CORRECT = {"speedup": None, "certified": None, "is_stable": None, "bucket_variance": None}
+HACKED = {"status": "hacked", "precision": None, **NOT_CORRECT}
+
+
+def beside(made, *changes, **more):
+    """Two candidates, one of them a cheat, beside such a null test."""
+    return made.build({
+        "problems": [made.problem()],
+        "verdicts": [made.verdict("p11", "a", 2.0), made.verdict("p11", "b", status="hacked")],
+        "completions": [made.answer("p11", "a", stage="x"), made.answer("p11", "b", stage="x")],
+        "flags": [made.flag("b")], "null_test": nulls(*changes), **more,
+    })  # fmt: skip
+
+
+def null_rows_of(table):
+    """Its rows of the null test, which come last."""
+    kinds = [row.kind for row in table.rows]
+    assert kinds == sorted(kinds, key=lambda kind: kind is RowKind.NULL_TEST)
+    return [row for row, kind in zip(rows_of(table), kinds, strict=True) if kind is not kinds[0]]
+
+
+def test_the_null_test_stands_beside_files_with_what_became_of_its_references(made):
+    given = beside(made, {}, {"certified": 1.2}, {"status": "incorrect", **NOT_CORRECT})
+    table = tallies.file_table(given)
+    assert null_rows_of(table) == [{
+        "File": "Null test", "Candidates": "3", "correct": "2", "hacked": "0", "incorrect": "1",
+        "Problems solved": "2 of 3", "Best": "1.20×",
+    }]  # fmt: skip
+    assert NULL_TEST in table.caption
+
+
+def test_the_null_test_stands_beside_precision_by_the_class_its_references_met(made):
+    given = beside(made, {}, {"certified": 1.2}, {"precision": "half"}, HACKED)
+    table = tallies.precision_table(given)
+    assert null_rows_of(table) == [
+        {"Class": "Null test, strict", "Candidates": "2", "Correct": "2 (100 %)",
+         "> 1.01×": "1 (50 %)", "Best": "1.20×"},
+        {"Class": "Null test, half", "Candidates": "1", "Correct": "1 (100 %)",
+         "> 1.01×": "0 (0 %)", "Best": "1.00×"},
+    ]  # fmt: skip
+    assert NULL_TEST in table.caption
+
+
+def test_the_null_test_stands_beside_reliability(made):
+    given = beside(made, {}, {"is_stable": False}, {"is_confirmed": False}, HACKED)
+    table = tallies.reliability_table(given)
+    values = {row["Quantity"]: row["Null test"] for row in rows_of(table)}
+    assert values == {
+        "Measurements": "3", "Median spread of bucket medians": "0.0100",
+        "90th percentile of the spread": "0.0100", "Unstable, so certified at 1×": "1 (33 %)",
+        "Large claims measured again in fresh processes": "1", "… of which confirmed": "0 (0 %)",
+        "Median number of quads": "9",
+    }  # fmt: skip
+    assert NULL_TEST in table.caption
+
+
+def test_references_that_were_taken_for_cheats_stand_beside_the_cheats(made):
+    table = tallies.hack_table(beside(made, {}, HACKED, {}))
+    (row,) = null_rows_of(table)
+    assert (row["Kind"], row["Candidates"]) == ("Null test", "1 of 3")
+    assert tallies.NULL_FLAGS in table.caption
+
+
+TABLES = (
+    tallies.file_table, tallies.precision_table, tallies.reliability_table, tallies.hack_table,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("build", TABLES)
+def test_without_a_null_test_the_table_says_so(made, build):
+    table = build(beside(made))
+    assert "Null test" not in str(table.rows) + str(table.columns)
+    assert "No null test was run on cpu" in table.caption
+
+
+@pytest.mark.parametrize("build", TABLES)
+def test_a_null_test_beside_nothing_makes_no_table(made, build):
+    assert not build(made.build({"null_test": nulls({})})).rows

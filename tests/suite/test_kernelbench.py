@@ -145,6 +145,22 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
 
 
+def test_whoever_asked_otherwise_is_told_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"nowhere: no such folder; give --folder a checkout"):
+        load(tmp_path / "nowhere", named="--folder")
+
+
+def test_a_folder_may_be_named_from_home(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(checkout.parent))
+
+    assert load(Path("~") / checkout.name) == load(checkout)
+
+
+def test_the_home_of_nobody_is_a_missing_folder() -> None:
+    with pytest.raises(SuiteError, match=r"~nobody-of-this-name/x: no such folder"):
+        load(Path("~nobody-of-this-name/x"))
+
+
 def test_a_folder_without_problems_is_named(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=f"{tmp_path.name}: no level1/1_name.py in it"):
         load(tmp_path)
@@ -287,10 +303,26 @@ def test_a_broken_row_of_the_dataset_is_a_problem_to_reject(
     assert [problem.source for problem in load(None, sizes=sizes)] == codes
 
 
+@pytest.mark.parametrize("column", ["level", "problem_id"])
+@pytest.mark.parametrize("value", ["easy", "1\n2", "", None, 1.5, float("nan"), True])
+def test_a_row_whose_place_is_no_number_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, value: object
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    row = {"level": 1, "problem_id": 1, "name": "1_Op", "code": SOURCE, column: value}
+    polars.DataFrame([row]).write_parquet(tmp_path / "rows.parquet")
+
+    with pytest.raises(SuiteError, match=f"the {column} of row '1_Op' is .*, no whole") as raised:
+        load(tmp_path)
+
+    assert str(raised.value).startswith(f"{tmp_path}: ")
+    assert "\n" not in str(raised.value)
+
+
 def test_the_datasets_revision_is_recorded(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, str | None]] = []
 
-    def rows(name: str, revision: str | None) -> list[dict[str, Any]]:
+    def rows(name: str, revision: str | None, _: str) -> list[dict[str, Any]]:
         asked.append((name, revision))
         return [{"level": 1, "problem_id": 1, "name": "1_Op", "code": SOURCE}]
 
@@ -317,7 +349,7 @@ def test_a_corrupt_dataset_file_is_one_line(
     (tmp_path / "rows.parquet").write_bytes(b"no parquet")
 
     with pytest.raises(
-        SuiteError, match=f"{tmp_path.name}: the dataset cannot be loaded"
+        SuiteError, match=f"{tmp_path.name}: the dataset cannot be loaded .*; give problems.path a"
     ) as raised:
         load(tmp_path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.verdict import Verdict
+from cudal1.protocol import PrecisionClass
+from cudal1.verdict import Correctness, Verdict
 from tasks import report
 from tasks.stage import Stage
 from tests.tasks.test_reviewing import VERDICT
@@ -103,6 +105,20 @@ def test_the_null_test_is_of_every_reference_that_can_be_judged(
     assert [problem for problem, _ in bench.seen] == [problem.id for problem in problems]
     assert found["problem_id"].to_list() == [problems[0].id, problems[2].id]
     assert found["certified"].to_list() == [4.0, 4.0]
+
+
+def test_the_null_test_tells_all_that_tables_show_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = _problem("softmax")
+    monkeypatch.setattr(report, "admitted_problems", lambda: [problem])
+    exact = Correctness(num_inputs=9, stage=3, precision=PrecisionClass.STRICT)
+    verdict = VERDICT.model_copy(update={"problem_id": problem.id, "correctness": exact})
+    bench: Any = SimpleNamespace(judge_possible=lambda *_: [verdict])
+    (row,) = report._null_test(bench).to_dicts()
+    assert row == {
+        "problem_id": problem.id, "candidate_id": VERDICT.candidate_id, "status": "correct",
+        "precision": "strict", "speedup": 4.0, "certified": 4.0, "num_quads": 9,
+        "bucket_variance": 0.0, "is_stable": True, "is_confirmed": None,
+    }  # fmt: skip
 
 
 def test_without_any_null_test_there_is_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
