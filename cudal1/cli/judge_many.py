@@ -144,7 +144,7 @@ def _judge(
         with _builder(work, seats, settings) as builder:
             if builder is not None:
                 begin_first(builder, work)
-            notes, complaints = try_references(
+            notes, complaints, seats = try_references(
                 [problem for problem, _ in work], seats, settings, wait_s=wait_s
             )
             outcome.complaints += complaints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -15,10 +15,10 @@ from concurrent.futures import (
 
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
-from cudal1.errors import DeviceLostError, SuiteError, WorkerError
+from cudal1.errors import DeviceError, DeviceLostError, SuiteError, WorkerError
 from cudal1.harness import errand
 from cudal1.harness.device import Device
-from cudal1.harness.mutants import kill_table
+from cudal1.harness.mutants import kill_table, lacks_memory
 from cudal1.harness.seats import Seat
 from cudal1.problem import Admission, Problem
 from cudal1.suite.admission import admit_all
@@ -33,11 +33,14 @@ Notes = dict[str, str | None]
 
 def try_references(
     problems: Sequence[Problem], seats: Sequence[Seat], settings: Settings, *, wait_s: float
-) -> tuple[Notes, list[str]]:
-    """What is known of each problem that can be judged, and a line on each that cannot.
+) -> tuple[Notes, list[str], list[Seat]]:
+    """What is known of each problem that can be judged, a line on each that cannot, who is left.
+
+    A device that computes no more, or that another process is judging on, has a line, too: it is
+    left out.
 
     Raises:
-        DeviceError: another process is judging on a device.
+        DeviceError: other processes are judging on all devices.
         WorkerError: the processes of all devices have died, or they themselves.
     """
     unique = list({problem.id: problem for problem in problems}.values())
@@ -47,8 +50,7 @@ def try_references(
     given: dict[Seat, list[Problem]] = {}
     notes: Notes = {}
     complaints: list[str] = []
-    lost: list[str] = []
-    """What devices said that compute no more."""
+    left_out: dict[Seat, DeviceError] = {}
     with bar("trying references", len(unique)) as advance:
         while batches or running:
             while batches and free:
@@ -59,8 +61,7 @@ def try_references(
                 except BrokenExecutor:
                     batches.appendleft(batch)
             if not running:
-                said = "; ".join(lost) or "every process that is to judge has died"
-                raise WorkerError(f"{said}: start again")
+                raise _none_left(seats, left_out)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 seat = running.pop(future)
                 try:
@@ -68,16 +69,27 @@ def try_references(
                 except BrokenExecutor:
                     batches.append(given[seat])
                     continue
-                except DeviceLostError as error:
+                except DeviceError as error:
                     batches.append(given[seat])
-                    lost.append(str(error))
+                    left_out[seat] = error
                     continue
                 free.append(seat)
                 notes |= found
                 complaints += refused
                 for _ in range(len(found) + len(refused)):
                     advance()
-    return notes, [*lost, *sorted(complaints)]
+    lines = [f"left out: {error}" for error in left_out.values()]
+    return notes, [*lines, *sorted(complaints)], [seat for seat in seats if seat not in left_out]
+
+
+def _none_left(
+    seats: Sequence[Seat], left_out: Mapping[Seat, DeviceError]
+) -> DeviceError | WorkerError:
+    said = "; ".join(map(str, left_out.values())) or "every process that is to judge has died"
+    is_lost = any(isinstance(error, DeviceLostError) for error in left_out.values())
+    if len(left_out) == len(seats) and not is_lost:
+        return DeviceError(said)  # they are in use, and nothing is wrong
+    return WorkerError(f"{said}: start again")
 
 
 def _try(
@@ -88,30 +100,41 @@ def _try(
     complaints: list[str] = []
     with device.locked(wait_s=wait_s):
         errand.begin_zygote(device)  # whoever tries references judges next
+        disturbed: list[Problem] = []
         for problem, admission in admissions(batch, settings):
-            try:
-                if not admission.admitted:
-                    raise SuiteError(f"{problem.key}: cannot be judged: {admission.reason}")
-                notes[problem.id] = kill_table(problem, settings.protocol, device).rejection
-            except SuiteError as error:
-                complaints.append(str(error))
+            said = _try_one(problem, admission, device, settings, notes)
+            if said and (TOO_SLOW in said or lacks_memory(said)):
+                disturbed.append(problem)  # by the other one, it may be
+            elif said:
+                complaints.append(said)
+        with_nobody_beside = admit_all(disturbed, max_reference_ms=settings.max_reference_ms)
+        for problem, admission in with_nobody_beside:
+            if said := _try_one(problem, admission, device, settings, notes):
+                complaints.append(said)
         if complaints:
             device.require_working()  # or that is why
     return notes, complaints
 
 
+def _try_one(
+    problem: Problem, admission: Admission, device: Device, settings: Settings, notes: Notes
+) -> str:
+    """Why it cannot be judged; otherwise nothing, and its note is taken."""
+    if not admission.admitted:
+        return f"{problem.key}: cannot be judged: {admission.reason}"
+    try:
+        notes[problem.id] = kill_table(problem, settings.protocol, device).rejection
+    except SuiteError as error:
+        return str(error)
+    return ""
+
+
 def admissions(batch: list[Problem], settings: Settings) -> Iterator[tuple[Problem, Admission]]:
     """Each with its admission, which a process of its own decides on while the last one is used."""
-    limit_ms = settings.max_reference_ms
-    slow: list[Problem] = []
     with ThreadPoolExecutor(1) as beside:
-        tried = admit_all(batch, max_reference_ms=limit_ms)
+        tried = admit_all(batch, max_reference_ms=settings.max_reference_ms)
         coming = beside.submit(next, tried, None)
         importlib.import_module("torch._dynamo")  # seconds; whoever intercepts operators needs it
         while (pair := coming.result()) is not None:
             coming = beside.submit(next, tried, None)
-            if (pair[1].reason or "").startswith(TOO_SLOW):
-                slow.append(pair[0])
-            else:
-                yield pair
-    yield from admit_all(slow, max_reference_ms=limit_ms)  # with nobody beside them
+            yield pair

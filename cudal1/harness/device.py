@@ -69,8 +69,8 @@ class Device(Record):
                 if time.monotonic() >= deadline:
                     said = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
                     raise DeviceError(
-                        f"device {self.kind} is in use by process {said or 'unknown'}: "
-                        "wait for it, or stop it"
+                        f"device {self.kind} {self.id} is in use by process "
+                        f"{said or 'unknown'}: wait for it, or stop it"
                     )
                 time.sleep(LOOK_S)
             os.ftruncate(descriptor, 0)

@@ -119,7 +119,7 @@ class Docket:
         The policy is expected to do nothing until this returns, if the two take turns.
 
         Raises:
-            DeviceError: another process is judging on one of the devices.
+            DeviceError: other processes are judging on all of the devices.
             WorkerError: one of them could not be judged; what else was judged has been settled.
         """
         self._kept |= self._hear()
@@ -135,7 +135,7 @@ class Docket:
         policy, if there is one, is expected to do nothing meanwhile.
 
         Raises:
-            DeviceError: another process is judging on one of the devices.
+            DeviceError: other processes are judging on all of the devices.
             WorkerError: nobody judges any more.
         """
         listed = {candidate.id: (problem, candidate) for problem, candidate in work}
@@ -206,7 +206,7 @@ class Docket:
             while batch := self._next_batch():
                 self._judge(fleet, batch)
                 for seat in fleet.lost[num_lost:]:
-                    log.warning("device %s: its judge died; others take its candidates over", seat)
+                    log.warning("%s; others take its candidates over", fleet.why_lost(seat))
                 num_lost = len(fleet.lost)
 
     def _judge(self, fleet: Fleet, batch: Sequence[_Waiting]) -> None:

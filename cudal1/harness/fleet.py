@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceLostError, WorkerError
+from cudal1.errors import DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import claims, errand
 from cudal1.harness.ahead import Ahead, Compiles
 from cudal1.harness.errand import Errand, Refusal
@@ -76,14 +76,15 @@ class Fleet:
         self._running: dict[Future[Judgement | Refusal], tuple[Seat, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
-        """Whose judge's process died, or device; what they had is judged by the others."""
+        """Whose judge's process died, or device, or which another process held when this opened;
+        what they had is judged by the others."""
         self._why_lost: dict[Seat, str] = {}
 
     def __enter__(self) -> Self:
-        """Start a judge for each device.
+        """Start a judge for each device; one that another process holds is left out.
 
         Raises:
-            DeviceError: another process is judging on one of them.
+            DeviceError: other processes are judging on all of them.
             WorkerError: the processes of all have died.
         """
         with ExitStack() as opening:
@@ -101,6 +102,11 @@ class Fleet:
                     future.result()
                 except BrokenExecutor:
                     self.lost.append(seat)
+                except DeviceError as error:
+                    self._why_lost[seat] = str(error)
+                    self.lost.append(seat)
+            if len(self._why_lost) == len(self._seats):
+                raise DeviceError("; ".join(self._why_lost.values()))
             if not self._alive():
                 raise self._none_left()
             self._open = opening.pop_all()

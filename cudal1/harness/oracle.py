@@ -88,6 +88,7 @@ class Oracle:
 
     Raises:
         SuiteError: the reference cannot be run here (admission should have rejected it).
+        OutOfMemoryError: PyTorch's; the device's memory is too small, or in others' hands.
     """
 
     def __init__(
@@ -104,24 +105,26 @@ class Oracle:
         self.problem = problem
         reference = load_reference(problem)
         self._draw, self.init_inputs = reference.draw, repr(reference.init_inputs)
-        # made on the CPU and moved, as anyone would, and as the workers do
-        torch.default_generator.manual_seed(weight_seed)
-        self._model: torch.nn.Module = reference.make().to(device)
-        torch.default_generator.manual_seed(weight_seed)
-        self._exact: torch.nn.Module | None = reference.make().to(device).double()
-        self.original_weights = {
-            name: tensor.detach().clone().contiguous()
-            for name, tensor in self._model.state_dict().items()
-        }
-        self._current = self.original_weights
         self._families: dict[str, ReferenceError] = {}
-        self.can_change_weights = bool(self.original_weights)
         self.mutates_inputs = True
         who = problem.id, weight_seed, str(device), precision
         try:
+            # made on the CPU and moved, as anyone would, and as the workers do
+            torch.default_generator.manual_seed(weight_seed)
+            self._model: torch.nn.Module = reference.make().to(device)
+            torch.default_generator.manual_seed(weight_seed)
+            self._exact: torch.nn.Module | None = reference.make().to(device).double()
+            self.original_weights = {
+                name: tensor.detach().clone().contiguous()
+                for name, tensor in self._model.state_dict().items()
+            }
+            self._current = self.original_weights
+            self.can_change_weights = bool(self.original_weights)
             if who not in _known:
                 _known[who] = self._examined()
             self._take(_known[who])
+        except torch.OutOfMemoryError:
+            raise  # a RuntimeError that says more of the device than of the reference
         except REFUSALS as error:
             said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise SuiteError(f"{problem.key}: its reference raises {said}") from error

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,10 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.cli import judge_many
+from cudal1.cli.settings import choose
+from cudal1.harness import find_device
 from cudal1.harness.ahead import WINDOW
+from cudal1.harness.seats import seats_here
 from cudal1.problem import DeviceClass
 from cudal1.suite.loader import load_suite
 from tests.cli.conftest import complaints
@@ -142,6 +146,25 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     assert again["num_new"] <= num_before + 2
     names = [row["verdict"]["candidate_id"] for row in verdicts()]
     assert len(set(names)) == len(names)
+
+
+def test_a_device_that_is_in_use_has_one_line_and_the_others_judge(
+    answers: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where locks are
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    cpu = find_device(DeviceClass.CPU)
+    held, free = (cpu.model_copy(update={"id": f"{cpu.id}-{name}"}) for name in ("held", "free"))
+    path = answers(_null(SILU), _null(RELU))
+    with held.locked(), seats_here([held, free]) as seats:
+        outcome = judge_many.judge_many(
+            path, load_suite(DeviceClass.CPU), tmp_path / "out.jsonl",
+            choose(None, "cpu", "cpu", None), seats, timing=False, baselines=[], wait_s=0,
+        )  # fmt: skip
+    assert (outcome.stopped, outcome.num_without) == ("", 0)
+    assert {each.verdict.device_id for each in outcome.judged} == {free.id}
+    (line,) = outcome.complaints
+    assert line.startswith(f"left out: device cpu {held.id} is in use by process")
 
 
 @pytest.mark.parametrize(

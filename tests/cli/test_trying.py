@@ -11,10 +11,12 @@ import pytest
 from cudal1.cli import trying
 from cudal1.cli.settings import choose
 from cudal1.cli.trying import AT_A_TIME, try_references
-from cudal1.errors import DeviceError, DeviceLostError, WorkerError
+from cudal1.errors import DeviceError, DeviceLostError, SuiteError, WorkerError
 from cudal1.harness import Device, errand, find_device
 from cudal1.harness.seats import seats_here
+from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import Admission, DeviceClass, Problem
+from cudal1.protocol import PrecisionClass
 from cudal1.suite.loader import load_suite
 from cudal1.suite.trial import TOO_SLOW
 
@@ -41,7 +43,7 @@ def test_each_problem_is_tried_once_on_any_number_of_devices() -> None:
     twins = [cpu.model_copy(update={"id": f"{cpu.id}-tried-{number}"}) for number in range(2)]
     good, bad = _problems(3), _constant(_problems(4)[3])
     with seats_here(twins) as seats:
-        notes, complaints = try_references([*good, bad, good[0]], seats, SETTINGS, wait_s=0)
+        notes, complaints, _ = try_references([*good, bad, good[0]], seats, SETTINGS, wait_s=0)
         assert all(seat.process.submit(_has_begun).result() for seat in seats)
     assert notes.keys() == {problem.id for problem in good}
     (complaint,) = complaints
@@ -57,6 +59,28 @@ def test_a_device_that_is_in_use_is_named() -> None:
         try_references(problems, seats, SETTINGS, wait_s=0)
 
 
+def test_a_device_that_is_in_use_is_left_out_and_the_others_try_its_problems() -> None:
+    cpu = find_device(DeviceClass.CPU)
+    held, free = (cpu.model_copy(update={"id": f"{cpu.id}-{name}"}) for name in ("busy", "free"))
+    problems = _problems(2)
+    with held.locked(), seats_here([held, free]) as seats:
+        notes, complaints, left = try_references(problems, seats, SETTINGS, wait_s=0)
+    assert notes.keys() == {problem.id for problem in problems}
+    assert left == seats[1:]
+    (line,) = complaints
+    assert line.startswith(f"left out: device {held.kind} {held.id} is in use by process")
+
+
+def test_where_all_devices_are_in_use_each_is_named() -> None:
+    cpu = find_device(DeviceClass.CPU)
+    one, two = (cpu.model_copy(update={"id": f"{cpu.id}-all-{number}"}) for number in range(2))
+    refused = pytest.raises(DeviceError, match=r"is in use .*; device .* is in use")
+    with one.locked(), two.locked(), seats_here([one, two]) as seats, refused as caught:
+        try_references(_problems(2), seats, SETTINGS, wait_s=0)
+    assert one.id in str(caught.value)
+    assert two.id in str(caught.value)
+
+
 @pytest.mark.parametrize("num_left", [0, 1])
 def test_what_a_process_that_dies_was_to_try_is_tried_by_the_others(num_left: int) -> None:
     cpu = find_device(DeviceClass.CPU)
@@ -64,35 +88,105 @@ def test_what_a_process_that_dies_was_to_try_is_tried_by_the_others(num_left: in
     with seats_here([cpu.model_copy(update={"id": each}) for each in ids]) as seats:
         os.kill(seats[0].process.submit(os.getpid).result(), signal.SIGKILL)
         if num_left:
-            notes, complaints = try_references(_problems(2), seats, SETTINGS, wait_s=0)
+            notes, complaints, _ = try_references(_problems(2), seats, SETTINGS, wait_s=0)
             assert (len(notes), complaints) == (2, [])
         else:
             with pytest.raises(WorkerError, match="has died: start again"):
                 try_references(_problems(2), seats, SETTINGS, wait_s=0)
 
 
-def test_who_is_slow_beside_another_problem_is_tried_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def admit_all(
-        problems: Sequence[Problem], *, max_reference_ms: float
+class Played:
+    """What admission and the kill table say of problems, in the order of asking."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, says: dict[str, list[str]]) -> None:
+        """`says`: by the name of a problem, why not, each time that it is tried; then nothing."""
+        self._says = says
+        self.asked: list[list[str]] = []
+        monkeypatch.setattr(trying, "admit_all", self._admit_all)
+        monkeypatch.setattr(trying, "kill_table", self._kill_table)
+        monkeypatch.setattr(errand, "begin_zygote", lambda _: None)
+
+    def _next(self, problem: Problem) -> str | None:
+        waiting = self._says.get(problem.name)
+        return waiting.pop(0) if waiting else None
+
+    def _admit_all(
+        self, problems: Sequence[Problem], *, max_reference_ms: float
     ) -> Iterator[tuple[Problem, Admission]]:
-        tried.append([problem.name for problem in problems])
+        self.asked.append([problem.name for problem in problems])
         for problem in problems:
-            is_slow = problem is slow or (problem is disturbed and len(tried) == 1)
+            is_here = any(said.startswith(HERE) for said in self._says.get(problem.name, []))
+            reason = None if is_here else self._next(problem)
             yield problem, Admission(
-                problem_id=problem.id, admitted=not is_slow,
-                reason=f"{TOO_SLOW}: 90 ms a call" if is_slow else None,
+                problem_id=problem.id, admitted=reason is None, reason=reason
             )  # fmt: skip
 
-    tried: list[list[str]] = []
-    fast, disturbed, slow = _problems(3)
-    monkeypatch.setattr(trying, "admit_all", admit_all)
-    found = {problem.name: each.admitted for problem, each in trying.admissions(
-        [slow, fast, disturbed], SETTINGS
-    )}  # fmt: skip
-    assert found == {fast.name: True, slow.name: False, disturbed.name: True}
-    assert tried == [[slow.name, fast.name, disturbed.name], [slow.name, disturbed.name]]
+    def _kill_table(self, problem: Problem, *_: object) -> KillTable:
+        if said := self._next(problem):
+            raise SuiteError(said)
+        mutant = Mutant(name="zeros", killed=True, family="own", num_inputs=1)
+        return KillTable(
+            problem_id=problem.id, precision=PrecisionClass.STRICT, mutants=(mutant,),
+            refused_reference=None,
+        )  # fmt: skip
+
+
+HERE = "toy: too large for cpu: CUDA out of memory"
+"""The kill table's; other reasons are the admission's."""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"{TOO_SLOW}: 90 ms a call",
+        "raises OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB",
+        "raises AcceleratorError: CUDA error: out of memory",
+        "raises RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate",
+        "raises RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to",
+        "raises MemoryError:",
+        HERE,
+    ],
+)
+def test_who_is_slow_or_lacks_memory_beside_another_problem_is_tried_alone(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    never, fine, disturbed = _problems(3)
+    batch = [never, fine, disturbed]
+    played = Played(monkeypatch, {never.name: [said, said], disturbed.name: [said]})
+    cpu = find_device(DeviceClass.CPU)
+    device = cpu.model_copy(update={"id": f"{cpu.id}-alone"})
+    notes, complaints = trying._try(batch, device, SETTINGS, 0)
+    assert played.asked == [[each.name for each in batch], [never.name, disturbed.name]]
+    assert notes.keys() == {fine.id, disturbed.id}
+    (line,) = complaints
+    assert line.endswith(said)
+
+
+def test_what_nobody_beside_it_explains_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, fine = _problems(2)
+    played = Played(monkeypatch, {wrong.name: ["raises ValueError: no such shape"]})
+    cpu = find_device(DeviceClass.CPU)
+    device = cpu.model_copy(update={"id": f"{cpu.id}-once"})
+    notes, complaints = trying._try([wrong, fine], device, SETTINGS, 0)
+    assert (played.asked[1:], notes.keys()) == ([[]], {fine.id})
+    assert complaints == [f"{wrong.key}: cannot be judged: raises ValueError: no such shape"]
+
+
+def test_a_reference_that_fills_the_memory_costs_the_others_nothing() -> None:
+    """Admission, in a process of its own, finds enough of it; the kill table does not."""
+    large, good = _problems(2)
+    fills = (
+        "import sys, torch\n"
+        "if 'cudal1.harness.mutants' in sys.modules:\n"
+        "    def full(*_): raise torch.OutOfMemoryError('CUDA out of memory. Tried to')\n"
+        "    Model.__init__ = full\n"
+    )
+    large = large.model_copy(update={"source": f"{large.source}\n{fills}"})
+    with seats_here([find_device(DeviceClass.CPU).model_copy(update={"id": "full"})]) as seats:
+        notes, complaints, _ = try_references([large, good], seats, SETTINGS, wait_s=0)
+    assert notes.keys() == {good.id}
+    (line,) = complaints
+    assert line.startswith(f"{large.key}: too large for cpu: CUDA out of memory; lower its sizes")
 
 
 def _have_it_compute_no_more() -> None:
@@ -112,9 +206,10 @@ def test_what_a_lost_device_says_of_a_reference_is_nothing(num_left: int) -> Non
     with seats_here([cpu.model_copy(update={"id": each}) for each in ids]) as seats:
         seats[0].process.submit(_have_it_compute_no_more).result()
         if num_left:
-            notes, complaints = try_references([bad, good], seats, SETTINGS, wait_s=0)
+            notes, complaints, left = try_references([bad, good], seats, SETTINGS, wait_s=0)
+            assert left == seats[1:]
             assert notes.keys() == {good.id}
-            assert complaints[0] == f"device {ids[0]} computes no more"
+            assert complaints[0] == f"left out: device {ids[0]} computes no more"
             assert complaints[1].startswith(f"{bad.key}: cannot be judged")
         else:
             with pytest.raises(WorkerError, match="computes no more: start again"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from cudal1.errors import DeviceLostError, SuiteError
+from cudal1.errors import DeviceError, DeviceLostError, SuiteError
 from cudal1.harness import device as module
 from cudal1.harness.device import Device, find_devices
 from cudal1.problem import DeviceClass
@@ -135,3 +136,13 @@ def test_what_fails_because_a_gpu_is_lost_is_told_as_that(
     monkeypatch.setattr(torch, "ones", ones)
     with pytest.raises(wanted), gpu.watched():
         raise SuiteError("the reference cannot be run")
+
+
+def test_of_devices_of_one_kind_it_is_said_which_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    gpu = Device(device_class=DeviceClass.CUDA, kind="a GPU", id="GPU-1", worker_core=None)
+    refused = pytest.raises(DeviceError, match=r"^device a GPU GPU-1 is in use by process \d+: ")
+    with gpu.locked(), refused, gpu.locked():
+        pass

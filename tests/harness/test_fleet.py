@@ -75,6 +75,28 @@ def test_a_device_that_is_in_use_is_refused_with_one_line(
         pass
 
 
+def test_a_device_that_is_in_use_is_left_out_and_the_others_judge(
+    fleet: Fleet, quick: EvalProtocol, named_problem: NamedProblem
+) -> None:
+    held = fleet._seats[0].device
+    free = held.model_copy(update={"id": f"{held.id}-free"})
+    work = _candidates(named_problem("silu"), 3)
+    with seats_here([held, free]) as seats, Fleet(seats, quick) as opened:
+        found = list(opened.judge_all(work, timing=False))
+        assert opened.lost == seats[:1]
+        said = opened.why_lost(seats[0])
+    assert said.startswith(f"device {held.kind} {held.id} is in use by process")
+    assert {j.verdict.candidate_id for j in found} == {candidate.id for _, candidate in work}
+    assert {j.verdict.device_id for j in found} == {free.id}
+
+
+def test_where_all_devices_are_in_use_each_is_named(fleet: Fleet, quick: EvalProtocol) -> None:
+    one, two = (seat.device for seat in fleet._seats)
+    refused = pytest.raises(DeviceError, match=f"{one.id} is in use .*{two.id} is in use")
+    with refused, seats_here([one, two]) as seats, Fleet(seats, quick):
+        pass
+
+
 @pytest.fixture
 def own_fleet(
     quick: EvalProtocol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -9,8 +10,9 @@ import pytest
 import torch
 
 from cudal1.errors import DeviceLostError, SuiteError
-from cudal1.harness import Device, find_device, mutants
-from cudal1.harness.mutants import kill_table
+from cudal1.harness import Device, find_device, mutants, mutations
+from cudal1.harness.mutants import kill_table, lacks_memory
+from cudal1.harness.oracle import Oracle
 from cudal1.kill_table import KillTable
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass
@@ -233,3 +235,90 @@ def test_a_device_that_is_lost_is_said_and_not_the_problem(
     monkeypatch.setattr(mutants, "undisturbed", undisturbed)
     with pytest.raises(DeviceLostError):
         kill_table(problem_of("torch.relu(x)"), quick, find_device(DeviceClass.CPU))
+
+
+# --- too little memory ---------------------------------------------------------------------------
+
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.00 GiB. GPU 0 has a total")
+
+
+def _raising(error: Exception) -> Callable[..., object]:
+    def raises(*_: object, **__: object) -> object:
+        raise error
+
+    return raises
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(Oracle, "_examined"), (Oracle, "key"), (Oracle, "exact_key"), (mutants, "compare"),
+     (mutations, "first_answer"), (torch, "equal")],
+)  # fmt: skip
+def test_a_gpu_whose_memory_is_too_small_rejects_the_problem_wherever_that_shows(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch, where: object, name: str
+) -> None:
+    monkeypatch.setattr(where, name, _raising(FULL))
+    problem = problem_of(f"return torch.relu(x)  # {name}")
+    with pytest.raises(SuiteError) as caught:
+        kill_table(problem, quick, find_device(DeviceClass.CPU))
+    said = f"{problem.key}: too large for cpu: CUDA out of memory; lower its sizes"
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("init", "said"),
+    [
+        ("raise torch.OutOfMemoryError('CUDA out of memory. Tried')", "too large for cpu: CUDA"),
+        ("raise MemoryError", "too large for the memory here: MemoryError; lower its sizes"),
+        ("torch.empty(1 << 55)", "its reference raises RuntimeError: .*can't allocate memory"),
+    ],
+)
+def test_a_model_that_cannot_be_made_for_want_of_memory_is_rejected(
+    table: Table, init: str, said: str
+) -> None:
+    with pytest.raises(SuiteError, match=said) as caught:
+        table("return torch.relu(x)", "torch.randn(16, 32)", init)
+    assert lacks_memory(str(caught.value))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("Triton Error [CUDA]: out of memory"),
+     RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")],
+)  # fmt: skip
+def test_a_check_that_lacks_memory_of_another_kind_rejects_the_problem(
+    table: Table, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(mutants, "compare", _raising(error))
+    with pytest.raises(SuiteError, match="too large for the memory here") as caught:
+        table("return torch.relu(x)")
+    assert lacks_memory(str(caught.value))
+
+
+def test_a_mistake_of_ours_is_no_want_of_memory(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "compare", _raising(RuntimeError("shapes do not match")))
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        table("return torch.relu(x)")
+
+
+def test_what_filled_the_memory_is_let_go_before_it_is_given_back(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[weakref.ref[torch.Tensor]] = []
+    found: list[bool] = []
+
+    def fills(output: torch.Tensor, *_: object) -> object:
+        large = output.clone()
+        held.append(weakref.ref(large))
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def give_back(_: Device) -> None:
+        found.extend(each() is None for each in held)
+
+    monkeypatch.setattr(mutants, "compare", fills)
+    monkeypatch.setattr(mutants, "_give_memory_back", give_back)
+    with pytest.raises(SuiteError):
+        table("return torch.relu(x)")
+    assert found == [True]

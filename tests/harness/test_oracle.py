@@ -224,3 +224,18 @@ def test_integers_of_integers_have_no_other_answers() -> None:
     oracle = oracle_of("return x + 1", inputs="torch.randint(0, 9, (4, 4))")
     (_, error), = oracle.exact_key(oracle.draw(5))  # fmt: skip
     assert all(torch.equal(other, oracle.draw(5).inputs[0] + 1) for other in error.others)
+
+
+def test_a_model_that_cannot_be_made_is_said_in_a_line() -> None:
+    with pytest.raises(SuiteError, match=r"toy: its reference raises RuntimeError: no such file"):
+        oracle_of("return x", init="raise RuntimeError('no such file')")
+
+
+@pytest.mark.parametrize("where", ["init", "forward"])
+def test_a_device_that_is_too_small_is_not_the_reference_s_error(where: str) -> None:
+    """Who knows the device says what to do about it."""
+    full = "raise torch.OutOfMemoryError('CUDA out of memory')"
+    is_made = where == "forward"
+    forward, init = (full, "super().__init__()") if is_made else ("return x.exp()", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        oracle_of(forward, init=init)
