@@ -76,7 +76,8 @@ def main() -> None:
         "benchmark": "several_gpus", "measured": time.strftime("%Y-%m-%d"),
         "device": [torch.cuda.get_device_name(i) for i in range(2)] if on_gpu else cpu_name(),
         "driver": _smi("driver_version") if on_gpu else None, "cpu": cpu_name(),
-        "versions": versions("torch", "transformers", "trl", "accelerate"), "runs": {},
+        "versions": versions("torch", "transformers", "trl", "accelerate"),
+        "is_complete": False, "runs": {},
     }  # fmt: skip
     if on_gpu:
         found["nccl"] = ".".join(str(part) for part in nccl.version())
@@ -92,6 +93,7 @@ def main() -> None:
                     **run(train, work, f"{task}-{way}", scale, size),
                     "expected_peak": expected(model, task, scale, size),
                 }
+                found["is_complete"] = len(found["runs"]) == 2 * len(WAYS)
                 save(found, given.out)
     show(found)
 
@@ -161,22 +163,25 @@ def memory_in_use() -> Generator[dict[str, int]]:
     """By GPU, as the driver numbers them: the most bytes in use; looked at ten times a second."""
     most: dict[str, int] = {}
     chosen = [f"--id={ids}"] if (ids := os.environ.get("CUDA_VISIBLE_DEVICES")) else []
-    try:
-        watch = subprocess.Popen(
-            ["nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits",
-             "--loop-ms=100", *chosen], stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        yield most
-        return
-    try:
-        yield most
-    finally:
-        watch.terminate()
-        for line in watch.communicate()[0].splitlines():
-            index, _, mib = line.partition(", ")
-            if mib.strip().isdigit():
-                most[index] = max(most.get(index, 0), int(mib) << 20)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as seen:
+        try:
+            watch = subprocess.Popen(
+                ["nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits",
+                 "--loop-ms=100", *chosen], stdout=seen,
+            )  # fmt: skip
+        except FileNotFoundError:
+            yield most
+            return
+        try:
+            yield most
+        finally:
+            watch.terminate()
+            watch.wait()
+            seen.seek(0)
+            for line in seen:
+                index, _, mib = line.partition(", ")
+                if mib.strip().isdigit():
+                    most[index] = max(most.get(index, 0), int(mib) << 20)
 
 
 def _smi(what: str) -> str:

@@ -115,16 +115,23 @@ def fitting_contrastive_prompt(
 ) -> tuple[Prompt, int]:  # fmt: skip
     """The same for a policy that takes no more than `max_tokens`; and how many it has.
 
-    Too long a one loses exemplars, the first of those given first. Without any it is returned as it
-    is: which problems a policy can be asked about is not decided here.
+    Too long a one loses exemplars: those that would be too long alone, and then the first of those
+    given first. Without any it is returned as it is: which problems a policy can be asked about is
+    not decided here.
     """
-    for left in range(len(exemplars), -1, -1):
-        shown = exemplars[len(exemplars) - left :]
+
+    def made(shown: Sequence[Exemplar]) -> tuple[Prompt, int]:
         prompt = contrastive_prompt(problem, shown, style=style, facts=facts)
-        tokens = num_tokens(prompt.as_chat())
-        if tokens <= max_tokens or not shown:
-            return prompt, tokens
-    raise AssertionError("the last one shows nothing")
+        return prompt, num_tokens(prompt.as_chat())
+
+    prompt, tokens = made(exemplars)
+    if tokens > max_tokens:
+        exemplars = [each for each in exemplars if made([each])[1] <= max_tokens]
+        prompt, tokens = made(exemplars)
+    while tokens > max_tokens and exemplars:
+        exemplars = exemplars[1:]
+        prompt, tokens = made(exemplars)
+    return prompt, tokens
 
 
 def judge_prompt(

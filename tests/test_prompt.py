@@ -75,6 +75,14 @@ def test_too_long_a_prompt_loses_the_first_exemplars_first(
     assert count == 100 + room
 
 
+def test_an_exemplar_that_is_too_long_alone_is_left_out_whatever_its_place() -> None:
+    made, _ = fitting_contrastive_prompt(
+        _problem(), [ONE, TWO], style=PromptStyle.COMPACT, max_tokens=100,
+        num_tokens=lambda chat: 101 if TWO.source in chat[0]["content"] else 100,
+    )  # fmt: skip
+    assert made.exemplar_ids == (ONE.candidate_id,)
+
+
 def test_what_shows_nothing_is_asked_however_long_it_is() -> None:
     made, count = fitting_contrastive_prompt(
         _problem(), [ONE], style=PromptStyle.COMPACT, max_tokens=1, num_tokens=lambda _: 7

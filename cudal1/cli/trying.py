@@ -18,8 +18,9 @@ from cudal1.cli.settings import Settings
 from cudal1.errors import DeviceError, DeviceLostError, SuiteError, WorkerError
 from cudal1.harness import errand
 from cudal1.harness.device import Device
-from cudal1.harness.mutants import kill_table, lacks_memory
+from cudal1.harness.mutants import kill_table
 from cudal1.harness.seats import Seat
+from cudal1.harness.shortage import lacks_memory
 from cudal1.problem import Admission, Problem
 from cudal1.suite.admission import admit_all
 from cudal1.suite.trial import TOO_SLOW

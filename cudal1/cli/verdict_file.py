@@ -98,8 +98,8 @@ class VerdictFile:
                 self._file.truncate(end)
             self._judged.pop((judged.verdict.problem_id, judged.verdict.candidate_id), None)
             raise ConfigError(
-                f"{self._path}: cannot be written ({error.strerror}); make room and run it again: "
-                "what the file holds is not judged anew"
+                f"{self._path}: cannot be written ({error.strerror}); when it can, run it again: "
+                "what it holds is not judged anew"
             ) from error
 
     def find(self, problem_id: str, candidate_id: str) -> Judged | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError
+from cudal1.harness.shortage import lacks_memory
 from cudal1.problem import DeviceClass
 from cudal1.record import Record, content_id
 
@@ -105,9 +106,9 @@ class Device(Record):
         try:
             is_right = torch.ones(2, device=self.torch_name).sum().item() == 2.0
             said = "it computes wrong sums"
-        except torch.OutOfMemoryError:
-            return  # somebody has it all, and it works
         except RuntimeError as error:
+            if lacks_memory(f"{type(error).__name__}: {error}"):
+                return  # somebody has it all, and it works
             is_right, said = False, str(error).partition("\n")[0]
         if not is_right:
             raise DeviceLostError(

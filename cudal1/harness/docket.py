@@ -202,12 +202,16 @@ class Docket:
             seats_here(self._sharing.devices) as seats,
             Fleet(seats, self._protocol, wait_s=self._wait_s, builder=self._builder) as fleet,
         ):
-            num_lost = 0
+            num_told = self._tell_lost(fleet, 0)
             while batch := self._next_batch():
                 self._judge(fleet, batch)
-                for seat in fleet.lost[num_lost:]:
-                    log.warning("%s; others take its candidates over", fleet.why_lost(seat))
-                num_lost = len(fleet.lost)
+                num_told = self._tell_lost(fleet, num_told)
+
+    def _tell_lost(self, fleet: Fleet, num_told: int) -> int:
+        """Say which seats are lost that were not told of; how many there are now."""
+        for seat in fleet.lost[num_told:]:
+            log.warning("%s; others take its candidates over", fleet.why_lost(seat))
+        return len(fleet.lost)
 
     def _judge(self, fleet: Fleet, batch: Sequence[_Waiting]) -> None:
         by_id = {each.candidate.id: each for each in batch}

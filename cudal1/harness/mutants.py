@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import gc
 import random
-import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,8 +22,9 @@ from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.mutations import Case
 from cudal1.harness.operators import Dropping
-from cudal1.harness.oracle import REFUSALS, Draw, Key, Oracle, Tensors, tells
+from cudal1.harness.oracle import Draw, Key, Oracle, Tensors, tells
 from cudal1.harness.quiet import undisturbed
+from cudal1.harness.shortage import lacks_memory
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol, PrecisionClass
@@ -49,9 +49,6 @@ UNCHANGED_IS_FINE = frozenset(
 """Mutants that are no mutants where they change no bit of any output: rows alike, weights without
 effect, an operator that does nothing (dropout, a second ReLU), values that a half type holds. Of
 the others, an output without change is the worst that can be: it follows from nothing."""
-LACKS_MEMORY = re.compile(r"MemoryError|out of memory|allocate memory|ALLOC_FAILED")
-"""In what is said when a device's or the machine's memory was too small. PyTorch has an error for
-its own allocator on a GPU; its CPU's, the driver, Triton and cuBLAS raise RuntimeErrors."""
 
 
 def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> KillTable:
@@ -62,7 +59,7 @@ def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> Kill
 
     Raises:
         SuiteError: the reference cannot be run here, or there is too little memory, of which
-            `lacks_memory` knows: others may have had it.
+            `shortage` knows: others may have had it.
         DeviceLostError: the device computes no more.
     """
     try:
@@ -72,14 +69,9 @@ def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> Kill
         if not lacks_memory(f"{type(error).__name__}: {error}"):
             raise
         said = _too_large(problem, device, error)
-    finally:  # the error is gone by now, and its frames, which held what filled the memory
+    finally:  # a shortage is gone by now, and its frames, which held what filled the memory
         _give_memory_back(device)
     raise SuiteError(said)
-
-
-def lacks_memory(said: str) -> bool:
-    """Whether an error or a reason is for want of memory; with less beside it, it may be none."""
-    return LACKS_MEMORY.search(said) is not None
 
 
 def _too_large(problem: Problem, device: Device, error: Exception) -> str:
@@ -148,7 +140,7 @@ class _Trial:
         self._refused: str | None = None
         before = self._oracle.draw(self._rng.getrandbits(62))
         recorded = Dropping()
-        outputs = self._run(before, recorded)
+        outputs = mutations.run(self._oracle, before, recorded)
         if outputs is None:
             raise SuiteError(f"{problem.key}: its reference raises an error on an input of its own")
         self._previous = outputs
@@ -223,22 +215,8 @@ class _Trial:
         self._deck = self._deck or self._oracle.deck(self._rng)
         return self._oracle.draw(self._rng.getrandbits(62), self._deck.pop())
 
-    def _run(
-        self, draw: Draw, mode: AbstractContextManager[object] | None = None
-    ) -> Tensors | None:
-        """As for mutants, but a reference that lacked memory has not refused the input."""
-        import torch
-
-        try:
-            with mode or nullcontext():
-                return [output.detach().clone() for output, _ in self._oracle.key(draw)]
-        except torch.OutOfMemoryError:
-            raise
-        except REFUSALS:
-            return None
-
     def _try_all(self, draw: Draw) -> None:
-        outputs = self._run(draw)
+        outputs = mutations.run(self._oracle, draw)
         if outputs is None:
             if draw.is_own:
                 self._refused = f"it raises an error on input {self._num_inputs + 1}"

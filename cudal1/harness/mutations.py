@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cudal1.harness.operators import Rounding, to_half
 from cudal1.harness.oracle import REFUSALS, Draw, Oracle, Tensors
+from cudal1.harness.shortage import raise_shortage
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def run(
     try:
         with mode or nullcontext():
             return [output.detach().clone() for output, _ in oracle.key(draw)]
-    except REFUSALS:
+    except REFUSALS as error:
+        raise_shortage(error)
         return None
 
 

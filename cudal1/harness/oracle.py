@@ -16,6 +16,7 @@ from cudal1.harness.correctness import ReferenceError, reference_error
 from cudal1.harness.families import FAMILIES, OWN, change_inputs, changed_weight, nudge
 from cudal1.harness.reference import load_reference
 from cudal1.harness.roofline import Work, least_work
+from cudal1.harness.shortage import raise_shortage
 from cudal1.harness.wire import DTYPES, TensorSpec
 from cudal1.problem import Problem
 from cudal1.protocol import PrecisionClass
@@ -43,8 +44,8 @@ REFUSALS = (
     ValueError,
 )  # fmt: skip
 """What a reference raises on inputs or a dtype that it was not made for: a matrix that is not
-positive definite, an operator without a float64 kernel, a dtype spelled out or asserted. Running
-out of memory on the CPU is a RuntimeError, too."""
+positive definite, an operator without a float64 kernel, a dtype spelled out or asserted. To want
+for memory is none (`shortage`): what was learned without would be believed afterwards, too."""
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,8 @@ class Oracle:
             if who not in _known:
                 _known[who] = self._examined()
             self._take(_known[who])
-        except torch.OutOfMemoryError:
-            raise  # a RuntimeError that says more of the device than of the reference
         except REFUSALS as error:
+            raise_shortage(error)
             said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise SuiteError(f"{problem.key}: its reference raises {said}") from error
 
@@ -185,7 +185,8 @@ class Oracle:
             return self.key(draw)
         try:
             exacts = self._answer(draw, exact=True)
-        except REFUSALS:  # in this draw, such as a matrix that float64 finds singular
+        except REFUSALS as error:  # in this draw, such as a matrix that float64 finds singular
+            raise_shortage(error)
             return self.key(draw)
         known, key = self.error(draw.family), Key()
         plains = self._answer(draw, exact=False)
@@ -237,7 +238,8 @@ class Oracle:
             try:
                 nudged = Draw(nudge(draw.inputs), draw.family)
                 answers.append(self._answer(nudged, exact=True))
-            except REFUSALS:
+            except REFUSALS as error:
+                raise_shortage(error)
                 continue
         return answers
 
@@ -270,7 +272,8 @@ class Oracle:
         try:
             for seed in (1, *EXAMINED_SEEDS):
                 self._answer(self.draw(seed), exact=True)
-        except REFUSALS:
+        except REFUSALS as error:
+            raise_shortage(error)
             self._exact = None
         self.mutates_inputs = self._mutates(first)
         self._families[OWN] = self._family_error(OWN)
@@ -308,7 +311,8 @@ class Oracle:
             draw = self.draw(seed, family)
             try:
                 plain, exact = self._answer(draw, exact=False), self._answer(draw, exact=True)
-            except REFUSALS:
+            except REFUSALS as error:
+                raise_shortage(error)
                 if not must_tell:  # the problem's own
                     raise
                 return ReferenceError(math.inf, math.inf)

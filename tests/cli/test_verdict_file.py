@@ -81,7 +81,11 @@ def test_a_full_disk_is_one_error_and_costs_only_the_verdict_that_had_no_room(
     verdicts.add(_judged("a"))
     whole = path.read_bytes()
     # closing has no room, either
-    with _full_at(len(whole) + 20), pytest.raises(ConfigError, match="; make room"), verdicts:
+    with (
+        _full_at(len(whole) + 20),
+        pytest.raises(ConfigError, match="; when it can, run"),
+        verdicts,
+    ):
         verdicts.add(_judged("b"))
     assert verdicts.find("p", "b") is None
     assert path.read_bytes() == whole

@@ -11,8 +11,10 @@ import torch
 
 from cudal1.errors import DeviceLostError, SuiteError
 from cudal1.harness import Device, find_device, mutants, mutations
-from cudal1.harness.mutants import kill_table, lacks_memory
+from cudal1.harness import oracle as oracles
+from cudal1.harness.mutants import kill_table
 from cudal1.harness.oracle import Oracle
+from cudal1.harness.shortage import lacks_memory
 from cudal1.kill_table import KillTable
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol, PrecisionClass
@@ -270,7 +272,7 @@ def test_a_gpu_whose_memory_is_too_small_rejects_the_problem_wherever_that_shows
     [
         ("raise torch.OutOfMemoryError('CUDA out of memory. Tried')", "too large for cpu: CUDA"),
         ("raise MemoryError", "too large for the memory here: MemoryError; lower its sizes"),
-        ("torch.empty(1 << 55)", "its reference raises RuntimeError: .*can't allocate memory"),
+        ("torch.empty(1 << 55)", "too large for cpu: .*can't allocate memory"),
     ],
 )
 def test_a_model_that_cannot_be_made_for_want_of_memory_is_rejected(
@@ -293,6 +295,38 @@ def test_a_check_that_lacks_memory_of_another_kind_rejects_the_problem(
     with pytest.raises(SuiteError, match="too large for the memory here") as caught:
         table("return torch.relu(x)")
     assert lacks_memory(str(caught.value))
+
+
+FULL_HERE = "raise torch.OutOfMemoryError('CUDA out of memory')"
+COUNTED = LINEAR + "\n        self.first = float(self.w.detach().sum())"
+
+
+@pytest.mark.parametrize(
+    ("where", "init"),
+    [("x.dtype == torch.float64", LINEAR), ("float(x.abs().max()) > 20", LINEAR),
+     ("abs(float(self.w.detach().sum()) - self.first) > 0.1", COUNTED)],
+    ids=["in float64", "in a family", "with other weights"],
+)  # fmt: skip
+def test_nothing_is_learned_of_a_reference_that_lacked_memory(
+    table: Table, where: str, init: str
+) -> None:
+    """It would be checked with less from then on: fewer inputs, one set of weights."""
+    forward = f"if {where}:\n            {FULL_HERE}\n        return x @ self.w"
+    problem = problem_of(forward, init=init)
+    with pytest.raises(SuiteError, match="too large for cpu: CUDA out of memory"):
+        table(forward, "torch.randn(16, 32)", init)
+    assert not [known for known in oracles._known if known[0] == problem.id]
+
+
+def test_a_mutant_that_lacks_memory_is_not_one_that_does_not_apply(
+    table: Table,
+) -> None:
+    """Here the one whose last operator is left out."""
+    forward = (
+        f"y = torch.relu(x)\n        if (y < 0).any():\n            {FULL_HERE}\n        return y"
+    )
+    with pytest.raises(SuiteError, match="too large for cpu: CUDA out of memory"):
+        table(forward)
 
 
 def test_a_mistake_of_ours_is_no_want_of_memory(

@@ -33,6 +33,8 @@ FAILED = re.compile(r"Error (?:building extension|compiling objects)")
 """What PyTorch says when an extension was not built."""
 LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
 """What a compiler says of a line."""
+COMMANDS = re.compile(r"^(?:: )?\[\d+/\d+\] .*\n|^FAILED: .*\n.*\n|^ninja: .*\n?", re.MULTILINE)
+"""Ninja's own lines: each command, the one that failed once more, and that it stops."""
 NOT_ITS_FAULT = re.compile(
     r"signal|killed|terminated|memory|bad_alloc|no space|quota|too many open|temporarily"
     r"|internal compiler|input/output|bus error|timed? ?out",
@@ -82,14 +84,15 @@ def described(error: BaseException) -> str:
     """An exception in words; of an extension that was not built, the compiler's own.
 
     That is the first error of a line, or else (a linker's, say) the last that was said. PyTorch
-    puts ninja's whole command before it, which is longer than what is shown of a reason.
+    hands on what ninja says, whose commands are longer than what is shown of a reason.
     """
     said = str(error)
     if has_failed(error):
         what = said.partition("\n")[0].partition(": [")[0]
         found = LOCATED.search(said)
-        last = [line for line in said.splitlines() if line.strip() and "ninja: " not in line][-3:]
-        said = f"{what}: {found.group().strip() if found else ' '.join(last)}"
+        tools = COMMANDS.sub("", said.removeprefix(what)).removeprefix(": ").splitlines()
+        words = found.group().strip() if found else " ".join(tools[-3:])
+        said = f"{what}: {words}" if words else what
     return f"{type(error).__name__}: {said}"
 
 
