@@ -29,8 +29,8 @@ from cudal1.llm.provider import has_failed, request_to
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompt import PromptStyle, generation_prompt
 from cudal1.provider_settings import OpenAISettings
+from tasks.answers import keep_completion
 from tasks.asking import asking
-from tasks.judging import keep_completion
 
 RESULTS = Path(__file__).parent / "results"
 STAGE = "generate@faulty"

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import string
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import smi
 from benchmarks.big_policy import GIB, WORD, Even, Size, build
 from benchmarks.common import ONE_PROCESS, RESULTS, note, print_table
 from benchmarks.machine import cpu_name, versions
@@ -75,7 +73,7 @@ def main() -> None:
     found: dict[str, Any] = {
         "benchmark": "several_gpus", "measured": time.strftime("%Y-%m-%d"),
         "device": [torch.cuda.get_device_name(i) for i in range(2)] if on_gpu else cpu_name(),
-        "driver": _smi("driver_version") if on_gpu else None, "cpu": cpu_name(),
+        "driver": smi.ask("driver_version"), "cpu": cpu_name(),
         "versions": versions("torch", "transformers", "trl", "accelerate"),
         "is_complete": False, "runs": {},
     }  # fmt: skip
@@ -103,11 +101,12 @@ def run(
 ) -> dict[str, Any]:
     """Train; what was logged, seconds from call to return, bytes in use on each GPU at most."""
     started = time.monotonic()
-    with memory_in_use() as most:
+    with smi.watched("memory.used", every_ms=100) as mib:
         logs = train(work, name, scale, size)
     return {
         "scale": scale.model_dump(mode="json"), "all_s": time.monotonic() - started, "logs": logs,
-        "most_in_use": most, "saved": (work / name / "config.json").is_file(),
+        "most_in_use": {index: max(seen) << 20 for index, seen in mib.items()},
+        "saved": (work / name / "config.json").is_file(),
     }  # fmt: skip
 
 
@@ -156,37 +155,6 @@ def expected(model: memory.Architecture, task: str, scale: ScaleParams, size: Si
         tokens=size.prompt_tokens + size.answer_tokens if is_rl else SFT_TOKENS,
         samples=is_rl, has_reference=is_rl,
     )).peak  # fmt: skip
-
-
-@contextmanager
-def memory_in_use() -> Generator[dict[str, int]]:
-    """By GPU, as the driver numbers them: the most bytes in use; looked at ten times a second."""
-    most: dict[str, int] = {}
-    chosen = [f"--id={ids}"] if (ids := os.environ.get("CUDA_VISIBLE_DEVICES")) else []
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as seen:
-        try:
-            watch = subprocess.Popen(
-                ["nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits",
-                 "--loop-ms=100", *chosen], stdout=seen,
-            )  # fmt: skip
-        except FileNotFoundError:
-            yield most
-            return
-        try:
-            yield most
-        finally:
-            watch.terminate()
-            watch.wait()
-            seen.seek(0)
-            for line in seen:
-                index, _, mib = line.partition(", ")
-                if mib.strip().isdigit():
-                    most[index] = max(most.get(index, 0), int(mib) << 20)
-
-
-def _smi(what: str) -> str:
-    query = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
 
 
 def save(found: Mapping[str, Any], out: Path) -> None:

@@ -31,7 +31,8 @@ from cudal1.reward import speed_reward
 from cudal1.suite import generator
 from cudal1.suite.admission import admit_all
 from cudal1.train.policy import Sampler
-from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
+from tasks.answers import keep_completion
+from tasks.judging import Bench, admitted_problems, bench, device_facts
 from tasks.night import FOLDER, Night, current_night, write
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main

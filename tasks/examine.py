@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,13 +17,13 @@ from cudal1.record import content_id
 from cudal1.reward import speed_reward, success_reward
 from cudal1.train.policy import Chat, Sampler
 from cudal1.verdict import Verdict
+from tasks.answers import keep_completions
 from tasks.judging import (
     Bench,
     admitted_problems,
     bench,
     device_facts,
     evenly_spread,
-    keep_completion,
 )
 from tasks.progress import progress
 from tasks.stage import Stage, log
@@ -97,7 +98,8 @@ def sample_and_judge(
     before: list[Sampled] = []
     with progress(what, len(asked)) as advance:
         for first in range(0, len(asked) + CHUNK, CHUNK):  # at last nothing is left to sample
-            sampled = _sampled(stage, ledger, sampler, asked[first : first + CHUNK], sampling)
+            part = asked[first : first + CHUNK]
+            sampled = _sampled(stage, ledger, judge, sampler, part, sampling)
             answers += _judged(judge, before, timing=timing)
             advance(len(before))
             for problem, _, candidate in sampled:
@@ -119,8 +121,8 @@ def _judged(judge: Bench, sampled: Sequence[Sampled], *, timing: bool) -> list[A
 
 
 def _sampled(
-    stage: Stage, ledger: Ledger, sampler: Sampler, asked: Sequence[tuple[Problem, Prompt, int]],
-    sampling: Sampling,
+    stage: Stage, ledger: Ledger, judge: Bench, sampler: Sampler,
+    asked: Sequence[tuple[Problem, Prompt, int]], sampling: Sampling,
 ) -> list[Sampled]:  # fmt: skip
     """Answers with the candidate in each, all of them stored before any is judged."""
     settings = f"{sampling.temperature}/{sampling.top_p}/{sampling.max_new_tokens}/{sampling.seed}"
@@ -130,6 +132,8 @@ def _sampled(
     ]
     found = {key: ledger.completion(key) for key in ids}
     missing = [i for i, key in enumerate(ids) if found[key] is None]
+    if missing:
+        judge.get_ready()
     made = sampler.sample(
         [asked[i][1].as_chat() for i in missing],
         temperature=sampling.temperature, top_p=sampling.top_p,
@@ -144,12 +148,21 @@ def _sampled(
             finish_reason=sampled.finish_reason, num_prompt_tokens=sampled.num_prompt_tokens,
             num_completion_tokens=sampled.num_completion_tokens,
         )  # fmt: skip
-    answered = [(asked[i][0], found[key]) for i, key in enumerate(ids)]
-    return [(p, answer, keep_completion(ledger, answer)) for p, answer in answered if answer]
+    answers = [answer for key in ids if (answer := found[key]) is not None]
+    candidates = keep_completions(ledger, answers)
+    return [
+        (problem, answer, candidate)
+        for (problem, _, _), answer, candidate in zip(asked, answers, candidates, strict=True)
+    ]
 
 
-def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | int]:
-    """A policy's marks on held-out problems: share of successful answers, mean and best reward."""
+def examine(
+    stage: Stage, ledger: Ledger, policy: Path, judge: Bench | None = None
+) -> Mapping[str, float | int]:
+    """A policy's marks on held-out problems: share of successful answers, mean and best reward.
+
+    `judge` is one that is open already, where there is one.
+    """
     section = stage.params.evaluation
     sampler = Sampler(policy)
     problems = fitting_problems(
@@ -160,9 +173,9 @@ def examine(stage: Stage, ledger: Ledger, policy: Path) -> Mapping[str, float | 
         seed=section.seed, max_new_tokens=stage.params.policy.max_new_tokens,
         batch_size=stage.params.policy.batch_size,
     )  # fmt: skip
-    with bench(ledger, stage.params) as judge:
+    with bench(ledger, stage.params) if judge is None else nullcontext(judge) as opened:
         answers = sample_and_judge(
-            stage, ledger, judge, sampler, problems, sampling, "held-out answers", timing=True
+            stage, ledger, opened, sampler, problems, sampling, "held-out answers", timing=True
         )
     marks = marks_of(answers)
     log.info(

@@ -21,9 +21,10 @@ from cudal1.llm.provider import EXHAUSTED, Provider, request_to
 from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
 from cudal1.provider_settings import LocalSettings
+from tasks.answers import keep_completion
 from tasks.asking import Asking, asking, provider_of
 from tasks.foretelling import foretell, stop_without_consent
-from tasks.judging import Bench, admitted_problems, bench, device_facts, keep_completion
+from tasks.judging import Bench, admitted_problems, bench, device_facts
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from cudal1.candidate import Candidate, Completion
+from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
-from cudal1.extract import extract
 from cudal1.harness import Judgement, Pool, facts_of, find_device
 from cudal1.harness.docket import Docket, verdict_of
 from cudal1.harness.errand import Refusal
@@ -116,6 +115,13 @@ class Bench:
             advance(times[candidate.id])
         self.num_refused += len(asked) - sum(times[key] for key in found)
         return [found.get(candidate.id) for _, candidate in asked]
+
+    def get_ready(self) -> None:
+        """Start the harness while a policy is loaded or writes: on a GPU that takes 15 seconds.
+
+        For who knows that something new will be expected.
+        """
+        self._opened()
 
     def expect(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
         """Say that `verdicts` will be asked for this: what can begin, begins.
@@ -255,18 +261,6 @@ def device_facts(params: Params) -> DeviceFacts:
 @cache
 def _facts(device_class: DeviceClass) -> DeviceFacts:
     return facts_of(find_device(device_class))
-
-
-def keep_completion(ledger: Ledger, completion: Completion) -> Candidate | None:
-    """Store what was found in an answer: a candidate, or the reason why there is none."""
-    found = extract(completion.text)
-    candidate = (
-        None
-        if found.source is None
-        else Candidate(problem_id=completion.problem_id, source=found.source)
-    )
-    ledger.add_completion(completion, candidate, found.reason)
-    return candidate
 
 
 def admitted_problems(split: Split | None = None) -> list[Problem]:

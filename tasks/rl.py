@@ -28,8 +28,9 @@ from cudal1.tracking import NEWEST
 from cudal1.train.grpo import STATE_FILE, train_grpo
 from cudal1.train.policy import Chat, token_counter
 from cudal1.verdict import Status, Verdict
+from tasks.answers import keep_completions
 from tasks.examine import examine, fitting_problems
-from tasks.judging import Bench, bench, device_facts, keep_completion
+from tasks.judging import Bench, bench, device_facts
 from tasks.stage import DATA, Stage, main
 from tasks.stopwatch import Part, Stopwatch
 from tasks.training import Steps, refuse_unready, tracked, training
@@ -52,13 +53,14 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         )
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with tracked(stage, ledger, alias=NEWEST) as run:
-            with (
-                bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
-                training(
-                    stage, ledger, run, steps=section.steps, last_file=STATE_FILE
-                ) as steps,
-            ):  # fmt: skip
+        with (
+            tracked(stage, ledger, alias=NEWEST) as run,
+            bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
+        ):
+            judge.get_ready()
+            with training(
+                stage, ledger, run, steps=section.steps, last_file=STATE_FILE
+            ) as steps:  # fmt: skip
                 world = ContrastiveWorld(
                     stage, ledger, judge, problems, steps, num_tokens=num_tokens
                 )
@@ -73,11 +75,10 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
                     scale=stage.params.scale, vllm_server=section.vllm_server, on_log=steps.log,
                 )  # fmt: skip
                 world.end_step()
-            marks = examine(stage, ledger, out)
+            counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
+            marks = examine(stage, ledger, out, judge)
             means = _mean_rewards(ledger, stage, num_problems=len(problems))
-    return {
-        **means, "num_judged": judge.num_judged, "num_reused": judge.num_reused, **marks,
-    }  # fmt: skip
+    return {**means, **counts, **marks}
 
 
 class ContrastiveWorld:
@@ -121,7 +122,7 @@ class ContrastiveWorld:
             self._watch.restart()
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
-        choice = Choice[Birth]()
+        choice: Choice[Birth] = Choice()  # a class of its own, Choice[Birth], takes a second
         if rng.random() >= section.plain_share:
             known = self._ledger.births(
                 problem_id, device_kind=self._judge.device.kind,
@@ -200,12 +201,17 @@ class ContrastiveWorld:
         self._smoother.restore(state)
 
     def _take_in(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        for problem_id, text in zip(problem_ids, texts, strict=True):
-            completion = self._completion(problem_id, text, step, len(self._answers))
-            candidate = keep_completion(self._ledger, completion)
-            self._answers.append((completion, candidate))
+        completions = [
+            self._completion(problem_id, text, step, index)
+            for index, (problem_id, text) in enumerate(
+                zip(problem_ids, texts, strict=True), start=len(self._answers)
+            )
+        ]
+        candidates = keep_completions(self._ledger, completions)
+        self._answers += zip(completions, candidates, strict=True)
+        for candidate in candidates:
             if candidate is not None:
-                self._judge.expect(self._problems[problem_id], candidate)
+                self._judge.expect(self._problems[candidate.problem_id], candidate)
 
     def _verdicts(self) -> list[Verdict | None]:
         """On the step's answers; None where there is no source."""

@@ -33,6 +33,7 @@ from cudal1.provider_settings import LocalSettings
 from cudal1.record import content_id
 from cudal1.reward import speed_reward
 from cudal1.verdict import Verdict
+from tasks.answers import keep_completion
 from tasks.asking import Asking, asking, provider_of
 from tasks.judging import (
     Advance,
@@ -41,7 +42,6 @@ from tasks.judging import (
     bench,
     device_facts,
     evenly_spread,
-    keep_completion,
 )
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main

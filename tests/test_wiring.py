@@ -31,6 +31,7 @@ SHARED_MODULES = {
     "tasks/repeating.py": "as above",
     "tasks/foretelling.py": "says what a stage would do, and makes nothing",
     "tasks/consent.py": "says whether a run may spend; an answer does not depend on it",
+    "tasks/answers.py": "keeps answers; what is found in one, cudal1/extract.py decides",
     "tasks/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",
     "cudal1/tracking.py": "write-only",

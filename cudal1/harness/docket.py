@@ -1,8 +1,8 @@
 """Candidates that wait for a verdict: of a policy that goes on meanwhile, or a whole list of them.
 
-A thread leads the judges of all devices (`fleet`), which are processes of their own and stay ready
-from the first candidate to the end. Whether they judge while the policy works, or only while it
-waits for them, `sharing` says; what it offers is built at once.
+A thread leads the judges of all devices (`fleet`), which are processes of their own: they start,
+which takes seconds, when it opens, and stay ready to the end. Whether they judge while the policy
+works, or only while it waits for them, `sharing` says; what it offers is built at once.
 
 Threat: none new; the thread runs no candidate code.
 """
@@ -85,17 +85,19 @@ class Docket:
         self._kept: dict[str, Verdict | Refusal] = {}
         """Of those that were heard of while only others were asked for."""
         self._thread = ThreadPoolExecutor(1, "docket")
-        self._leading: Future[None] | None = None
+        self._leading = Future[None]()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        """Get ready to build; judges start with the first candidate."""
+        """Get ready to build, and begin to get ready to judge."""
         with ExitStack() as opening:
             opening.enter_context(self._builder)
             opening.callback(self._thread.shutdown)
             opening.callback(self._close)
             if self._sharing.is_beside:
                 opening.enter_context(keeping_to(self._sharing.policy_cores))
+            self._leading = self._thread.submit(self._lead)
+            self._leading.add_done_callback(lambda _: self._heard.put(None))
             self._open = opening.pop_all()
         return self
 
@@ -156,9 +158,6 @@ class Docket:
         with self._turn:
             self._waiting += [_Waiting(*pair, timing) for pair in new.values()]
             self._turn.notify()
-        if self._leading is None:
-            self._leading = self._thread.submit(self._lead)
-            self._leading.add_done_callback(lambda _: self._heard.put(None))
 
     def _hear(self) -> Iterator[Heard]:
         with nullcontext() if self._sharing.is_beside else self._judges_turn():
@@ -166,7 +165,6 @@ class Docket:
                 heard = self._heard.get()
                 if heard is None:
                     self._heard.put(None)  # for whoever asks again
-                    assert self._leading is not None
                     self._leading.result()  # says why
                     raise WorkerError("nobody judges any more: start again")
                 self._asked.remove(heard[0])

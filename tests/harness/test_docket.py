@@ -16,7 +16,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness import Device, Judgement, docket, find_device
 from cudal1.harness.docket import Docket
-from cudal1.harness.errand import Refusal, judge
+from cudal1.harness.errand import Refusal, judge, open_pool
 from cudal1.harness.seats import Seat
 from cudal1.harness.sharing import Sharing, keeping_to, sharing
 from cudal1.problem import DeviceClass, Problem
@@ -36,9 +36,11 @@ class Particular(Played):
     def __init__(self, device: str, about: Refusal | None, *, num_answers: int) -> None:
         super().__init__(device, num_answers=num_answers)
         self._about = about
+        self.is_open = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
         """As `Played`."""
+        self.is_open |= fn is open_pool
         is_meant = self._about and fn is judge and args[0].problem.id == self._about.problem_id
         self.refusal = self._about if is_meant else None
         return super().submit(fn, *args, **more)
@@ -134,6 +136,17 @@ def test_beside_the_policy_judges_do_not_wait_for_it(
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert len(court.docket.collect()) == 3
+
+
+def test_judges_get_ready_before_there_is_anything_to_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol
+) -> None:  # fmt: skip
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        deadline = time.monotonic() + 60
+        while not all(judge.is_open for judge in court.judges):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert court.num_asked == 0
 
 
 def test_some_are_only_checked(

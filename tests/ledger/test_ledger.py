@@ -88,6 +88,29 @@ def test_what_is_found_in_an_answer_may_be_said_again(tmp_path, facts):
         assert row == (facts.candidate().id, None)
 
 
+def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, facts):
+    answers = [
+        (facts.completion("a"), facts.candidate(), None),
+        (facts.completion("b"), None, "no code block"),
+        (facts.completion("c"), facts.candidate(), None),
+        (facts.completion("d"), facts.candidate("other"), None),
+    ]
+    contents = []
+    for name in ("one by one", "at once"):
+        with Ledger.open(tmp_path / name) as ledger:
+            ledger.begin("rl")
+            if name == "at once":
+                ledger.add_completions(answers)
+            else:
+                for answer in answers:
+                    ledger.add_completion(*answer)
+            ledger.export()
+            contents.append(facts.content(ledger))
+    assert len(contents[0]["completions"]) == 4
+    assert len(contents[0]["candidates"]) == 2
+    assert contents[0] == contents[1]
+
+
 def test_the_latest_admission_holds(tmp_path, facts):
     problem = facts.problem()
     with Ledger.open(tmp_path) as ledger:

@@ -32,8 +32,16 @@ class Parrot:
 
     def sample(self, chats: Sequence[Any], **_: Any) -> list[Sampled]:
         self.num_asked.append(len(chats))
+        assert DOCKETS or not chats, "while it writes, judges get ready"
         self.num_expected.append(len(DOCKETS[-1].added) if DOCKETS else 0)
         return [Sampled(next(self._texts), "stop", 5, 5) for _ in chats]
+
+
+class Loaded(Parrot):
+    """In the place of a policy that is loaded from a folder."""
+
+    def num_tokens(self, _: Any) -> int:
+        return 5
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +84,19 @@ def test_those_before_are_on_their_way_while_others_are_sampled(ledger: Ledger) 
     answers(ledger, parrot)
     assert parrot.num_asked == [2, 2, 2, 0]
     assert parrot.num_expected == [0, 1, 3, 4]
+
+
+def test_an_examination_takes_judges_that_are_there(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(examine, "Sampler", lambda _: Loaded(*[says("2.0")] * 1000))
+    monkeypatch.setattr(examine, "admitted_problems", lambda _: PROBLEMS)
+    with bench(ledger, STAGE.params) as judge:
+        judge.get_ready()
+        marks = examine.examine(STAGE, ledger, tmp_path, judge)
+    assert marks["heldout_success"] == 1.0
+    assert judge.num_judged == len(PROBLEMS)
+    assert len(DOCKETS) == 1
 
 
 def test_what_is_known_is_neither_sampled_nor_judged_again(ledger: Ledger) -> None:

@@ -238,7 +238,9 @@ def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
         "_own_answers": lambda *_: [SimpleNamespace(verdict=None)], "Sampler": lambda _: None,
         "token_counter": lambda _: None, "_mean_rewards": lambda *_, **__: {},
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
-        "bench": lambda *_, **__: nullcontext(SimpleNamespace(num_judged=0, num_reused=0)),
+        "bench": lambda *_, **__: nullcontext(SimpleNamespace(
+            num_judged=0, num_reused=0, get_ready=lambda: None
+        )),
         "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None),
         "current_night": lambda: SimpleNamespace(number=1),
         "product": lambda _: [{"is_new": True}],

@@ -1,0 +1,50 @@
+"""What nvidia-smi says: once, or again and again while something runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+def ask(what: str) -> str | None:
+    """A field of the first GPU; None where there is no driver."""
+    try:
+        said = subprocess.run(_query(what), capture_output=True, text=True, check=True).stdout
+    except FileNotFoundError:
+        return None
+    return said.splitlines()[0].strip()
+
+
+@contextmanager
+def watched(what: str, *, every_ms: int) -> Generator[dict[str, list[int]]]:
+    """A number of each GPU, by its index as the driver numbers them; filled in at the end.
+
+    Empty where there is no driver.
+    """
+    found: dict[str, list[int]] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as seen:
+        try:
+            watch = subprocess.Popen(
+                [*_query(f"index,{what}"), f"--loop-ms={every_ms}"], stdout=seen
+            )
+        except FileNotFoundError:
+            yield found
+            return
+        try:
+            yield found
+        finally:
+            watch.terminate()
+            watch.wait()
+            seen.seek(0)
+            for line in seen:
+                index, _, number = line.partition(", ")
+                if number.strip().isdigit():
+                    found.setdefault(index, []).append(int(number))
+
+
+def _query(what: str) -> list[str]:
+    chosen = [f"--id={ids}"] if (ids := os.environ.get("CUDA_VISIBLE_DEVICES")) else []
+    return ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits", *chosen]
