@@ -207,13 +207,10 @@ class Bench:
             self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
         record = self._record(problem, candidate) if timing else None
         judgement = self._pool.judge(problem, candidate, timing=timing, record=record)
-        return self._kept(judgement, record)
+        return self._settled(problem, candidate, judgement)
 
     def _settled(self, problem: Problem, candidate: Candidate, judgement: Judgement) -> Verdict:
-        return self._kept(judgement, self._record(problem, candidate))
-
-    def _kept(self, judgement: Judgement, record: float | None) -> Verdict:
-        verdict = self._vetting.marked(judgement.verdict, record)
+        verdict = self._vetting.marked(problem, candidate, judgement.verdict)
         self._ledger.add_verdict(verdict, judgement.samples)
         self.num_judged += 1
         self.judge_s += judgement.prepare_s + verdict.judge_s - judgement.build_s

@@ -34,11 +34,11 @@ class Vetting:
         """Suspicious successes that stand without a second opinion."""
         return 0 if self._reviewer is None else len(self._reviewer.unreviewed)
 
-    def marked(self, verdict: Verdict, record: float | None) -> Verdict:
+    def marked(self, problem: Problem, candidate: Candidate, verdict: Verdict) -> Verdict:
         """A new verdict that says whether the judge is to be asked."""
         second_opinion = SecondOpinion.OFF
         if self._reviewer is not None:
-            why = self._reviewer.suspicion(verdict, record)
+            why = self._reviewer.suspicion(verdict, self._record_of(problem, candidate))
             second_opinion = SecondOpinion.NOT_NEEDED if why is None else SecondOpinion.ASKED
         return verdict.model_copy(update={"second_opinion": second_opinion})
 

@@ -75,6 +75,10 @@ class Reviews(Store):
             self._adopt("reviews", review_id)
         return bool(found)
 
+    def has_opinions(self) -> bool:
+        """Whether anything was ever said about any candidate."""
+        return bool(self._rows("select 1 where exists (from reviews) or exists (from rulings)"))
+
     def was_judged(self, problem_id: str) -> bool:
         """Whether anything was ever said about a candidate of a problem."""
         found = self._rows(

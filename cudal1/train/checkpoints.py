@@ -83,3 +83,4 @@ def quiet() -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("trl").setLevel(logging.ERROR)
+    logging.getLogger("datasets").setLevel(logging.WARNING)  # says which libraries it has found
