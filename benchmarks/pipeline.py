@@ -2,17 +2,16 @@
 
     python -m benchmarks.pipeline [--settings one-gpu] [--until rl] [--work FOLDER] [--out FOLDER]
 
-A copy of the tree in FOLDER gets a profile's settings, or those of a YAML file, put over
-params.yaml. For each stage: seconds, how busy each GPU was (nvidia-smi, twice a second), and the
-numbers that it left; of `rl` also each step's. Asked again with the same FOLDER it goes on where
-it was stopped or killed, and what was measured before stays in the result. Needs what the pipeline
-needs, without Prefect.
+A copy of the tree in FOLDER gets a profile's settings, or those of YAML files, put over
+params.yaml one after the other. For each stage: seconds, how busy each GPU was (nvidia-smi, twice a
+second), and the numbers that it left; of `rl` also each step's. Asked again with the same FOLDER it
+goes on where it was stopped or killed, and what was measured before stays in the result. Needs what
+the pipeline needs, without Prefect.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import shutil
@@ -30,13 +29,14 @@ from benchmarks.common import RESULTS, ROOT, note, print_table
 from benchmarks.machine import cpu_name, versions
 from cudal1 import profiles
 from cudal1.harness import find_device
+from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
 from cudal1.settings_file import put_over, read_settings
 from tasks.stages import stage_names
 from tasks.transfer import device_name
 
-TREE = ("cudal1", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml")
+TREE = ("cudal1", "tasks", "dvc.yaml", "pyproject.toml")
 PACKAGES = ("torch", "triton", "transformers", "trl", "duckdb", "polars", "dvc", "mlflow")
 PARTS = ("generate_s", "build_s", "judge_s", "train_s", "rest_s", "step_s", "idle", "reused")
 EVERY_MS = 500
@@ -48,32 +48,39 @@ def main() -> None:
         prog="python -m benchmarks.pipeline", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--settings", default="one-gpu", help="a profile or a YAML file")
+    parser.add_argument("--settings", nargs="+", default=["one-gpu"], help="profiles, YAML files")
     parser.add_argument("--until", default="rl", help="the last stage")
     parser.add_argument("--work", type=Path, default=Path("/tmp/cudal1-pipeline"))
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
     given = parser.parse_args()
-    if not (given.work / "params.yaml").exists():
-        prepare(given.work, settings(given.settings))
-    params = read_settings(given.work / "params.yaml", Params, remedy="remove the folder")
+    over = [settings(name) for name in given.settings]
     kept = given.work / "measured.json"
-    runs: list[dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else []
+    if not kept.exists():
+        prepare(given.work, over)
+        kept.write_text(json.dumps({"settings": over, "runs": []}), encoding="utf-8")
+    known = json.loads(kept.read_text(encoding="utf-8"))
+    if known["settings"] != over:
+        sys.exit(f"{given.work}: was begun with other settings; name those, or another --work")
     with chdir(given.work):  # DVC names stages as they are called from here
         stages = stage_names(until=given.until)
+    runs: list[dict[str, Any]] = known["runs"]
     done = {run["stage"] for run in runs if run["returncode"] == 0}
     for stage in (stage for stage in stages if stage not in done):
         note(stage)
-        runs.append(made(stage, given.work))
-        kept.write_text(json.dumps(runs))
-        ended = runs[-1]["returncode"]
-        save(given, params, runs, is_complete=ended == 0 and stage == stages[-1])
-        if ended:
-            sys.exit(f"{stage} ended with {ended}; ask again to go on")
+        run: dict[str, Any] = {"stage": stage, "at": time.strftime("%H:%M:%S"), "returncode": None}
+        runs.append(run)
+        save(given, runs)  # who is cut off has begun, too
+        run |= made(stage, given.work)
+        done |= {stage} if run["returncode"] == 0 else set()
+        kept.write_text(json.dumps({"settings": over, "runs": runs}), encoding="utf-8")
+        save(given, runs, is_complete=done >= set(stages))
+        if run["returncode"]:
+            sys.exit(f"{stage} ended with {run['returncode']}; ask again to go on")
     show(runs, steps_of(given.work))
 
 
 def settings(name: str) -> Mapping[str, Any]:
-    """What to put over params.yaml."""
+    """What to put over params.yaml: a profile's, or a YAML file's."""
     if Path(name).suffix:
         import yaml
 
@@ -81,7 +88,7 @@ def settings(name: str) -> Mapping[str, Any]:
     return profiles.load(name, profiles.TrainingProfile).params
 
 
-def prepare(work: Path, over: Mapping[str, Any]) -> None:
+def prepare(work: Path, over: Sequence[Mapping[str, Any]]) -> None:
     """A copy of the tree with these settings; winners are judged again on this very device."""
     import yaml
 
@@ -92,14 +99,15 @@ def prepare(work: Path, over: Mapping[str, Any]) -> None:
             shutil.copytree(ROOT / name, work / name, ignore=ignored, dirs_exist_ok=True)
         else:
             shutil.copy(ROOT / name, work / name)
-    content = yaml.safe_load((work / "params.yaml").read_text(encoding="utf-8"))
-    put_over(content, over)
+    content = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    for each in over:
+        put_over(content, each)
     here = device_name(find_device(DeviceClass(content["device"])).kind)
     put_over(content, {"transfer": {"devices": [here]}})
+    (work / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     dvc = [sys.executable, "-m", "dvc"]
     subprocess.run([*dvc, "init", "--no-scm", "--force", "--quiet"], cwd=work, check=True)
     subprocess.run([*dvc, "config", "core.analytics", "false"], cwd=work, check=True)
-    (work / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
 def made(stage: str, work: Path) -> dict[str, Any]:
@@ -112,35 +120,32 @@ def made(stage: str, work: Path) -> dict[str, Any]:
             env={**os.environ, "PATH": path},
         )  # fmt: skip
     return {
-        "stage": stage, "returncode": ended.returncode, "wall_s": time.monotonic() - started,
+        "returncode": ended.returncode, "wall_s": time.monotonic() - started,
         "busy_percent": {index: fmean(seen) for index, seen in busy.items()},
-        "at": time.strftime("%H:%M:%S"),
     }  # fmt: skip
 
 
 def steps_of(work: Path) -> list[dict[str, float]]:
-    """What each step of stage `rl` left in its plot."""
-    path = work / "data" / "plots" / "rl.csv"
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            {name: float(value) for name, value in row.items() if value}
-            for row in csv.DictReader(file)
-        ]
+    """What each step of stage `rl` said of itself, so far."""
+    steps: dict[int, dict[str, float]] = {}
+    if (work / "data" / "ledger.duckdb").exists():
+        with Ledger.read(work / "data") as ledger:
+            for row in ledger.query("steps", stage="rl").to_dicts():
+                steps.setdefault(row["step"], {"step": row["step"]})[row["name"]] = row["value"]
+    return [steps[step] for step in sorted(steps)]
 
 
 def save(
-    given: argparse.Namespace, params: Params, runs: Sequence[Mapping[str, Any]], *,
-    is_complete: bool,
-) -> None:  # fmt: skip
+    given: argparse.Namespace, runs: Sequence[Mapping[str, Any]], *, is_complete: bool = False
+) -> None:
     """Write what there is."""
-    device = find_device(params.device)
+    params = read_settings(given.work / "params.yaml", Params, remedy="remove the folder")
     found = {
-        "benchmark": "pipeline", "measured": time.strftime("%Y-%m-%d"), "device": device.kind,
-        "driver": smi.ask("driver_version"), "cpu": cpu_name(), "versions": versions(*PACKAGES),
-        "settings": given.settings, "until": given.until, "is_complete": is_complete,
-        "params": params.model_dump(mode="json"), "runs": runs,
+        "benchmark": "pipeline", "measured": time.strftime("%Y-%m-%d"),
+        "device": find_device(params.device).kind, "driver": smi.ask("driver_version"),
+        "cpu": cpu_name(), "versions": versions(*PACKAGES), "settings": given.settings,
+        "until": given.until, "is_complete": is_complete, "params": params.model_dump(mode="json"),
+        "runs": runs,
         "metrics": {
             path.stem: json.loads(path.read_text(encoding="utf-8"))
             for path in sorted((given.work / "data" / "metrics").glob("*.json"))
@@ -153,23 +158,23 @@ def save(
 
 
 def show(runs: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, float]]) -> None:
-    """Where the time went, by stages and by steps."""
+    """Where the time went, by stages and by steps; a step that was killed told less."""
     print_table(
         ["stage", "ended", "seconds", "GPUs at work"],
         [
             [run["stage"], str(run["returncode"]), f"{run['wall_s']:.0f}",
              " ".join(f"{share:.0f}%" for share in run["busy_percent"].values())]
-            for run in runs
+            for run in runs if run["returncode"] is not None
         ],
     )  # fmt: skip
+    columns = ("success", "reward_raw", *PARTS)
     print_table(
-        ["step", "success", "reward", *PARTS],
+        ["step", *columns],
         [
-            [f"{step['step']:.0f}", f"{step['success']:.0%}", f"{step['reward_raw']:.2f}",
-             *(f"{step[part]:.2f}" for part in PARTS)]
+            [f"{step['step']:.0f}", *(f"{step[c]:.2f}" if c in step else "-" for c in columns)]
             for step in steps
         ],
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

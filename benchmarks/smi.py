@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 
 def ask(what: str) -> str | None:
-    """A field of the first GPU; None where there is no driver."""
+    """A field of the first GPU; None where there is no driver, or none that answers."""
     try:
         said = subprocess.run(_query(what), capture_output=True, text=True, check=True).stdout
-    except FileNotFoundError:
+    except (FileNotFoundError, subprocess.CalledProcessError):
         return None
-    return said.splitlines()[0].strip()
+    return next((line.strip() for line in said.splitlines()), None)
 
 
 @contextmanager

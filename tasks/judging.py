@@ -41,12 +41,12 @@ Advance = Callable[[int], None]
 class Bench:
     """Gives verdicts: known ones from the ledger, new ones from the harness.
 
-    The harness is started only when something is really new, so that a repeated stage is cheap. A
-    list that is known as a whole (`judge_all`, `judge_possible`) is judged by all devices together,
-    and built beside them; on a CPU, which is one device and has nothing to spare, in this process,
-    one after the other. What a policy writes meanwhile is for `expect` and `verdicts`. A success
-    that is suspicious goes to the adversarial judge, where there is one, and what it or a person
-    has vetoed is no success.
+    The harness is started only when something is really new, so that a repeated stage is cheap, or
+    by who knows that something will be (`get_ready`). A list that is known as a whole (`judge_all`,
+    `judge_possible`) is judged by all devices together, and built beside them; on a CPU, which is
+    one device and has nothing to spare, in this process, one after the other. What a policy writes
+    meanwhile is for `expect` and `verdicts`. A success that is suspicious goes to the adversarial
+    judge, where there is one, and what it or a person has vetoed is no success.
     """
 
     def __init__(

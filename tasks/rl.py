@@ -53,30 +53,33 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         )
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with (
-            tracked(stage, ledger, alias=NEWEST) as run,
-            bench(ledger, stage.params, num_policies=stage.params.scale.processes) as judge,
-        ):
-            judge.get_ready()
-            with training(
-                stage, ledger, run, steps=section.steps, last_file=STATE_FILE
-            ) as steps:  # fmt: skip
-                world = ContrastiveWorld(
-                    stage, ledger, judge, problems, steps, num_tokens=num_tokens
-                )
-                train_grpo(
-                    init, out, [problem.id for problem in problems], world, work=stage.work,
-                    steps=section.steps, prompts_per_step=section.prompts_per_step,
-                    group_size=section.group_size, learning_rate=section.learning_rate,
-                    beta=section.beta, epsilon=section.epsilon,
-                    updates_per_batch=section.updates_per_batch, temperature=section.temperature,
-                    top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
-                    checkpoint_every=section.checkpoint_every, seed=section.seed,
-                    scale=stage.params.scale, vllm_server=section.vllm_server, on_log=steps.log,
-                )  # fmt: skip
-                world.end_step()
-            counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
-            marks = examine(stage, ledger, out, judge)
+        num_policies = stage.params.scale.processes
+        with tracked(stage, ledger, alias=NEWEST) as run:
+            with bench(ledger, stage.params, num_policies=num_policies) as judge:
+                judge.get_ready()
+                with training(
+                    stage, ledger, run, steps=section.steps, last_file=STATE_FILE
+                ) as steps:  # fmt: skip
+                    world = ContrastiveWorld(
+                        stage, ledger, judge, problems, steps, num_tokens=num_tokens
+                    )
+                    train_grpo(
+                        init, out, [problem.id for problem in problems], world, work=stage.work,
+                        steps=section.steps, prompts_per_step=section.prompts_per_step,
+                        group_size=section.group_size, learning_rate=section.learning_rate,
+                        beta=section.beta, epsilon=section.epsilon,
+                        updates_per_batch=section.updates_per_batch,
+                        temperature=section.temperature, top_p=section.top_p,
+                        max_new_tokens=stage.params.policy.max_new_tokens,
+                        checkpoint_every=section.checkpoint_every, seed=section.seed,
+                        scale=stage.params.scale, vllm_server=section.vllm_server,
+                        on_log=steps.log,
+                    )  # fmt: skip
+                    world.end_step()
+                counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
+                marks = examine(stage, ledger, out, judge) if num_policies == 1 else None
+            if marks is None:  # a policy that writes on one GPU leaves others to judges
+                marks = examine(stage, ledger, out)
             means = _mean_rewards(ledger, stage, num_problems=len(problems))
     return {**means, **counts, **marks}
 

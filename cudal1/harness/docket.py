@@ -22,12 +22,12 @@ from types import TracebackType
 from typing import Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
+from cudal1.errors import DeviceError, WorkerError
 from cudal1.harness.builder import Builder
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet, RecordOf
 from cudal1.harness.judge import Judgement
-from cudal1.harness.seats import seats_here
+from cudal1.harness.seats import Seat, kill, seats_here
 from cudal1.harness.sharing import Sharing, keeping_to
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
@@ -74,10 +74,11 @@ class Docket:
         self._wait_s = wait_s
         self._builder = Builder(sharing.devices, protocol, builds)
         self._turn = threading.Condition()
-        """Guards the next three."""
+        """Guards the next four."""
         self._waiting: list[_Waiting] = []
         self._may_judge = sharing.is_beside
         self._is_closing = False
+        self._starting: list[Seat] = []
         self._asked: set[str] = set()
         """Candidates that nobody has heard of yet."""
         self._heard: SimpleQueue[Heard | None] = SimpleQueue()
@@ -191,19 +192,40 @@ class Docket:
         with self._turn:
             self._is_closing = True
             self._turn.notify()
+            for seat in self._starting:  # that may take long: another process may hold the device
+                kill(seat.process)
 
     # --- in the thread ---------------------------------------------------------------------------
 
     def _lead(self) -> None:
         os.sched_setaffinity(0, self._sharing.judge_cores)  # the processes that it starts, too
-        with (
-            seats_here(self._sharing.devices) as seats,
-            Fleet(seats, self._protocol, wait_s=self._wait_s, builder=self._builder) as fleet,
-        ):
+        with seats_here(self._sharing.devices) as seats, self._fleet(seats) as fleet:
             num_told = self._tell_lost(fleet, 0)
             while batch := self._next_batch():
                 self._judge(fleet, batch)
                 num_told = self._tell_lost(fleet, num_told)
+
+    @contextmanager
+    def _fleet(self, seats: list[Seat]) -> Iterator[Fleet]:
+        """Judges on all seats; for a held device they wait at least until somebody asks them."""
+        with ExitStack() as opening:
+            while True:
+                with self._turn:
+                    if self._is_closing:
+                        raise WorkerError("closed before anybody judged")
+                    self._starting = seats
+                fleet = Fleet(seats, self._protocol, wait_s=self._wait_s, builder=self._builder)
+                try:
+                    opening.enter_context(fleet)
+                    break
+                except DeviceError:
+                    with self._turn:
+                        if self._asked:
+                            raise
+                        self._turn.wait(1.0)
+            with self._turn:
+                self._starting = []
+            yield fleet
 
     def _tell_lost(self, fleet: Fleet, num_told: int) -> int:
         """Say which seats are lost that were not told of; how many there are now."""

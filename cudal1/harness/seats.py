@@ -51,6 +51,12 @@ def judge_process() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(max_workers=1, mp_context=fresh, initializer=_end_with_parent)
 
 
+def kill(process: Executor) -> None:
+    """End a judge's process at once, whatever it is doing; its device is free then."""
+    for each in list((getattr(process, "_processes", None) or {}).values()):  # 3.14: kill_workers
+        each.kill()
+
+
 def _end_with_parent() -> None:
     """An executor's process outlives a parent that was killed: it would hold the device's lock."""
     parent = multiprocessing.parent_process()

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import os
+import stat
+import sys
 from pathlib import Path
 
-from benchmarks import pipeline
+import pytest
+
+from benchmarks import pipeline, smi
 from benchmarks.common import RESULTS
+from cudal1.ledger import Ledger
 from cudal1.params import Params
 from tasks.stages import stage_names
 
 
-def test_a_copy_of_the_tree_has_the_settings_and_this_machines_device(tmp_path: Path) -> None:
+@pytest.fixture
+def over(tmp_path: Path) -> Path:
     given = tmp_path / "settings.yaml"
     given.write_text("rl: {steps: 3}\n")
+    return given
+
+
+def test_a_copy_of_the_tree_has_the_settings_and_this_machines_device(
+    tmp_path: Path, over: Path
+) -> None:
     work = tmp_path / "work"
-    pipeline.prepare(work, pipeline.settings(str(given)))
+    pipeline.prepare(work, [pipeline.settings(str(over)), {"rl": {"group_size": 6}}])
     params = Params.load(work / "params.yaml")
     shipped = Params.load(pipeline.ROOT / "params.yaml")
-    assert params.rl == shipped.rl.model_copy(update={"steps": 3})
+    assert params.rl == shipped.rl.model_copy(update={"steps": 3, "group_size": 6})
     assert params.transfer.devices == ("cpu",)
     assert params.policy == shipped.policy
-    assert (work / "tasks" / "rl.py").read_bytes() == (
-        pipeline.ROOT / "tasks" / "rl.py"
-    ).read_bytes()
+    stage = Path("tasks") / "rl.py"
+    assert (work / stage).read_bytes() == (pipeline.ROOT / stage).read_bytes()
     assert (work / ".dvc" / "config").is_file()
 
 
@@ -32,17 +43,65 @@ def test_a_profile_is_found_by_its_name() -> None:
     assert pipeline.settings("one-gpu")["device"] == "cuda"
 
 
-def test_steps_are_read_from_the_plot_empty_cells_left_out(tmp_path: Path) -> None:
-    plot = tmp_path / "data" / "plots" / "rl.csv"
-    plot.parent.mkdir(parents=True)
-    with plot.open("w", newline="") as file:
-        csv.writer(file).writerows([["step", "loss"], ["1", "0.5"], ["2", ""]])
-    assert pipeline.steps_of(tmp_path) == [{"step": 1.0, "loss": 0.5}, {"step": 2.0}]
-    assert pipeline.steps_of(tmp_path / "elsewhere") == []
+def test_steps_are_those_that_the_ledger_has_so_far(tmp_path: Path) -> None:
+    assert pipeline.steps_of(tmp_path) == []
+    with Ledger.open(tmp_path / "data") as ledger:
+        ledger.begin("rl")
+        ledger.add_steps(2, {"reward_raw": 0.25})
+        ledger.add_steps(1, {"reward_raw": 0.5, "step_s": 3.0})
+    assert pipeline.steps_of(tmp_path) == [
+        {"step": 1, "reward_raw": 0.5, "step_s": 3.0}, {"step": 2, "reward_raw": 0.25},
+    ]  # fmt: skip
 
 
-def test_the_result_says_whether_it_is_whole() -> None:
+def test_it_goes_on_where_a_stage_failed_and_only_with_the_same_settings(
+    tmp_path: Path, over: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = {"problems": [0], "policy": [1, 0]}
+    asked: list[str] = []
+
+    def made(stage: str, _: Path) -> dict[str, object]:
+        asked.append(stage)
+        return {"returncode": ended[stage].pop(0), "wall_s": 1.0, "busy_percent": {}}
+
+    monkeypatch.setattr(pipeline, "made", made)
+    arguments = ["--until", "policy", "--work", str(tmp_path / "work"), "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["pipeline", "--settings", str(over), *arguments])
+    with pytest.raises(SystemExit, match="policy ended with 1; ask again"):
+        pipeline.main()
+    result = tmp_path / "pipeline_cpu.json"
+    assert not json.loads(result.read_text())["is_complete"]
+    pipeline.main()
+    found = json.loads(result.read_text())
+    assert found["is_complete"]
+    assert [run["returncode"] for run in found["runs"]] == [0, 1, 0]
+    assert asked == ["problems", "policy", "policy"]
+    over.write_text("rl: {steps: 4}\n")
+    with pytest.raises(SystemExit, match="begun with other settings"):
+        pipeline.main()
+
+
+def test_the_committed_result_says_whether_it_is_whole() -> None:
     found = json.loads((RESULTS / "pipeline_cuda.json").read_text())
     done = {run["stage"] for run in found["runs"] if run["returncode"] == 0}
     wanted = set(stage_names(until=found["until"], root=pipeline.ROOT))
-    assert found["is_complete"] == (wanted <= {name.split(":")[-1] for name in done})
+    assert found["is_complete"] == (wanted <= done)
+
+
+def test_what_each_gpu_said_again_and_again_is_kept_by_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with smi.watched("utilization.gpu", every_ms=100) as nothing:
+        pass
+    assert nothing == {}
+    assert smi.ask("driver_version") is None
+    played = tmp_path / "nvidia-smi"
+    played.write_text("#!/bin/sh\nprintf '0, 10\\n1, 20\\n0, 30\\n1, [N/A]\\n'\n")
+    played.chmod(played.stat().st_mode | stat.S_IXUSR)
+    with smi.watched("utilization.gpu", every_ms=100) as busy:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert busy == {"0": [10, 30], "1": [20]}
+    assert smi.ask("driver_version") == "0, 10"
+    played.write_text("#!/bin/sh\nexit 9\n")
+    assert smi.ask("driver_version") is None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
+from cudal1.errors import DeviceError, WorkerError
 from cudal1.harness import Device, Judgement, docket, find_device
 from cudal1.harness.docket import Docket
 from cudal1.harness.errand import Refusal, judge, open_pool
@@ -147,6 +147,62 @@ def test_judges_get_ready_before_there_is_anything_to_judge(
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert court.num_asked == 0
+
+
+def held(device: str) -> Future[Any]:
+    """What a judge says whose device another process holds."""
+    future: Future[Any] = Future()
+    future.set_exception(DeviceError(f"{device} is held"))
+    return future
+
+
+def test_a_device_is_waited_for_as_long_as_nobody_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    num_tries = []
+
+    def submit(self: Particular, fn: Any, *args: Any, **more: Any) -> Future[Any]:
+        if fn is open_pool and len(num_tries) < 4:  # two devices, two tries
+            num_tries.append(self)
+            return held(str(args[0].id))
+        return Played.submit(self, fn, *args, **more)
+
+    monkeypatch.setattr(Particular, "submit", submit)
+    [pair] = candidates(named_problem("silu"), 1)
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        deadline = time.monotonic() + 60
+        while len(num_tries) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        court.docket.add(*pair)
+        assert len(court.docket.collect()) == 1
+
+
+def test_a_device_that_is_held_when_it_is_asked_for_is_our_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: EvalProtocol,
+    named_problem: NamedProblem,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Particular, "submit", lambda *args, **_: held(args[0]._device))
+    [pair] = candidates(named_problem("silu"), 1)
+    with opened(tmp_path, monkeypatch, quick, is_beside=False) as court:
+        court.docket.add(*pair)
+        with pytest.raises(DeviceError, match="a is held; b is held"):
+            court.docket.collect()
+
+
+def test_who_closes_it_does_not_wait_for_a_device_that_is_held(
+    tmp_path: Path, quick: EvalProtocol
+) -> None:  # fmt: skip
+    device = find_device(DeviceClass.CPU)
+    shared = Sharing((device,), 1, False, CORES, CORES)
+    with device.locked(), Docket(
+        shared, quick, lambda *_: pytest.fail("nobody is judged"), record_of=lambda *_: None,
+        builds=tmp_path / "builds", wait_s=600,
+    ):  # fmt: skip
+        time.sleep(3)  # its judge has started, and waits
+        closing = time.monotonic()
+    assert time.monotonic() - closing < 60
 
 
 def test_some_are_only_checked(

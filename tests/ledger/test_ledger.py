@@ -88,13 +88,13 @@ def test_what_is_found_in_an_answer_may_be_said_again(tmp_path, facts):
         assert row == (facts.candidate().id, None)
 
 
-def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, facts):
+@pytest.mark.parametrize("count", [4, 40])
+def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, facts, count):
     answers = [
-        (facts.completion("a"), facts.candidate(), None),
-        (facts.completion("b"), None, "no code block"),
-        (facts.completion("c"), facts.candidate(), None),
-        (facts.completion("d"), facts.candidate("other"), None),
-    ]
+        (facts.completion(str(i)), None, "no code block") if i % 4 == 1
+        else (facts.completion(str(i)), facts.candidate("other" if i == 3 else "same"), None)
+        for i in range(count)
+    ]  # fmt: skip
     contents = []
     for name in ("one by one", "at once"):
         with Ledger.open(tmp_path / name) as ledger:
@@ -106,7 +106,10 @@ def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, fa
                     ledger.add_completion(*answer)
             ledger.export()
             contents.append(facts.content(ledger))
-    assert len(contents[0]["completions"]) == 4
+        (tmp_path / name / "ledger.duckdb").unlink()
+        with Ledger.open(tmp_path / name) as ledger:
+            assert facts.content(ledger) == contents[-1]
+    assert len(contents[0]["completions"]) == count
     assert len(contents[0]["candidates"]) == 2
     assert contents[0] == contents[1]
 

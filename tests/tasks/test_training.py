@@ -231,16 +231,16 @@ def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
     def says(what: str, answer: Any = None) -> Callable[..., Any]:
         return lambda *_, **__: (happened.append(what), answer)[1]
 
+    judge = SimpleNamespace(num_judged=0, num_reused=0, get_ready=says("ready"))
     stand_ins: dict[str, Any] = {
         "refuse_unready": lambda *_, **__: None,
         "train_sft": says("trained", 0), "train_grpo": says("trained"),
-        "examine": says("examined", {}), "_pairs": lambda *_: [None],
+        "examine": lambda *given: (happened.append(f"examined by {given[3:]}"), {})[1],
+        "_pairs": lambda *_: [None],
         "_own_answers": lambda *_: [SimpleNamespace(verdict=None)], "Sampler": lambda _: None,
         "token_counter": lambda _: None, "_mean_rewards": lambda *_, **__: {},
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
-        "bench": lambda *_, **__: nullcontext(SimpleNamespace(
-            num_judged=0, num_reused=0, get_ready=lambda: None
-        )),
+        "bench": lambda *_, **__: nullcontext(judge),
         "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None),
         "current_night": lambda: SimpleNamespace(number=1),
         "product": lambda _: [{"is_new": True}],
@@ -253,8 +253,11 @@ def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
     monkeypatch.setattr(Ledger, "export", says("exported"))
     monkeypatch.chdir(tmp_path)
     BODIES[name](stage_of(name))
-    registered = ["registered"] if name == "rl" else []
-    assert happened == ["trained", "examined", "kept", *registered, "exported", "finished"]
+    ready, registered, judges = [], [], ()
+    if name == "rl":
+        ready, registered, judges = ["ready"], ["registered"], (judge,)
+    examined = f"examined by {judges}"
+    assert happened == [*ready, "trained", examined, "kept", *registered, "exported", "finished"]
 
 
 def first_complaint(name: str, params: Params, folder: Path) -> str:
