@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, Self
 
@@ -63,25 +64,27 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
                     world = ContrastiveWorld(
                         stage, ledger, judge, problems, steps, num_tokens=num_tokens
                     )
-                    train_grpo(
-                        init, out, [problem.id for problem in problems], world, work=stage.work,
-                        steps=section.steps, prompts_per_step=section.prompts_per_step,
-                        group_size=section.group_size, learning_rate=section.learning_rate,
-                        beta=section.beta, epsilon=section.epsilon,
-                        updates_per_batch=section.updates_per_batch,
-                        temperature=section.temperature, top_p=section.top_p,
-                        max_new_tokens=stage.params.policy.max_new_tokens,
-                        checkpoint_every=section.checkpoint_every, seed=section.seed,
-                        scale=stage.params.scale, vllm_server=section.vllm_server,
-                        on_log=steps.log,
-                    )  # fmt: skip
-                    world.end_step()
+                    _train(stage, init, out, world, steps)
                 counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
                 marks = examine(stage, ledger, out, judge) if num_policies == 1 else None
             if marks is None:  # a policy that writes on one GPU leaves others to judges
                 marks = examine(stage, ledger, out)
             means = _mean_rewards(ledger, stage, num_problems=len(problems))
     return {**means, **counts, **marks}
+
+
+def _train(stage: Stage, init: Path, out: Path, world: ContrastiveWorld, steps: Steps) -> None:
+    section = stage.params.rl
+    train_grpo(
+        init, out, world.problem_ids, world, work=stage.work, steps=section.steps,
+        prompts_per_step=section.prompts_per_step, group_size=section.group_size,
+        learning_rate=section.learning_rate, beta=section.beta, epsilon=section.epsilon,
+        updates_per_batch=section.updates_per_batch, temperature=section.temperature,
+        top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
+        checkpoint_every=section.checkpoint_every, seed=section.seed, scale=stage.params.scale,
+        vllm_server=section.vllm_server, on_log=steps.log,
+    )  # fmt: skip
+    world.end_step()
 
 
 class ContrastiveWorld:
@@ -111,6 +114,11 @@ class ContrastiveWorld:
         """Its answers so far."""
         self._watch = Stopwatch(judge.sharing)
         self._before = _Counts.of(judge)
+
+    @property
+    def problem_ids(self) -> list[str]:
+        """Of what it asks about."""
+        return list(self._problems)
 
     @property
     def judges_meanwhile(self) -> bool:

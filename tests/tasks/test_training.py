@@ -241,7 +241,9 @@ def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
         "token_counter": lambda _: None, "_mean_rewards": lambda *_, **__: {},
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
         "bench": lambda *_, **__: nullcontext(judge),
-        "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None),
+        "ContrastiveWorld": lambda *_, **__: SimpleNamespace(
+            end_step=lambda: None, problem_ids=[]
+        ),
         "current_night": lambda: SimpleNamespace(number=1),
         "product": lambda _: [{"is_new": True}],
     }  # fmt: skip
