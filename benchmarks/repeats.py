@@ -1,0 +1,149 @@
+"""Does a second verdict say what the first said? The winners of a run, judged again and again.
+
+python -m benchmarks.repeats --device cuda --protocol cuda-quick --of FOLDER [--rounds 2]
+    [--times 2] [--most 64]
+
+The best candidate of each problem in the ledger of FOLDER (what `benchmarks.pipeline` leaves), if
+it was certified as a gain, is judged some times in each round, and its problem's reference against
+itself once. Rounds take turns: under the protocol as it is, and under the same with the two gates
+of the paper (2.4.4: variance of the buckets 0.005, two measurements within 10 %).
+
+*Lost* are verdicts that certify nothing although the candidate was chosen for a gain and is right
+now, too. *Both ways* are candidates that had a gain in some of their verdicts and none in others.
+The spread is a candidate's largest certified speedup over its smallest, where all are gains.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import nan
+from pathlib import Path
+from statistics import fmean, geometric_mean, median
+from typing import Any
+
+from benchmarks.common import chosen, note, options, print_table, save
+from cudal1.candidate import Candidate
+from cudal1.harness import Pool
+from cudal1.ledger import Ledger
+from cudal1.ledger.shards import read_parquet
+from cudal1.params import Params
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Verdict
+
+PAPER = {"max_bucket_variance": 0.005, "confirm_within": 0.10}
+STAGES = ["filter", "rl"]
+"""Whose candidates are the run's winners, as for stage `transfer`."""
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Judge, print a table, leave results/repeats_DEVICE.json."""
+    parser = options("repeats", __doc__)
+    parser.add_argument("--of", type=Path, required=True, help="folder of a run, with its data/")
+    parser.add_argument("--rounds", type=int, default=2, help="of each protocol")
+    parser.add_argument("--times", type=int, default=2, help="verdicts on a candidate in a round")
+    parser.add_argument("--most", type=int, default=64, help="problems, at most")
+    given = parser.parse_args()
+    device, protocol = chosen(given)
+    gains = winners(given.of)[: given.most]
+    if not gains:
+        parser.error(f"--of {given.of}: no candidate there was certified as a gain")
+    ways = {"as it is": protocol, "the paper's gates": protocol.model_copy(update=PAPER)}
+    rows: list[Row] = []
+    for number in range(given.rounds):
+        for name in list(ways)[:: -1 if number % 2 else 1]:
+            mine = _judged(Pool(device, ways[name]), gains, given.times)
+            rows += [{"round": number, "protocol": name, **row} for row in mine]
+            note(f"round {number}, {name}: {len(mine)} verdicts")
+            save(
+                f"repeats_{given.device}", given.out, device, protocol,
+                paper={"protocol_id": ways["the paper's gates"].id, **PAPER},
+                summary={each: summary(rows, each) for each in ways}, verdicts=rows,
+            )  # fmt: skip
+    found = {name: summary(rows, name) for name in ways}
+    print_table(
+        ["gates", "candidates", "verdicts", "lost", "both ways", "spread, median", "at most",
+         "geo. mean", "quads", "s a verdict", "references", "above 1.00", "above 1.01"],
+        [[
+            name, str(row["num_candidates"]), str(row["num_verdicts"]),
+            f"{row['num_lost']} ({row['num_lost'] / max(1, row['num_verdicts']):.1%})",
+            str(row["num_both_ways"]), f"{row['spread_median']:.3f}", f"{row['spread_max']:.2f}",
+            f"{row['geometric_mean']:.2f}", f"{row['quads']:.1f}", f"{row['judge_s']:.2f}",
+            str(row["num_references"]), str(row["num_null_above_100"]),
+            str(row["num_null_above_101"]),
+        ] for name, row in found.items()],
+    )  # fmt: skip
+
+
+def winners(folder: Path) -> list[tuple[Problem, Candidate]]:
+    """Each problem's best candidate there that was certified as a gain, the best ones first."""
+    frame = read_parquet(folder / "data" / "problems.parquet")
+    columns = [name for name in frame.columns if name in Problem.model_fields]
+    problems = [Problem.model_validate(row) for row in frame.select(columns).to_dicts()]
+    by_id = {problem.id: problem for problem in problems}
+    with Ledger.open(folder / "data") as ledger:
+        rows = ledger.query(
+            "winners", protocol_id=_protocol_of(folder).id, stages=STAGES, count=1
+        ).to_dicts()  # fmt: skip
+    return [
+        (by_id[row["problem_id"]], Candidate(problem_id=row["problem_id"], source=row["source"]))
+        for row in sorted(rows, key=lambda row: -row["certified"])
+        if row["certified"] > 1
+    ]
+
+
+def _protocol_of(folder: Path) -> EvalProtocol:
+    return Params.load(folder / "params.yaml").protocol
+
+
+def _judged(pool: Pool, gains: Sequence[tuple[Problem, Candidate]], times: int) -> list[Row]:
+    rows: list[Row] = []
+    with pool:
+        for problem, candidate in gains:
+            null = Candidate(problem_id=problem.id, source=problem.null_source)
+            for each, count in ((candidate, times), (null, 1)):
+                for _ in range(count):
+                    verdict = pool.judge(problem, each).verdict
+                    rows.append(_row(problem, verdict, is_null=each is null))
+    return rows
+
+
+def _row(problem: Problem, verdict: Verdict, *, is_null: bool) -> Row:
+    measured = verdict.measurement
+    return {
+        "problem": problem.key, "candidate": verdict.candidate_id, "is_null": is_null,
+        "status": verdict.status, "judge_s": verdict.judge_s,
+        "measurement": None if measured is None else measured.model_dump(mode="json"),
+    }  # fmt: skip
+
+
+def summary(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str, float | int]:
+    """What verdicts under one protocol say; who was not found correct is left out."""
+    mine = [r for r in rows if r["protocol"] == protocol and r["measurement"] is not None]
+    nulls = [row["measurement"]["certified"] for row in mine if row["is_null"]]
+    gains = [row for row in mine if not row["is_null"]]
+    certified: dict[str, list[float]] = defaultdict(list)
+    for row in gains:
+        certified[row["candidate"]].append(max(1.0, row["measurement"]["certified"]))
+    spreads = [max(each) / min(each) for each in certified.values() if min(each) > 1]
+    return {
+        "num_candidates": len(certified), "num_verdicts": len(gains),
+        "num_lost": sum(row["measurement"]["certified"] <= 1 for row in gains),
+        "num_both_ways": sum(min(each) == 1 < max(each) for each in certified.values()),
+        "spread_median": median(spreads) if spreads else nan,
+        "spread_max": max(spreads, default=nan),
+        "geometric_mean": geometric_mean(
+            [value for each in certified.values() for value in each] or [nan]
+        ),
+        "quads": fmean([row["measurement"]["num_quads"] for row in gains] or [nan]),
+        "judge_s": fmean([row["judge_s"] for row in gains] or [nan]),
+        "num_references": len(nulls), "num_null_above_100": sum(each > 1 for each in nulls),
+        "num_null_above_101": sum(each > 1.01 for each in nulls),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
