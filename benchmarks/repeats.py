@@ -115,7 +115,7 @@ def _row(problem: Problem, verdict: Verdict, *, is_null: bool) -> Row:
     measured = verdict.measurement
     return {
         "problem": problem.key, "candidate": verdict.candidate_id, "is_null": is_null,
-        "status": verdict.status, "judge_s": verdict.judge_s,
+        "status": verdict.status, "reason": verdict.reason, "judge_s": verdict.judge_s,
         "measurement": None if measured is None else measured.model_dump(mode="json"),
     }  # fmt: skip
 

@@ -30,10 +30,11 @@ def test_the_cpu_s_differs_from_the_pipeline_s_in_memory_only() -> None:
 
 
 def test_the_quick_one_differs_in_what_noise_costs_alone() -> None:
-    """What is certified rests on the same evidence, and outputs are as exact."""
+    """What is certified rests on a bound as sure, and outputs are as exact."""
     quick, full = (protocols.load(name).model_dump() for name in ("cuda-quick", "cuda"))
     assert {key for key in full if quick[key] != full[key]} == {
         "correctness_stages", "burst_us", "max_quads", "certify_within", "dead_zone",
+        "max_bucket_variance", "confirm_within",
     }  # fmt: skip
     assert quick["dead_zone"] > full["dead_zone"]
 

@@ -57,7 +57,8 @@ def device_table(given: ReportInput, failed_as: float) -> Table:
         caption=failures(failed_as) if failed_as == AS_ZERO else (
             f"The best candidate of each problem on {here}, judged anew there and elsewhere. The "
             f"row “{CHOSEN}” is what the same winners had when they were chosen: the "
-            f"difference on the same device is the luck of winning.{only} Winners are measured "
+            f"difference on the same device is the luck of winning, and gains that were not "
+            f"steady or not confirmed this time, which count as none.{only} Winners are measured "
             "again over the eager reference alone, under a protocol that differs from the report's "
             "by its seed, and so is the null test, of their problems. "
             f"{failures(failed_as)} {_null_note(columns)}"
