@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from math import nan
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
 from typing import Any
@@ -47,31 +46,45 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=2, help="verdicts on a candidate in a round")
     parser.add_argument("--most", type=int, default=64, help="problems, at most")
     given = parser.parse_args()
+    if min(given.rounds, given.times, given.most) < 1:
+        parser.error("--rounds, --times, --most: at least 1")
     device, protocol = chosen(given)
+    ways = {"as it is": protocol, "the paper's gates": protocol.model_copy(update=PAPER)}
+    if protocol == ways["the paper's gates"]:
+        parser.error("--protocol: has the paper's gates already; give another, such as cuda-quick")
+    if not (given.of / "data" / "problems.parquet").exists():
+        parser.error(f"--of {given.of}: no run is there; `benchmarks.pipeline` leaves one")
     gains = winners(given.of)[: given.most]
     if not gains:
         parser.error(f"--of {given.of}: no candidate there was certified as a gain")
-    ways = {"as it is": protocol, "the paper's gates": protocol.model_copy(update=PAPER)}
+    if (made_for := gains[0][0].device_class) != given.device:
+        parser.error(
+            f"--of {given.of}: is a run for {made_for}; --device {given.device} is another"
+        )
     rows: list[Row] = []
+    found: dict[str, dict[str, float | None]] = {}
     for number in range(given.rounds):
         for name in list(ways)[:: -1 if number % 2 else 1]:
             mine = _judged(Pool(device, ways[name]), gains, given.times)
             rows += [{"round": number, "protocol": name, **row} for row in mine]
             note(f"round {number}, {name}: {len(mine)} verdicts")
+            found = {each: summary(rows, each) for each in ways}
+            num_wanted = given.rounds * len(ways) * len(gains) * (given.times + 1)
             save(
                 f"repeats_{given.device}", given.out, device, protocol,
+                rounds=given.rounds, times=given.times, is_complete=len(rows) == num_wanted,
                 paper={"protocol_id": ways["the paper's gates"].id, **PAPER},
-                summary={each: summary(rows, each) for each in ways}, verdicts=rows,
+                summary=found, verdicts=rows,
             )  # fmt: skip
-    found = {name: summary(rows, name) for name in ways}
     print_table(
         ["gates", "candidates", "verdicts", "lost", "both ways", "spread, median", "at most",
          "geo. mean", "quads", "s a verdict", "references", "above 1.00", "above 1.01"],
         [[
             name, str(row["num_candidates"]), str(row["num_verdicts"]),
-            f"{row['num_lost']} ({row['num_lost'] / max(1, row['num_verdicts']):.1%})",
-            str(row["num_both_ways"]), f"{row['spread_median']:.3f}", f"{row['spread_max']:.2f}",
-            f"{row['geometric_mean']:.2f}", f"{row['quads']:.1f}", f"{row['judge_s']:.2f}",
+            f"{row['num_lost']} ({(row['num_lost'] or 0) / (row['num_verdicts'] or 1):.1%})",
+            str(row["num_both_ways"]), _told(row["spread_median"], ".3f"),
+            _told(row["spread_max"], ".2f"), _told(row["geometric_mean"], ".2f"),
+            _told(row["quads"], ".1f"), _told(row["judge_s"], ".2f"),
             str(row["num_references"]), str(row["num_null_above_100"]),
             str(row["num_null_above_101"]),
         ] for name, row in found.items()],
@@ -91,7 +104,7 @@ def winners(folder: Path) -> list[tuple[Problem, Candidate]]:
     return [
         (by_id[row["problem_id"]], Candidate(problem_id=row["problem_id"], source=row["source"]))
         for row in sorted(rows, key=lambda row: -row["certified"])
-        if row["certified"] > 1
+        if row["certified"] > 1 and row["problem_id"] in by_id
     ]
 
 
@@ -120,8 +133,15 @@ def _row(problem: Problem, verdict: Verdict, *, is_null: bool) -> Row:
     }  # fmt: skip
 
 
-def summary(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str, float | int]:
-    """What verdicts under one protocol say; who was not found correct is left out."""
+def _told(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def summary(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str, float | None]:
+    """What verdicts under one protocol say; who was not found correct is left out.
+
+    None: there is nothing to say it of.
+    """
     mine = [r for r in rows if r["protocol"] == protocol and r["measurement"] is not None]
     nulls = [row["measurement"]["certified"] for row in mine if row["is_null"]]
     gains = [row for row in mine if not row["is_null"]]
@@ -129,17 +149,16 @@ def summary(rows: Sequence[Mapping[str, Any]], protocol: str) -> dict[str, float
     for row in gains:
         certified[row["candidate"]].append(max(1.0, row["measurement"]["certified"]))
     spreads = [max(each) / min(each) for each in certified.values() if min(each) > 1]
+    every = [value for each in certified.values() for value in each]
     return {
         "num_candidates": len(certified), "num_verdicts": len(gains),
         "num_lost": sum(row["measurement"]["certified"] <= 1 for row in gains),
         "num_both_ways": sum(min(each) == 1 < max(each) for each in certified.values()),
-        "spread_median": median(spreads) if spreads else nan,
-        "spread_max": max(spreads, default=nan),
-        "geometric_mean": geometric_mean(
-            [value for each in certified.values() for value in each] or [nan]
-        ),
-        "quads": fmean([row["measurement"]["num_quads"] for row in gains] or [nan]),
-        "judge_s": fmean([row["judge_s"] for row in gains] or [nan]),
+        "spread_median": median(spreads) if spreads else None,
+        "spread_max": max(spreads, default=None),
+        "geometric_mean": geometric_mean(every) if every else None,
+        "quads": fmean(row["measurement"]["num_quads"] for row in gains) if gains else None,
+        "judge_s": fmean(row["judge_s"] for row in gains) if gains else None,
         "num_references": len(nulls), "num_null_above_100": sum(each > 1 for each in nulls),
         "num_null_above_101": sum(each > 1.01 for each in nulls),
     }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import BELOW_FLOOR
-from cudal1.harness.rule import CLEAR
+from cudal1.harness.rule import CLEAR, SOON
 from cudal1.measurement import Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, HackFlag, Status
@@ -40,8 +40,8 @@ def is_small(claim: Measurement, protocol: EvalProtocol) -> bool:
 
 
 def is_far(claim: Measurement, protocol: EvalProtocol) -> bool:
-    """Whether whatever agrees with the claim is a clear gain, too."""
-    return claim.certified * (1 - protocol.confirm_within) > CLEAR
+    """Whether whatever soon bears out the claim is a clear gain, too."""
+    return claim.certified * (1 - min(SOON, protocol.confirm_within)) > CLEAR
 
 
 def is_impossible(claim: Measurement) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 from pathlib import Path
@@ -65,20 +64,22 @@ def test_only_gains_are_repeated_the_largest_first(of: Path) -> None:
 def test_both_ways_take_turns_on_the_same_candidates(
     of: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[float] = []
+    opened: list[tuple[float, float]] = []
 
     class Played(PlayedPool):
         def __init__(self, device: Device, protocol: EvalProtocol) -> None:
             super().__init__(device, protocol, wait_s=0)
-            opened.append(protocol.confirm_within)
+            opened.append((protocol.max_bucket_variance, protocol.confirm_within))
 
     monkeypatch.setattr(repeats, "Pool", Played)
     asked = ["--of", str(of), "--times", "3", "--most", "1", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["repeats", *asked])
     repeats.main()
     found = json.loads((tmp_path / "repeats_cpu.json").read_text())
-    shipped = protocols.load("cpu").confirm_within
-    assert opened == [shipped, 0.1, 0.1, shipped]
+    cpu, paper = protocols.load("cpu"), (0.005, 0.1)
+    shipped = (cpu.max_bucket_variance, cpu.confirm_within)
+    assert opened == [shipped, paper, paper, shipped]
+    assert (found["times"], found["rounds"], found["is_complete"]) == (3, 2, True)
     for said in found["summary"].values():
         assert (said["num_candidates"], said["num_verdicts"], said["num_references"]) == (1, 6, 2)
     assert len(found["verdicts"]) == 2 * 2 * (3 + 1)
@@ -108,7 +109,7 @@ def test_references_are_no_candidates_and_their_gains_are_told() -> None:
     said = repeats.summary(_rows(1.0, 1.01, 1.02, is_null=True), "p")
     assert (said["num_references"], said["num_candidates"]) == (3, 0)
     assert (said["num_null_above_100"], said["num_null_above_101"]) == (2, 1)
-    assert math.isnan(said["geometric_mean"])
+    assert said["geometric_mean"] is said["spread_max"] is said["quads"] is None
 
 
 def test_what_was_not_correct_and_other_protocols_are_left_out() -> None:
@@ -116,3 +117,26 @@ def test_what_was_not_correct_and_other_protocols_are_left_out() -> None:
     rows[0]["measurement"] = None
     assert repeats.summary([*rows, *_rows(3.0)], "q")["num_verdicts"] == 0
     assert repeats.summary(rows, "p")["num_verdicts"] == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--rounds", "0"], "--rounds, --times, --most: at least 1"),
+        (["--times", "0"], "--rounds, --times, --most: at least 1"),
+        (["--most", "-1"], "--rounds, --times, --most: at least 1"),
+        (["--of", "nowhere"], "--of nowhere: no run is there"),
+        (["--protocol", "cuda"], "--protocol: has the paper's gates already"),
+        (["--device", "cuda", "--protocol", "cuda-quick"], "is a run for cpu"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(
+    of: Path, asked: list[str], said: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    device = Device(device_class=DeviceClass.CPU, kind="cpu", id="0", worker_core=None)
+    monkeypatch.setattr("benchmarks.common.find_device", lambda _: device)
+    monkeypatch.setattr(sys, "argv", ["repeats", "--of", str(of), *asked])
+    with pytest.raises(SystemExit):
+        repeats.main()
+    assert said in capsys.readouterr().err

@@ -147,9 +147,10 @@ def test_a_small_gain_may_be_confirmed_at_a_second_attempt(
     assert next(told, None) is None  # measured no longer, and no less often
 
 
+@pytest.mark.parametrize("within", [0.1, 0.5])
 @pytest.mark.parametrize(("certified", "far"), [(1.06, False), (1.3, False), (1.5, True)])
 def test_only_what_is_clear_even_if_it_is_borne_out_no_better_is_far(
-    quick: EvalProtocol, certified: float, far: bool
+    quick: EvalProtocol, certified: float, far: bool, within: float
 ) -> None:
-    protocol = quick.model_copy(update={"confirm_within": 0.1})
+    protocol = quick.model_copy(update={"confirm_within": within})
     assert claims.is_far(_claim(certified), protocol) is far

@@ -41,6 +41,13 @@ def test_a_large_claim_is_borne_out_by_few_that_agree(
     assert not rule.bears_out(ratios[1:], expected, quick)
 
 
+@pytest.mark.parametrize("within", [0.05, 0.1, 0.5])
+def test_a_wide_gate_bears_nothing_out_sooner(quick: EvalProtocol, within: float) -> None:
+    """Five estimates a fifth below the claim are no second measurement, whatever counts as one."""
+    wide = quick.model_copy(update={"confirm_within": within})
+    assert not rule.bears_out([math.log(3.2)] * rule.CONFIRMING, 4.0, wide)
+
+
 def test_those_that_scatter_bear_nothing_out(quick: EvalProtocol) -> None:
     ratios = [math.log(each) for each in (2.0, 8.0, 4.0, 1.5, 9.0)]
     assert not rule.bears_out(ratios, 4.0, quick)
