@@ -16,18 +16,12 @@ from cudal1.candidate import Candidate
 from cudal1.harness import Device
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.problem import Admission, DeviceClass, Problem, Split
+from cudal1.problem import Admission, DeviceClass
 from cudal1.protocol import EvalProtocol
-from tests.tasks.played import PlayedPool, judged
+from tests.tasks.played import PlayedPool, judged, toys
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
-PROBLEMS = [
-    Problem(
-        suite="toy", level=1, number=number, name=name, split=Split.TRAIN, revision="r",
-        device_class=DeviceClass.CPU, source=f"class Model: '{name}'\n",
-    )
-    for number, name in enumerate(("slight", "large", "none"), start=1)
-]  # fmt: skip
+PROBLEMS = toys("slight", "large", "none")
 CERTIFIED = {"slight": 1.2, "large": 4.0, "none": 1.0}
 
 

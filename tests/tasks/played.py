@@ -8,7 +8,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.harness import Device
 from cudal1.harness.judge import Judgement
-from cudal1.problem import Problem
+from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
 from tests.tasks.test_reviewing import VERDICT
@@ -39,6 +39,17 @@ class PlayedPool:
         if problem.id in self.too_large:
             raise SuiteError(f"{problem.key}: {TOO_LARGE}")
         return judged(candidate, self._protocol, self._device.kind)
+
+
+def toys(*names: str) -> list[Problem]:
+    """Problems for a CPU that nobody needs to run."""
+    return [
+        Problem(
+            suite="toy", level=1, number=number, name=name, split=Split.TRAIN, revision="r",
+            device_class=DeviceClass.CPU, source=f"class Model: '{name}'\n",
+        )
+        for number, name in enumerate(names, start=1)
+    ]  # fmt: skip
 
 
 def judged(candidate: Candidate, protocol: EvalProtocol, device_kind: str) -> Judgement:

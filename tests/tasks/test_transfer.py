@@ -15,23 +15,17 @@ from cudal1.errors import DeviceError
 from cudal1.harness import Device
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.problem import Admission, DeviceClass, Problem, Split
+from cudal1.problem import Admission, DeviceClass
 from cudal1.report.devices import device_table
 from cudal1.report.inputs import NULL_TEST
 from tasks import judging, report, transfer
 from tasks.stage import Stage
-from tests.tasks.played import TOO_LARGE, PlayedPool, judged
+from tests.tasks.played import TOO_LARGE, PlayedPool, judged, toys
 
 PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
 KINDS = {"cpu": "cpu", "nvidia-h200": "NVIDIA H200"}
 """By how a device is written in params.yaml."""
-PROBLEMS = [
-    Problem(
-        suite="toy", level=1, number=number, name=name, split=Split.TRAIN, revision="r",
-        device_class=DeviceClass.CPU, source=f"class Model: '{name}'\n",
-    )
-    for number, name in enumerate(("large", "rows", "softmax"), start=1)
-]  # fmt: skip
+PROBLEMS = toys("large", "rows", "softmax")
 EACH_IS_FASTER = {"num_winners": 3, "mean_certified": 4.0, "null_test_max": 4.0}
 """What comes of it where whoever is judged is said to be four times as fast, references too."""
 WINNERS = [Candidate(problem_id=p.id, source="class ModelNew: ...\n") for p in PROBLEMS]
