@@ -37,8 +37,8 @@ from benchmarks.kernelbench_sizes import sizes_of
 from cudal1.errors import CudaL1Error, SuiteError
 from cudal1.harness import find_device
 from cudal1.problem import DeviceClass, Problem
+from cudal1.services.admission import probe_all
 from cudal1.suite import kernelbench
-from cudal1.suite.admission import probe_all
 
 BOUNDS = (16, 64, 256)
 """Of numbers in a problem's sizes on a CPU, in the order in which they are tried."""

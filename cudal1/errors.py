@@ -70,3 +70,18 @@ class StoreError(CudaL1Error):
 
 class TrainingError(CudaL1Error):
     """A policy, a checkpoint or a training step cannot be used."""
+
+
+MAX_DESCRIBED = 300
+"""Characters of an error that a line shows."""
+
+
+def describe(error: BaseException) -> str:
+    """Return `Kind: message` in one line, even of an error that cannot say itself."""
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 -- the class may be somebody else's
+        said = ""
+    kind = type(error).__name__
+    line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
+    return (f"{kind}: {line}" if line else kind)[:MAX_DESCRIBED]

@@ -21,15 +21,15 @@ import polars as pl
 from cudal1.candidate import Candidate, Completion
 from cudal1.duel import Duel, identical, nights_alpha, verdict_of
 from cudal1.errors import SuiteError
-from cudal1.harness.mutants import kill_table
+from cudal1.harness.pools import require_working
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import write_parquet
-from cudal1.problem import Admission, Problem, Split
+from cudal1.problem import Problem, Split
 from cudal1.prompt import generation_prompt
 from cudal1.record import content_id
 from cudal1.reward import speed_reward
+from cudal1.services.admission import Check, probe_all
 from cudal1.suite import generator
-from cudal1.suite.admission import admit_all
 from cudal1.train.policy import Sampler
 from tasks.answers import keep_completion
 from tasks.judging import Bench, admitted_problems, bench, device_facts
@@ -130,26 +130,22 @@ class _Arena:
             and sampler.num_tokens(generation_prompt(problem, style=style, facts=facts).as_chat())
             <= params.policy.max_prompt_tokens
         ]
-        tried = admit_all(fitting, max_reference_ms=params.problems.max_reference_ms)
-        for problem, admission in tried:
-            if not admission.admitted:
-                self.judge.device.require_working()  # or that is why
-            final = self._told_apart(problem) if admission.admitted else admission
-            self.ledger.add_problem(problem, final)
-            if final.admitted:
+        tried = probe_all(
+            fitting,
+            max_reference_ms=params.problems.max_reference_ms,
+            check=Check(self.judge.protocol, self.judge.device),
+        )
+        for problem, probe in tried:
+            if probe.reason is not None:
+                require_working(self.judge.device)  # or that is why
+            if probe.kill_table is not None:
+                self.ledger.add_kill_table(probe.kill_table)
+            admission = probe.admission_if_told_apart
+            self.ledger.add_problem(problem, admission)
+            if admission.admitted:
                 yield problem
             else:
-                log.info("%s: %s rejected: %s", self.stage.name, problem.key, final.reason)
-
-    def _told_apart(self, problem: Problem) -> Admission:
-        """Whether the check of a problem that runs notices wrong candidates."""
-        try:
-            table = kill_table(problem, self.judge.protocol, self.judge.device)
-        except SuiteError as error:
-            return Admission(problem_id=problem.id, admitted=False, reason=str(error))
-        self.ledger.add_kill_table(table)
-        reason = table.rejection
-        return Admission(problem_id=problem.id, admitted=reason is None, reason=reason)
+                log.info("%s: %s rejected: %s", self.stage.name, problem.key, admission.reason)
 
     def _answers(
         self, sampler: Sampler, problems: list[Problem]

@@ -7,15 +7,18 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import polars as pl
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
-from cudal1.harness import Judgement, Pool, facts_of, find_device
+from cudal1.harness import Judgement, facts_of, find_device
 from cudal1.harness.docket import Docket, verdict_of
 from cudal1.harness.errand import Refusal
 from cudal1.harness.kept import default_folder
+from cudal1.harness.one_device import OneDevice
 from cudal1.harness.sharing import Sharing, sharing
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
@@ -44,7 +47,7 @@ class Bench:
     The harness is started only when something is really new, so that a repeated stage is cheap, or
     by who knows that something will be (`get_ready`). A list that is known as a whole (`judge_all`,
     `judge_possible`) is judged by all devices together, and built beside them; on a CPU, which is
-    one device and has nothing to spare, in this process, one after the other. What a policy writes
+    one device and has nothing to spare, one after the other. What a policy writes
     meanwhile is for `expect` and `verdicts`. A success that is suspicious goes to the adversarial
     judge, where there is one, and what it or a person has vetoed is no success.
     """
@@ -56,7 +59,7 @@ class Bench:
         self._ledger = ledger
         self._vetting = Vetting(ledger, reviewer, self._record)
         self._stack = ExitStack()
-        self._pool: Pool | None = None
+        self._judge_here: OneDevice | None = None
         self._docket: Docket | None = None
         self.sharing: Sharing = sharing(device_class, num_policies=num_policies)
         self.device = self.sharing.devices[0]
@@ -179,7 +182,7 @@ class Bench:
             yield (problem, candidate), said
 
     def _opened(self) -> Docket:
-        assert self._pool is None, "its device is held for one candidate at a time"
+        assert self._judge_here is None, "its device is held for one candidate at a time"
         if self._docket is None:
             self._docket = self._stack.enter_context(Docket(
                 self.sharing, self.protocol, self._settled, record_of=self._record,
@@ -203,10 +206,11 @@ class Bench:
 
     def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
         assert self._docket is None, "its devices are held for many candidates at once"
-        if self._pool is None:
-            self._pool = self._stack.enter_context(Pool(self.device, self.protocol, wait_s=WAIT_S))
+        if self._judge_here is None:
+            one = OneDevice(self.device, self.protocol, wait_s=WAIT_S)
+            self._judge_here = self._stack.enter_context(one)
         record = self._record(problem, candidate) if timing else None
-        judgement = self._pool.judge(problem, candidate, timing=timing, record=record)
+        judgement = self._judge_here.judge(problem, candidate, timing=timing, record=record)
         return self._settled(problem, candidate, judgement)
 
     def _settled(self, problem: Problem, candidate: Candidate, judgement: Judgement) -> Verdict:
@@ -229,9 +233,18 @@ class Bench:
         )  # fmt: skip
         return found.item(0, "certified")
 
-    def close(self) -> None:
-        """Stop the harness, if it runs."""
-        self._stack.close()
+    def __enter__(self) -> Self:
+        """Nothing is started before it is needed."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the harness, if it runs; at once after an error or a Ctrl-C."""
+        self._stack.__exit__(kind, error, trace)
 
 
 @contextmanager
@@ -242,12 +255,10 @@ def bench(ledger: Ledger, params: Params, *, num_policies: int = 1) -> Generator
     """
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)
-    with reviewer(ledger, params.hack_judge, device_facts(params)) as second:
-        opened = Bench(ledger, params.device, params.protocol, second, num_policies=num_policies)
-        try:
-            yield opened
-        finally:
-            opened.close()
+    with reviewer(ledger, params.hack_judge, device_facts(params)) as second, Bench(
+        ledger, params.device, params.protocol, second, num_policies=num_policies
+    ) as opened:
+        yield opened
 
 
 def device_facts(params: Params) -> DeviceFacts:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudal1.errors import SuiteError
-from cudal1.harness.device import Device, find_device
+from cudal1.harness.device import find_device
+from cudal1.harness.pools import require_working
 from cudal1.ledger import Ledger
 from cudal1.params import Params
-from cudal1.problem import Admission, Problem, Split
+from cudal1.problem import Problem, Split
+from cudal1.services.admission import Check, probe_all
 from cudal1.suite import generator, kernelbench, loader
-from cudal1.suite.admission import admit_all
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
@@ -23,16 +24,18 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         num_admitted = num_killed = 0
+        check = Check(stage.params.protocol, device)
         with progress("problems", len(problems)) as advance:
-            for problem, admission in admit_all(
-                problems, max_reference_ms=stage.params.problems.max_reference_ms
+            for problem, probe in probe_all(
+                problems, max_reference_ms=stage.params.problems.max_reference_ms, check=check
             ):
-                if not admission.admitted:
-                    device.require_working()  # or that is why
-                else:
-                    admission, num_here = _try_mutants(problem, ledger, stage.params, device)
-                    num_killed += num_here
+                if probe.reason is not None:
+                    require_working(device)  # or that is why
+                admission = probe.admission_if_told_apart
                 ledger.add_problem(problem, admission)
+                if probe.kill_table is not None:
+                    ledger.add_kill_table(probe.kill_table)
+                    num_killed += sum(each.killed is True for each in probe.kill_table.mutants)
                 num_admitted += admission.admitted
                 if not admission.admitted:
                     log.warning("problems: %s rejected: %s", problem.key, admission.reason)
@@ -49,22 +52,6 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
         "num_heldout": heldout,
         "num_mutants_killed": num_killed,
     }
-
-
-def _try_mutants(
-    problem: Problem, ledger: Ledger, params: Params, device: Device
-) -> tuple[Admission, int]:
-    """Whether a problem that runs also tells wrong candidates from right ones; how many of them."""
-    from cudal1.harness.mutants import kill_table  # loads torch, as nothing else here does
-
-    try:
-        table = kill_table(problem, params.protocol, device)
-    except SuiteError as error:
-        return Admission(problem_id=problem.id, admitted=False, reason=str(error)), 0
-    ledger.add_kill_table(table)
-    reason = table.rejection
-    admission = Admission(problem_id=problem.id, admitted=reason is None, reason=reason)
-    return admission, sum(mutant.killed is True for mutant in table.mutants)
 
 
 def _source(params: Params) -> list[Problem]:

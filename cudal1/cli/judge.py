@@ -237,24 +237,30 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
 
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_candidate, read_problem, refuse_swapped
-    from cudal1.harness import Pool, find_device, toolchain
-    from cudal1.harness.mutants import kill_table
-    from cudal1.suite.admission import admit
+    from cudal1.harness import find_device, toolchain
+    from cudal1.harness.one_device import OneDevice
+    from cudal1.services.admission import Check, admit
 
     refuse_swapped(problem, candidate)
     item = read_problem(problem, settings.device_class)
     source = read_candidate(candidate)
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
-    found = find_device(settings.device_class)
-    with Console(stderr=True).status("trying the reference") as spinner:
-        admission = admit(item, max_reference_ms=settings.max_reference_ms)
-        if not admission.admitted:
-            raise SuiteError(f"{problem}: cannot be judged: {admission.reason}")
-        table = kill_table(item, settings.protocol, found)
-        if table.rejection:
-            say(f"note: a correct verdict says little here: {table.rejection}")
+    device = find_device(settings.device_class)
+    with (
+        Console(stderr=True).status("trying the reference") as spinner,
+        OneDevice(device, settings.protocol, wait_s=asks.wait_s) as judge,
+    ):
+        check = Check(settings.protocol, device)
+        probe = admit(item, max_reference_ms=settings.max_reference_ms, check=check)
+        if probe.reason is not None:
+            raise SuiteError(f"{problem}: cannot be judged: {probe.reason}")
+        if probe.rejection:
+            say(f"note: a correct verdict says little here: {probe.rejection}")
         spinner.update("judging")
-        with Pool(found, settings.protocol, wait_s=asks.wait_s) as pool:
-            asked = Candidate(problem_id=item.id, source=source)
-            return pool.judge(item, asked, timing=asks.timing).verdict
+        asked = Candidate(problem_id=item.id, source=source)
+        try:
+            return judge.judge(item, asked, timing=asks.timing).verdict
+        except SuiteError as error:
+            reason = str(error).removeprefix(f"{item.key}: ")
+            raise SuiteError(f"{problem}: cannot be judged: {reason}") from error

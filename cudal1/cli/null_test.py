@@ -20,7 +20,7 @@ from cudal1.cli.settings import (
     choose,
 )
 from cudal1.cli.suites import SizesOption, SuiteOption, load_named
-from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass, Problem
 from cudal1.verdict import Verdict
 
@@ -108,9 +108,10 @@ def _run(
     items: list[Problem], settings: Settings, found: Found, *, repeat: int, wait_s: float
 ) -> None:
     """Judge; `found` grows as it goes, so that little is lost when it is stopped."""
-    from cudal1.harness import Pool, find_device
-    from cudal1.harness.calibration import null_verdicts
-    from cudal1.suite.admission import admit_all
+    from cudal1.candidate import Candidate
+    from cudal1.harness import find_device
+    from cudal1.harness.one_device import OneDevice
+    from cudal1.services.admission import admit_all
 
     device = find_device(settings.device_class)
     found.device_kind = device.kind
@@ -123,10 +124,19 @@ def _run(
                 found.rejected.append((item, admission.reason or ""))
             advance()
     found.asked = len(admitted) * repeat
+    if not admitted:
+        return
     with (
-        Pool(device, settings.protocol, wait_s=wait_s) as pool,
+        OneDevice(device, settings.protocol, wait_s=wait_s) as judge,
         bar("judging", found.asked) as advance,
     ):
-        for item, verdict in null_verdicts(pool, admitted, repeat=repeat):
-            found.verdicts.append((item, verdict))
-            advance()
+        for item in admitted:
+            null = Candidate(problem_id=item.id, source=item.null_source)
+            for count in range(repeat):
+                try:
+                    found.verdicts.append((item, judge.judge(item, null).verdict))
+                except SuiteError as error:
+                    found.rejected.append((item, str(error).removeprefix(f"{item.key}: ")))
+                    found.asked -= repeat - count
+                    break
+                advance()

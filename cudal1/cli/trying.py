@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
     Future,
-    ThreadPoolExecutor,
     wait,
 )
 
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
-from cudal1.errors import DeviceError, DeviceLostError, SuiteError, WorkerError
+from cudal1.errors import DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import errand
 from cudal1.harness.device import Device
-from cudal1.harness.mutants import kill_table
+from cudal1.harness.pools import require_working
 from cudal1.harness.seats import Seat
 from cudal1.harness.shortage import lacks_memory
-from cudal1.problem import Admission, Problem
-from cudal1.suite.admission import admit_all
-from cudal1.suite.trial import TOO_SLOW
+from cudal1.problem import Problem
+from cudal1.services.admission import Check, Probe, probe_all
+from cudal1.services.trial import TOO_SLOW
 
 AT_A_TIME = 16
 """Problems that are tried by one new process, which imports PyTorch first."""
@@ -96,46 +94,32 @@ def _none_left(
 def _try(
     batch: list[Problem], device: Device, settings: Settings, wait_s: float
 ) -> tuple[Notes, list[str]]:
-    """In the process of a device."""
+    """In the process of a device: try each in a process of its own."""
     notes: Notes = {}
     complaints: list[str] = []
     with device.locked(wait_s=wait_s):
-        errand.begin_zygote(device)  # whoever tries references judges next
+        errand.begin_zygote(device)  # this process judges next
         disturbed: list[Problem] = []
-        for problem, admission in admissions(batch, settings):
-            said = _try_one(problem, admission, device, settings, notes)
-            if said and (TOO_SLOW in said or lacks_memory(said)):
-                disturbed.append(problem)  # by the other one, it may be
-            elif said:
-                complaints.append(said)
-        with_nobody_beside = admit_all(disturbed, max_reference_ms=settings.max_reference_ms)
-        for problem, admission in with_nobody_beside:
-            if said := _try_one(problem, admission, device, settings, notes):
-                complaints.append(said)
+        for problem, probe in _probes(batch, device, settings):
+            reason = probe.reason
+            if reason is None:
+                notes[problem.id] = probe.rejection
+            elif TOO_SLOW in reason or lacks_memory(reason):
+                disturbed.append(problem)  # by what else ran there, it may be
+            else:
+                complaints.append(f"{problem.key}: cannot be judged: {reason}")
+        for problem, probe in _probes(disturbed, device, settings):
+            if probe.reason is None:
+                notes[problem.id] = probe.rejection
+            else:
+                complaints.append(f"{problem.key}: cannot be judged: {probe.reason}")
         if complaints:
-            device.require_working()  # or that is why
+            require_working(device)  # or that is why
     return notes, complaints
 
 
-def _try_one(
-    problem: Problem, admission: Admission, device: Device, settings: Settings, notes: Notes
-) -> str:
-    """Why it cannot be judged; otherwise nothing, and its note is taken."""
-    if not admission.admitted:
-        return f"{problem.key}: cannot be judged: {admission.reason}"
-    try:
-        notes[problem.id] = kill_table(problem, settings.protocol, device).rejection
-    except SuiteError as error:
-        return str(error)
-    return ""
-
-
-def admissions(batch: list[Problem], settings: Settings) -> Iterator[tuple[Problem, Admission]]:
-    """Each with its admission, which a process of its own decides on while the last one is used."""
-    with ThreadPoolExecutor(1) as beside:
-        tried = admit_all(batch, max_reference_ms=settings.max_reference_ms)
-        coming = beside.submit(next, tried, None)
-        importlib.import_module("torch._dynamo")  # seconds; whoever intercepts operators needs it
-        while (pair := coming.result()) is not None:
-            coming = beside.submit(next, tried, None)
-            yield pair
+def _probes(
+    batch: list[Problem], device: Device, settings: Settings
+) -> Iterator[tuple[Problem, Probe]]:
+    check = Check(settings.protocol, device)
+    return probe_all(batch, max_reference_ms=settings.max_reference_ms, check=check)

@@ -84,10 +84,10 @@ class Peaks:
 class Ceilings:
     """The peaks of a device, measured when first asked for, by one thread on the workers' core."""
 
-    def __init__(self, device: str, *, core: int | None) -> None:
+    def __init__(self, device: str, *, core: int | None, known: Peaks | None = None) -> None:
         self._device = device
         self._core = core
-        self._peaks: Peaks | None = None
+        self._peaks = known
 
     def peaks(self) -> Peaks:
         """What is known; the first call takes a fraction of a second."""

@@ -7,12 +7,21 @@ when no law of physics is against it. Pure functions.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.rule import CLEAR, SOON
 from cudal1.measurement import Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, HackFlag, Status
+
+if TYPE_CHECKING:
+    from cudal1.harness.judge import Judgement
+
+SESSIONS = 3
+"""Measurement sessions of one judgement; those of another device are numbered behind them."""
 
 
 def is_large(claim: Measurement, protocol: EvalProtocol, *, record: float | None) -> bool:
@@ -87,3 +96,22 @@ def _impossible(claim: Measurement) -> Failure:
         Status.INVALID, f"faster than this device can be: {figures}",
         (HackFlag(kind="below_floor", source=FlagSource.TIMING, evidence=figures),),
     )  # fmt: skip
+
+
+def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Judgement:
+    """Return the first judgement with what became of its claim elsewhere; the smaller counts."""
+    claim, again = first.verdict.measurement, second.verdict.measurement
+    assert claim is not None
+    if again is None:
+        return second  # there it failed
+    try:
+        both = settled(claim, again, protocol, confirmed_on=second.verdict.device_id)
+    except Failure:
+        return second
+    behind = [
+        sample.model_copy(update={"session": sample.session + SESSIONS})
+        for sample in second.samples
+    ]
+    verdict = first.verdict.model_copy(update={"measurement": both})
+    samples = (*first.samples, *behind)
+    return replace(first, verdict=verdict, samples=samples, is_to_confirm=False, compiled=b"")

@@ -15,13 +15,13 @@ from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
-from cudal1.harness.pool import Pool
+from cudal1.harness.pools import Pools
 from cudal1.harness.progress import Failure
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
 _stack = ExitStack()
-_pool: Pool | None = None
+_pool: Pools | None = None
 """Of a judge's process; the coordinator has none."""
 _coming: Future[Source] | None = None
 """What was begun for the next pool."""
@@ -77,7 +77,7 @@ def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
         WorkerError: what forks workers does not start.
     """
     global _pool
-    _pool = _stack.enter_context(Pool(device, protocol, wait_s=wait_s, start=_started))
+    _pool = _stack.enter_context(Pools(device, protocol, wait_s=wait_s, start=_started))
 
 
 def close_pool() -> None:

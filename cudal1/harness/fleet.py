@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceError, DeviceLostError, WorkerError
+from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import claims, errand
 from cudal1.harness.ahead import Ahead, Compiles
 from cudal1.harness.errand import Errand, Refusal
+from cudal1.harness.isolated import Isolated
 from cudal1.harness.judge import Judgement
-from cudal1.harness.progress import Failure
 from cudal1.harness.queue import ByProblem
 from cudal1.harness.seats import MachineLost, Seat
 from cudal1.problem import Problem
@@ -33,12 +33,12 @@ AHEAD = 2
 """Candidates that a device has been given: one is judged, the next need not be waited for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
+FREE_LIMIT_S = 10.0
+"""Seconds in which the kernel gives the lock of a judge that died free."""
 MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
 MAX_COMPILED_BYTES = 256 << 20
 """Of claims that wait; what is more is compiled again where the claim is confirmed."""
-SESSIONS = 3
-"""Measurement sessions of one judgement; those of another device are numbered behind them."""
 
 RecordOf = Callable[[Problem, Candidate], float | None]
 """The best certified speedup of a problem so far, a candidate's own aside; None: there is none."""
@@ -131,8 +131,10 @@ class Fleet:
         which one candidate could not be judged is tried no more. `record_of` says which record a
         claim is held against, as `Pool.judge` is told; without it there is none.
 
+        A candidate with which two judges died is refused, with its problem.
+
         Raises:
-            WorkerError: two judges died with one candidate, or there is none left.
+            WorkerError: no judge is left.
         """
         tasks = (Errand(problem, candidate, timing) for problem, candidate in work)
         self._record_of = record_of or _no_record
@@ -152,7 +154,7 @@ class Fleet:
     def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
             for seat in self._alive():
-                self._feed(seat)
+                yield from self._feed(seat)
             self._make_room(wanted=bool(self._running) and self._waiting.is_any_left())
             if self._running or (self._ahead.building and self._alive()):
                 asked: list[Future[Any]] = [*self._running, *self._ahead.building]
@@ -172,8 +174,8 @@ class Fleet:
         if self._builder is not None:
             self._builder.make_room(wanted=wanted)
 
-    def _feed(self, seat: Seat) -> None:
-        """Ask a device as much as it may be asked."""
+    def _feed(self, seat: Seat) -> Iterator[Refusal]:
+        """Ask a device as much as it may be asked; yield what is refused instead."""
         while sum(busy is seat for busy, _ in self._running.values()) < AHEAD:
             task = self._next(seat)
             if task is None:
@@ -193,10 +195,11 @@ class Fleet:
                 self._running[seat.process.submit(errand.judge, asked)] = seat, task
                 self._at[seat.device.id] = task.problem.id
                 self._waiting.went_to(seat.device.id, task.problem.id)
-            except BrokenExecutor:  # it died while nobody looked
+            except BrokenExecutor as error:  # it died while nothing was asked
                 self._give_back(task)
                 if all(busy is not seat for busy, _ in self._running.values()):
-                    self._lose([seat], blames=False)  # else its results will say so
+                    # else its results will say so
+                    yield from self._lose([seat], blames=False, can_revive=True, said=str(error))
                 return
 
     def _compiled_beside(self, seat: Seat, task: Errand) -> bytes:
@@ -247,15 +250,15 @@ class Fleet:
             judgement = future.result()
         except MachineLost:
             gone = [each for each in self._alive() if each.machine == seat.machine]
-            self._lose(gone, blames=False)
+            yield from self._lose(gone, blames=False)
             return
-        except BrokenExecutor:
-            self._lose([seat], blames=True)
+        except BrokenExecutor as error:
+            yield from self._lose([seat], blames=True, can_revive=True, said=str(error))
             return
         except DeviceLostError as error:
             self._why_lost[seat] = str(error)
             _end(seat.process)
-            self._lose([seat], blames=True)
+            yield from self._lose([seat], blames=True)
             return
         del self._running[future]
         if isinstance(judgement, Refusal):
@@ -263,13 +266,9 @@ class Fleet:
             if task.first is not None and self._confirmers(refused):
                 self._give_back(refused)
                 return
-            yield judgement
-            unbuilt = self._ahead.drop(lambda other: other.problem.id == task.problem.id)
-            for left in [*self._waiting.drop(task.problem.id), *unbuilt]:
-                self._ahead.forget(left)
-                yield Refusal(task.problem.id, left.candidate.id, judgement.reason)
+            yield from self._refused(task, judgement.reason)
         elif task.first is not None:
-            yield confirmed(task.first, judgement, self._protocol)
+            yield claims.confirmed(task.first, judgement, self._protocol)
         else:
             claim = judgement.verdict.measurement
             is_large = claim and claims.is_large(claim, self._protocol, record=task.record)
@@ -295,18 +294,33 @@ class Fleet:
     def _alive(self) -> list[Seat]:
         return [seat for seat in self._seats if seat not in self.lost]
 
-    def _lose(self, gone: Sequence[Seat], *, blames: bool) -> None:
-        """Give back what those had whose judges died.
+    def _refused(self, task: Errand, reason: str) -> Iterator[Refusal]:
+        """Refuse a candidate, and all others of its problem, which nobody tries any more."""
+        yield Refusal(task.problem.id, task.candidate.id, reason)
+        problem_id = task.problem.id
+        given_back = [each for each in self._given_back if each.problem.id == problem_id]
+        for each in given_back:
+            self._given_back.remove(each)
+        unbuilt = self._ahead.drop(lambda other: other.problem.id == problem_id)
+        for left in [*given_back, *self._waiting.drop(problem_id), *unbuilt]:
+            self._ahead.forget(left)
+            yield Refusal(problem_id, left.candidate.id, reason)
 
-        The first that a judge had not answered was the one being judged.
+    def _lose(
+        self, gone: Sequence[Seat], *, blames: bool, can_revive: bool = False, said: str = ""
+    ) -> Iterator[Refusal]:
+        """Give back what those had whose judges died; those that start again are not lost.
+
+        The first that a judge had not answered was the one being judged. Where several judges died
+        with one candidate, it and its problem are refused: the others have their verdicts.
 
         Raises:
-            WorkerError: two died with one candidate, or none is left for it.
+            WorkerError: none is left.
         """
-        self.lost += gone
         for seat in gone:
             self._at.pop(seat.device.id, None)
             self._waiting.release(seat.device.id)
+        given_back: list[Errand] = []
         for seat in gone:
             unanswered = [
                 future
@@ -316,15 +330,34 @@ class Fleet:
             tasks = [self._running.pop(future)[1] for future in unanswered]
             if tasks and blames:
                 tasks[0] = replace(tasks[0], num_lost=tasks[0].num_lost + 1)
-            tasks += self._again[seat.device.id]
-            self._again[seat.device.id].clear()
-            for task in tasks:
+            if not (can_revive and self._is_revived(seat)):
+                self.lost.append(seat)
+                tasks += self._again[seat.device.id]
+                self._again[seat.device.id].clear()
+            given_back += tasks
+        guilty = [task for task in given_back if task.num_lost >= MAX_LOST]
+        for task in given_back:
+            if task not in guilty:
                 self._give_back(task)
-                if task.num_lost >= MAX_LOST or not self._alive():
-                    raise WorkerError(
-                        f"{task.problem.key}: {self.why_lost(seat)} with candidate "
-                        f"{task.candidate.id}: start again, without it if that happens again"
-                    )
+        for task in guilty:
+            yield from self._refused(
+                task, f"{task.problem.key}: {MAX_LOST} judges died with it: {said or 'no word'}"
+            )
+        if given_back and not self._alive():
+            raise self._none_left()
+
+    def _is_revived(self, seat: Seat) -> bool:
+        """Start another process for a device whose judge died, if it is of this machine."""
+        if not isinstance(seat.process, Isolated):
+            return False
+        seat.process.revive()
+        wait_s = max(self._wait_s, FREE_LIMIT_S)
+        try:
+            seat.process.submit(errand.open_pool, seat.device, self._protocol, wait_s).result()
+        except (BrokenExecutor, CudaL1Error) as error:
+            self._why_lost[seat] = f"the judge on {seat} died, and no other starts: {error}"
+            return False
+        return True
 
     def _give_back(self, task: Errand) -> None:
         """For another device; a claim that nobody is left to confirm was never made."""
@@ -356,25 +389,6 @@ class Fleet:
         mine = seat.device
         others = (each for each in self._alive() if each.device.kind == mine.kind)
         return next((each for each in others if each.device.id != mine.id), None)
-
-
-def confirmed(first: Judgement, second: Judgement, protocol: EvalProtocol) -> Judgement:
-    """The first judgement with what became of its claim on another device; the smaller counts."""
-    claim, again = first.verdict.measurement, second.verdict.measurement
-    assert claim is not None
-    if again is None:
-        return second  # there it failed
-    try:
-        settled = claims.settled(claim, again, protocol, confirmed_on=second.verdict.device_id)
-    except Failure:
-        return second
-    behind = [
-        sample.model_copy(update={"session": sample.session + SESSIONS})
-        for sample in second.samples
-    ]
-    verdict = first.verdict.model_copy(update={"measurement": settled})
-    samples = (*first.samples, *behind)
-    return replace(first, verdict=verdict, samples=samples, is_to_confirm=False, compiled=b"")
 
 
 def _no_record(_: Problem, __: Candidate) -> None:

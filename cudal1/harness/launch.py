@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import signal
 import socket
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from cudal1 import processes
 from cudal1.errors import WorkerError
 from cudal1.harness import bubblewrap, places, wire
 from cudal1.harness.device import Device
@@ -65,12 +67,7 @@ class Source:
         wrapper = bubblewrap.prefix(self.folder, nodes) if wrapped else []
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [
-            *wrapper,
-            str(Path(sys.executable).absolute()),
-            "-m",
-            "cudal1.harness.worker.zygote",
-        ]
+        command = [*wrapper, *processes.python("cudal1.harness.worker.zygote")]
         command += [device.device_class, ",".join(nodes), *["bubblewrap"] * self.is_wrapped]
         # those that get ready must not disturb the one that is timed: off its core until needed
         with theirs, _elsewhere(device.reserved_cores):
@@ -88,8 +85,13 @@ class Source:
         self.is_up = bool(greeting)
         self.layers = wire.layers_of(greeting)
 
+    @property
+    def process_id(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """Return whether its process is there."""
         return self._process.poll() is None
 
     def close(self) -> None:
@@ -113,7 +115,33 @@ class Source:
         return WorkerError(f"the process that starts workers {what}; it said: {line or 'nothing'}")
 
 
-Start = Callable[[Device], Source]
+class Lent:
+    """Another process's source, as a process that it has forked may use it: it is not ours to end.
+
+    Each message to a source is one request, so that several processes may send.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.folder = source.folder
+        self.channel = source.channel
+        self.layers = source.layers
+        self._process = os.pidfd_open(source.process_id)
+
+    def is_running(self) -> bool:
+        """Return whether its process is there."""
+        return not select.select([self._process], [], [], 0)[0]
+
+    def close(self) -> None:
+        """Give it back."""
+        os.close(self._process)
+
+    def broken(self, what: str) -> WorkerError:
+        """Return the error that says what became of it; its owner ends it."""
+        state = "runs" if self.is_running() else "has ended"
+        return WorkerError(f"the process that starts workers {what}; it {state}")
+
+
+Start = Callable[[Device], Source | Lent]
 """Starts what forks the workers of a device, as `launch` does."""
 
 
@@ -146,15 +174,12 @@ def remove(folder: str) -> None:
 
 
 def _clean_environment(device: Device) -> dict[str, str]:
-    """Nothing of ours but where our own package lies; no key, no proxy, no token."""
-    package_root = str(Path(__file__).resolve().parents[2])
+    """Return nothing of ours; no key, no proxy, no token."""
     environment = {
-        "PYTHONPATH": package_root,
+        **processes.SET,
         "PATH": places.PATH,
-        "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
         # PyTorch's names for what compiles extensions, and who runs it there
         "CXX": str(places.EXTENSIONS / "g++"),
         "PYTORCH_NVCC": shlex.quote(str(places.EXTENSIONS / "nvcc")),  # CXX it quotes itself

@@ -46,20 +46,24 @@ class Pool:
         wait_s: for how long to wait for a device that another judge holds.
         minimum: groups of layers; of each one must hold around a worker, or nothing is judged.
         start: starts what forks workers.
+        holds: whether the process that forked this one holds the device for it (`pools`).
+        ceilings: of the device, where they are known.
     """
 
     def __init__(
         self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
         minimum: tuple[tuple[str, ...], ...] = MINIMUM, start: Start = launch,
+        holds: bool = False, ceilings: Ceilings | None = None,
     ) -> None:  # fmt: skip
         self.device = device
+        self._holds = holds
         self._start = start
         self._minimum = minimum
         self._wait_s = wait_s
         self.protocol = protocol
         self._stack = ExitStack()
         self._zygote: Zygote | None = None
-        self._ceilings = Ceilings(device.torch_name, core=device.worker_core)
+        self._ceilings = ceilings or Ceilings(device.torch_name, core=device.worker_core)
         self._prepared: OrderedDict[str, ProblemJudge] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -70,7 +74,8 @@ class Pool:
             WorkerError: what forks workers does not start.
         """
         with ExitStack() as opening:
-            opening.enter_context(self.device.locked(wait_s=self._wait_s))
+            if not self._holds:
+                opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
             self._zygote = Zygote(
                 self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, start=self._start
@@ -79,6 +84,10 @@ class Pool:
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()
         return self
+
+    def close(self) -> None:
+        """End what is left, as leaving the context does."""
+        self._stack.close()
 
     def __exit__(
         self,

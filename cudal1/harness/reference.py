@@ -1,21 +1,39 @@
-"""What a problem's source defines.
+"""What a problem's source defines, as a module like any other.
 
-It is the user's own code, which admission has tried, and is trusted here (docs/protocol.md).
+It is the user's own code, which admission has tried, and is trusted here (docs/protocol.md). It is
+imported from a file of its own: dataclasses, `torch.jit.script`, Triton and tracebacks look for a
+module's name in `sys.modules`, for its file and for its source.
 """
 
 from __future__ import annotations
 
 import ast
-import types
+import atexit
+import importlib.util
+import os
+import random
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
+from cudal1.harness import source_files
 from cudal1.problem import Problem
 
 if TYPE_CHECKING:
     import torch
+
+SCRATCH = "CUDAL1_SCRATCH"
+"""The variable that names a folder which another process removes when this one has ended."""
+NAMES = ("Model", "get_inputs", "get_init_inputs")
+"""What a problem defines."""
+MAX_SHOWN = 80
+"""Characters of a value that a reason shows."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +46,40 @@ class Reference:
     draw: Callable[[], list[Any]]
 
     def make(self) -> torch.nn.Module:
-        """A new module, with the weights that it draws; they want no gradients."""
-        return self.module(*self.init_inputs).requires_grad_(False)
+        """Return a new module with the weights that it draws, which want no gradients.
+
+        Raises:
+            SuiteError: it is not a module, or does not take the arguments that the problem gives.
+        """
+        import torch
+
+        try:
+            made = self.module(*self.init_inputs)
+        except TypeError as error:
+            if is_args_and_kwargs(self.init_inputs):
+                raise SuiteError(
+                    "get_init_inputs() returns the form [[], {}], positional and keyword "
+                    f"arguments, and Model takes no such two ({error}); return the list of the "
+                    "constructor's arguments, in order"
+                ) from error
+            raise
+        if not isinstance(made, torch.nn.Module):
+            raise SuiteError("Model is not a torch.nn.Module")
+        return made.requires_grad_(False)
 
 
 def load_reference(problem: Problem) -> Reference:
-    """Run a problem's source.
+    """Import a problem's source.
 
     Raises:
-        SuiteError: its constructor's arguments cannot be sent to a worker.
+        SuiteError: it lacks a name, or its constructor's arguments cannot be sent to a worker.
+            Whatever else is raised, the source raised itself.
     """
-    namespace = types.ModuleType("reference")
-    exec(compile(problem.source, f"<{problem.key}>", "exec"), namespace.__dict__)
-    given: object = namespace.get_init_inputs()
+    module = imported(problem.source, f"problem_{problem.id}")
+    for name in NAMES:
+        if not callable(getattr(module, name, None)):
+            raise SuiteError(f"{problem.key}: defines no {name}")
+    given: object = module.get_init_inputs()
     if not isinstance(given, list | tuple):
         raise SuiteError(
             f"{problem.key}: get_init_inputs() must return a list of the constructor's arguments, "
@@ -50,7 +89,72 @@ def load_reference(problem: Problem) -> Reference:
     try:
         ast.literal_eval(repr(init_inputs))
     except (ValueError, SyntaxError) as error:
+        shown = repr(init_inputs)[:MAX_SHOWN]
         raise SuiteError(
-            f"{problem.key}: get_init_inputs() must return literals, not {repr(init_inputs)[:80]}"
+            f"{problem.key}: get_init_inputs() must return literals, not {shown}"
         ) from error
-    return Reference(namespace.Model, init_inputs, namespace.get_inputs)
+    return Reference(module.Model, init_inputs, module.get_inputs)
+
+
+def seed_all(seed: int) -> None:
+    """Seed the generators that weights and inputs are drawn with: torch's, numpy's, Python's."""
+    import numpy
+    import torch
+
+    torch.manual_seed(seed)
+    numpy.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def is_args_and_kwargs(init_inputs: list[Any]) -> bool:
+    """Return whether a list looks like positional arguments and keyword arguments."""
+    return (
+        len(init_inputs) == 2
+        and isinstance(init_inputs[0], list | tuple)
+        and isinstance(init_inputs[1], dict)
+        and all(isinstance(key, str) for key in init_inputs[1])
+    )
+
+
+def imported(source: str, name: str) -> ModuleType:
+    """Import a source from files of its own, under a name that nothing else has.
+
+    Other files of it are found by their own names, behind everything that is installed.
+    """
+    folder = _new_folder()
+    for path, text in source_files.split(source).items():
+        file = folder / (path or f"{name}.py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # no translation of line ends: what runs is the text
+        file.write_bytes(text.encode())
+        if path:
+            _forget(path)
+    if len(list(folder.iterdir())) > 1:
+        sys.path.append(str(folder))
+    file = folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _forget(path: str) -> None:
+    """Forget a module of the same name that another problem's folder had."""
+    name = path.partition("/")[0].removesuffix(".py")
+    found = sys.modules.get(name)
+    files = [getattr(found, "__file__", None), *getattr(found, "__path__", ())]
+    if any(file and Path(file).parent.name.startswith("problem-") for file in files):
+        for each in [each for each in sys.modules if each.partition(".")[0] == name]:
+            del sys.modules[each]
+
+
+def _new_folder() -> Path:
+    """Make a folder that lives as long as this process: source is looked for at any time."""
+    scratch = os.environ.get(SCRATCH)
+    folder = tempfile.mkdtemp(prefix="problem-", dir=scratch)
+    if scratch is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Executor
+from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,8 @@ from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error, DeviceError
 from cudal1.harness.builder import Builder
 from cudal1.harness.device import Device
+from cudal1.harness.isolated import Isolated
 from cudal1.harness.progress import Failure
-from cudal1.harness.seats import judge_process
 from cudal1.problem import DeviceClass
 from cudal1.protocol import HARNESS_VERSION, EvalProtocol
 
@@ -45,7 +45,7 @@ class Relay:
     def __init__(self, device_class: DeviceClass, find: Find) -> None:
         self._device_class = device_class
         self._find = find
-        self._processes: dict[str, Executor] = {}
+        self._processes: dict[str, Isolated] = {}
         self._num_asked: Counter[str] = Counter()
         self._turn = threading.Condition()
         self._builder: Builder | None = None
@@ -62,7 +62,7 @@ class Relay:
             return HARNESS_VERSION, [], SLOWED
         except DeviceError as error:
             return HARNESS_VERSION, [], str(error)
-        self._processes = {device.id: judge_process() for device in devices}
+        self._processes = {device.id: Isolated() for device in devices}
         return HARNESS_VERSION, devices, ""
 
     def run(

@@ -6,16 +6,13 @@ not survive a fork.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cudal1.harness.device import Device
+from cudal1.harness.isolated import Isolated
 
 
 class MachineLost(BrokenExecutor):
@@ -40,30 +37,23 @@ class Seat:
 
 @contextmanager
 def seats_here(devices: Sequence[Device]) -> Iterator[list[Seat]]:
-    """One for each of this machine's devices; their processes start when something is asked."""
-    with ExitStack() as opening:
-        yield [Seat(device, opening.enter_context(judge_process())) for device in devices]
+    """Yield one for each of this machine's devices; their processes start when they are asked.
 
-
-def judge_process() -> ProcessPoolExecutor:
-    """A fresh interpreter that ends with the one that asked for it."""
-    fresh = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(max_workers=1, mp_context=fresh, initializer=_end_with_parent)
+    Where the work fails or is interrupted they end at once, whatever they are doing.
+    """
+    seats = [Seat(device, Isolated()) for device in devices]
+    try:
+        yield seats
+    except BaseException:
+        for seat in seats:
+            kill(seat.process)
+        raise
+    finally:
+        for seat in seats:
+            seat.process.shutdown()
 
 
 def kill(process: Executor) -> None:
     """End a judge's process at once, whatever it is doing; its device is free then."""
-    for each in list((getattr(process, "_processes", None) or {}).values()):  # 3.14: kill_workers
-        each.kill()
-
-
-def _end_with_parent() -> None:
-    """An executor's process outlives a parent that was killed: it would hold the device's lock."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
+    if isinstance(process, Isolated):
+        process.kill()

@@ -17,8 +17,8 @@ from cudal1.harness.seats import seats_here
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import Admission, DeviceClass, Problem
 from cudal1.protocol import PrecisionClass
+from cudal1.services.trial import TOO_SLOW
 from cudal1.suite.loader import load_suite
-from cudal1.suite.trial import TOO_SLOW
 
 SETTINGS = choose(None, "cpu", "cpu", None)
 

@@ -9,8 +9,8 @@ import pytest
 
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem
+from cudal1.services.admission import admit
 from cudal1.suite import kernelbench
-from cudal1.suite.admission import admit
 from cudal1.suite.loader import Unreadable
 
 SOURCE = "import torch\n\nsize = 4096\n\n\nclass Model:\n    pass\n"

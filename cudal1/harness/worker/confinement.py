@@ -24,6 +24,7 @@ MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 MNT_DETACH = 2
 MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
+PR_SET_PTRACER = 0x59616D61
 CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILE_BYTES = 256 << 20
 MAX_FOLDER_BYTES = 512 << 20
@@ -191,8 +192,14 @@ def drop_capabilities() -> bool:
 
 
 def set_readable(readable: bool) -> None:
-    """Whether others of the same user may read this process's memory, and what /proc has of it."""
+    """Let others of the same user read this process's memory and what /proc has of it, or not.
+
+    The judge is a sibling of what forks workers. Where Yama lets only ancestors read, a worker
+    names everybody: it has nothing to hide, and what other workers may do is for seccomp to say.
+    """
     libc.prctl(PR_SET_DUMPABLE, int(readable), 0, 0, 0)
+    everybody = ctypes.c_ulong(-1)
+    libc.prctl(PR_SET_PTRACER, everybody if readable else ctypes.c_ulong(0), 0, 0, 0)
 
 
 def keep_only(descriptor: int, needed: set[int]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.suite.admission import Probe, admit, admit_all, probe_all
+from cudal1.services.admission import Probe, admit, admit_all, probe_all
 from cudal1.suite.loader import load_suite
 
 _spec = importlib.util.spec_from_file_location(
@@ -81,7 +81,8 @@ def test_a_good_problem_is_admitted(name: str, good_reasons: dict[str, str | Non
 def test_one_problem_alone_is_admitted_under_its_own_id() -> None:
     problem = problem_of(source())
 
-    assert admit(problem, **LIMITS) == Admission(problem_id=problem.id, admitted=True)
+    found = admit(problem, **LIMITS).admission
+    assert found == Admission(problem_id=problem.id, admitted=True)
 
 
 def test_a_fixed_input_that_nothing_depends_on_is_found() -> None:

@@ -6,12 +6,14 @@ not be told from somebody who does it: METR and robust-kbench removed problems f
 
 from __future__ import annotations
 
-import ast
 import math
 import statistics
 import time
-import types
 from typing import TYPE_CHECKING, Any
+
+from cudal1.errors import SuiteError
+from cudal1.harness.reference import load_reference, seed_all
+from cudal1.problem import Problem
 
 if TYPE_CHECKING:
     import torch
@@ -46,10 +48,14 @@ class RejectedError(Exception):
     """The reason, in one line."""
 
 
-def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, Any]:
-    """What was seen of a reference that can be judged: the fields of `admission.Probe`.
+def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[str, Any]:
+    """Return what was seen of a reference that can be judged: the fields of `admission.Probe`.
 
-    Where `device` is absent, it is tried on the CPU, and no limit is set to its time.
+    Args:
+        problem: its source runs here.
+        device: PyTorch's name. Where no GPU is, the reference is tried on the CPU, and no limit is
+            set to its time.
+        max_reference_ms: the most that one call may take, in milliseconds.
 
     Raises:
         RejectedError: it cannot be judged. Anything else is what the file itself raised.
@@ -57,7 +63,7 @@ def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, A
     import torch
 
     used = device if device == "cpu" or torch.cuda.is_available() else "cpu"
-    reference = _Reference(source, used)
+    reference = _Reference(problem, used)
     first = reference.inputs(FIRST_SEED)
     outputs = reference.call(first)
     _require_values(outputs)
@@ -66,15 +72,21 @@ def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, A
         raise RejectedError(
             f"{TOO_SLOW}: {reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
         )
-    torch.manual_seed(99)  # whoever draws in forward draws something else now
-    for again in (reference.call(first), _Reference(source, used).call(first)):
-        if _distance(outputs, again) > REPEATABLE:
-            raise RejectedError("gives different outputs for equal inputs and weights")
+    seed_all(99)  # what is drawn in forward is drawn otherwise now
+    if _distance(outputs, reference.call(first)) > REPEATABLE:
+        raise RejectedError("gives different outputs for equal inputs and weights")
+    twin = _Reference(problem, used)
+    if _distance(outputs, twin.call(first)) > REPEATABLE:
+        if not reference.has_weights_of(twin):
+            raise RejectedError(
+                "draws its weights with another generator than torch's, numpy's or random's"
+            )
+        raise RejectedError("gives different outputs for equal inputs and weights")
     input_effect = _input_effect(reference, first, outputs)
     for seed in (FIRST_SEED, *OTHER_SEEDS):
-        _require_accuracy(source, reference, reference.inputs(seed), used)
+        _require_accuracy(problem, reference, reference.inputs(seed), used)
     return {
-        "device": used,
+        "device": used.partition(":")[0],
         "reference_us": reference_us,
         "input_effect": input_effect,
         "input_bytes": sum(t.numel() * t.element_size() for t in first),
@@ -86,26 +98,18 @@ def try_out(source: str, *, device: str, max_reference_ms: float) -> dict[str, A
 class _Reference:
     """A problem file, executed, with its model made under a fixed seed."""
 
-    def __init__(self, source: str, device: str) -> None:
+    def __init__(self, problem: Problem, device: str) -> None:
         import torch
 
-        namespace = types.ModuleType("problem")
-        exec(compile(source, "<problem>", "exec"), namespace.__dict__)
-        for name in ("Model", "get_inputs", "get_init_inputs"):
-            if not callable(getattr(namespace, name, None)):
-                raise RejectedError(f"defines no {name}")
         self._device = torch.device(device)
-        self._draw = namespace.get_inputs
-        init_inputs = list(namespace.get_init_inputs())
         try:
-            ast.literal_eval(repr(init_inputs))
-        except (ValueError, SyntaxError) as error:
-            raise RejectedError("get_init_inputs() must return literals") from error
-        torch.manual_seed(0)
-        with self._device:
-            self._model = namespace.Model(*init_inputs)
-        if not isinstance(self._model, torch.nn.Module):
-            raise RejectedError("Model is not a torch.nn.Module")
+            found = load_reference(problem)
+            self._draw = found.draw
+            seed_all(0)
+            with self._device:
+                self._model = found.make()
+        except SuiteError as error:
+            raise RejectedError(str(error).removeprefix(f"{problem.key}: ")) from error
         self._model.to(self._device)
 
     def double(self) -> _Reference:
@@ -114,14 +118,20 @@ class _Reference:
         return self
 
     def inputs(self, seed: int) -> Tensors:
-        import torch
 
-        torch.manual_seed(seed)
+        seed_all(seed)
         with self._device:
             drawn = self._draw()
         if not isinstance(drawn, list | tuple) or not drawn:
             raise RejectedError("get_inputs() must return a list of tensors")
-        return [_tensor(value, "an input").to(self._device) for value in drawn]
+        return [_tensor(value, "an input").detach().to(self._device) for value in drawn]
+
+    def has_weights_of(self, other: _Reference) -> bool:
+        """Return whether both models have the same parameters and buffers."""
+        mine, others = self._model.state_dict(), other._model.state_dict()
+        return mine.keys() == others.keys() and all(
+            tensor.equal(others[name]) for name, tensor in mine.items()
+        )
 
     def call(self, inputs: Tensors) -> Tensors:
         import torch
@@ -150,6 +160,8 @@ def _tensor(value: Any, what: str) -> torch.Tensor:
 
     if not isinstance(value, torch.Tensor):
         raise RejectedError(f"{what} is of type {type(value).__name__}, not a tensor")
+    if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+        raise RejectedError(f"{what} is not a dense tensor, which alone can be judged")
     dtype = str(value.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
         raise RejectedError(f"{what} is of {dtype}, which cannot be judged")
@@ -165,9 +177,11 @@ def _require_values(outputs: Tensors) -> None:
         raise RejectedError("an output holds NaN or infinity")
 
 
-def _require_accuracy(source: str, reference: _Reference, inputs: Tensors, device: str) -> None:
+def _require_accuracy(
+    problem: Problem, reference: _Reference, inputs: Tensors, device: str
+) -> None:
     """Refuse outputs that are mostly rounding errors, such as the mean of what has no mean."""
-    exact = _Reference(source, device)
+    exact = _Reference(problem, device)
     try:
         answers = exact.double().call([t.double() if t.is_floating_point() else t for t in inputs])
     except Exception:  # noqa: BLE001 -- somebody else's code: it may assert its dtype or lack a kernel
@@ -211,11 +225,45 @@ def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> fl
 
 def _moved(reference: _Reference, first: Tensors, outputs: Tensors, seed: int) -> float:
     drawn = reference.inputs(seed)
+    _require_same_inputs(first, drawn)
     if all(a.equal(b) for a, b in zip(first, drawn, strict=True)):
         raise RejectedError("get_inputs() draws the same values whatever the seed")
     other = reference.call(drawn)
     _require_values(other)
+    _require_same_form(outputs, other)
     return _distance(outputs, other)
+
+
+def _require_same_inputs(first: Tensors, drawn: Tensors) -> None:
+    """Refuse inputs whose number, shape or dtype is drawn: slots have one size."""
+    if len(first) != len(drawn):
+        raise RejectedError(
+            f"the number of inputs changes from draw to draw ({len(first)}, then {len(drawn)})"
+        )
+    for place, (one, other) in enumerate(zip(first, drawn, strict=True)):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            raise RejectedError(
+                f"input {place} changes from draw to draw ({one.dtype} {tuple(one.shape)}, then "
+                f"{other.dtype} {tuple(other.shape)})"
+            )
+
+
+def _require_same_form(outputs: Tensors, others: Tensors) -> None:
+    """Refuse outputs whose number, shape or dtype follows the data: slots have one size."""
+    if len(outputs) != len(others):
+        raise RejectedError(
+            f"the number of outputs changes with the inputs ({len(outputs)}, then {len(others)})"
+        )
+    for one, other in zip(outputs, others, strict=True):
+        if one.shape != other.shape:
+            raise RejectedError(
+                f"the output's shape changes with the inputs ({tuple(one.shape)}, then "
+                f"{tuple(other.shape)})"
+            )
+        if one.dtype != other.dtype:
+            raise RejectedError(
+                f"the output's dtype changes with the inputs ({one.dtype}, then {other.dtype})"
+            )
 
 
 def _is_flat(tensor: torch.Tensor) -> bool:

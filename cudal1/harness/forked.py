@@ -1,0 +1,173 @@
+"""An object in a forked process of its own, asked over a pipe.
+
+A process that has imported PyTorch forks in milliseconds what takes seconds to start anew, and what
+happens in the fork ends with it. The process that forks must have no threads that compute and no
+CUDA context. Threat: a problem's file runs there, which may exit, hang, crash, print, or change
+anything that it imports; it is handed no environment but what `processes` lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cudal1 import processes
+from cudal1.errors import CudaL1Error, WorkerError, describe
+from cudal1.harness.reference import SCRATCH
+from cudal1.harness.shortage import lacks_memory
+
+PR_SET_PDEATHSIG = 1
+STOPPED = signal.SIGALRM
+"""The signal that ends a process whose reference does not return (`reference_code`)."""
+CLOSE = "close"
+
+Ask = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+class Ended(Exception):
+    """A forked process has ended without an answer; the message says how."""
+
+
+class Forked:
+    """An object that lives in a forked process; its methods are asked with `ask`.
+
+    Args:
+        make: makes the object there. Its method `close`, if there is one, is the last to be called.
+
+    Raises:
+        Ended: the process ended while the object was made. Whatever `make` raises is raised, too.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._folder = tempfile.mkdtemp(prefix="cudal1-problem-")
+        self._ours, theirs = multiprocessing.Pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            self._ours.close()
+            _serve(make, theirs, self._folder)
+        theirs.close()
+        self._status: int | None = None
+        try:
+            self._answer()
+        except BaseException:
+            self.kill()
+            raise
+
+    def ask(self, name: str, *arguments: Any, **named: Any) -> Any:
+        """Call a method there, and return or raise what it does.
+
+        Raises:
+            Ended: the process has ended.
+        """
+        if self._status is not None:
+            raise Ended(_ending(self._status))
+        with contextlib.suppress(OSError):  # it is gone: the answer says how
+            self._ours.send((name, arguments, named))
+        return self._answer()
+
+    def close(self) -> None:
+        """Close the object, and end its process."""
+        if self._status is None:
+            with contextlib.suppress(Exception):
+                self.ask(CLOSE)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process as it stands; idempotent."""
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            self._reap()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answer(self) -> Any:
+        try:
+            is_error, content = self._ours.recv()
+        except (EOFError, OSError) as error:
+            self._reap()
+            assert self._status is not None
+            raise Ended(_ending(self._status)) from error
+        if is_error:
+            raise content
+        return content
+
+    def _reap(self) -> None:
+        self._ours.close()
+        _, self._status = os.waitpid(self._process, 0)
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return (
+            "does not return in time"
+            if number == STOPPED
+            else (f"crashes ({signal.Signals(number).name})")
+        )
+    return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
+
+
+def _serve(make: Callable[[], Any], channel: Connection, folder: str) -> NoReturn:
+    """In the child: make the object, answer until nobody asks, end."""
+    status = 1
+    try:
+        _settle(folder)
+        made, failed = _tried(make)
+        channel.send((failed is not None, failed))
+        while failed is None:
+            name, arguments, named = channel.recv()
+            if name == CLOSE and not hasattr(made, CLOSE):
+                channel.send((False, None))
+                break
+            found, error = _tried(partial(getattr(made, name), *arguments, **named))
+            channel.send((error is not None, found if error is None else error))
+            if name == CLOSE:
+                break
+        status = 0
+    except (EOFError, OSError):
+        status = 0  # the process that asked is gone
+    except SystemExit as error:  # the problem's own
+        status = error.code if isinstance(error.code, int) else 1
+    finally:
+        os._exit(status)
+
+
+def _tried(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return call(), None
+    except Exception as error:  # noqa: BLE001 -- a problem's own, or ours: raised where it was asked
+        return None, _portable(error)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error of a class that the other process has."""
+    if isinstance(error, CudaL1Error):
+        return error
+    said = describe(error)
+    return MemoryError(said) if lacks_memory(said) else WorkerError(said)
+
+
+def _settle(folder: str) -> None:
+    """Be a process of its own: ended with its parent, silent, in its folder, without keys."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(STOPPED, signal.SIG_DFL)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    sparse = processes.sparse()
+    for name in set(os.environ) - set(sparse):
+        del os.environ[name]
+    os.environ.update(sparse)
+    os.environ[SCRATCH] = folder
+    os.chdir(Path(folder))

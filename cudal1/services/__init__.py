@@ -1,0 +1,1 @@
+"""What the command line and the stages both need: it introduces worlds to each other."""

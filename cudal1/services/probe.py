@@ -1,0 +1,191 @@
+"""The process that tries references: a request a line in, two answers a line out, in JSON.
+
+It imports torch once and forks a child for each problem, so that whatever a file does (hang, crash,
+exit, print, fill memory, patch torch) ends with that child and costs no other problem. A child
+answers twice: what `trial.py` saw of the reference, and, where a protocol is given, what the
+correctness check would notice (`harness.mutants`). The process that asks is `admission.py`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from cudal1.errors import CudaL1Error, DeviceLostError, describe
+from cudal1.harness import reference
+from cudal1.harness.device import Device
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.services import trial
+
+CHILD_PREFIX = "cudal1-trial-"
+
+MEMORY_BYTES = 16 << 30
+"""Address space of a child on the CPU. CUDA reserves more than any machine has: no limit there."""
+
+
+def main() -> None:
+    """Serve requests until the input ends."""
+    import torch
+
+    importlib.import_module("torch._dynamo")  # seconds, once: mutants intercept operators with it
+    torch.set_num_threads(1)
+    # file descriptor 1 is the answers' alone: what libraries print goes nowhere
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)
+    for line in sys.stdin.buffer:
+        for answer in _in_a_child(json.loads(line)):
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+
+
+def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the child's answers; one with a reason is the last."""
+    receiver, sender = os.pipe()
+    folder = tempfile.mkdtemp(prefix=CHILD_PREFIX)
+    child = os.fork()
+    if child == 0:
+        os.close(receiver)
+        _be_the_child(request, sender, folder)
+    os.close(sender)
+    limits_s = [float(request["time_limit_s"])]
+    if request["protocol"] is not None:
+        limits_s.append(float(request["check_limit_s"]))
+    left = bytearray()
+    try:
+        for time_limit_s in limits_s:
+            line, in_time = _listen(receiver, child, time.monotonic() + time_limit_s, left)
+            if not line:
+                _kill(child)
+                _, status = os.waitpid(child, 0)
+                child = 0
+                said = _ending(status) if in_time else f"does not end within {time_limit_s:g} s"
+                yield {"reason": said}
+                return
+            answer = json.loads(line)
+            yield answer
+            if answer.get("reason") is not None:
+                return
+    finally:
+        os.close(receiver)
+        if child:
+            _kill(child)  # a child that has ended keeps its status, and may have left others behind
+            os.waitpid(child, 0)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tuple[bytes, bool]:
+    """Return the child's next line, empty if there was none; and whether it came in time.
+
+    Ending in time counts. `left` keeps what was received beyond the line.
+    """
+    ended = os.pidfd_open(child)
+    watched = [receiver, ended]
+    in_time = b"\n" in left
+    while not in_time and (left_s := deadline - time.monotonic()) > 0:
+        ready = select.select(watched, [], [], left_s)[0]
+        if receiver in ready:
+            chunk = os.read(receiver, 65536)
+            left += chunk
+            if not chunk:  # closed: a crash, or a file that closes what it did not open
+                watched.remove(receiver)
+        # an answer may still be in the pipe when its sender is gone
+        in_time = b"\n" in left or ready == [ended]
+    os.close(ended)
+    line, end, rest = bytes(left).partition(b"\n")
+    if not end:
+        return b"", in_time
+    left[:] = rest
+    return line, in_time
+
+
+def _kill(child: int) -> None:
+    """End a child and what it started, wherever it went."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(child, signal.SIGKILL)
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"crashes ({signal.Signals(os.WTERMSIG(status)).name})"
+    return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
+
+
+def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn:
+    """Try one problem, answer, end. Whatever the problem raises is its reason."""
+
+    def answer(content: dict[str, Any]) -> None:
+        os.write(sender, json.dumps(content).encode() + b"\n")
+
+    try:
+        _limit(request)
+        os.environ[reference.SCRATCH] = folder
+        os.chdir(folder)
+        problem = Problem.model_validate(request["problem"])
+        answer({"reason": None, **_seen(problem, request)})
+        if request["protocol"] is not None:
+            answer({"reason": None, **_examined(problem, request)})
+    except trial.RejectedError as rejected:
+        answer({"reason": str(rejected)})
+    except DeviceLostError as error:
+        answer({"reason": str(error), "is_lost": True})
+    except CudaL1Error as error:
+        answer({"reason": str(error)})
+    except SystemExit as error:
+        os._exit(error.code if isinstance(error.code, int) else 1)
+    except BaseException as error:  # noqa: BLE001 -- somebody else's code may raise anything
+        answer({"reason": f"raises {describe(error)}"})
+    finally:
+        os._exit(0)
+
+
+def _seen(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
+    return trial.try_out(
+        problem, device=request["device"], max_reference_ms=request["max_reference_ms"]
+    )
+
+
+def _examined(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the problem's kill table."""
+    from cudal1.harness.mutants import kill_table
+
+    table = kill_table(
+        problem,
+        EvalProtocol.model_validate(request["protocol"]),
+        Device.model_validate(request["harness_device"]),
+    )
+    return {"table": table.model_dump(mode="json")}
+
+
+def _limit(request: dict[str, Any]) -> None:
+    os.setpgid(0, 0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    cpu_s = (
+        int(request["time_limit_s"] + request["check_limit_s"]) + 10
+    )  # should the parent be killed and never end it
+    bounds = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_CPU, cpu_s)]
+    if not request["device"].startswith("cuda"):
+        bounds.append((resource.RLIMIT_AS, MEMORY_BYTES))
+    for which, bound in bounds:
+        hard = resource.getrlimit(which)[1]
+        bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
+        resource.setrlimit(which, (bound, bound))
+
+
+if __name__ == "__main__":
+    main()
