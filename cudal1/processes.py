@@ -6,15 +6,19 @@ beside a judged one replaces a module of the judge; libraries read variables and
 folder they are started in. So every interpreter of ours starts with `-I` (no working directory, no
 user site, no PYTHON* variable), and what it inherits is listed here, with the reason.
 
-Only `os` and `sys` are imported before an interpreter is known to be isolated.
+Only what every interpreter has imported anyway is imported here: this runs before an interpreter is
+known to be isolated.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 FLAGS = ("-I", "-X", "utf8")
 """Of every interpreter of ours. The second makes text UTF-8 whatever the locale says."""
@@ -111,13 +115,13 @@ def unsteered(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def isolate(package: str) -> None:
-    """Start the main program again, isolated, if it was started as `python -m PACKAGE.module`.
+    """Start the main program again, isolated, if it was started as `python -m PACKAGE`.
 
-    The first statement of a package whose modules are programs. An interpreter that is isolated
-    already has its environment cleaned and goes on.
+    The first statement of a package that is a program, or whose modules are. An interpreter that is
+    isolated already has its environment cleaned and goes on.
     """
     module = _main_module(sys.orig_argv)
-    if module is None or not module.startswith(f"{package}."):
+    if module is None or not f"{module}.".startswith(f"{package}."):
         return
     if not sys.flags.isolated:
         arguments = sys.orig_argv[sys.orig_argv.index(module) + 1 :]

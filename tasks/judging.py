@@ -255,9 +255,10 @@ def bench(ledger: Ledger, params: Params, *, num_policies: int = 1) -> Generator
     """
     for protocol in (params.protocol, params.protocol.checks_only()):
         ledger.add_protocol(protocol)
-    with reviewer(ledger, params.hack_judge, device_facts(params)) as second, Bench(
-        ledger, params.device, params.protocol, second, num_policies=num_policies
-    ) as opened:
+    with (
+        reviewer(ledger, params.hack_judge, device_facts(params)) as second,
+        Bench(ledger, params.device, params.protocol, second, num_policies=num_policies) as opened,
+    ):
         yield opened
 
 

@@ -1,5 +1,5 @@
-"""`python -m cudal1.cli`."""
+"""The program `cudal1`, which `bin/cudal1` starts in an isolated interpreter."""
 
 from cudal1.cli import app
 
-app()
+app(prog_name="cudal1")

@@ -131,7 +131,7 @@ class Fleet:
         which one candidate could not be judged is tried no more. `record_of` says which record a
         claim is held against, as `Pool.judge` is told; without it there is none.
 
-        A candidate with which two judges died is refused, with its problem.
+        A candidate with which two judges died is refused.
 
         Raises:
             WorkerError: no judge is left.
@@ -312,7 +312,7 @@ class Fleet:
         """Give back what those had whose judges died; those that start again are not lost.
 
         The first that a judge had not answered was the one being judged. Where several judges died
-        with one candidate, it and its problem are refused: the others have their verdicts.
+        with one candidate, it is refused, and the others have their verdicts.
 
         Raises:
             WorkerError: none is left.
@@ -340,9 +340,8 @@ class Fleet:
             if task not in guilty:
                 self._give_back(task)
         for task in guilty:
-            yield from self._refused(
-                task, f"{task.problem.key}: {MAX_LOST} judges died with it: {said or 'no word'}"
-            )
+            why = f"{task.problem.key}: {MAX_LOST} judges died with it: {said or 'no word'}"
+            yield Refusal(task.problem.id, task.candidate.id, why)
         if given_back and not self._alive():
             raise self._none_left()
 

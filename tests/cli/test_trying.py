@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cudal1.cli import trying
 from cudal1.cli.settings import choose
 from cudal1.cli.trying import AT_A_TIME, try_references
-from cudal1.errors import DeviceError, DeviceLostError, SuiteError, WorkerError
+from cudal1.errors import DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import Device, errand, find_device
 from cudal1.harness.seats import seats_here
-from cudal1.kill_table import KillTable, Mutant
-from cudal1.problem import Admission, DeviceClass, Problem
-from cudal1.protocol import PrecisionClass
+from cudal1.problem import DeviceClass, Problem
 from cudal1.services.trial import TOO_SLOW
 from cudal1.suite.loader import load_suite
+from tests.by_value import submit
 
 SETTINGS = choose(None, "cpu", "cpu", None)
 
@@ -96,43 +97,21 @@ def test_what_a_process_that_dies_was_to_try_is_tried_by_the_others(num_left: in
 
 
 class Played:
-    """What admission and the kill table say of problems, in the order of asking."""
+    """What is said of problems, in the order of asking."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, says: dict[str, list[str]]) -> None:
         """`says`: by the name of a problem, why not, each time that it is tried; then nothing."""
         self._says = says
         self.asked: list[list[str]] = []
-        monkeypatch.setattr(trying, "admit_all", self._admit_all)
-        monkeypatch.setattr(trying, "kill_table", self._kill_table)
+        monkeypatch.setattr(trying, "probe_all", self._probe_all)
         monkeypatch.setattr(errand, "begin_zygote", lambda _: None)
 
-    def _next(self, problem: Problem) -> str | None:
-        waiting = self._says.get(problem.name)
-        return waiting.pop(0) if waiting else None
-
-    def _admit_all(
-        self, problems: Sequence[Problem], *, max_reference_ms: float
-    ) -> Iterator[tuple[Problem, Admission]]:
+    def _probe_all(self, problems: Sequence[Problem], **_: object) -> Iterator[tuple[Problem, Any]]:
         self.asked.append([problem.name for problem in problems])
         for problem in problems:
-            is_here = any(said.startswith(HERE) for said in self._says.get(problem.name, []))
-            reason = None if is_here else self._next(problem)
-            yield problem, Admission(
-                problem_id=problem.id, admitted=reason is None, reason=reason
-            )  # fmt: skip
-
-    def _kill_table(self, problem: Problem, *_: object) -> KillTable:
-        if said := self._next(problem):
-            raise SuiteError(said)
-        mutant = Mutant(name="zeros", killed=True, family="own", num_inputs=1)
-        return KillTable(
-            problem_id=problem.id, precision=PrecisionClass.STRICT, mutants=(mutant,),
-            refused_reference=None,
-        )  # fmt: skip
-
-
-HERE = "toy: too large for cpu: CUDA out of memory"
-"""The kill table's; other reasons are the admission's."""
+            waiting = self._says.get(problem.name)
+            reason = waiting.pop(0) if waiting else None
+            yield problem, SimpleNamespace(reason=reason, rejection=None)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +123,7 @@ HERE = "toy: too large for cpu: CUDA out of memory"
         "raises RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate",
         "raises RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to",
         "raises MemoryError:",
-        HERE,
+        "too large for cpu: CUDA out of memory",
     ],
 )
 def test_who_is_slow_or_lacks_memory_beside_another_problem_is_tried_alone(
@@ -173,11 +152,11 @@ def test_what_nobody_beside_it_explains_is_not_tried_again(monkeypatch: pytest.M
 
 
 def test_a_reference_that_fills_the_memory_costs_the_others_nothing() -> None:
-    """Admission, in a process of its own, finds enough of it; the kill table does not."""
+    """The trial finds enough of it; the kill table does not."""
     large, good = _problems(2)
     fills = (
         "import sys, torch\n"
-        "if 'cudal1.harness.mutants' in sys.modules:\n"
+        "if 'cudal1.harness.oracle' in sys.modules:\n"
         "    def full(*_): raise torch.OutOfMemoryError('CUDA out of memory. Tried to')\n"
         "    Model.__init__ = full\n"
     )
@@ -186,7 +165,7 @@ def test_a_reference_that_fills_the_memory_costs_the_others_nothing() -> None:
         notes, complaints, _ = try_references([large, good], seats, SETTINGS, wait_s=0)
     assert notes.keys() == {good.id}
     (line,) = complaints
-    assert line.startswith(f"{large.key}: too large for cpu: CUDA out of memory; lower its sizes")
+    assert "too large for cpu: CUDA out of memory; lower its sizes" in line
 
 
 def _have_it_compute_no_more() -> None:
@@ -204,7 +183,7 @@ def test_what_a_lost_device_says_of_a_reference_is_nothing(num_left: int) -> Non
     ids = [f"{cpu.id}-sick-{number}" for number in range(1 + num_left)]
     good, bad = _problems(2)[0], _constant(_problems(2)[1])
     with seats_here([cpu.model_copy(update={"id": each}) for each in ids]) as seats:
-        seats[0].process.submit(_have_it_compute_no_more).result()
+        submit(seats[0].process, _have_it_compute_no_more).result()
         if num_left:
             notes, complaints, left = try_references([bad, good], seats, SETTINGS, wait_s=0)
             assert left == seats[1:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -14,13 +13,16 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import Device, Judgement, find_device, pool
+from cudal1.harness.claims import confirmed
 from cudal1.harness.errand import Refusal
-from cudal1.harness.fleet import Fleet, confirmed
+from cudal1.harness.fleet import Fleet
+from cudal1.harness.isolated import Isolated
 from cudal1.harness.seats import Seat, seats_here
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
+from tests.by_value import submit
 
 NamedProblem = Callable[[str], Problem]
 
@@ -111,16 +113,29 @@ def own_fleet(
 
 
 def _kill_judge(seat: Seat) -> None:
-    assert isinstance(seat.process, ProcessPoolExecutor)
-    (process,) = seat.process._processes.values()
-    process.kill()
+    assert isinstance(seat.process, Isolated)
+    seat.process.kill()
 
 
-def test_what_a_device_had_when_its_judge_died_is_judged_by_another(
+def test_a_judge_that_died_is_started_again_and_nothing_is_lost(
     own_fleet: Fleet, named_problem: NamedProblem
 ) -> None:
     work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
+    first, _ = own_fleet._seats
+    for judgement in own_fleet.judge_all(work, timing=False):
+        if not found:
+            _kill_judge(first)
+        found.append(judgement)
+    assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
+    assert own_fleet.lost == []
+
+
+def test_what_a_device_had_whose_judge_starts_no_more_is_judged_by_another(
+    own_fleet: Fleet, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
     first, second = own_fleet._seats
+    monkeypatch.setattr(Isolated, "revive", lambda _: None)
     for judgement in own_fleet.judge_all(work, timing=False):
         if not found:
             _kill_judge(first)
@@ -172,7 +187,7 @@ def test_what_a_lost_device_says_of_a_candidate_is_no_verdict(
 ) -> None:
     problem = named_problem("silu")
     first, second = own_fleet._seats
-    first.process.submit(have_it_lost).result()
+    submit(first.process, have_it_lost).result()
     broken = [Candidate(problem_id=problem.id, source=f"no {number}") for number in range(3)]
     work = [*((problem, each) for each in broken), *_candidates(problem, 3)]
     found = list(own_fleet.judge_all(work, timing=False))
@@ -212,8 +227,9 @@ def test_a_problem_that_cannot_be_judged_keeps_nobody_from_another(
 
 
 def test_without_any_judge_left_it_ends_with_one_line(
-    own_fleet: Fleet, named_problem: NamedProblem
+    own_fleet: Fleet, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Isolated, "revive", lambda _: None)
     judging = own_fleet.judge_all(_candidates(named_problem("silu"), 8), timing=False)
     next(judging)
     for seat in own_fleet._seats:

@@ -130,12 +130,16 @@ def test_a_machine_takes_all_its_seats_along_and_blames_no_candidate(
     assert sorted(found) == sorted(candidate.id for _, candidate in work)
 
 
-def test_a_candidate_that_ends_two_judges_is_named(
+def test_a_candidate_that_ends_two_judges_is_refused_and_costs_no_other(
     quick: EvalProtocol, work: list[tuple[Problem, Candidate]]
 ) -> None:
-    seats = [_seat(name, num_answers=0) for name in "ab"]
-    with pytest.raises(WorkerError, match=work[0][1].id):
-        list(_judged([*seats, _seat("c", num_answers=0)], quick, work[:1]))
+    seats = [*(_seat(name, num_answers=0) for name in "ab"), _seat("c")]
+    with fleet.Fleet(seats, quick) as opened:
+        found = list(opened.judge_all(work))
+    refused = [each for each in found if isinstance(each, errand.Refusal)]
+    assert ["2 judges died with it" in each.reason for each in refused] == [True] * len(refused)
+    assert len(refused) <= 1
+    assert len(found) == len(work)
 
 
 def test_why_a_device_was_lost_is_told_and_its_process_has_to_leave(

@@ -14,10 +14,10 @@ from cudal1.problem import DeviceClass
 
 KILLED = """
 import os, signal
-from cudal1.harness.seats import judge_process
+from cudal1.harness.isolated import Isolated
 
 if __name__ == "__main__":
-    print(judge_process().submit(os.getpid).result(), flush=True)
+    print(Isolated().submit(os.getpid).result(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 LIMIT_S = 20.0
