@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 
+from cudal1 import processes
 from cudal1.errors import DeviceError
 from cudal1.harness import places, toolchain
 from cudal1.harness.burst import Desk
@@ -114,7 +115,13 @@ def _versions() -> dict[str, str]:
 
     bwrap = shutil.which("bwrap", path=places.PATH)
     said = (
-        subprocess.run([bwrap, "--version"], capture_output=True, text=True, check=False).stdout
+        subprocess.run(
+            [bwrap, "--version"],
+            env=processes.sparse(),
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
         if bwrap
         else ""
     )

@@ -170,7 +170,12 @@ def remove(folder: str) -> None:
     with contextlib.suppress(OSError):
         Path(folder).rmdir()
         return
-    subprocess.run(["/bin/rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        ["/bin/rm", "-rf", "--", folder],
+        env=processes.sparse(),
+        check=False,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _clean_environment(device: Device) -> dict[str, str]:

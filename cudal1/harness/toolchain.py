@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from cudal1 import processes
 from cudal1.harness import places
 from cudal1.problem import DeviceClass
 from cudal1.record import content_id
@@ -95,9 +96,13 @@ def fingerprint(arch: str | None) -> str:
         if path := where(name):
             with suppress(OSError, subprocess.TimeoutExpired):
                 done = subprocess.run(
-                    [path, "--version"], capture_output=True, text=True, check=False,
+                    [path, "--version"],
+                    env=processes.sparse(),
+                    capture_output=True,
+                    text=True,
+                    check=False,
                     timeout=ASKING_S,
-                )  # fmt: skip
+                )
                 said.append(done.stdout)
     return content_id(*said)
 

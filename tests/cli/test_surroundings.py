@@ -1,0 +1,144 @@
+"""The folder and the environment that a judge is started in steer nothing.
+
+Each file of a hostile folder leaves a mark when it is imported, by whichever process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import FASTER, PROBLEM
+
+MARKING = """if __name__ != "candidate":
+    with open({mark!r}, "a") as mark:
+        mark.write(__name__ + "\\n")
+"""
+"""A candidate's module is called so in a worker, which cannot write there."""
+STARTING = ("sitecustomize", "usercustomize", "conftest", "cudal1", "tasks", "flows", "candidate")
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+STEERING = {
+    "PYTHONHOME": "/nonexistent", "PYTHONWARNINGS": "error", "PYTHONBREAKPOINT": "os.abort",
+    "PYTHONINSPECT": "1", "PYTHONUTF8": "0", "PYTHONHASHSEED": "no number",
+    "LC_ALL": "C", "LANG": "C", "LANGUAGE": "tr",
+    "HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9",
+    "PREFECT_API_URL": "http://127.0.0.1:9/api", "MLFLOW_TRACKING_URI": "http://127.0.0.1:9",
+    "DVC_ROOT": "/nonexistent", "GIT_DIR": "/nonexistent", "TORCH_LOGS": "+all",
+    "TORCH_COMPILE_DEBUG": "1", "OMP_NUM_THREADS": "no number", "PYDANTIC_DISABLE_PLUGINS": "x",
+    "COVERAGE_PROCESS_START": "/nonexistent", "BASH_ENV": "/nonexistent", "ENV": "/nonexistent",
+}  # fmt: skip
+
+
+def _names() -> list[str]:
+    """Every module of the standard library, and of every package that is installed."""
+    installed = {name for name in packages_distributions() if name.isidentifier()}
+    return sorted({*sys.stdlib_module_names, *installed, *STARTING})
+
+
+def _fill(folder: Path, mark: Path) -> None:
+    """Put modules, packages, namespace packages, extensions and settings into a folder."""
+    text = MARKING.format(mark=str(mark))
+    for number, name in enumerate(_names()):
+        (folder / f"{name}.py").write_text(text)
+        if number % 3 == 0:
+            (folder / name).mkdir()
+            (folder / name / "__init__.py").write_text(text)
+        elif number % 3 == 1:
+            (folder / f"{name}{SUFFIX}").write_text("no extension")
+    (folder / "torch").mkdir(exist_ok=True)
+    (folder / "torch" / "_dynamo.py").write_text(text)
+    (folder / "numpy_namespace").mkdir()
+    (folder / "evil.pth").write_text(f"import os; open({str(mark)!r}, 'a').write('pth\\n')\n")
+    (folder / "params.yaml").write_text("protocol: {name: http, port: 80}\n")
+    (folder / "prefect.toml").write_text('[server]\nprofile = "evil"\n')
+    (folder / ".env").write_text("PREFECT_API_URL=http://127.0.0.1:9/api\n")
+    (folder / "pyproject.toml").write_text('[tool.prefect.api]\nurl = "http://127.0.0.1:9/api"\n')
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    _fill(folder, tmp_path / "mark")
+    (folder / "model.py").write_text(PROBLEM)
+    (folder / "statistics.py").write_text(MARKING.format(mark=str(tmp_path / "mark")) + FASTER)
+    (folder / "linked.py").symlink_to("statistics.py")
+    other = folder / "other" / "deeper"
+    other.mkdir(parents=True)
+    (other / "queue.py").write_text(FASTER)
+    (tmp_path / "locks").mkdir()
+    return folder
+
+
+def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as it is installed, inside the folder."""
+    environment = {**os.environ, **STEERING, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "cudal1"), *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONSTARTUP": str(folder / "random.py")}
+        | {"TMPDIR": str(folder.parent / "locks")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def _marks(folder: Path) -> str:
+    mark = folder.parent / "mark"
+    return mark.read_text() if mark.exists() else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("candidate", ["statistics.py", "linked.py", "other/deeper/queue.py"])
+def test_a_judge_imports_nothing_from_where_it_is_started(hostile: Path, candidate: str) -> None:
+    done = _run(hostile, "judge", "model.py", candidate, "--device", "cpu", "--checks-only")
+    assert (done.returncode, _marks(hostile)) == (0, ""), done.stderr
+
+
+@pytest.mark.slow
+def test_files_that_appear_while_a_suite_runs_are_not_imported(hostile: Path) -> None:
+    rows = [{"level": 1, "problem_id": number, "source": FASTER} for number in (1, 2, 3)]
+    (hostile / "answers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    late, ended = hostile / "json", threading.Event()
+    late.mkdir(exist_ok=True)
+
+    def appear() -> None:
+        count = 0
+        while not ended.wait(0.05):
+            for name in ("pickle", "ast", "torch"):
+                late_file = hostile / f"{name}_late_{count}.py"
+                late_file.write_text(MARKING.format(mark=str(hostile.parent / "mark")))
+                late_file.replace(hostile / f"{name}.py")
+            count += 1
+
+    thread = threading.Thread(target=appear)
+    thread.start()
+    try:
+        done = _run(
+            hostile, "judge", "--suite", "shipped", "--candidates", "answers.jsonl", "--device",
+            "cpu", "--baselines", "none",
+        )  # fmt: skip
+    finally:
+        ended.set()
+        thread.join()
+    assert (done.returncode, _marks(hostile)) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("screen", "statistics.py"), ("doctor",), ("providers", "list")]
+)
+def test_other_commands_import_nothing_either(hostile: Path, arguments: tuple[str, ...]) -> None:
+    done = _run(hostile, *arguments)
+    assert "Traceback" not in done.stderr
+    assert _marks(hostile) == ""
