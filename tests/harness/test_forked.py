@@ -1,0 +1,129 @@
+"""A forked process answers for its object, and what happens in it ends with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudal1.errors import SuiteError, WorkerError
+from cudal1.harness.forked import STOPPED, Ended, Forked
+
+
+class Thing:
+    """An object with methods of several tempers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, number: int, *, times: int = 1) -> int:
+        self.count += number * times
+        return self.count
+
+    def call(self, text: str) -> object:
+        scope: dict[str, object] = {"os": os, "sys": sys, "ctypes": ctypes}
+        exec(text, scope)
+        return scope.get("result")
+
+
+@pytest.fixture
+def forked() -> Forked:
+    return Forked(Thing)
+
+
+def test_methods_are_called_on_one_object(forked: Forked) -> None:
+    assert [forked.ask("add", 2), forked.ask("add", 3, times=2)] == [2, 8]
+    forked.close()
+
+
+def test_what_it_changes_ends_with_it(forked: Forked) -> None:
+    forked.ask("call", "sys.setrecursionlimit(77); os.environ['MINE'] = '1'; os.chdir('/')")
+    forked.close()
+    assert sys.getrecursionlimit() != 77
+    assert "MINE" not in os.environ
+
+
+def test_what_it_prints_goes_nowhere(forked: Forked, capfd: pytest.CaptureFixture[str]) -> None:
+    forked.ask("call", "print('x', flush=True); ctypes.CDLL(None).puts(b'y'); os.write(2, b'z')")
+    forked.ask("call", "ctypes.CDLL(None).fflush(None)")
+    forked.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    forked = Forked(Thing)
+    assert forked.ask("call", "result = 'OPENAI_API_KEY' in os.environ") is False
+    forked.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("os._exit(3)", "ends its process (exit status 3)"),
+        ("sys.exit(4)", "ends its process (exit status 4)"),
+        ("os.kill(os.getpid(), 9)", "crashes (SIGKILL)"),
+        (f"os.kill(os.getpid(), {int(STOPPED)})", "does not return in time"),
+        ("os.closerange(3, 200)", "ends its process"),
+    ],
+)
+def test_an_end_is_told_whenever_something_is_asked(forked: Forked, text: str, said: str) -> None:
+    for _ in range(2):
+        with pytest.raises(Ended) as ended:
+            forked.ask("call", text)
+        assert said in str(ended.value)
+    forked.close()
+
+
+def test_errors_come_through_as_our_own(forked: Forked) -> None:
+    ours = "from cudal1.errors import SuiteError\nraise SuiteError('ours')"
+    odd = "class Odd(Exception):\n    __str__ = None\nraise Odd"
+    for text, kind, said in (
+        (ours, SuiteError, "ours"),
+        ("raise KeyError('k')", WorkerError, "KeyError: 'k'"),
+        (odd, WorkerError, "Odd"),
+        ("raise RuntimeError('out of memory')", MemoryError, "out of memory"),
+    ):
+        with pytest.raises(kind, match=said):
+            forked.ask("call", text)
+    assert forked.ask("add", 1) == 1
+    forked.close()
+
+
+def _fails() -> Thing:
+    raise SuiteError("cannot be made")
+
+
+def _ends() -> Thing:
+    os._exit(5)
+
+
+@pytest.mark.parametrize(("make", "kind"), [(_fails, SuiteError), (_ends, Ended)])
+def test_an_object_that_cannot_be_made_leaves_nothing(
+    make: Callable[[], Thing],
+    kind: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(kind):
+        Forked(make)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kill_takes_the_process_and_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    forked = Forked(Thing)
+    process = forked.ask("call", "open('left', 'w').close(); result = os.getpid()")
+    assert len(list(tmp_path.glob("*/left"))) == 1
+    forked.kill()
+    forked.kill()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(process)), 0)

@@ -1,0 +1,120 @@
+"""An isolated process answers in order, inherits what is listed, and can be started again."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+
+import pytest
+
+from cudal1 import processes
+from cudal1.errors import SuiteError, WorkerError
+from cudal1.harness.isolated import Isolated
+from tests.by_value import submit
+
+
+@pytest.fixture
+def isolated() -> Iterator[Isolated]:
+    process = Isolated()
+    yield process
+    process.shutdown()
+
+
+def test_questions_are_answered_in_their_order_by_one_process(isolated: Isolated) -> None:
+    asked = [isolated.submit(math.sqrt, float(number)) for number in range(50)]
+    assert [each.result() for each in asked] == [math.sqrt(number) for number in range(50)]
+    assert isolated.submit(os.getpid).result() == isolated.submit(os.getpid).result()
+
+
+def test_it_inherits_what_is_listed_and_imports_from_nowhere_else(
+    isolated: Isolated, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = set(submit(isolated, _environment).result())
+    assert names <= {
+        *processes.KEPT,
+        *processes.SET,
+        "OMP_WAIT_POLICY",
+        "GOMP_SPINCOUNT",
+        "LC_CTYPE",
+    }
+    path = submit(isolated, _import_path).result()
+    assert not {"", str(tmp_path)} & set(path)
+
+
+def _environment() -> list[str]:
+    return list(os.environ)
+
+
+def _import_path() -> list[str]:
+    return sys.path
+
+
+class Odd(Exception):
+    """Cannot be pickled, nor say what it is."""
+
+    def __reduce__(self) -> str:
+        raise TypeError
+
+    def __str__(self) -> str:
+        raise TypeError
+
+
+def _raises_odd() -> None:
+    raise Odd
+
+
+def _raises_ours() -> None:
+    raise SuiteError("ours")
+
+
+def test_an_error_is_raised_where_it_was_asked(isolated: Isolated) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        isolated.submit(int, "x").result()
+    with pytest.raises(SuiteError, match="ours"):
+        submit(isolated, _raises_ours).result()
+    with pytest.raises(WorkerError, match="^Odd$"):
+        submit(isolated, _raises_odd).result()
+
+
+def test_a_process_that_ends_breaks_what_was_asked_and_says_its_last_words(
+    isolated: Isolated,
+) -> None:
+    waiting = isolated.submit(
+        eval, "__import__('os').write(2, b'gone') and __import__('os')._exit(3)"
+    )
+    behind = isolated.submit(os.getpid)
+    for asked in (waiting, behind):
+        with pytest.raises(BrokenExecutor, match=r"exit status 3\): gone"):
+            asked.result()
+    with pytest.raises(BrokenExecutor):
+        isolated.submit(os.getpid)
+    isolated.revive()
+    assert isolated.submit(operator.add, 1, 2).result() == 3
+
+
+def test_what_is_printed_goes_nowhere(
+    isolated: Isolated, capfd: pytest.CaptureFixture[str]
+) -> None:
+    isolated.submit(print, "out").result()
+    isolated.submit(os.write, 2, b"err").result()
+    isolated.shutdown()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_killed_process_is_gone_whatever_it_was_doing(isolated: Isolated) -> None:
+    process = isolated.submit(os.getpid).result()
+    sleeping = isolated.submit(time.sleep, 600)
+    isolated.kill()
+    with pytest.raises(BrokenExecutor, match="SIGKILL"):
+        sleeping.result()
+    assert not Path(f"/proc/{process}").exists()
