@@ -33,7 +33,8 @@ END_LIMIT_S = 20.0
 CALM = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """Threads that wait sleep: they would hold cores on which others are timed."""
 
-Question = tuple[Callable[..., Any], tuple[Any, ...]]
+NO_MORE = b""
+"""The message behind the last question."""
 
 
 class Isolated(Executor):
@@ -57,7 +58,7 @@ class Isolated(Executor):
         with self._turn:
             if self._life is None:
                 self._life = _Life()
-            return self._life.ask((fn, args))
+            return self._life.ask(pickle.dumps((fn, args)))
 
     def revive(self) -> None:
         """Have the next question start another process where the last one has ended."""
@@ -98,7 +99,7 @@ class _Life:
         self._channel = Connection(ours.detach())
         self._turn = threading.Lock()
         self._asked: deque[Future[Any]] = deque()
-        self._outbox: SimpleQueue[Question | None] = SimpleQueue()
+        self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._ending: str | None = None
         self._threads = [
             threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)
@@ -106,7 +107,7 @@ class _Life:
         for thread in self._threads:
             thread.start()
 
-    def ask(self, question: Question) -> Future[Any]:
+    def ask(self, question: bytes) -> Future[Any]:
         with self._turn:
             if self._ending is not None:
                 raise BrokenExecutor(self._ending)
@@ -135,7 +136,7 @@ class _Life:
         while True:
             question = self._outbox.get()
             try:
-                self._channel.send_bytes(pickle.dumps(question))
+                self._channel.send_bytes(NO_MORE if question is None else question)
             except OSError:
                 return  # it has ended, as the other thread says
             if question is None:
@@ -144,10 +145,11 @@ class _Life:
     def _receive(self) -> None:
         while True:
             try:
-                is_error, content = pickle.loads(self._channel.recv_bytes())
+                answer = self._channel.recv_bytes()
             except (EOFError, OSError):
                 break
             future = self._asked.popleft()
+            is_error, content = _loaded(answer)
             if is_error:
                 future.set_exception(content)
             else:
@@ -169,26 +171,33 @@ class _Life:
         return f"its process has ended ({how}){': ' if said else ''}{said}"
 
 
+def _loaded(answer: bytes) -> tuple[bool, Any]:
+    """Return an answer, or the error that it cannot be read here."""
+    try:
+        return pickle.loads(answer)
+    except Exception as error:  # noqa: BLE001 -- a class that this process does not have
+        return True, WorkerError(describe(error))
+
+
 def main() -> None:
     """Answer until the other end asks no more; end at once when it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that asks to pass on
     channel = Connection(int(sys.argv[1]))
-    questions: SimpleQueue[Question | None] = SimpleQueue()
+    questions: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_listen, args=(channel, questions), daemon=True).start()
-    while (question := questions.get()) is not None:
-        channel.send_bytes(_answer(*question))
+    while (question := questions.get()) != NO_MORE:
+        channel.send_bytes(_answer(question))
 
 
-def _listen(channel: Connection, questions: SimpleQueue[Question | None]) -> None:
+def _listen(channel: Connection, questions: SimpleQueue[bytes]) -> None:
     """Take questions in while others are answered."""
-    while True:
+    question = None
+    while question != NO_MORE:
         try:
-            question: Question | None = pickle.loads(channel.recv_bytes())
+            question = channel.recv_bytes()
         except (EOFError, OSError):
             _end_now()
         questions.put(question)
-        if question is None:
-            return
 
 
 def _end_now() -> NoReturn:
@@ -197,8 +206,9 @@ def _end_now() -> NoReturn:
     raise AssertionError
 
 
-def _answer(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
+def _answer(question: bytes) -> bytes:
     try:
+        fn, args = pickle.loads(question)
         return pickle.dumps((False, fn(*args)))
     except Exception as error:  # noqa: BLE001 -- raised where it was asked
         return pickle.dumps((True, _portable(error)))

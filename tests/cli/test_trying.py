@@ -45,7 +45,7 @@ def test_each_problem_is_tried_once_on_any_number_of_devices() -> None:
     good, bad = _problems(3), _constant(_problems(4)[3])
     with seats_here(twins) as seats:
         notes, complaints, _ = try_references([*good, bad, good[0]], seats, SETTINGS, wait_s=0)
-        assert all(seat.process.submit(_has_begun).result() for seat in seats)
+        assert all(submit(seat.process, _has_begun).result() for seat in seats)
     assert notes.keys() == {problem.id for problem in good}
     (complaint,) = complaints
     assert complaint.startswith(f"{bad.key}: cannot be judged")
@@ -156,7 +156,7 @@ def test_a_reference_that_fills_the_memory_costs_the_others_nothing() -> None:
     large, good = _problems(2)
     fills = (
         "import sys, torch\n"
-        "if 'cudal1.harness.oracle' in sys.modules:\n"
+        "if 'cudal1.harness.mutants' in sys.modules:\n"
         "    def full(*_): raise torch.OutOfMemoryError('CUDA out of memory. Tried to')\n"
         "    Model.__init__ = full\n"
     )

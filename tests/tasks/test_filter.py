@@ -62,7 +62,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 ledger.add_completion(completion, candidate, None)
         ledger.export()
         ledger.write_product("generated", tmp_path / "generate" / f"{PROVIDER}.parquet", stage=name)
-    monkeypatch.setattr("tasks.judging.Pool", PlayedPool)
+    monkeypatch.setattr("tasks.judging.OneDevice", PlayedPool)
     monkeypatch.setattr(PlayedPool, "too_large", {PROBLEMS[1].id})
     for module in (judging, stage_filter):
         monkeypatch.setattr(module, "DATA", tmp_path)

@@ -90,7 +90,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PlayedPool, name, value)
     for name, value in (("lists", []), ("too_large", set())):
         monkeypatch.setattr(FakeDocket, name, value)
-    monkeypatch.setattr("tasks.judging.Pool", PlayedPool)
+    monkeypatch.setattr("tasks.judging.OneDevice", PlayedPool)
     monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
 
 

@@ -67,7 +67,7 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         device = Device(device_class=DeviceClass.CPU, kind=kind, id="0", worker_core=None)
         ids = {problem.id for problem in PROBLEMS if problem.name in too_large}
         monkeypatch.setattr(PlayedPool, "too_large", ids)
-        monkeypatch.setattr("tasks.judging.Pool", PlayedPool)
+        monkeypatch.setattr("tasks.judging.OneDevice", PlayedPool)
         monkeypatch.setattr(transfer, "find_device", lambda _: device)
         monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: [device])
         for module in (judging, transfer):
