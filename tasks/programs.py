@@ -26,12 +26,13 @@ class Program:
 
     def __init__(
         self, name: str, command: Sequence[str], *, environment: Mapping[str, str],
-        log: Path | None,
+        folder: Path, log: Path | None,
     ) -> None:  # fmt: skip
-        """`log` takes what it prints; None: the terminal does."""
+        """It starts in `folder`; `log` takes what it prints; None: the terminal does."""
         self.name = name
         self._command = command
         self._environment = environment
+        self._folder = folder
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._ends: deque[float] = deque(maxlen=TOO_OFTEN)
@@ -44,7 +45,8 @@ class Program:
             stream = self._log.open("ab")
         try:
             self._process = subprocess.Popen(
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=stream,
+                self._command, env=self._environment, cwd=self._folder,
+                stdin=subprocess.DEVNULL, stdout=stream,
                 stderr=subprocess.STDOUT if stream else None, start_new_session=True,
             )  # fmt: skip
         finally:
