@@ -38,12 +38,11 @@ from tasks.prefect_home import (
     with_proxies,
     without_proxies,
 )
-from tasks.programs import LOOK_S, Program
+from tasks.programs import HOST, LOOK_S, Program, is_taken
 from tasks.stage import DATA
 from tasks.transfer import device_name
 from tasks.workspace import is_busy
 
-HOST = "127.0.0.1"
 DEFAULT_PORT = 4200
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 SERVER_STOP_S, WORKER_STOP_S = 20.0, 60.0
@@ -85,7 +84,7 @@ def _environment(api: str) -> Environment:
 
 def _serve(port: int) -> None:
     url = f"http://{HOST}:{port}"
-    if _is_taken(port):
+    if is_taken(port):
         who = "a server" if _answers(port) else "another program"
         raise ConfigError(
             f"{url}: {who} is running there already; stop it, or choose another --port"
@@ -145,19 +144,6 @@ def _prepare(environment: Environment) -> None:
         # other machines may have workers on the queues of devices
         for name in end_what_nobody_runs(environment["PREFECT_API_URL"], "default"):
             print(f"run {name} had lost its worker: what it has done is kept", flush=True)
-
-
-def _is_taken(port: int) -> bool:
-    """Return whether some program of this machine, of whichever user, listens at a port."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OverflowError as error:
-            raise ConfigError(f"--port {port}: must be 1 to 65535") from error
-        except OSError:
-            return True
-    return False
 
 
 def _answers(port: int) -> bool:
