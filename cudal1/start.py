@@ -14,7 +14,7 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (pathlib would be imported before the interpreter is known to be isolated)
-OURS = ("cudal1", "tasks", "flows", "benchmarks")
+OURS = ("cudal1", "tasks", "flows", "benchmarks", "tests")
 
 
 class Beside:
