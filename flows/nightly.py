@@ -6,7 +6,6 @@ python -m flows.nightly [--afresh]
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from prefect import flow, get_run_logger, task
@@ -15,6 +14,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
+from flows.terminal import finished
 from tasks.account import account
 from tasks.night import Night, end_of, open_night
 from tasks.reproduce import bring_up_to_date
@@ -58,10 +58,7 @@ def main() -> None:
     """Run the flow and print its account; exit code 1 when a stage failed."""
     parser = argparse.ArgumentParser(prog="python -m flows.nightly", description=__doc__)
     parser.add_argument("--afresh", action="store_true", help="give an unfinished night up")
-    state = nightly(parser.parse_args().afresh, return_state=True)
-    if not state.is_completed():
-        print(f"\nstopped: {state.message}", file=sys.stderr)
-        sys.exit(1)
+    state = finished(nightly, parser.parse_args().afresh)
     print(f"\n{state.result()}")
 
 

@@ -6,7 +6,6 @@ python -m flows.pipeline [--until STAGE]
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from prefect import flow
@@ -14,6 +13,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
 from cudal1.errors import ConfigError
+from flows.terminal import finished
 from tasks.reproduce import bring_up_to_date
 from tasks.stages import stage_names
 from tasks.summary import print_summary
@@ -35,10 +35,7 @@ def main() -> None:
     """Run the flow, then say what there is to see; exit code 1 when a stage failed."""
     parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=__doc__)
     parser.add_argument("--until", default="report", help="last stage to bring up to date")
-    state = pipeline(parser.parse_args().until, return_state=True)
-    if not state.is_completed():
-        print(f"\nstopped: {state.message}", file=sys.stderr)
-        sys.exit(1)
+    finished(pipeline, parser.parse_args().until)
     print_summary()
 
 

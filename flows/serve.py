@@ -1,7 +1,7 @@
 """Prefect on this machine: a server with its UI, a worker, and the report; until Ctrl-C.
 
-    python -m flows.serve             # all of it
-    python -m flows.serve --worker    # a worker alone, for the server at PREFECT_API_URL
+    python -m flows.serve [--port 4200]                                  # all of it
+    python -m flows.serve --worker --api http://MACHINE:4200/api         # a worker alone
 
 Work pool, queues and deployments that are missing are made; those that are there, and schedules
 that an operator has changed in the UI, are left as they are. What ends by itself is started again.
@@ -10,14 +10,13 @@ that an operator has changed in the UI, are left as they are. What ends by itsel
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -28,18 +27,24 @@ from types import FrameType
 from cudal1.errors import ConfigError, CudaL1Error, StoreError
 from cudal1.harness import find_device
 from cudal1.params import Params
+from cudal1.processes import inherited, python
 from tasks.account import REPORT_URL
 from tasks.deployments import POOL, end_what_nobody_runs, make_what_is_missing
-from tasks.programs import LOOK_S, Program
+from tasks.prefect_home import (
+    HOME,
+    START_S,
+    is_here,
+    settings,
+    with_proxies,
+    without_proxies,
+)
+from tasks.programs import HOST, LOOK_S, Program, is_taken
 from tasks.stage import DATA
 from tasks.transfer import device_name
 from tasks.workspace import is_busy
 
-HOST = "127.0.0.1"
 DEFAULT_PORT = 4200
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
-START_S = 180.0
-"""For a server to answer: a new database on a busy machine takes a minute."""
 SERVER_STOP_S, WORKER_STOP_S = 20.0, 60.0
 Environment = dict[str, str]
 
@@ -47,15 +52,19 @@ Environment = dict[str, str]
 def main() -> None:
     """Start, wait, stop; exit code 0 after Ctrl-C, 2 when something cannot be started."""
     parser = argparse.ArgumentParser(prog="python -m flows.serve", description=__doc__)
-    parser.add_argument("--worker", action="store_true", help="only a worker: PREFECT_API_URL")
-    only_worker = parser.parse_args().worker
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="the server's, and its UI's")
+    parser.add_argument("--worker", action="store_true", help="only a worker, for --api")
+    parser.add_argument("--api", help="of a server elsewhere, such as http://MACHINE:4200/api")
+    given = parser.parse_args()
+    if given.worker != bool(given.api):
+        parser.error("--worker and --api URL go together: a worker alone is one of a server's")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        if only_worker:
-            _work(dict(os.environ), default=False)
+        if given.worker:
+            _work(_environment(given.api), default=False)
         else:
-            _serve()
+            _serve(given.port)
     except CudaL1Error as error:
         print(error, file=sys.stderr)
         sys.exit(2)
@@ -63,30 +72,38 @@ def main() -> None:
         print("stopped")
 
 
-def _serve() -> None:
-    port = int(os.environ.get("PREFECT_SERVER_API_PORT", DEFAULT_PORT))
+def _environment(api: str) -> Environment:
+    """Return what programs of Prefect are given that speak with the server there."""
+    given = inherited(
+        **settings(), PREFECT_API_URL=api,
+        # prefect.yaml says `python` to start a flow: the one that runs this
+        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    )  # fmt: skip
+    return without_proxies(given) if is_here(api) else with_proxies(given)
+
+
+def _serve(port: int) -> None:
     url = f"http://{HOST}:{port}"
-    if _answers(f"{url}/api/health"):
+    if is_taken(port):
+        who = "a server" if _answers(port) else "another program"
         raise ConfigError(
-            f"{url}: a server is running there already; use it, stop it, or set "
-            "PREFECT_SERVER_API_PORT to another port"
+            f"{url}: {who} is running there already; stop it, or choose another --port"
         )
-    environment = {
-        **os.environ, "PREFECT_API_URL": f"{url}/api", "PREFECT_SERVER_API_HOST": HOST,
-        "PREFECT_SERVER_API_PORT": str(port),
+    environment = _environment(f"{url}/api")
+    environment |= {
+        "PREFECT_SERVER_API_HOST": HOST, "PREFECT_SERVER_API_PORT": str(port),
         # a server that forgets who holds a deployment's slot stops the run a few minutes later
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
     }  # fmt: skip
-    os.environ["PREFECT_API_URL"] = environment["PREFECT_API_URL"]
-    log = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect")) / "server.log"
+    log = HOME / "server.log"
     server = Program(
-        "Prefect's server", [sys.executable, "-m", "prefect", "server", "start"],
-        environment=environment, log=log,
+        "Prefect's server", python("prefect", "server", "start"), environment=environment,
+        folder=HOME, log=log,
     )  # fmt: skip
     with ExitStack() as stack:
         stack.callback(server.stop, wait_s=SERVER_STOP_S)
         server.start()
-        _wait_for(f"{url}/api/health", server, log)
+        _wait_for(port, server, log)
         environment[REPORT_URL] = stack.enter_context(_report_served(port + 1))
         print(f"Prefect's UI: {url}  (Ctrl-C stops server and worker)", flush=True)
         _work(environment, default=True, server=server)
@@ -94,8 +111,6 @@ def _serve() -> None:
 
 def _work(environment: Environment, *, default: bool, server: Program | None = None) -> None:
     """Run a worker for this machine's device, and for everything else if it is the main one."""
-    if not environment.get("PREFECT_API_URL"):
-        raise ConfigError("set PREFECT_API_URL to the server's, such as http://MACHINE:4200/api")
     kind = device_name(find_device(Params.load(Path("params.yaml")).device).kind)
     queues = ["default", kind] if default else [kind]
     if default:
@@ -103,9 +118,11 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
     words = [word for queue in queues for word in ("--work-queue", queue)]
     worker = Program(
         "the worker",
-        [sys.executable, "-m", "prefect", "worker", "start", "--pool", POOL, "--limit", "1",
-         "--name", f"{kind} {socket.gethostname()}", *words],
-        environment=environment, log=None,
+        python(
+            "prefect", "worker", "start", "--pool", POOL, "--limit", "1",
+            "--name", f"{kind} {socket.gethostname()}", *words,
+        ),
+        environment=environment, folder=HOME, log=None,
     )  # fmt: skip
     programs = [worker] if server is None else [server, worker]
     try:
@@ -125,21 +142,25 @@ def _prepare(environment: Environment) -> None:
         print(f"made {made}", flush=True)
     if not is_busy():
         # other machines may have workers on the queues of devices
-        for name in end_what_nobody_runs("default"):
+        for name in end_what_nobody_runs(environment["PREFECT_API_URL"], "default"):
             print(f"run {name} had lost its worker: what it has done is kept", flush=True)
 
 
-def _answers(url: str) -> bool:
+def _answers(port: int) -> bool:
+    """Return whether a server of Prefect's is there; no proxy is asked."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except (OSError, urllib.error.URLError):
+        connection.request("GET", "/api/health")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
 
 
-def _wait_for(url: str, server: Program, log: Path) -> None:
+def _wait_for(port: int, server: Program, log: Path) -> None:
     deadline = time.monotonic() + START_S
-    while not _answers(url):
+    while not _answers(port):
         if not server.is_running or time.monotonic() > deadline:
             raise StoreError(f"Prefect's server does not start; what it said is in {log}")
         time.sleep(LOOK_S)

@@ -6,7 +6,6 @@ python -m flows.transfer DEVICE
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from prefect import flow
@@ -14,6 +13,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Failed
 
 from cudal1.errors import ConfigError
+from flows.terminal import finished
 from tasks.reproduce import bring_up_to_date
 from tasks.workspace import workspace
 
@@ -33,10 +33,7 @@ def main() -> None:
     """Run the flow; exit code 1 when the stage failed."""
     parser = argparse.ArgumentParser(prog="python -m flows.transfer", description=__doc__)
     parser.add_argument("device", help="one of params.yaml: transfer.devices")
-    state = transfer(parser.parse_args().device, return_state=True)
-    if not state.is_completed():
-        print(f"\nstopped: {state.message}", file=sys.stderr)
-        sys.exit(1)
+    finished(transfer, parser.parse_args().device)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@ What is missing is made; what is there is left as it is, since an operator may h
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
@@ -27,6 +26,9 @@ from prefect.states import Crashed
 
 from cudal1.errors import ConfigError, StoreError
 from cudal1.params import Params
+from cudal1.processes import python
+from tasks.checkout import CHECKOUT
+from tasks.prefect_home import HOME
 
 POOL = "cudal1"
 FILE = Path("prefect.yaml")
@@ -60,7 +62,7 @@ def wanted_deployments() -> dict[str, str]:
 
 
 def make_what_is_missing(environment: Mapping[str, str]) -> list[str]:
-    """Pool, queues and deployments, on the server that PREFECT_API_URL names; what was made.
+    """Make pool, queues and deployments that the server of PREFECT_API_URL lacks; name them.
 
     Raises:
         ConfigError: prefect.yaml is wrong.
@@ -68,7 +70,7 @@ def make_what_is_missing(environment: Mapping[str, str]) -> list[str]:
     """
     wanted = wanted_deployments()
     made: list[str] = []
-    with get_client(sync_client=True) as client:
+    with SyncPrefectClient(environment["PREFECT_API_URL"]) as client:
         if not client.read_work_pools(
             work_pool_filter=WorkPoolFilter(name=WorkPoolFilterName(any_=[POOL]))
         ):
@@ -78,18 +80,19 @@ def make_what_is_missing(environment: Mapping[str, str]) -> list[str]:
     missing = [name for name in wanted if name not in known]
     if missing:
         names = [word for name in missing for word in ("--name", name)]
-        _prefect("--no-prompt", "deploy", *names, environment=environment)
+        file = str(CHECKOUT / FILE)
+        _prefect("--no-prompt", "deploy", "--prefect-file", file, *names, environment=environment)
         made += [f"deployment {name}" for name in missing]
     return made
 
 
-def end_what_nobody_runs(queue: str) -> list[str]:
-    """Call runs crashed whose worker is gone; the names of those runs.
+def end_what_nobody_runs(api: str, queue: str) -> list[str]:
+    """Call runs crashed whose worker is gone, on the server at `api`; return their names.
 
     For a queue's only worker, that starts where no flow runs: whatever the queue has begun was
     begun by one that was killed. Else such a run would be called running for ever.
     """
-    with get_client(sync_client=True) as client:
+    with SyncPrefectClient(api) as client:
         left = _begun(client, queue)
         for run in left:
             client.set_flow_run_state(
@@ -111,7 +114,7 @@ def _begun(client: SyncPrefectClient, queue: str) -> list[FlowRun]:
 
 def _prefect(*words: str, environment: Mapping[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "prefect", *words], env=dict(environment), text=True, check=False,
+        python("prefect", *words), env=dict(environment), cwd=HOME, text=True, check=False,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     if done.returncode != 0:

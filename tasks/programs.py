@@ -1,8 +1,9 @@
-"""Programs that are kept running until they are told to stop."""
+"""Programs that are kept running until they are told to stop, and the ports that they listen at."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import time
 from collections import deque
@@ -10,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from cudal1.errors import CudaL1Error
+from cudal1.errors import ConfigError, CudaL1Error
 
 TOO_OFTEN, WITHIN_S = 5, 120.0
 """Ends so often within so many seconds after which something is really wrong."""
 LOOK_S = 0.5
+HOST = "127.0.0.1"
 
 
 class ProgramEnded(CudaL1Error):
@@ -26,12 +28,13 @@ class Program:
 
     def __init__(
         self, name: str, command: Sequence[str], *, environment: Mapping[str, str],
-        log: Path | None,
+        folder: Path, log: Path | None,
     ) -> None:  # fmt: skip
-        """`log` takes what it prints; None: the terminal does."""
+        """It starts in `folder`; `log` takes what it prints; None: the terminal does."""
         self.name = name
         self._command = command
         self._environment = environment
+        self._folder = folder
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._ends: deque[float] = deque(maxlen=TOO_OFTEN)
@@ -44,7 +47,8 @@ class Program:
             stream = self._log.open("ab")
         try:
             self._process = subprocess.Popen(
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=stream,
+                self._command, env=self._environment, cwd=self._folder,
+                stdin=subprocess.DEVNULL, stdout=stream,
                 stderr=subprocess.STDOUT if stream else None, start_new_session=True,
             )  # fmt: skip
         finally:
@@ -82,3 +86,20 @@ class Program:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def is_taken(port: int) -> bool:
+    """Return whether a program of this machine, of whichever user, listens at a port.
+
+    Raises:
+        ConfigError: it is no port.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OverflowError as error:
+            raise ConfigError(f"port {port}: must be 1 to 65535") from error
+        except OSError:
+            return True
+    return False

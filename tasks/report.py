@@ -17,9 +17,11 @@ from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
 from cudal1.params import Params
+from cudal1.processes import sparse
 from cudal1.report import Provenance, ReportInput
 from cudal1.report.inputs import CANDIDATES, NULL_TEST, SAMPLES, SEARCHED, TRANSFERRED
 from cudal1.verdict import Status, Verdict
+from tasks.checkout import CHECKOUT
 from tasks.judging import Bench, admitted_problems, bench
 from tasks.progress import progress
 from tasks.reviewing import who_judges
@@ -183,13 +185,14 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
 
 
 def _git_revision() -> str:
+    """Return the checkout's commit, not that of another repository that it lies in."""
+    words = ["git", "-C", str(CHECKOUT), "rev-parse", "--show-toplevel", "--short", "HEAD"]
     try:
-        done = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=sparse())
     except OSError:
         return "unknown"
-    return done.stdout.strip() or "unknown"
+    root, _, revision = done.stdout.strip().partition("\n")
+    return revision if root and revision and CHECKOUT.samefile(root) else "unknown"
 
 
 def _processor() -> str:

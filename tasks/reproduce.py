@@ -24,6 +24,9 @@ from prefect.runtime import task_run
 from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
+from cudal1.processes import inherited, python, unsteered
+from tasks.checkout import CHECKOUT
+from tasks.prefect_home import with_proxies
 from tasks.relay import Relay
 from tasks.stages import is_fresh
 from tasks.workspace import is_attended
@@ -88,14 +91,14 @@ def reproduce(stage: str) -> str | State[str]:
 
 
 def _repro(stage: str, relay: Relay) -> bool:
-    command = [sys.executable, "-m", "dvc", "repro", "--single-item", stage]
+    command = python("dvc", "repro", "--single-item", stage)
     with tempfile.TemporaryDirectory() as folder:
         reason = Path(folder) / "reason"
         # in a terminal a stage draws its own bars
         stderr = None if sys.stderr.isatty() else subprocess.STDOUT
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
-            env=_environment(reason),
+            env=_environment(reason), cwd=CHECKOUT,
         ) as child:  # fmt: skip
             try:
                 assert child.stdout is not None
@@ -112,13 +115,16 @@ def _repro(stage: str, relay: Relay) -> bool:
 
 
 def _environment(reason: Path) -> dict[str, str]:
-    """Of the stage: without a way to Prefect's server, so that candidates never cost it a call."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
-    return {
-        **inherited, "CUDAL1_FAILURE_FILE": str(reason),
+    """Return the stage's: without a way to Prefect's server, so that no candidate costs it a call.
+
+    Proxies are those of the user again: stages ask providers.
+    """
+    given = inherited(
+        CUDAL1_FAILURE_FILE=str(reason),
         # dvc.yaml says `python`: the one that runs this
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-    }  # fmt: skip
+        PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    )
+    return unsteered(with_proxies(given))
 
 
 def _show(lines: Iterable[str], relay: Relay) -> bool:

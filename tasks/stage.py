@@ -25,6 +25,7 @@ from pathlib import Path
 from cudal1 import interrupt
 from cudal1.errors import CudaL1Error, StoreError
 from cudal1.params import Params
+from tasks.checkout import refuse_elsewhere
 from tasks.stages import run_key
 
 log = logging.getLogger("cudal1")
@@ -94,6 +95,7 @@ def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
     started = time.monotonic()
     numbers: Mapping[str, float | int | str] = {}
     try:
+        refuse_elsewhere()
         params = Params.load(Path("params.yaml"))
         if foretell is not None and given.dry_run:
             foretell(params, item)

@@ -11,6 +11,7 @@ import networkx
 
 from cudal1.errors import ConfigError
 from cudal1.record import content_id
+from tasks.checkout import refuse_places
 
 
 def stage_names(*, until: str, root: Path = Path()) -> list[str]:
@@ -33,27 +34,32 @@ def stage_names(*, until: str, root: Path = Path()) -> list[str]:
 
 
 def is_fresh(name: str, *, root: Path = Path()) -> bool:
-    """Whether DVC would find nothing to do; asked here because starting DVC costs a second.
+    """Return whether DVC would find nothing to do; asked here: starting DVC costs a second.
 
     Raises:
-        ConfigError: dvc.yaml or params.yaml is wrong, or no stage is so named.
+        ConfigError: dvc.yaml or params.yaml is wrong, no stage is so named, or its outputs cannot
+            be where they are to be.
     """
     with _repo(root) as repo, repo.lock:
-        return not _stage(name, repo).changed()
+        stage = _stage(name, repo)
+        refuse_places(stage, repo)
+        return not stage.changed()
 
 
 def run_key(name: str, *, root: Path = Path()) -> str:
-    """What the stage instance is asked to do now, as an id: its parameters and its input data.
+    """Return an id of what the stage instance is asked to do: its parameters and its input data.
 
     A killed run is gone on with only when this is the same. Code is left out on purpose: a run that
     a bug has stopped goes on once the bug is mended.
 
     Raises:
-        ConfigError: dvc.yaml or params.yaml is wrong, an input is missing, or no stage is so named.
+        ConfigError: dvc.yaml or params.yaml is wrong, an input is missing, no stage is so named, or
+            its outputs cannot be where they are to be.
     """
     with _repo(root) as repo:
         parts: list[str] = [name]
         stage = _stage(name, repo)
+        refuse_places(stage, repo)
         for dependency in stage.deps:
             path = dependency.def_path
             if hasattr(dependency, "read_params"):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from prefect.runtime import deployment
 
 from cudal1.errors import ConfigError
+from tasks.checkout import CHECKOUT
 from tasks.stage import DATA
 
 LOCK = DATA / ".flow"
@@ -44,9 +45,13 @@ def is_busy() -> bool:
 def workspace(flow: str) -> Generator[None]:
     """Hold this checkout for a flow; a deployment waits for another to end.
 
+    A deployment's process starts in Prefect's home, and goes to the checkout here.
+
     Raises:
         ConfigError: another flow holds it; the message names it.
     """
+    if not is_attended():
+        os.chdir(CHECKOUT)
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     deadline = time.monotonic() + (2.0 if is_attended() else WAIT_S)

@@ -17,6 +17,12 @@ from tests.turns import Turns
 settings.register_profile("cudal1", deadline=None, derandomize=True, database=None)
 settings.load_profile("cudal1")
 
+# as stages have it: threads that wait must sleep, not spin; before torch is loaded
+for name, value in {
+    "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false",
+    "DO_NOT_TRACK": "true", "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}.items():  # fmt: skip
+    os.environ.setdefault(name, value)
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # devices are locked by files there; who runs beside us has a device of its own

@@ -77,14 +77,9 @@ class Project:
         temporary.mkdir(exist_ok=True)
         inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         return {
-            **inherited, "PYTHONPATH": str(self.folder),
+            **inherited,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "TMPDIR": str(temporary),
-            "DVC_NO_ANALYTICS": "1", "PREFECT_HOME": str(self.folder / ".prefect"),
-            "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL", "DO_NOT_TRACK": "true",
-            "COLUMNS": "200",
+            "TMPDIR": str(temporary), "DVC_NO_ANALYTICS": "1", "COLUMNS": "200",
         }  # fmt: skip
 
     def run(
@@ -195,6 +190,14 @@ def make_up_to_date(project: Project) -> None:
         body["cmd"] = f"python stand_in.py {' '.join(outs)} FROM {' '.join(inputs)}"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     done = project.run("dvc", "repro")
+    assert done.returncode == 0, done.stdout
+
+
+def keep_runs_in_git(project: Project) -> None:
+    """As docs/rebuilding.md says."""
+    ignored = project.folder / ".gitignore"
+    ignored.write_text(ignored.read_text().replace("\ndvc.lock\n", "\n"))
+    done = project.run("dvc", "config", "core.no_scm", "false")
     assert done.returncode == 0, done.stdout
 
 

@@ -17,7 +17,13 @@ import typer
 from dvc.cli.parser import DvcParserError
 
 from tests.commands import parse, words_of
-from tests.project import Project, copy_of_the_tree, git_commit, make_up_to_date
+from tests.project import (
+    Project,
+    copy_of_the_tree,
+    git_commit,
+    keep_runs_in_git,
+    make_up_to_date,
+)
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -128,6 +134,7 @@ def test_every_exception_is_needed() -> None:
 def after_a_run(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """An engineer's checkout after a run that was committed and pushed."""
     made = copy_of_the_tree(tmp_path_factory.mktemp("project"))
+    keep_runs_in_git(made)
     make_up_to_date(made)
     made.run("dvc", "remote", "add", "--default", "here", str(made.folder / "remote"))
     git_commit(made.folder)

@@ -1,124 +1,123 @@
-"""Processes are started in one way, and what they inherit is listed."""
+"""Programs of ours start isolated, whoever starts them, and run the code of their own checkout."""
 
 from __future__ import annotations
 
-import ast
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cudal1 import processes
+from cudal1.processes import (
+    FLAGS,
+    LOOPBACK,
+    START,
+    main_program,
+    python,
+    sparse,
+    unsteered,
+)
+from tests.surroundings import VARIABLES, make_hostile
 
 ROOT = Path(__file__).parent.parent
-STARTS = frozenset(
-    "Popen run call check_call check_output getoutput "
-    "create_subprocess_exec create_subprocess_shell "
-    "ProcessPoolExecutor Pool Process spawn system popen fork forkpty posix_spawn posix_spawnp "
-    "execv execve execvp execvpe execl execle execlp spawnv spawnve spawnvp".split()
-)
-MODULES = {"subprocess", "os", "pty", "multiprocessing", "asyncio", "concurrent", "mp"}
-OTHERS = {
-    "cudal1/processes.py": "is the one way",
-    "cudal1/harness/worker": "runs inside a worker, whose environment `launch` has cleaned",
-    "cudal1/harness/forked.py": "forks, and cleans the fork's environment with `sparse`",
-    "cudal1/services/probe.py": "forks, in a process that `admission` started with `sparse`",
-    "cudal1/llm/guard.py": "passes on what it is started with, which `server` has chosen",
-    "cudal1/train": "starts members with a list of its own (`launched`), forks none",
-    "tasks/pretrain.py": "a tool of ours that nothing else starts",
-}
-"""Places that start processes without naming `processes`, each with the reason."""
+PROGRAM = """
+import json, os, statistics, sys
+import numpy
+print(json.dumps({"flags": [sys.flags.isolated, sys.flags.utf8_mode], "words": sys.argv[1:],
+                  "path": sys.path, "file": __file__, "environment": dict(os.environ)}))
+"""
 
 
-def _starts(path: Path) -> list[ast.Call]:
-    found: list[ast.Call] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Call):
-            continue
-        match node.func:
-            case ast.Attribute(value=ast.Name(id=module), attr=name):
-                if module in MODULES and name in STARTS:
-                    found.append(node)
-            case ast.Name(id="ProcessPoolExecutor" | "Popen"):
-                found.append(node)
-            case _:
-                pass
-    return found
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with a program of its own, in a folder full of other modules."""
+    folder = tmp_path / "checkout"
+    (folder / "cudal1").mkdir(parents=True)
+    for name in ("__init__.py", "processes.py", "start.py"):
+        shutil.copy(ROOT / "cudal1" / name, folder / "cudal1")
+    (folder / "tasks").mkdir()
+    shutil.copy(ROOT / "tasks" / "__init__.py", folder / "tasks")
+    (folder / "tasks" / "show.py").write_text(PROGRAM)
+    make_hostile(folder, tmp_path / "note")
+    return folder
 
 
-PLACES = [
-    path.relative_to(ROOT).as_posix()
-    for package in ("cudal1", "tasks", "flows")
-    for path in sorted((ROOT / package).rglob("*.py"))
-    if "suite/problems" not in path.as_posix() and _starts(path)
-]
-
-
-def _is_listed(place: str) -> bool:
-    return any(place.startswith(other) for other in OTHERS)
-
-
-def test_places_that_start_processes_are_found() -> None:
-    assert "cudal1/harness/launch.py" in PLACES
-    assert "cudal1/harness/isolated.py" in PLACES
-
-
-@pytest.mark.parametrize("place", [place for place in PLACES if not _is_listed(place)])
-def test_each_process_has_an_environment_of_the_list(place: str) -> None:
-    path = ROOT / place
-    without = [
-        call.lineno
-        for call in _starts(path)
-        if "env" not in {keyword.arg for keyword in call.keywords}
-    ]
-    assert without == [], f"{place}: give env=processes.sparse() or .inherited()"
-
-
-@pytest.mark.parametrize("place", [place for place in PLACES if not _is_listed(place)])
-def test_each_interpreter_of_ours_is_isolated(place: str) -> None:
-    """`sys.executable` beside a `-m` of our own hand would not be."""
-    tree = ast.parse((ROOT / place).read_text(encoding="utf-8"))
-    by_hand = [
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.List | ast.Tuple)
-        and any(isinstance(e, ast.Attribute) and e.attr == "executable" for e in node.elts)
-    ]
-    assert by_hand == [], f"{place}: use processes.python()"
-
-
-def test_a_sparse_environment_holds_no_key_and_nothing_that_steers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    steering = ("PYTHONPATH", "PREFECT_API_URL", "MLFLOW_RUN_ID", "GIT_DIR", "LC_ALL", "TORCH_LOGS")
-    for name in ("OPENAI_API_KEY", *steering):
-        monkeypatch.setenv(name, "x")
-    assert processes.sparse().keys() <= processes.KEPT.keys() | processes.SET.keys()
-    inherited = processes.inherited(OURS="1")
-    assert inherited["OPENAI_API_KEY"] == "x"
-    assert inherited["OURS"] == "1"
-    assert not inherited.keys() & set(steering)
-
-
-@pytest.mark.parametrize("name", ["HTTP_PROXY", "https_proxy", "ALL_PROXY"])
-def test_proxies_are_not_asked_for_this_machine(name: str) -> None:
-    found = processes.unsteered({name: "http://127.0.0.1:9", "NO_PROXY": "intern"})
-    assert found[name] == "http://127.0.0.1:9"
-    assert found["NO_PROXY"] == "intern,localhost,127.0.0.1,::1"
-    assert processes.unsteered({"NO_PROXY": "intern"}) == {"NO_PROXY": "intern"}
-
-
-def test_a_program_that_was_started_by_hand_leaves_its_surroundings(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("raise SystemExit('imported from the folder')")
+def shown(checkout: Path, *command: str, **variables: str) -> dict:
     done = subprocess.run(
-        [sys.executable, "-m", "cudal1.cli", "--help"],
-        cwd=tmp_path,
-        env={**os.environ, "PREFECT_API_URL": "http://127.0.0.1:9"},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, *command], cwd=checkout, env={**os.environ, **variables}, text=True,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not (checkout.parent / "note").exists()
+    return json.loads(done.stdout)
+
+
+WAYS = [
+    tuple(words.split())
+    for words in (
+        "-m tasks.show", "-mtasks.show", "-um tasks.show", "-W ignore -Xdev -m tasks.show",
+        f"{' '.join(FLAGS)} cudal1/start.py tasks.show", "-I cudal1/start.py tasks.show",
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage: cudal1" in done.stdout
+]  # fmt: skip
+"""Words after `python` that run the same program."""
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_a_program_runs_isolated_however_it_is_started(
+    checkout: Path, way: tuple[str, ...]
+) -> None:
+    found = shown(checkout, *way, "--item", "-m", **VARIABLES)
+    assert found["flags"] == [1, 1]
+    assert found["words"] == ["--item", "-m"]
+    assert Path(found["file"]) == checkout / "tasks" / "show.py"
+    assert not {"", str(checkout), str(checkout / "cudal1")} & set(found["path"])
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" ".join)
+def test_a_program_sees_no_variable_that_steers(checkout: Path, way: tuple[str, ...]) -> None:
+    found = shown(checkout, *way, **VARIABLES, MY_KEY="kept")["environment"]
+    assert found["MY_KEY"] == "kept"
+    steering = {name for name in VARIABLES if "proxy" not in name.lower() and name != "LANG"}
+    assert steering & set(found) == set()
+    assert found["LANG"] == "C.UTF-8"
+    assert found["no_proxy"] == found["NO_PROXY"] == LOOPBACK
+
+
+def test_a_program_is_found_from_any_folder(checkout: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, *FLAGS, str(checkout / "cudal1" / "start.py"), "tasks.show"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(json.loads(done.stdout)["file"]).is_relative_to(checkout)
+
+
+def test_a_checkout_that_was_moved_runs_its_own_code(checkout: Path, tmp_path: Path) -> None:
+    """Though the environment has the packages of another one installed."""
+    moved = tmp_path / "moved"
+    checkout.rename(moved)
+    assert Path(shown(moved, "-m", "tasks.show")["file"]).is_relative_to(moved)
+
+
+def test_other_main_programs_stay_as_they_are() -> None:
+    for command in (["-c", "x"], ["script.py", "-m", "tasks.x"], ["-Im"], [], ["-"]):
+        found = main_program(["python", *command])
+        assert found is None or not found[0].startswith("tasks.")
+    assert main_program(["python", START]) is None
+    assert main_program(python("prefect", "server", "start")) == ("prefect", ["server", "start"])
+
+
+def test_a_users_own_exceptions_from_proxies_are_kept() -> None:
+    for given in ({"NO_PROXY": "inside"}, {"no_proxy": "inside"}):
+        found = unsteered({"HTTPS_PROXY": "http://p:1", **given})
+        assert found["NO_PROXY"] == found["no_proxy"] == f"inside,{LOOPBACK}"
+        assert unsteered(found) == found
+    assert unsteered({"NO_PROXY": "inside"}) == {"NO_PROXY": "inside"}
+
+
+def test_a_process_that_needs_no_key_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "secret")
+    assert "MY_KEY" not in sparse()
+    assert sparse(OMP_NUM_THREADS="1")["OMP_NUM_THREADS"] == "1"

@@ -20,6 +20,7 @@ from tests.project import (
     Project,
     copy_of_the_tree,
     git_commit,
+    keep_runs_in_git,
     make_project,
     make_up_to_date,
     stages_run,
@@ -69,6 +70,7 @@ def clone_of(project: Project, folder: Path, *targets: str) -> Project:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The whole pipeline with its own parameters, by stand-ins; committed."""
     project = copy_of_the_tree(tmp_path_factory.mktemp("finished"))
+    keep_runs_in_git(project)
     make_up_to_date(project)
     git_commit(project.folder)
     return project
@@ -78,6 +80,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A tiny run as far as `filter`, by the real stages; committed."""
     project = make_project(tmp_path_factory.mktemp("judged"))
+    keep_runs_in_git(project)
     ran(project, "dvc", "repro", "filter")
     git_commit(project.folder)
     return project

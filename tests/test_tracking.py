@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -153,9 +154,70 @@ def test_what_is_noted_of_a_version_can_be_read(two_versions):
     assert tracking.notes(two_versions, "toy", version=1) == {}
 
 
-def test_a_version_whose_files_are_gone_is_one_clear_line(two_versions, tmp_path):
-    import shutil
+def weights(folder, number, out):
+    tracking.bring(folder, "toy", version=number, out=out)
+    return (out / "model.safetensors").read_bytes()
 
+
+@pytest.mark.parametrize("take", [shutil.copytree, shutil.move])
+def test_a_store_that_was_copied_or_moved_uses_its_own_folder(two_versions, tmp_path, take):
+    first, moved, policy = tmp_path / "first", tmp_path / "moved here", tmp_path / "rl"
+    shutil.copytree(two_versions, first)
+    tracking.settle(first)
+    take(first, moved)
+    before = sorted(first.rglob("*"))
+    assert weights(moved, 1, tmp_path / "out") == b"old"
+
+    policy.mkdir()
+    (policy / "model.safetensors").write_bytes(b"newest")
+    with tracking.Run(moved, "rl", key="after", params={}) as run:
+        run.log_checkpoint(policy)
+    assert tracking.register(moved, "toy", policy, alias="newest") == 3
+    assert weights(moved, 3, tmp_path / "out") == b"newest"
+    assert sorted(first.rglob("*")) == before
+    assert [path for path in paths_in(moved / "mlflow.db") if str(moved.as_uri()) not in path] == []
+
+
+def test_a_copy_lives_on_when_what_it_was_copied_from_is_gone(two_versions, tmp_path):
+    for name in ("a", "b", "c"):
+        shutil.copytree(two_versions, tmp_path / name)
+        tracking.settle(tmp_path / name)
+        assert weights(tmp_path / name, 2, tmp_path / "out") == b"new"
+        shutil.rmtree(tmp_path / name)
+
+
+def test_a_folder_behind_a_link_is_one_store(two_versions, tmp_path):
+    link = tmp_path / "data"
+    link.symlink_to(two_versions)
+    assert weights(link, 1, tmp_path / "out") == b"old"
+    assert weights(two_versions, 1, tmp_path / "out") == b"old"
+
+
+def paths_in(database):
+    """Everything in a database that looks like a path of this machine."""
+    store = sqlite3.connect(database)
+    tables = [
+        name for (name,) in store.execute("select name from sqlite_master where type='table'")
+    ]
+    values = [value for table in tables for row in store.execute(f"select * from {table}")
+              for value in row]  # fmt: skip
+    store.close()
+    return [value for value in values if isinstance(value, str) and "/mlruns" in value]
+
+
+def test_neither_a_server_nor_a_run_of_the_user_is_used(tmp_path, monkeypatch):
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_RUN_ID", "0" * 32)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "theirs")
+    policy = tmp_path / "rl"
+    policy.mkdir()
+    with tracking.Run(tmp_path / "data", "rl", key="own", params={}) as run:
+        run.log_checkpoint(policy)
+    assert tracking.register(tmp_path / "data", "toy", policy, alias="newest") == 1
+
+
+def test_a_version_whose_files_are_gone_is_one_clear_line(two_versions, tmp_path):
     aside = tmp_path / "aside"
     shutil.move(two_versions / "mlruns", aside)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ SHARED_SECTIONS = {"device", "protocol", "evaluation", "hack_judge"}
 SHARED_MODULES = {
     "tasks/stage.py": "how a stage is started does not change what it makes",
     "tasks/stages.py": "as above",
+    "tasks/checkout.py": "says where files may lie",
+    "cudal1/processes.py": "how a process is started does not change what it makes",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
     "tasks/stopwatch.py": "says how long a step took, and changes nothing",
@@ -102,7 +105,8 @@ def test_the_flow_runs_every_stage_after_what_it_needs() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_is_started_by_the_module_of_its_name(name: str) -> None:
-    assert definition(name)["cmd"].startswith(f"python -m tasks.{name}")
+    """In an isolated interpreter, which imports nothing from where it is started."""
+    assert definition(name)["cmd"].startswith(f"python -I -X utf8 cudal1/start.py tasks.{name}")
     assert (ROOT / "tasks" / f"{name}.py").exists()
 
 
@@ -174,15 +178,35 @@ def test_a_method_waits_for_the_policy_that_it_asks() -> None:
     assert "${item.reads}" in definition("search")["deps"]
 
 
+def outputs(name: str) -> dict[str, dict[str, Any]]:
+    """Each output of a stage, with what DVC is told of it."""
+    stage = definition(name)
+    named = [*stage["outs"], *stage.get("metrics", [])]
+    return {
+        path: options
+        for out in named
+        for path, options in (out.items() if isinstance(out, dict) else [(out, {})])
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_leaves_a_shard_and_metrics(name: str) -> None:
-    stage = definition(name)
-    outs = {path: options for out in (*stage["outs"], *stage.get("metrics", [])) if isinstance(
-        out, dict) for path, options in out.items()}  # fmt: skip
+    outs = outputs(name)
     (shard,) = (path for path in outs if path.startswith(f"data/shards/{name}"))
     assert outs[shard] == {"persist": True}  # survives a rerun: what was paid for is in it
-    (numbers,) = (path for path in outs if path.startswith(f"data/metrics/{name}"))
-    assert outs[numbers] == {"cache": False}  # git has them
+    assert [path for path in outs if path.startswith(f"data/metrics/{name}")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_git_has_none_of_what_a_stage_leaves_and_dvc_has_all_of_it(name: str) -> None:
+    """Else the tree is dirty after a run, or a run that was pulled has something to do."""
+    outs = outputs(name)
+    assert [path for path, options in outs.items() if options.get("cache") is False] == []
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", *outs], cwd=ROOT, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == list(outs)
 
 
 def test_the_readme_names_every_stage_and_top_level_entry() -> None:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import platform
 import re
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError
 from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.turn_taking import turn
 from cudal1.problem import DeviceClass
 from cudal1.record import Record, content_id
 
 GPUS = Path("/proc/driver/nvidia/gpus")
 """A folder for each GPU, where its driver runs."""
-LOOK_S = 0.2
-"""Between two tries to lock a device."""
 
 
 class Device(Record):
@@ -52,33 +48,13 @@ class Device(Record):
 
     @contextlib.contextmanager
     def locked(self, *, wait_s: float = 0.0) -> Iterator[None]:
-        """Hold the device alone: a second judge on this machine waits or is refused, not mixed in.
+        """Hold the device alone: a second judge, of any user, waits or is refused, not mixed in.
 
         Raises:
             DeviceError: another process is still judging on it; the message has its process id.
         """
-        path = Path(tempfile.gettempdir()) / f"cudal1-device-{self.id}.lock"
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
-            raise DeviceError(
-                f"cannot lock device {self.kind} with {path}: {error.strerror}; remove the file"
-            ) from error
-        try:
-            deadline = time.monotonic() + wait_s
-            while not _locks(descriptor):
-                if time.monotonic() >= deadline:
-                    said = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-                    raise DeviceError(
-                        f"device {self.kind} {self.id} is in use by process "
-                        f"{said or 'unknown'}: wait for it, or stop it"
-                    )
-                time.sleep(LOOK_S)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with turn(self.id, f"{self.kind} {self.id}", wait_s=wait_s):
             yield
-        finally:
-            os.close(descriptor)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -115,14 +91,6 @@ class Device(Record):
                 f"device {self.kind} {self.id} computes no more ({said}): "
                 "look at nvidia-smi and dmesg, and reset it or restart the machine"
             )
-
-
-def _locks(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def find_device(device_class: DeviceClass) -> Device:

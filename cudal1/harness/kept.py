@@ -7,8 +7,13 @@ what was kept there, and nothing else.
 
 from __future__ import annotations
 
+import atexit
+import functools
+import logging
 import os
+import shutil
 import sqlite3
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +22,8 @@ import diskcache
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
 from cudal1.record import content_id
+
+log = logging.getLogger("cudal1")
 
 KEPT_BYTES = 4 << 30
 """Beyond it, what was stored first goes."""
@@ -79,6 +86,29 @@ class Kept:
 
 
 def default_folder() -> Path:
-    """Where runs on files of candidates keep what these compiled."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches, "cudal1", "builds")
+    """Return where runs on files of candidates keep what these compiled.
+
+    Where the user's cache cannot be used, because HOME is another user's or may not be written to,
+    it is a folder for this process alone: judging costs more, and goes on.
+    """
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        folder = Path(caches, "cudal1", "builds")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
+            return folder
+        reason = "it is not this user's to write to"
+    except (OSError, RuntimeError) as error:  # the latter: there is no HOME at all
+        folder, reason = Path("~", ".cache"), str(error)
+    log.warning(
+        "%s: cannot keep what is compiled there (%s): it is kept for this run only; set "
+        "XDG_CACHE_HOME to a folder of this user's", folder, reason,
+    )  # fmt: skip
+    return _own_folder()
+
+
+@functools.cache
+def _own_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="cudal1-builds-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

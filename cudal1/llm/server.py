@@ -21,6 +21,7 @@ from pathlib import Path
 
 from cudal1.errors import ProviderError
 from cudal1.llm import guard
+from cudal1.processes import FLAGS
 
 HOST = "127.0.0.1"
 _POLL_S = 0.2
@@ -45,7 +46,7 @@ class Server:
         self._port = port
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", guard.__file__, *command],
+                [sys.executable, *FLAGS, guard.__file__, *command],
                 stdin=subprocess.PIPE, stdout=log, stderr=log, env={**env, "TMPDIR": str(folder)},
                 # not ours: `python -m` looks for modules in the working directory first
                 cwd=folder, start_new_session=True,

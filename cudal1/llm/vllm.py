@@ -6,7 +6,6 @@ imported, only started and asked.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Generator
@@ -21,6 +20,7 @@ from cudal1.llm.openai_api import OpenAIExchange
 from cudal1.llm.openai_key import Key
 from cudal1.llm.provider import Receipts
 from cudal1.llm.server import HOST, Server, free_port, serving
+from cudal1.processes import inherited
 from cudal1.provider_settings import OpenAISettings, VllmSettings
 from cudal1.record import content_id
 
@@ -52,8 +52,8 @@ _ENV = {
     "HF_HUB_OFFLINE": "1",  # a folder is served: nothing is to be fetched
     "PYTHONUNBUFFERED": "1",
 }
-_OURS_ALONE = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
-"""Variables that would mix our environment into vLLM's."""
+_OURS_ALONE = "VIRTUAL_ENV"
+"""The variable that would mix our environment into vLLM's."""
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,10 @@ class VllmProvider:
 
 
 def _environment(api_key: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in _OURS_ALONE}
+    given = {name: value for name, value in inherited().items() if name != _OURS_ALONE}
     # the key is no argument: other users could read it in the list of processes
     defaults = {} if _has_gpu() else _ENV_ON_CPU
-    return {**defaults, **inherited, **_ENV, "VLLM_API_KEY": api_key}
+    return {**defaults, **given, **_ENV, "VLLM_API_KEY": api_key}
 
 
 def _has_gpu() -> bool:

@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, TypeVar
 
 from cudal1.errors import ConfigError, TrainingError
+from cudal1.processes import FLAGS, START
 from cudal1.scale import ScaleParams
 from cudal1.train.launched import MEMBER, launched
 from cudal1.train.server import refuse_unreachable, vllm_python
@@ -127,7 +128,7 @@ def _run(
         called_back = {name: arguments[name] for name in CALLED_BACK if name in arguments}
         with (
             closing(board),
-            launched(command, gpus, mark=folder, is_ours=server is None) as group,
+            launched(command, gpus, mark=folder) as group,
         ):
             return _serve(board.accept(lambda: group.poll() is None), called_back)
 
@@ -162,12 +163,13 @@ def _serve(wire: Wire | None, called_back: Mapping[str, Any]) -> Any:
 
 
 def _command(python: str, scale: ScaleParams, job: Path) -> list[str]:
-    member = ["-m", "cudal1.train.member", str(job)]
+    # by `start.py`, every environment finds this cudal1 and nothing else of ours
+    member = [START, "cudal1.train.member", str(job)]
     if scale.processes == 1:
-        return [python, *member]
+        return [python, *FLAGS, *member]
     config = Path(__file__).with_name("fsdp.yaml" if scale.sharded else "ddp.yaml")
     return [
-        python, "-m", "accelerate.commands.launch", "--config_file", str(config),
+        python, *FLAGS, "-m", "accelerate.commands.launch", "--config_file", str(config),
         "--num_processes", str(scale.processes), "--main_process_port", "0", *member,
     ]  # fmt: skip
 

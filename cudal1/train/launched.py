@@ -13,19 +13,20 @@ import signal
 import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import psutil
+
+from cudal1.processes import SET
 
 MEMBER = "CUDAL1_TRAINING_MEMBER"
 """In the environment of a group's processes, and of all that these start: which group it is."""
 PASSED = frozenset(
-    """PATH HOME USER LOGNAME SHELL TMPDIR TZ LANG LANGUAGE CC CXX CUDACXX CPATH LIBRARY_PATH
+    """PATH HOME USER LOGNAME SHELL TMPDIR TZ CC CXX CUDACXX CPATH LIBRARY_PATH LD_LIBRARY_PATH
     """.split()
 )  # fmt: skip
 PASSED_PREFIXES = tuple(
-    """ACCELERATE_ CUDA_ FI_ GLIBC_ GLOO_ GOMP_ HF_ KMP_ LC_ LD_ MALLOC_ MKL_ NCCL_ NVIDIA_ NVSHMEM_
-    OMP_ OPENBLAS_ PYTHON PYTORCH_ SAFETENSORS_ TOKENIZERS_ TORCH TRANSFORMERS_ TRITON_ TRL_ UCX_
+    """ACCELERATE_ CUDA_ FI_ GLIBC_ GLOO_ GOMP_ HF_ KMP_ MALLOC_ MKL_ NCCL_ NVIDIA_ NVSHMEM_
+    OMP_ OPENBLAS_ PYTORCH_ SAFETENSORS_ TOKENIZERS_ TORCH TRANSFORMERS_ TRITON_ TRL_ UCX_
     VLLM_ XDG_""".split()
 )
 """Of torch, the libraries around it, and what joins the GPUs of one machine."""
@@ -35,21 +36,16 @@ _GRACE_S = 30.0
 """For what is asked to end; then it is ended."""
 
 
-def environment(gpus: Sequence[str], mark: str, *, is_ours: bool) -> dict[str, str]:
-    """What a group's processes are given.
+def environment(gpus: Sequence[str], mark: str) -> dict[str, str]:
+    """Return what a group's processes are given.
 
     Args:
         gpus: those that they see; none: whatever there is.
         mark: tells this group from others.
-        is_ours: whether they run in the stage's environment of packages; another one finds cudal1
-            and no more of ours.
     """
-    here = str(Path(__file__).parents[2])
-    ours = os.environ.get("PYTHONPATH") if is_ours else None
     chosen = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
     kept = {name: value for name, value in os.environ.items() if _is_passed(name)}
-    found = os.pathsep.join(filter(None, [here, ours]))
-    return {"OMP_NUM_THREADS": "1", **kept, **chosen, "PYTHONPATH": found, MEMBER: mark}
+    return {"OMP_NUM_THREADS": "1", **kept, **SET, **chosen, MEMBER: mark}
 
 
 def _is_passed(name: str) -> bool:
@@ -59,13 +55,13 @@ def _is_passed(name: str) -> bool:
 
 @contextmanager
 def launched(
-    command: Sequence[str], gpus: Sequence[str], mark: str, *, is_ours: bool
+    command: Sequence[str], gpus: Sequence[str], mark: str
 ) -> Generator[subprocess.Popen[bytes]]:
     """A group that runs; at the end it is waited for, or made to end where something went wrong.
 
     None of its processes is left then, nor of what they have started.
     """
-    group = subprocess.Popen(list(command), env=environment(gpus, mark, is_ours=is_ours))
+    group = subprocess.Popen(list(command), env=environment(gpus, mark))
     try:
         yield group
     except BaseException:

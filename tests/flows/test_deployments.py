@@ -43,10 +43,11 @@ def test_no_deployment_overlaps_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_a_deployment_runs_a_flow_that_exists_in_the_workers_own_checkout(name: str) -> None:
-    path, _, function = DEPLOYMENTS[name]["entrypoint"].partition(":")
-    assert f"def {function}(" in (ROOT / path).read_text()
+    module, _, function = DEPLOYMENTS[name]["entrypoint"].rpartition(".")
+    assert f"def {function}(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
     pool = DEPLOYMENTS[name]["work_pool"]
     assert (pool["name"], pool["job_variables"]["working_dir"]) == (POOL, ".")
+    assert pool["job_variables"]["command"].startswith("python -I ")
     assert str(ROOT) not in (ROOT / "prefect.yaml").read_text()
 
 

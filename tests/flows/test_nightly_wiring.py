@@ -51,7 +51,7 @@ def test_what_a_night_leaves_no_stage_of_the_pipeline_reads_or_makes() -> None:
 
 @pytest.mark.parametrize("name", NIGHT)
 def test_a_stage_runs_the_module_of_its_name_in_the_projects_folder(name: str) -> None:
-    assert NIGHT[name]["cmd"] == f"python -m tasks.{name}"
+    assert NIGHT[name]["cmd"] == f"python -I -X utf8 cudal1/start.py tasks.{name}"
     assert NIGHT[name]["wdir"] == "../.."
 
 

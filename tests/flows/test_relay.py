@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tasks import relay as module
+from tasks.prefect_home import without_proxies
 from tasks.relay import LINES_AT_ONCE, SECONDS_A_LINE, Relay
 from tasks.reproduce import _environment, short_name
 
@@ -92,6 +93,16 @@ def test_a_stage_is_told_nothing_of_prefect(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     given = _environment(Path("reason"))
     assert [name for name in given if name.startswith("PREFECT")] == []
+
+
+def test_a_stage_has_the_proxies_that_prefect_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    aside = without_proxies({"https_proxy": "http://proxy:1", "NO_PROXY": "inside"})
+    assert "https_proxy" not in aside
+    for name, value in aside.items():
+        monkeypatch.setenv(name, value)
+    given = _environment(Path("reason"))
+    assert given["https_proxy"] == "http://proxy:1"
+    assert given["NO_PROXY"] == given["no_proxy"] == "inside,localhost,127.0.0.1,::1"
 
 
 def test_no_stage_loads_prefect() -> None:

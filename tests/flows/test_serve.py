@@ -29,6 +29,12 @@ from tests.project import ROOT, Project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 PATIENCE_S = 900.0
+THEIRS = {
+    "HTTP_PROXY": "http://127.0.0.1:9", "all_proxy": "socks://127.0.0.1:9",
+    "PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_PROFILE": "theirs",
+    "MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_RUN_ID": "0", "DVC_ROOT": "/nowhere",
+}  # fmt: skip
+"""Variables of a user who works with other servers, behind a proxy."""
 SCHEDULED_AHEAD_S = 60.0
 
 
@@ -100,9 +106,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     port, output = free_port(), project.folder / "serve.log"
     with output.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.serve"], cwd=project.folder, stdout=stream,
-            stderr=subprocess.STDOUT, start_new_session=True,
-            env={**project.environment(), "PREFECT_SERVER_API_PORT": str(port)},
+            [sys.executable, "-m", "flows.serve", "--port", str(port)], cwd=project.folder,
+            stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**project.environment(), **THEIRS},
         )  # fmt: skip
     made = Served(project, process, output, port)
     try:
@@ -135,7 +141,7 @@ def night(served: Served) -> Finished:
     run_id = served.schedule("nightly/nightly", ahead_s=SCHEDULED_AHEAD_S)
 
     def is_at_work() -> bool:
-        return "python -m tasks.lessons" in served.output.read_text()
+        return "tasks.lessons" in served.output.read_text()
 
     wait_until(is_at_work, what="the night is in stage lessons", output=served.output)
     second = served.schedule("nightly/nightly", ahead_s=0)
@@ -250,7 +256,11 @@ def shell(served: Served, command: str) -> subprocess.CompletedProcess[str]:
     url = f"http://127.0.0.1:{served.port}/api"
     return subprocess.run(
         command.replace("http://127.0.0.1:4200/api", url), shell=True, text=True, check=False,
-        cwd=served.project.folder, env={**served.project.environment(), "PREFECT_API_URL": url},
+        cwd=served.project.folder,
+        env={
+            **served.project.environment(), "PREFECT_API_URL": url,
+            "PREFECT_HOME": str(served.project.folder / ".tmp" / "users-prefect"),
+        },
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
@@ -289,24 +299,23 @@ def test_nothing_of_prefect_is_left_after_an_interrupt(served: Served, night: Fi
     assert served.output.read_text().endswith("stopped\n")
 
 
-def test_a_server_that_is_there_already_is_said(tmp_path: Path) -> None:
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-    from threading import Thread
+def test_a_port_that_another_program_has_is_said() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.serve", "--port", str(port)], capture_output=True,
+            text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "choose another --port" in done.stderr
 
-    class Healthy(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Healthy)
-    Thread(target=server.serve_forever, daemon=True).start()
+def test_a_worker_alone_is_told_whose_it_is() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "flows.serve"], capture_output=True, text=True, check=False,
-        env={**os.environ, "PREFECT_SERVER_API_PORT": str(server.server_port)},
+        [sys.executable, "-m", "flows.serve", "--worker"], capture_output=True, text=True,
+        check=False, cwd=ROOT, env={**os.environ, **THEIRS},
     )  # fmt: skip
-    server.shutdown()
     assert done.returncode == 2
-    assert "PREFECT_SERVER_API_PORT" in done.stderr
+    assert "--api" in done.stderr

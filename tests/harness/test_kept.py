@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import diskcache
@@ -10,7 +12,8 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.harness.kept import Kept
+from cudal1.harness import kept as module
+from cudal1.harness.kept import Kept, default_folder
 
 TOOLS = "g++ and nvcc"
 ONE, OTHER = (Candidate(problem_id="p", source=source) for source in ("one", "other"))
@@ -31,6 +34,48 @@ def test_what_compiled_nothing_is_known_too(tmp_path: Path) -> None:
     assert ONE in kept
     assert (kept.of(ONE), kept.find(ONE)) == (b"", b"")
     assert (kept.of(OTHER), kept.find(OTHER)) == (b"", None)
+
+
+@pytest.fixture
+def own_folder_is_new() -> Iterator[None]:
+    module._own_folder.cache_clear()
+    yield
+    module._own_folder.cache_clear()
+
+
+def test_builds_are_kept_where_the_user_wants_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert default_folder() == tmp_path / "cache" / "cudal1" / "builds"
+    assert default_folder().stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_another_user_costs_the_cache_and_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_folder_is_new: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    theirs = default_folder()
+    os.chown(theirs, 65534, 65534)
+    own = default_folder()
+    assert own != theirs
+    assert own == default_folder()
+    assert own.stat().st_mode & 0o777 == 0o700
+    Kept(own, TOOLS).keep(ONE, b"object")
+    assert Kept(own, TOOLS).of(ONE) == b"object"
+    assert "XDG_CACHE_HOME" in caplog.text
+    assert list(theirs.iterdir()) == []
+
+
+@pytest.mark.parametrize("home", ["/proc/nothing", "/dev/null"])
+def test_a_home_that_cannot_be_written_to_costs_the_cache_and_no_verdict(
+    home: str, monkeypatch: pytest.MonkeyPatch, own_folder_is_new: None
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", home)
+    assert default_folder().is_dir()
 
 
 def test_another_toolchain_s_is_not_found(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_all_that_a_group_has_started_ends_with_it(
 def interrupted(command: list[str], folder: Path) -> None:
     """A group whose stage is interrupted when it has a grandchild."""
     told = folder / "grandchild"
-    with launched.launched(command, [], str(folder), is_ours=True):
+    with launched.launched(command, [], str(folder)):
         while not told.exists() or not told.read_text():
             time.sleep(0.02)
         raise KeyboardInterrupt
@@ -56,7 +56,7 @@ def has_ended(process: psutil.Process) -> bool:
 def test_a_group_that_is_done_is_not_disturbed(tmp_path: Path) -> None:
     code = f"import time; time.sleep(0.3); open({str(tmp_path / 'done')!r}, 'w')"
     command = [sys.executable, "-c", code]
-    with launched.launched(command, [], str(tmp_path), is_ours=True) as group:
+    with launched.launched(command, [], str(tmp_path)) as group:
         pass
     assert group.returncode == 0
     assert (tmp_path / "done").exists()
@@ -71,19 +71,20 @@ def test_what_is_passed_on_is_what_training_needs(monkeypatch: pytest.MonkeyPatc
     """A key of any name may be a provider's."""
     for name in (*SECRETS, *NEEDED):
         monkeypatch.setenv(name, "x")
-    passed = environment([], "m", is_ours=True)
+    passed = environment([], "m")
     assert not passed.keys() & set(SECRETS)
     assert passed.keys() >= set(NEEDED)
 
 
-def test_a_group_sees_its_gpus_and_another_interpreter_no_packages_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_group_sees_its_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
-    monkeypatch.setenv("PYTHONPATH", "/somewhere")
-    root = str(Path(__file__).parents[2])
-    theirs = environment(["1", "2"], "m", is_ours=False)
-    assert (theirs["CUDA_VISIBLE_DEVICES"], theirs["PYTHONPATH"]) == ("1,2", root)
-    ours = environment([], "m", is_ours=True)
-    assert ours["CUDA_VISIBLE_DEVICES"] == "0,1,2"
-    assert ours["PYTHONPATH"] == f"{root}:/somewhere"
+    assert environment(["1", "2"], "m")["CUDA_VISIBLE_DEVICES"] == "1,2"
+    assert environment([], "m")["CUDA_VISIBLE_DEVICES"] == "0,1,2"
+
+
+def test_nothing_steers_what_a_group_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "LD_PRELOAD", "LC_ALL"):
+        monkeypatch.setenv(name, "/somewhere")
+    passed = environment([], "m")
+    assert [name for name, value in passed.items() if value == "/somewhere"] == []
+    assert passed["PYTHONSAFEPATH"] == "1"
