@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -21,6 +20,7 @@ from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
+from tests.harness.inside import until
 
 NamedProblem = Callable[[str], Problem]
 
@@ -190,7 +190,9 @@ def test_a_judge_that_died_while_nobody_looked_is_missed(
     judging = own_fleet.judge_all(work, timing=False)
     found = [next(judging)]
     _kill_judge(own_fleet._seats[0])
-    time.sleep(1)  # its executor has noticed
+    executor = own_fleet._seats[0].process
+    assert isinstance(executor, ProcessPoolExecutor)
+    until(lambda: bool(executor._broken))
     found += judging
     judged = [each.verdict.candidate_id for each in found if isinstance(each, Judgement)]
     assert sorted(judged) == sorted(candidate.id for _, candidate in work)

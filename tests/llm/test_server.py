@@ -28,6 +28,13 @@ def test_the_reason_is_the_last_line_that_gives_one(log: str, reason: str) -> No
     assert reason_in(log) == reason
 
 
+def test_the_kernel_gives_a_free_port_to_no_connection() -> None:
+    with socket.socket() as given:
+        given.bind((HOST, 0))
+        assert free_port() < given.getsockname()[1]
+    assert len({free_port() for _ in range(50)}) > 40
+
+
 def test_a_free_port_can_be_listened_at() -> None:
     with socket.socket() as listener:
         listener.bind((HOST, free_port()))
