@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import surroundings
 from tests.project import Project, make_project
 from tests.turns import Turns
 
@@ -21,10 +22,10 @@ settings.register_profile(
 settings.load_profile("cudal1")
 
 
-# devices are locked by files there: a judge or another test process beside us has its own
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests leave, stays
+# devices are locked by files there: a judge or another test process beside us has its own
 own = tempfile.TemporaryDirectory(prefix="cudal1-", ignore_cleanup_errors=True)
-os.environ["TMPDIR"] = tempfile.tempdir = own.name
+surroundings.enter(Path(own.name))
 
 
 @pytest.fixture
