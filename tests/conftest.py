@@ -8,13 +8,17 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from tests import surroundings
 from tests.project import Project, make_project
 from tests.turns import Turns
 
 # properties are tried on the same examples everywhere; a busy machine may take its time
-settings.register_profile("cudal1", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "cudal1", deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.load_profile("cudal1")
 
 # as stages have it: threads that wait must sleep, not spin; before torch is loaded
@@ -24,10 +28,10 @@ for name, value in {
 }.items():  # fmt: skip
     os.environ.setdefault(name, value)
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # devices are locked by files there; who runs beside us has a device of its own
-    own = tempfile.TemporaryDirectory(prefix="cudal1-", ignore_cleanup_errors=True)
-    os.environ["TMPDIR"] = tempfile.tempdir = own.name
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests leave, stays
+# devices are locked by files there: a judge or another test process beside us has its own
+own = tempfile.TemporaryDirectory(prefix="cudal1-", ignore_cleanup_errors=True)
+surroundings.enter(Path(own.name))
 
 
 @pytest.fixture

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = ("tests/", "docs/", "benchmarks/", "data/")
+MAX_TOO_LATE = 5
+"""Times that a command may end before it could be killed."""
 TINY: dict[str, dict[str, Any]] = {
     "problems": {"levels": [3], "generated_train": 4, "generated_heldout": 2},
     "policy": {"max_new_tokens": 200},
@@ -83,7 +87,7 @@ class Project:
         }  # fmt: skip
 
     def run(
-        self, *command: str, timeout_s: float = 280, **variables: str
+        self, *command: str, timeout_s: float = 1200, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a Python module in the project, such as `dvc repro filter`; its output as text."""
         return subprocess.run(
@@ -92,21 +96,42 @@ class Project:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False,
         )  # fmt: skip
 
-    def kill_when(self, reached: Callable[[], bool], *command: str, timeout_s: float = 200) -> None:
-        """Start a Python module and kill it and all its children once `reached` holds."""
+    def kill_when(
+        self, reached: Callable[[], bool], *command: str, timeout_s: float = 1200
+    ) -> None:
+        """Start a Python module and kill it and all its children once `reached` holds.
+
+        When this returns, none of them can write any more. On a busy machine `reached` may be asked
+        too late: a command that has ended is run again, from where it began.
+        """
+        aside = self.folder.with_name(f"{self.folder.name}.before")
+        for _ in range(MAX_TOO_LATE):
+            shutil.copytree(self.folder, aside, symlinks=True)
+            code = self._code_of_killed(reached, command, timeout_s)
+            if code == -signal.SIGKILL:
+                shutil.rmtree(aside)
+                return
+            assert code == 0, f"{command} ended with {code} before it could be killed"
+            shutil.rmtree(self.folder)
+            aside.rename(self.folder)
+        raise AssertionError(f"{command} ended {MAX_TOO_LATE} times before it could be killed")
+
+    def _code_of_killed(
+        self, reached: Callable[[], bool], command: Sequence[str], timeout_s: float
+    ) -> int:
+        """Return the exit code of a command that is killed once `reached` holds."""
         child = subprocess.Popen(
             [sys.executable, "-m", *command], cwd=self.folder, env=self.environment(),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         deadline = time.monotonic() + timeout_s
         try:
-            while not reached():
-                assert child.poll() is None, f"{command} ended before it could be killed"
+            while not reached() and child.poll() is None:
                 assert time.monotonic() < deadline, f"{command} did not get so far"
                 time.sleep(0.01)
         finally:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            end_group(child)
+        return child.returncode
 
     def metrics(self, stage: str) -> dict[str, Any]:
         return json.loads((self.data / "metrics" / f"{stage}.json").read_text())
@@ -116,6 +141,23 @@ class Project:
         params = yaml.safe_load(path.read_text())
         change(params)
         path.write_text(yaml.safe_dump(params, sort_keys=False))
+
+
+def end_group(leader: subprocess.Popen[Any]) -> None:
+    """Kill a process group, and return when no thread of it runs: none can write any more."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
+    while any(_runs_in(leader.pid, process) for process in psutil.process_iter()):
+        time.sleep(0.01)
+
+
+def _runs_in(group: int, process: psutil.Process) -> bool:
+    """Whether a process of the group has a thread that has not ended, though its first one may."""
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):
+        if os.getpgid(process.pid) == group:
+            return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+    return False
 
 
 def make_project(folder: Path) -> Project:

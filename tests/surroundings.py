@@ -1,37 +1,67 @@
-"""A folder and an environment that would steer a program that trusted them."""
+"""The environment that tests run in: nothing of the user's that steers what they test.
+
+Whoever tests has proxies, a locale, a terminal, folders for modules and stores of their own. Tests
+of what the product makes of these set them themselves.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-MODULES = """statistics random queue copy json signal typing contextlib functools types logging
-    subprocess tempfile socket sqlite3 yaml prefect mlflow dvc duckdb polars pyarrow httpx uvicorn
-    fastapi pydantic pydantic_settings sqlalchemy numpy torch psutil networkx rich dotenv conftest
-    sitecustomize usercustomize""".split()
-"""Of the standard library and of every kind of dependency, and what interpreters run first."""
-SETTINGS = {
-    "prefect.toml": '[api]\nurl = "http://127.0.0.1:9/api"\n[logging]\nlevel = "DEBUG"\n',
-    ".env": "PREFECT_API_URL=http://127.0.0.1:9/api\nPREFECT_PROFILES_PATH=/nowhere/profiles\n",
-    "alembic.ini": "bad", ".prefectignore": "*\n", "MLproject": "name: theirs\n",
-}  # fmt: skip
-VARIABLES = {
-    "PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_PROFILE": "theirs",
-    "PREFECT_HOME": "/nowhere", "MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_RUN_ID": "0",
-    "MLFLOW_EXPERIMENT_NAME": "theirs", "DVC_ROOT": "/nowhere", "DVC_SITE_CACHE_DIR": "/proc/no",
-    "GIT_DIR": "/nowhere", "HTTP_PROXY": "http://127.0.0.1:9", "all_proxy": "socks://127.0.0.1:9",
-    "ALL_PROXY": "weird://nowhere", "LC_ALL": "C", "LANG": "zz_ZZ.nothing",
-    "PYTHONUSERBASE": "/nowhere", "PYTHONOPTIMIZE": "2",
+from cudal1.processes import LOOPBACK, unsteered
+
+ROOT = Path(__file__).parents[1]
+SHOWN = (
+    "COLUMNS",
+    "LINES",
+    "FORCE_COLOR",
+    "NO_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "TTY_COMPATIBLE",
+)
+"""Variables that change what is printed."""
+GIVEN = {
+    "LANG": "C.UTF-8", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK,
+    # small models on a shared CPU: threads that wait must sleep, not spin
+    "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false",
+    "DO_NOT_TRACK": "true", "DVC_NO_ANALYTICS": "1", "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }  # fmt: skip
 
 
-def make_hostile(folder: Path, note: Path) -> None:
-    """Put modules into a folder that write their names into a file, and settings of others."""
-    code = f"open({str(note)!r}, 'a').write(__name__ + '\\n')\nraise SystemExit('steered')\n"
-    for number, name in enumerate(MODULES):
-        path = folder / (f"{name}/__init__.py" if number % 2 else f"{name}.py")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(code)
-    for name, content in SETTINGS.items():
-        (folder / name).write_text(content)
-    with (folder / "pyproject.toml").open("a") as file:
-        file.write('\n[tool.prefect.api]\nurl = "http://127.0.0.1:9/api"\n')
+def cleaned(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """Return the environment of test processes, which may write to the folder `scratch`."""
+    kept = {name: value for name, value in unsteered(environment).items() if name not in SHOWN}
+    of_the_runner = {name: each for name, each in environment.items() if name.startswith("PYTEST_")}
+    home = environment.get("HOME", "")
+    return {
+        **kept, **of_the_runner, **GIVEN, "PREFECT_HOME": str(scratch / "prefect"),
+        "TMPDIR": str(scratch), "HOME": home if _can_be_written(home) else str(scratch),
+    }  # fmt: skip
+
+
+def _can_be_written(folder: str) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder or "/"):
+            return bool(folder)
+    except OSError:
+        return False
+
+
+def enter(scratch: Path) -> None:
+    """Have this process and those that it starts run in them."""
+    found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = {str(Path(each).absolute()) for each in found if each} - {str(ROOT)}
+    sys.path[:] = [
+        each for each in sys.path if not each or str(Path(each).absolute()) not in others
+    ]
+    clean = cleaned(os.environ, scratch)
+    for name in set(os.environ) - set(clean):
+        del os.environ[name]
+    os.environ.update(clean)
+    tempfile.tempdir = str(scratch)

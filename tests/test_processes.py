@@ -20,7 +20,7 @@ from cudal1.processes import (
     sparse,
     unsteered,
 )
-from tests.surroundings import VARIABLES, make_hostile
+from tests.hostile import VARIABLES, make_hostile
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = """

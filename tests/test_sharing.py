@@ -26,7 +26,7 @@ from tests.project import (
     stages_run,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 PAID = {
     "kind": "openai", "model": "m", "base_url": "", "api_key_env": None,
@@ -34,7 +34,7 @@ PAID = {
     "reasoning_effort": None, "usd_per_million_prompt_tokens": 1.0,
     "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 10.0,
     "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": 3.0, "concurrency": 4,
-    "timeout_s": 5.0, "max_retries": 0,
+    "timeout_s": 60.0, "max_retries": 0,
 }  # fmt: skip
 """Of a provider that charges; where it listens is filled in."""
 

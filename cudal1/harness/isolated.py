@@ -60,6 +60,11 @@ class Isolated(Executor):
                 self._life = _Life()
             return self._life.ask(pickle.dumps((fn, args)))
 
+    @property
+    def is_broken(self) -> bool:
+        """Return whether the process has ended, and that has been noticed."""
+        return self._life is not None and self._life.has_ended
+
     def revive(self) -> None:
         """Have the next question start another process where the last one has ended."""
         with self._turn:
@@ -106,6 +111,10 @@ class _Life:
         ]
         for thread in self._threads:
             thread.start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ending is not None
 
     def ask(self, question: bytes) -> Future[Any]:
         with self._turn:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import random
 import re
 import shutil
 import signal
@@ -19,6 +20,8 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
+
 from cudal1.errors import ProviderError
 from cudal1.llm import guard
 from cudal1.processes import FLAGS
@@ -27,6 +30,10 @@ HOST = "127.0.0.1"
 _POLL_S = 0.2
 _PROBE_TIMEOUT_S = 2.0
 _END_S = guard.REST_S + 2.0
+_FIRST_PORT, _USUAL_FIRST = 20_000, 32_768
+_KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PORT_TRIES = 1000
+_CHANCE = random.SystemRandom()  # a seed would give all processes the same ports
 _SAYS_WHY = re.compile(r"(^killed by |[\w.]*(error|exception): ).*", re.IGNORECASE)
 _IS_NO_REASON = re.compile(r" (INFO|WARNING) |\babove\b")
 """vLLM's front end refers to the reason "above" when its engine died."""
@@ -97,6 +104,18 @@ class Server:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        deadline = time.monotonic() + _END_S  # the others were killed with it and may end later
+        while self._has_members() and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _has_members(self) -> bool:
+        """Whether a process of its group still runs."""
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                is_ours = os.getpgid(process.pid) == self._process.pid
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                    return True
+        return False
 
 
 @contextmanager
@@ -144,10 +163,23 @@ def reason_in(log: str) -> str:
 
 
 def free_port() -> int:
-    """A port of this machine at which nobody listens just now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+    """Return a port of this machine that is free and stays so until a server listens.
+
+    The kernel gives ports of its own range to any connection, at any moment: this is none of them.
+    """
+    for _ in range(_PORT_TRIES):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, _CHANCE.randrange(_FIRST_PORT, _first_of_the_kernel())))
+            return probe.getsockname()[1]
+    raise ProviderError(f"{HOST}: no port is free to listen at")
+
+
+def _first_of_the_kernel() -> int:
+    try:
+        first = int(_KERNELS_PORTS.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _USUAL_FIRST
+    return first if first > _FIRST_PORT else _USUAL_FIRST
 
 
 def _wait(who: str, server: Server, timeout_s: float) -> None:

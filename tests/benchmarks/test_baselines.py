@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -68,13 +69,15 @@ def test_a_part_of_a_suite_has_problems_of_each_level_in_its_order() -> None:
 
 
 def test_the_time_that_was_given_ends_a_run_as_an_interrupt_and_only_that_run() -> None:
+    before = signal.getsignal(signal.SIGALRM)
     with pytest.raises(KeyboardInterrupt), at_most(0.05 / 60):
-        time.sleep(5)
-    with at_most(0.05 / 60):
-        pass
-    time.sleep(0.1)
+        time.sleep(60)
+    with at_most(60):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
     with at_most(None):
-        time.sleep(0.1)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    assert signal.getsignal(signal.SIGALRM) is before
 
 
 def test_seconds_of_runs_whose_verdicts_were_removed_do_not_count(tmp_path: Path) -> None:

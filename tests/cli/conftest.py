@@ -71,7 +71,7 @@ def run(command: list[str], environment: dict[str, str], tmp_path: Path) -> Run:
     def run(*arguments: str, **others: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*command, *arguments], cwd=tmp_path, env={**environment, **others},
-            capture_output=True, text=True, timeout=200, check=False,
+            capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
 
     return run

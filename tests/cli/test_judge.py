@@ -123,7 +123,9 @@ def test_a_failure_of_our_own_is_no_bad_verdict(environment: dict[str, str]) -> 
 def test_a_killed_judge_leaves_no_folder_behind(
     command: list[str], environment: dict[str, str], faster_source: str, tmp_path: Path
 ) -> None:
-    slow = faster_source.replace("import torch\n", "import time\ntime.sleep(50)\nimport torch\n", 1)
+    slow = faster_source.replace(
+        "import torch\n", "import time\ntime.sleep(500)\nimport torch\n", 1
+    )
     (tmp_path / "slow.py").write_text(slow)
     arguments = ["judge", "model.py", "slow.py", "--device", "cpu"]
     child = subprocess.Popen([*command, *arguments], cwd=tmp_path, env=environment)
@@ -132,7 +134,7 @@ def test_a_killed_judge_leaves_no_folder_behind(
         return list((tmp_path / "locks").glob("cudal1-*/"))
 
     def until(is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 600
         while not is_so():
             assert time.monotonic() < deadline
             time.sleep(0.1)

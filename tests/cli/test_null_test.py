@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.conftest import complaints
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+TELLS_EACH = "from cudal1.cli import app, bar; bar.LOG_EVERY_S = 0.0; app()"
+"""The command, which then tells how far it is after each that is done."""
 
 
 def test_references_are_judged_against_themselves(run: Run) -> None:
@@ -39,18 +40,18 @@ def test_files_and_a_suite_contradict_each_other(run: Run) -> None:
 def test_a_null_test_that_is_stopped_shows_what_it_found(
     command: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
+    command = [command[0], "-c", TELLS_EACH]
     arguments = ["null-test", "model.py", "--device", "cpu", "--repeat", "10000"]
     child = subprocess.Popen(
         [*command, *arguments], cwd=tmp_path, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    deadline = time.monotonic() + 100
-    while not list((tmp_path / "locks").glob("cudal1-*/")):  # until the device is judged on
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    time.sleep(3)
+    assert child.stderr is not None
+    while not (line := child.stderr.readline()).startswith("judging: "):
+        assert line.startswith("trying references: "), line + child.communicate()[1]
     child.send_signal(signal.SIGINT)
-    said, complained = child.communicate(timeout=60)
-    assert (child.returncode, complained) == (130, "interrupted\n")
+    said, complained = child.communicate(timeout=300)
+    done = subprocess.CompletedProcess(command, child.returncode, said, complained)
+    assert (done.returncode, complaints(done)) == (130, ["interrupted"])
     assert said.startswith("null test   PARTIAL, interrupted: ")
     assert "of 10000 verdicts" in said

@@ -19,7 +19,6 @@ from cudal1.harness.seats import seats_here
 from cudal1.problem import DeviceClass, Problem
 from cudal1.services.trial import TOO_SLOW
 from cudal1.suite.loader import load_suite
-from tests.by_value import submit
 
 SETTINGS = choose(None, "cpu", "cpu", None)
 
@@ -45,7 +44,7 @@ def test_each_problem_is_tried_once_on_any_number_of_devices() -> None:
     good, bad = _problems(3), _constant(_problems(4)[3])
     with seats_here(twins) as seats:
         notes, complaints, _ = try_references([*good, bad, good[0]], seats, SETTINGS, wait_s=0)
-        assert all(submit(seat.process, _has_begun).result() for seat in seats)
+        assert all(seat.process.submit(_has_begun).result() for seat in seats)
     assert notes.keys() == {problem.id for problem in good}
     (complaint,) = complaints
     assert complaint.startswith(f"{bad.key}: cannot be judged")
@@ -183,7 +182,7 @@ def test_what_a_lost_device_says_of_a_reference_is_nothing(num_left: int) -> Non
     ids = [f"{cpu.id}-sick-{number}" for number in range(1 + num_left)]
     good, bad = _problems(2)[0], _constant(_problems(2)[1])
     with seats_here([cpu.model_copy(update={"id": each}) for each in ids]) as seats:
-        submit(seats[0].process, _have_it_compute_no_more).result()
+        seats[0].process.submit(_have_it_compute_no_more).result()
         if num_left:
             notes, complaints, left = try_references([bad, good], seats, SETTINGS, wait_s=0)
             assert left == seats[1:]

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from cudal1.ledger import Ledger
+from tests.journals import times_of, verdicts_in, whole_lines
 from tests.project import Project, make_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 KILLED_AFTER = {"filter": 5, "rl": 10}
 """Verdicts that a stage has written down when it is killed."""
@@ -24,50 +25,43 @@ NUM_KILLS = 3
 
 @dataclass(frozen=True)
 class Interrupted:
-    """What the ledger had of a stage when it was killed, and what it has after the restart."""
+    """Verdicts, each with the moment it was made: written, known after a kill, after a restart."""
 
-    stage: str
+    written: dict[str, str]
+    """In whole lines of the journal, seen before the kill or after it.
+
+    Each append that returned has left one, so these are all that were acknowledged.
+    """
     before: dict[str, str]
-    """When each verdict was made."""
+    """In the ledger after the kill."""
     after: dict[str, str]
+    """In the ledger after the restarted stage has ended."""
     num_judged_again: int
     """Verdicts that the restarted stage says it made."""
 
 
 def verdict_times(folder: Path) -> dict[str, str]:
     with Ledger.read(folder) as ledger:
-        rows = ledger.sql(
-            "select candidate_id || '/' || protocol_id as id, judged_at || '/' || judge_s as made "
-            "from verdicts"
-        ).to_dicts()
-    return {row["id"]: row["made"] for row in rows}
+        return times_of(ledger.sql("from verdicts").to_dicts())
 
 
-def num_journaled(folder: Path, stage: str) -> int:
-    """Verdicts that a running stage has made, from its journal; those it found do not count."""
-    path = folder / "journal" / f"{stage}.jsonl"
-    lines = path.read_bytes().splitlines() if path.exists() else []
-    return sum(b"judged_at" in line for line in lines)
+def kill_and_restart(
+    project: Project, stage: str, far_enough: Callable[[list[bytes]], bool]
+) -> Interrupted:
+    """Kill a stage once its journal's whole lines are enough, then run it to its end."""
+    seen: list[bytes] = []
 
+    def reached() -> bool:
+        seen[:] = whole_lines(project.data, stage)
+        return far_enough(seen)
 
-def num_appended(folder: Path, stage: str) -> int:
-    """Everything that a stage has written down."""
-    path = folder / "journal" / f"{stage}.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def has_appended(folder: Path, stage: str, num_lines: int) -> bool:
-    return num_appended(folder, stage) >= num_lines
-
-
-def kill_and_restart(project: Project, stage: str, far_enough: Callable[[], bool]) -> Interrupted:
-    project.kill_when(far_enough, "dvc", "repro", "--single-item", stage)
+    project.kill_when(reached, "dvc", "repro", "--single-item", stage)
+    written = verdicts_in([*seen, *whole_lines(project.data, stage)])
     before = verdict_times(project.data)
     done = project.run("dvc", "repro", "--single-item", stage)
     assert done.returncode == 0, done.stdout
-    return Interrupted(
-        stage, before, verdict_times(project.data), project.metrics(stage)["num_judged"]
-    )
+    again = project.metrics(stage)["num_judged"]
+    return Interrupted(written, before, verdict_times(project.data), again)
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +74,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def interrupted_filter(project: Project) -> Interrupted:
-    known = len(verdict_times(project.data))
-    interrupted = kill_and_restart(
-        project, "filter", lambda: num_journaled(project.data, "filter") >= KILLED_AFTER["filter"]
+    return kill_and_restart(
+        project, "filter", lambda lines: len(verdicts_in(lines)) >= KILLED_AFTER["filter"]
     )
-    assert len(interrupted.before) >= known + KILLED_AFTER["filter"]
-    return interrupted
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +86,20 @@ def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interru
 
     def far_enough() -> bool:
         saved = list((project.data / "work" / "rl").glob("*/checkpoint-*/cudal1.json"))
-        return bool(saved) and num_journaled(project.data, "rl") >= KILLED_AFTER["rl"]
+        judged = verdicts_in(whole_lines(project.data, "rl"))
+        return bool(saved) and len(judged) >= KILLED_AFTER["rl"]
+
+    def has_appended(num_lines: int) -> bool:
+        return len(whole_lines(project.data, "rl")) >= num_lines
 
     command = "dvc", "repro", "--single-item", "rl"
     project.kill_when(far_enough, *command)
     for _ in range(NUM_KILLS):
-        enough = num_appended(project.data, "rl") + random.randint(1, 12)
-        project.kill_when(partial(has_appended, project.data, "rl", enough), *command)
+        enough = len(whole_lines(project.data, "rl")) + random.randint(1, 12)
+        project.kill_when(partial(has_appended, enough), *command)
     begun = time.time()
 
-    def is_examined() -> bool:
+    def is_examined(_: list[bytes]) -> bool:
         policy = project.data / "policy" / "rl" / "tokenizer.json"  # written last
         return policy.exists() and policy.stat().st_mtime > begun
 
@@ -120,6 +115,8 @@ def finished(project: Project, interrupted_rl: Interrupted) -> Project:
 
 
 def test_a_killed_filter_loses_no_verdict(interrupted_filter: Interrupted) -> None:
+    assert len(interrupted_filter.written) >= KILLED_AFTER["filter"]
+    assert interrupted_filter.written.items() <= interrupted_filter.before.items()
     kept = {key: interrupted_filter.after.get(key) for key in interrupted_filter.before}
     assert kept == interrupted_filter.before
 
@@ -130,6 +127,8 @@ def test_a_killed_filter_makes_no_verdict_twice(interrupted_filter: Interrupted)
 
 
 def test_a_killed_reinforcement_loses_no_verdict(interrupted_rl: Interrupted) -> None:
+    assert len(interrupted_rl.written) >= KILLED_AFTER["rl"]
+    assert interrupted_rl.written.items() <= interrupted_rl.before.items()
     kept = {key: interrupted_rl.after.get(key) for key in interrupted_rl.before}
     assert kept == interrupted_rl.before
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -60,14 +59,40 @@ def test_lines_that_were_left_out_are_counted(clock: Clock) -> None:
     assert shown[-1] == f"({1000 - LINES_AT_ONCE} lines are only in the worker's output)"
 
 
-def test_a_bar_shows_the_latest_share_and_not_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SECONDS_A_BAR", 0.2)
+class Ticking(threading.Event):
+    """Somebody waits for it until the test lets time pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ticks = threading.Semaphore(0)
+
+    def tick(self) -> None:
+        self._ticks.release()
+
+    def set(self) -> None:
+        super().set()
+        self.tick()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._ticks.acquire()
+        return self.is_set()
+
+
+def test_a_bar_shows_the_latest_share_and_not_each() -> None:
     shown: list[tuple[float, str]] = []
-    with Relay(lambda line: None, lambda *given: shown.append(given)) as relay:
+    has_shown = threading.Event()
+
+    def show(share: float, what: str) -> None:
+        shown.append((share, what))
+        has_shown.set()
+
+    relay = Relay(lambda line: None, show)
+    relay._bar._ended = ended = Ticking()
+    with relay:
         for done in range(1, 1001):
             relay.take(f"candidates: {done} of 1000")
-        while not shown:
-            time.sleep(0.02)
+        ended.tick()
+        assert has_shown.wait(60)
     assert shown == [(1.0, "candidates: 1000 of 1000"), (1.0, "done")]
 
 

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,10 +23,11 @@ from typing import Any
 import psutil
 import pytest
 
+from cudal1.llm.server import free_port
 from tests.flows.nights import make_night_project
 from tests.project import ROOT, Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 PATIENCE_S = 900.0
 THEIRS = {
     "HTTP_PROXY": "http://127.0.0.1:9", "all_proxy": "socks://127.0.0.1:9",
@@ -94,12 +94,6 @@ def wait_until(holds: Callable[[], bool], *, what: str, output: Path) -> None:
         time.sleep(0.5)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     project = make_night_project(tmp_path_factory.mktemp("project"))
@@ -120,7 +114,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield made
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(150)
+        process.wait(PATIENCE_S)
 
 
 @dataclass(frozen=True)
@@ -293,8 +287,8 @@ def test_a_run_is_started_as_the_document_says(night: Finished) -> None:
 def test_nothing_of_prefect_is_left_after_an_interrupt(served: Served, night: Finished) -> None:
     before = psutil.Process(served.process.pid).children(recursive=True)
     served.process.send_signal(signal.SIGINT)
-    assert served.process.wait(150) == 0, served.output.read_text()
-    _, alive = psutil.wait_procs(before, timeout=60)
+    assert served.process.wait(PATIENCE_S) == 0, served.output.read_text()
+    _, alive = psutil.wait_procs(before, timeout=PATIENCE_S)
     assert alive == []
     assert served.output.read_text().endswith("stopped\n")
 

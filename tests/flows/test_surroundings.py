@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile import VARIABLES, make_hostile
 from tests.project import Project, git_commit, make_project, stages_run
-from tests.surroundings import VARIABLES, make_hostile
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FLOW = ("flows.pipeline", "--until", "problems")

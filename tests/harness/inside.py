@@ -22,7 +22,7 @@ from cudal1.problem import DeviceClass
 ROOT = Path(__file__).parents[2]
 LAYOUT = Layout((), (TensorSpec("int64", (64,)),), (TensorSpec("int64", (64,)),), 1)
 MEMORY_BYTES = 1 << 30
-LIMIT_S = 20
+LIMIT_S = 120
 
 TOP = """
 import ctypes, mmap, os, signal, subprocess, sys, threading, time

@@ -228,12 +228,12 @@ def test_leaving_does_not_wait_for_compilers(
     with Builder([device], quick, tmp_path, num_workers=1) as opened:
         opened.begin(candidate_of(silu, TOP + "make()")).result()  # warmed up
         futures = [
-            opened.begin(candidate_of(silu, TOP + f"time.sleep({60 + number})"))
+            opened.begin(candidate_of(silu, TOP + f"time.sleep({600 + number})"))
             for number in range(2)
         ]
         time.sleep(0.5)
         started = time.monotonic()
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 200
     assert all(future.done() for future in futures)
 
 
@@ -259,32 +259,39 @@ def test_each_judge_and_each_worker_has_a_core_that_nobody_compiles_on(
     assert num_idle(devices[:1]) == 0
 
 
-@pytest.mark.parametrize(("makes_room", "most"), [(False, 6), (True, 2)])
+@pytest.mark.parametrize(
+    ("num_workers", "makes_room", "most"), [(6, False, 6), (6, True, 2), (3, True, 1)]
+)
 def test_fewer_are_built_at_a_time_while_somebody_measures(
     tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem,
-    monkeypatch: pytest.MonkeyPatch, makes_room: bool, most: int,
+    monkeypatch: pytest.MonkeyPatch, num_workers: int, makes_room: bool, most: int,
 ) -> None:  # fmt: skip
     now: list[int] = []
     numbers: list[int] = []
     order: list[int] = []
+    has_come = threading.Condition()
 
     def built(_: Builder, candidate: Candidate, __: object) -> None:
-        order.append(int(candidate.source.split()[-1]))
-        now.append(1)
-        numbers.append(len(now))
-        time.sleep(0.1)
+        with has_come:
+            order.append(int(candidate.source.split()[-1]))
+            now.append(1)
+            numbers.append(len(now))
+            has_come.notify_all()
+            has_come.wait_for(lambda: max(numbers) >= most, timeout=60)
+        time.sleep(0.1)  # for one too many to come
         now.pop()
 
     monkeypatch.setattr(Builder, "_built", built)
     cpu = find_device(DeviceClass.CPU)
-    with Builder([cpu], quick, tmp_path, num_workers=6) as opened:
+    with Builder([cpu], quick, tmp_path, num_workers=num_workers) as opened:
         opened.make_room(wanted=makes_room)
         silu = named_problem("silu")
         futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(12)]
         assert [future.result() for future in futures] == [None] * 12
     assert max(numbers) == most
     assert sorted(order) == list(range(12))
-    assert max(place - number for place, number in enumerate(order)) < 6  # in turn, but for threads
+    if most == 1:  # threads that begin side by side come here in any order
+        assert order == list(range(12))
 
 
 def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
@@ -295,7 +302,7 @@ def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
 
     def built(_: Builder, candidate: Candidate, __: object) -> None:
         order.append(candidate.source[-1])
-        go_on.wait(10)
+        go_on.wait(60)
 
     monkeypatch.setattr(Builder, "_built", built)
     silu = named_problem("silu")
@@ -310,7 +317,7 @@ def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
         again = opened.begin(made[2])
         opened.pass_over(made[0])  # it has begun
         go_on.set()
-        assert [futures[0].result(10), again.result(10)] == [None, None]
+        assert [futures[0].result(60), again.result(60)] == [None, None]
     assert sorted(order) == ["0", "2"]
     assert all(future.done() for future in futures)
 

@@ -98,7 +98,7 @@ def test_what_a_machine_had_begun_that_leaves_is_left_to_the_judge(
         futures = [builder.begin(each) for each in slow]
         (lost,) = [i for i, each in enumerate(slow) if builder._begun[each.id][0] == other.machine]
         cluster.remove_node(node_of(cluster, other), allow_graceful=False)
-        assert futures[lost].result(timeout=100) is None
+        assert futures[lost].result(timeout=600) is None
         assert (builder.num_workers, builder.complaint) == (1, "")
         again = candidate_of(silu, TOP + "make()")
         builder.begin(again)
@@ -113,7 +113,7 @@ def test_a_build_that_is_a_mistake_of_ours_costs_that_build_alone(
 ) -> None:
     no_candidate: Any = SimpleNamespace(id="none", source="")
     with open_builder() as builder:
-        assert builder.begin(no_candidate).result(timeout=100) is None
+        assert builder.begin(no_candidate).result(timeout=600) is None
         assert (builder.num_workers, builder.complaint) == (2, "")
 
 

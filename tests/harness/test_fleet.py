@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
-from tests.by_value import submit
+from tests.harness.inside import until
 
 NamedProblem = Callable[[str], Problem]
 
@@ -187,7 +186,7 @@ def test_what_a_lost_device_says_of_a_candidate_is_no_verdict(
 ) -> None:
     problem = named_problem("silu")
     first, second = own_fleet._seats
-    submit(first.process, have_it_lost).result()
+    first.process.submit(have_it_lost).result()
     broken = [Candidate(problem_id=problem.id, source=f"no {number}") for number in range(3)]
     work = [*((problem, each) for each in broken), *_candidates(problem, 3)]
     found = list(own_fleet.judge_all(work, timing=False))
@@ -205,7 +204,9 @@ def test_a_judge_that_died_while_nobody_looked_is_missed(
     judging = own_fleet.judge_all(work, timing=False)
     found = [next(judging)]
     _kill_judge(own_fleet._seats[0])
-    time.sleep(1)  # its executor has noticed
+    executor = own_fleet._seats[0].process
+    assert isinstance(executor, Isolated)
+    until(lambda: executor.is_broken)
     found += judging
     judged = [each.verdict.candidate_id for each in found if isinstance(each, Judgement)]
     assert sorted(judged) == sorted(candidate.id for _, candidate in work)

@@ -16,7 +16,6 @@ import pytest
 from cudal1 import processes
 from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness.isolated import CALM, Isolated
-from tests.by_value import submit
 
 
 @pytest.fixture
@@ -39,9 +38,9 @@ def test_it_inherits_what_is_listed_and_imports_from_nowhere_else(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = set(submit(isolated, _environment).result())
+    names = set(isolated.submit(_environment).result())
     assert names <= {*processes.KEPT, *processes.SET, *CALM, "LC_CTYPE"}
-    path = submit(isolated, _import_path).result()
+    path = isolated.submit(_import_path).result()
     assert not {"", str(tmp_path)} & set(path)
 
 
@@ -75,9 +74,9 @@ def test_an_error_is_raised_where_it_was_asked(isolated: Isolated) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         isolated.submit(int, "x").result()
     with pytest.raises(SuiteError, match="ours"):
-        submit(isolated, _raises_ours).result()
+        isolated.submit(_raises_ours).result()
     with pytest.raises(WorkerError, match=r"^Odd$"):
-        submit(isolated, _raises_odd).result()
+        isolated.submit(_raises_odd).result()
 
 
 def test_a_process_that_ends_breaks_what_was_asked_and_says_its_last_words(

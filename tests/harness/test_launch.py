@@ -15,7 +15,8 @@ from cudal1.harness import launch as launching
 from cudal1.harness.launch import launch
 from cudal1.problem import DeviceClass
 
-LIMIT_S, AT_ONCE_S = 2.0, 30.0
+LIMITS_S, AT_ONCE_S = (2.0, 20.0, 100.0), 200.0
+"""Within the shorter ones a busy machine may not even begin to start the interpreter."""
 
 
 def _started(before: Collection[psutil.Process]) -> list[psutil.Process]:
@@ -56,7 +57,6 @@ def _all_stopped() -> Iterator[list[psutil.Process]]:
 
 
 def test_one_that_hangs_at_its_start_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "START_LIMIT_S", LIMIT_S)
     said: list[WorkerError] = []
 
     def tried() -> None:
@@ -64,13 +64,18 @@ def test_one_that_hangs_at_its_start_is_ended(monkeypatch: pytest.MonkeyPatch) -
             launch(find_device(DeviceClass.CPU))
         said.append(caught.value)
 
-    with _all_stopped() as stopped:
-        thread = threading.Thread(target=tried, daemon=True)
-        thread.start()
-        thread.join(AT_ONCE_S)
-        _, alive = psutil.wait_procs(stopped, timeout=LIMIT_S)
-        for each in alive:
-            each.kill()
-    assert said
-    assert stopped
-    assert not alive
+    for limit_s in LIMITS_S:
+        monkeypatch.setattr(launching, "START_LIMIT_S", limit_s)
+        said.clear()
+        with _all_stopped() as stopped:
+            thread = threading.Thread(target=tried, daemon=True)
+            thread.start()
+            thread.join(AT_ONCE_S)
+            _, alive = psutil.wait_procs(stopped, timeout=AT_ONCE_S)
+            for each in alive:
+                each.kill()
+        assert said
+        assert not alive
+        if stopped:
+            return
+    pytest.fail("no interpreter was started")

@@ -35,7 +35,7 @@ def naive_results(
         })  # fmt: skip
     finished = subprocess.run(
         [sys.executable, FOLDER / "naive.py"], input=json.dumps(tried), text=True,
-        capture_output=True, check=True, cwd=tmp_path_factory.mktemp("naive"), timeout=200,
+        capture_output=True, check=True, cwd=tmp_path_factory.mktemp("naive"), timeout=800,
         env={**os.environ, "SOME_API_KEY": "x", "PYTHONPATH": str(FOLDER.parents[1])},
     )  # fmt: skip
     return json.loads(finished.stdout)

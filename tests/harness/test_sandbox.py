@@ -227,7 +227,7 @@ def test_without_namespaces_a_worker_still_stands_still_and_reads_nothing() -> N
     program = POOR.format(root=str(ROOT))
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False,
-        timeout=100,
+        timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     layers, found, text = json.loads(done.stdout)

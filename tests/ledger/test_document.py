@@ -87,7 +87,7 @@ def test_commands_run(folder, line):
     words = [sys.executable, "-m", "cudal1.cli", *words[1:]] if words[0] == "cudal1" else words
     done = subprocess.run(
         words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, timeout=100, check=False,
+        text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     if "--out" in words:

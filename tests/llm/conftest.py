@@ -129,12 +129,10 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 stub.on_request()
                 stub.in_flight += 1
                 stub.most_in_flight = max(stub.most_in_flight, stub.in_flight)
-            try:
-                time.sleep(stub.delay_s)
-                self._behave(stub.next_behaviour())
-            finally:
-                with stub.lock:
-                    stub.in_flight -= 1
+            time.sleep(stub.delay_s)
+            with stub.lock:  # before the answer, after which the next request may come at once
+                stub.in_flight -= 1
+            self._behave(stub.next_behaviour())
 
         def _behave(self, behaviour: str) -> None:
             match behaviour:

@@ -22,6 +22,8 @@ from cudal1.provider_settings import OpenAISettings
 from tests.llm.receipts import Kept
 
 Ask = Callable[..., list[Request]]
+HANG_S = 2.0
+"""Until a request that hangs is given up; one that is answered takes a small part of it."""
 
 
 def provider_for(base_url: str, **changes: Any) -> OpenAIProvider:
@@ -107,7 +109,7 @@ def test_a_missing_key_names_its_variable_before_anything_is_asked(
 
 
 def test_concurrency_is_bounded(stub: Any, ask: Ask) -> None:
-    stub.delay_s = 0.02
+    stub.delay_s = 0.2
     provider = provider_for(stub.base_url, concurrency=3)
     answers(provider, ask(provider, attempts=12))
     assert 1 < stub.most_in_flight <= 3
@@ -124,7 +126,7 @@ def test_passing_trouble_is_tried_again(stub: Any, ask: Ask, trouble: str) -> No
 
 def test_a_hang_is_tried_again(stub: Any, ask: Ask) -> None:
     stub.behaviours = ["hang", "ok"]
-    provider = provider_for(stub.base_url, timeout_s=0.3)
+    provider = provider_for(stub.base_url, timeout_s=HANG_S)
     (completion,) = answers(provider, ask(provider))
     assert completion.finish_reason == "stop"
 
@@ -139,7 +141,8 @@ def test_a_hang_is_tried_again(stub: Any, ask: Ask) -> None:
 )  # fmt: skip
 def test_lasting_trouble_is_data(stub: Any, ask: Ask, trouble: str, words: str) -> None:
     stub.behaviours = [trouble]
-    provider = provider_for(stub.base_url, timeout_s=0.3, max_retries=1)
+    timeout_s = 0.3 if trouble == "hang" else 60.0
+    provider = provider_for(stub.base_url, timeout_s=timeout_s, max_retries=1)
     (completion,) = answers(provider, ask(provider))
     assert has_failed(completion)
     assert words in completion.finish_reason
@@ -218,7 +221,7 @@ def test_who_has_answered_before_refuses_one_request_only(stub: Any, ask: Ask, s
 
 
 def test_what_is_in_flight_is_answered_before_the_end(stub: Any, ask: Ask) -> None:
-    stub.delay_s = 0.3
+    stub.delay_s = 1.0
     stub.behaviours = ["ok", "ok", "401", "ok"]
     provider = provider_for(stub.base_url, concurrency=4)
     arrived: list[Completion] = []
@@ -303,8 +306,8 @@ def test_log_probabilities_come_when_they_are_asked_for(stub: Any, ask: Ask) -> 
 
 def test_a_slow_drip_ends(stub: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudal1.llm.openai_api._MAX_RETRY_AFTER_S", 0.2)
-    stub.behaviours = ["drip"]
-    provider = provider_for(stub.base_url, timeout_s=0.3, max_retries=0)
+    stub.behaviours = ["drip"]  # which takes far longer than this, though no byte does
+    provider = provider_for(stub.base_url, timeout_s=HANG_S, max_retries=0)
     (completion,) = answers(provider, ask(provider))
     assert "dripped" in completion.finish_reason
 
@@ -396,7 +399,7 @@ def test_no_answer_raises_or_cannot_be_kept(
 ) -> None:
     monkeypatch.setattr("cudal1.llm.openai_wire.MAX_BODY_BYTES", 1 << 16)
     stub.behaviours = [behaviour]
-    provider = provider_for(stub.base_url, max_retries=0, timeout_s=2.0)
+    provider = provider_for(stub.base_url, max_retries=0, timeout_s=60.0)
     (completion,) = answers(provider, ask(provider))
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("generate@x")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
+from cudal1.llm import server
 from cudal1.llm.server import HOST, free_port, reason_in
 
 
@@ -26,6 +28,16 @@ from cudal1.llm.server import HOST, free_port, reason_in
 )  # fmt: skip
 def test_the_reason_is_the_last_line_that_gives_one(log: str, reason: str) -> None:
     assert reason_in(log) == reason
+
+
+def test_a_free_port_is_none_that_the_kernel_gives_to_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "range").write_text("21000\t60999\n")
+    monkeypatch.setattr(server, "_KERNELS_PORTS", tmp_path / "range")
+    found = {free_port() for _ in range(50)}
+    assert max(found) < 21000
+    assert len(found) > 30
 
 
 def test_a_free_port_can_be_listened_at() -> None:

@@ -17,6 +17,8 @@ from cudal1.provider_settings import OpenAISettings
 from tests.llm.receipts import Kept
 
 Ask = Callable[..., list[Request]]
+HANG_S = 2.0
+"""Until a request that hangs is given up; one that is answered takes a small part of it."""
 ANSWER_USD = 100 * 2e-6 + 500 * 8e-6
 """What the local server's usage comes to."""
 
@@ -34,7 +36,7 @@ def settings_for(base_url: str, **changes: Any) -> OpenAISettings:
         "reasoning_effort": None, "usd_per_million_prompt_tokens": 2.0,
         "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 8.0,
         "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": None,
-        "concurrency": 1, "timeout_s": 0.3, "max_retries": 2,
+        "concurrency": 1, "timeout_s": 60.0, "max_retries": 2,
     }  # fmt: skip
     return OpenAISettings.model_validate({**settings, **changes})
 
@@ -84,7 +86,7 @@ def test_a_try_whose_answer_never_came_is_in_doubt(
     stub: Any, ask: Ask, kept: Kept, trouble: str
 ) -> None:
     stub.behaviours = [trouble, "ok"]
-    provider = provider_for(stub.base_url)
+    provider = provider_for(stub.base_url, timeout_s=HANG_S)
     list(complete(provider, ask(provider), kept))
     assert kept.outcomes == ["lost", "answered"]
     (lost,) = (attempt for attempt in kept.tries.values() if attempt.outcome == "lost")
@@ -128,7 +130,7 @@ def test_a_try_is_written_down_before_it_leaves(stub: Any, ask: Ask, kept: Kept)
 
 def test_every_try_of_a_request_carries_its_name(stub: Any, ask: Ask, kept: Kept) -> None:
     stub.behaviours = ["500", "hang", "ok"]
-    provider = provider_for(stub.base_url)
+    provider = provider_for(stub.base_url, timeout_s=HANG_S)
     (request,) = ask(provider)
     list(complete(provider, [request], kept))
     assert stub.idempotency_keys == [request.id] * 3
@@ -202,5 +204,5 @@ def test_closing_early_leaves_what_was_in_flight_in_doubt(stub: Any, ask: Ask, k
     stub.on_request = arrived.set
     with provider.open(kept) as exchange:
         exchange.ask(ask(provider)[0])
-        assert arrived.wait(10)
+        assert arrived.wait(60)
     assert kept.outcomes == ["lost"]

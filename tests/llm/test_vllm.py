@@ -10,12 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
 from cudal1.errors import ProviderDownError, ProviderError
+from cudal1.llm import server
 from cudal1.llm.provider import Request, complete
 from cudal1.llm.vllm import VllmProvider
 from cudal1.provider_settings import VllmSettings
@@ -61,6 +63,12 @@ class Fake:
         lines = self.notes_path.read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
+    def clock(self) -> float:
+        """A clock that stands until the server, which may start slowly, has begun to load."""
+        logs = self.notes_path.parent.glob("cudal1-server-*/server.log")
+        is_loading = any("loading weights" in log.read_text() for log in logs)
+        return time.monotonic() if is_loading else 0.0
+
     @property
     def pids(self) -> list[int]:
         return self.notes()[0]["pids"]
@@ -81,15 +89,21 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return fake
 
 
-def are_gone(pids: list[int], within_s: float = 10.0) -> bool:
+def are_gone(pids: list[int], within_s: float = 60.0) -> bool:
     """Whether no such process is left; one that was ended but not reaped is gone."""
     deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        left = [pid for pid in pids if psutil.pid_exists(pid)]
-        if all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for pid in left):
-            return True
+    while any(is_at_work(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.05)
-    return False
+    return True
+
+
+def is_at_work(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_it_answers_from_a_server_that_it_started(fake: Fake, ask: Ask, kept: Kept) -> None:
@@ -170,14 +184,14 @@ def test_our_modules_are_out_of_its_sight(
 def test_nothing_of_it_is_left_at_the_end(fake: Fake, kept: Kept) -> None:
     with fake.provider().open(kept):
         assert not are_gone(fake.pids, within_s=0.2)
-    assert are_gone(fake.pids, within_s=0.1)
+    assert are_gone(fake.pids, within_s=0.0)
     assert not fake.folder.exists()
 
 
 def test_an_error_of_the_caller_stops_it_too(fake: Fake, kept: Kept) -> None:
     with pytest.raises(KeyboardInterrupt), fake.provider().open(kept):
         raise KeyboardInterrupt
-    assert are_gone(fake.pids, within_s=0.1)
+    assert are_gone(fake.pids, within_s=0.0)
     assert not fake.folder.exists()
 
 
@@ -188,7 +202,7 @@ def test_a_server_that_will_not_stop_is_killed(
     monkeypatch.setenv("FAKE_VLLM", "stubborn")
     with fake.provider().open(kept):
         pass
-    assert are_gone(fake.pids, within_s=0.1)
+    assert are_gone(fake.pids, within_s=0.0)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -217,7 +231,7 @@ def test_a_server_that_dies_at_the_start_says_why(
         f"its log: {log}"
     )
     assert "loading weights" in log.read_text()
-    assert are_gone(fake.pids, within_s=0.1)
+    assert are_gone(fake.pids, within_s=0.0)
 
 
 @pytest.mark.parametrize("behaviour", ["hangs", "never healthy"])
@@ -225,10 +239,11 @@ def test_a_server_that_does_not_come_up_is_given_up(
     fake: Fake, kept: Kept, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
     monkeypatch.setenv("FAKE_VLLM", behaviour)
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=fake.clock, sleep=time.sleep))
     provider = fake.provider(start_timeout_s=1.5)
     with pytest.raises(ProviderError, match=r"within 1\.5 s .*: loading weights; its log"):
         provider.open(kept).__enter__()
-    assert are_gone(fake.pids, within_s=0.1)
+    assert are_gone(fake.pids, within_s=0.0)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +257,7 @@ def test_a_server_that_dies_at_work_says_why(
     # one or two are lost with it, as data; the next finds nobody there
     with pytest.raises(ProviderDownError, match=f"provider x: vLLM died: {words}"):
         list(complete(provider, ask(provider, attempts=5), kept))
-    assert are_gone(fake.pids, within_s=0.1)
+    assert are_gone(fake.pids, within_s=0.0)
 
 
 def test_a_missing_interpreter_names_the_command_that_makes_it(fake: Fake) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-START_S = 60
+START_S = 300
 
 
 class Browser:

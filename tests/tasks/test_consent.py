@@ -45,7 +45,7 @@ def settings(stub: Stub, **changes: Any) -> OpenAISettings:
         "reasoning_effort": None, "usd_per_million_prompt_tokens": 0.0,
         "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 10.0,
         "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": None,
-        "concurrency": 1, "timeout_s": 5.0, "max_retries": 0,
+        "concurrency": 1, "timeout_s": 60.0, "max_retries": 0,
     }  # fmt: skip
     return OpenAISettings(**given | changes)
 

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 
 from cudal1.ledger import Ledger
+from tests.journals import verdicts_in, whole_lines
 from tests.project import Project, make_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROUNDS, PER_ROUND = 3, 2
 FUSER = {"kind": "rewriter", "teacher": "fuser"}
@@ -93,11 +94,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.fixture(scope="module")
 def interrupted(project: Project) -> Interrupted:
     """The island method, first of all, killed in its second round, and run again."""
-    journal = project.data / "journal" / "search@island.jsonl"
 
     def num_judged() -> int:
-        lines = journal.read_bytes().splitlines() if journal.exists() else []
-        return sum(b"judged_at" in line for line in lines)
+        return len(verdicts_in(whole_lines(project.data, "search@island")))
 
     project.kill_when(lambda: num_judged() >= 7, "tasks.search", "--item", "island")
     num_before, before = num_judged(), verdict_times(project)

@@ -14,7 +14,7 @@ from cudal1.train.launched import MEMBER
 from tests.train.test_grpo import Letters, train
 from tests.train.vllm_server import Server, answer, logprobs, serving, stand_in
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture

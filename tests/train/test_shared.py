@@ -99,7 +99,8 @@ def everywhere(fake: Fake, world: World, act: Callable[[int, Shared], Any]) -> l
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
+        assert not thread.is_alive()
     return results
 
 

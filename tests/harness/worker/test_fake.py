@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -13,8 +14,8 @@ import torch
 from cudal1.harness.worker import fake
 
 COST_US = 20_000.0
-NUM_TRIES = 5
-"""The fastest counts: another process may have the core."""
+NUM_TRIES = 50
+"""One of them must do: another process may have the core meanwhile."""
 
 
 @pytest.fixture
@@ -41,10 +42,12 @@ def test_before_it_is_started_a_launch_has_run_when_it_returns_and_no_thread_exi
 
 @pytest.mark.usefixtures("started")
 def test_a_launch_returns_before_its_work_is_done_and_a_synchronisation_after() -> None:
-    out, x = fake.empty((4,)).zero_(), torch.ones(4)
+    out, x, go_on = fake.empty((4,)).zero_(), torch.ones(4), threading.Event()
     began = time.perf_counter()
+    fake.launch(go_on.wait)
     fake.launch(_add, out, x, cost_us=COST_US)
     assert out.tolist() == [0.0] * 4
+    go_on.set()
     fake.synchronize()
     assert out.tolist() == [2.0] * 4
     assert time.perf_counter() - began >= COST_US * 1e-6
@@ -62,9 +65,12 @@ def test_one_stream_keeps_its_order() -> None:
 @pytest.mark.usefixtures("started")
 def test_the_default_stream_does_not_wait_for_another_unless_it_is_told_to() -> None:
     side, out = fake.Stream(), fake.empty((4,)).zero_()
-    early, late = fake.empty((4,)), fake.empty((4,))
-    fake.launch(out.fill_, 5.0, stream=side, cost_us=COST_US)
+    early, late, go_on = fake.empty((4,)), fake.empty((4,)), threading.Event()
+    fake.launch(go_on.wait, stream=side)
+    fake.launch(out.fill_, 5.0, stream=side)
     fake.copy(early, out)
+    fake.default_stream.synchronize()
+    go_on.set()
     fake.default_stream.wait_stream(side)
     fake.copy(late, out)
     fake.default_stream.synchronize()
@@ -81,11 +87,9 @@ def test_events_see_the_work_of_their_own_stream_alone() -> None:
         last.synchronize()
         return first.elapsed_time(last)
 
-    own, side = (
-        min(time_of(stream) for _ in range(NUM_TRIES))
-        for stream in (fake.default_stream, fake.Stream())
-    )
-    assert own >= COST_US / 1000 > 5 * side
+    assert time_of(fake.default_stream) >= COST_US / 1000
+    side = fake.Stream()
+    assert any(5 * time_of(side) < COST_US / 1000 for _ in range(NUM_TRIES))
 
 
 @pytest.mark.usefixtures("started")
@@ -100,9 +104,12 @@ def test_kernels_of_two_streams_overlap() -> None:
         fake.synchronize()
         return time.perf_counter() - began
 
-    # one after the other they take six in every try
-    fastest_s = min(time_s() for _ in range(NUM_TRIES))
-    assert 3 * COST_US * 1e-6 <= fastest_s < 5 * COST_US * 1e-6
+    def is_fast() -> bool:
+        took_s = time_s()
+        assert took_s >= 3 * COST_US * 1e-6
+        return took_s < 5 * COST_US * 1e-6  # one after the other they take six in every try
+
+    assert any(is_fast() for _ in range(NUM_TRIES))
 
 
 def test_fresh_memory_holds_the_bytes_of_the_last_freed_tensor_of_its_size() -> None:

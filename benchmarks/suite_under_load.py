@@ -1,0 +1,186 @@
+"""Does the test suite pass, again and again, on a machine that has other things to do?
+
+python -m benchmarks.suite_under_load [--runs 5] [--hogs 2] [--args "-m 'not slow'"] [--work DIR]
+
+Each run is what a newcomer does: a clone of what is committed, with an environment that has PATH
+and HOME alone, in which `make test` installs and tests. Beside it, processes that only compute keep
+the cores busy. A test that fails in one run of many decides by what a race leaves, or has found a
+race in the product. The result file is written after each run; logs of runs that failed stay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from benchmarks.machine import cpu_name, versions
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+KEPT = ("PATH", "HOME")
+BUSY = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(10**6):
+        pass
+"""
+"""Computes for as long as its parent lives."""
+SAID_CHARACTERS = 300
+"""Of what a failed test or a failed command says."""
+
+
+def main() -> None:
+    """Run it several times; leave results/suite_under_load.json; exit with 1 if a run failed."""
+    given = _options().parse_args()
+    work = Path(given.work or tempfile.mkdtemp(prefix="cudal1-suite-"))
+    work.mkdir(parents=True, exist_ok=True)
+    commit = _git(given.checkout, "rev-parse", "HEAD")
+    if _git(given.checkout, "status", "--porcelain"):
+        print("what is not committed is not tested", flush=True)
+    environment = {name: os.environ[name] for name in (*KEPT, *given.keep) if name in os.environ}
+    runs: list[dict[str, Any]] = []
+    for number in range(1, given.runs + 1):
+        clone = work / f"clone-{number}"
+        subprocess.run(["git", "clone", "--quiet", given.checkout, clone], check=True)
+        runs.append(one_run(clone, environment, num_hogs=given.hogs, arguments=given.args))
+        shutil.rmtree(clone, ignore_errors=True)
+        show(number, runs[-1])
+        content = {
+            "benchmark": "suite_under_load", "measured": time.strftime("%Y-%m-%d"),
+            "cpu": cpu_name(), "num_cores": len(os.sched_getaffinity(0)), "commit": commit,
+            "versions": versions("pytest", "torch", "duckdb"), "num_hogs": given.hogs,
+            "arguments": given.args, "is_complete": number == given.runs,
+            "num_failed_runs": sum(run["returncode"] != 0 for run in runs), "runs": runs,
+        }  # fmt: skip
+        given.out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(content, indent=1).replace(str(work), ".")
+        (given.out / "suite_under_load.json").write_text(text + "\n", encoding="utf-8")
+    show_all(runs)
+    raise SystemExit(any(run["returncode"] for run in runs))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.suite_under_load", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--hogs", type=int, default=2, help="processes that only compute")
+    parser.add_argument("--args", default="", help="of pytest, as in `make test ARGS=…`")
+    parser.add_argument("--keep", nargs="*", default=[], help="variables that a run sees, too")
+    parser.add_argument("--work", help="folder for clones and logs; default: a temporary one")
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="what is cloned")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
+    return parser
+
+
+def _git(checkout: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=checkout, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def one_run(
+    clone: Path, environment: Mapping[str, str], *, num_hogs: int, arguments: str
+) -> dict[str, Any]:
+    """Return what one `make test` came to, in a fresh clone, beside busy processes."""
+    log, report = clone.with_suffix(".log"), clone.with_suffix(".xml")
+    report.unlink(missing_ok=True)
+    started = time.monotonic()
+    code = _make(clone, ["dev"], environment, log)
+    installed_s = time.monotonic() - started
+    if code == 0:
+        with hogs(num_hogs):
+            asked = f"ARGS={arguments} {shlex.quote(f'--junitxml={report}')}"
+            code = _make(clone, ["test", asked], environment, log)
+    counts, failures = read_report(report) if report.exists() else ({}, [])
+    if code and not failures:
+        said = log.read_text(encoding="utf-8", errors="replace")[-SAID_CHARACTERS:]
+        failures = [{"test": "", "kind": "command", "said": said}]
+    if not code:
+        log.unlink()
+    return {
+        "returncode": code, "installed_s": round(installed_s, 1),
+        "tested_s": round(time.monotonic() - started - installed_s, 1),
+        "counts": counts, "failures": failures,
+    }  # fmt: skip
+
+
+@contextmanager
+def hogs(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Keep as many cores busy meanwhile; these processes end with the context, or with us."""
+    busy = [
+        subprocess.Popen([sys.executable, "-I", "-c", BUSY, str(os.getpid())])
+        for _ in range(number)
+    ]
+    try:
+        yield busy
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def _make(clone: Path, words: list[str], environment: Mapping[str, str], log: Path) -> int:
+    """Return the exit code of `make`, all processes of which end with us."""
+    with log.open("ab") as stream:
+        process = subprocess.Popen(
+            ["make", *words], cwd=clone, env=dict(environment), stdin=subprocess.DEVNULL,
+            stdout=stream, stderr=stream, start_new_session=True,
+        )  # fmt: skip
+        try:
+            return process.wait()
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+
+
+def read_report(path: Path) -> tuple[dict[str, int], list[dict[str, str]]]:
+    """Return how many tests there were of each outcome, and those that failed, from JUnit's XML."""
+    counts, failures = Counter[str](), list[dict[str, str]]()
+    for case in ElementTree.parse(path).iter("testcase"):
+        bad = [each for each in case if each.tag in ("failure", "error")]
+        outcome = bad[0].tag if bad else "skipped" if case.find("skipped") is not None else "passed"
+        counts[outcome] += 1
+        failures += [
+            {
+                "test": f"{case.get('classname')}::{case.get('name')}", "kind": each.tag,
+                "said": " ".join((each.get("message") or "").split())[:SAID_CHARACTERS],
+            }
+            for each in bad
+        ]  # fmt: skip
+    return dict(counts), failures
+
+
+def show(number: int, run: Mapping[str, Any]) -> None:
+    """Print what one run came to."""
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(run["counts"].items()))
+    print(f"run {number}: exit {run['returncode']}, {run['tested_s']:.0f} s: {said}", flush=True)
+    for failure in run["failures"]:
+        print(f"  {failure['kind']} {failure['test']}: {failure['said']}", flush=True)
+
+
+def show_all(runs: list[dict[str, Any]]) -> None:
+    """Print each test that failed in any run, with the number of runs, the most often first."""
+    failed = Counter(test for run in runs for test in {each["test"] for each in run["failures"]})
+    for test, count in failed.most_common():
+        print(f"{count} of {len(runs)}: {test or 'the command itself'}")
+    print(f"{sum(run['returncode'] != 0 for run in runs)} of {len(runs)} runs with a failure")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What a test counts of a stage's journal is what the ledger finds, wherever a kill cuts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cudal1.ledger import Ledger
+from tests.journals import times_of, verdicts_in, whole_lines
+from tests.ledger.conftest import Facts
+
+STAGE = "filter"
+WORD = b"judged_at"
+"""It stands in every line that holds a verdict, far before the end of the line."""
+
+
+def known_to_the_ledger(folder: Path) -> dict[str, str]:
+    """Return the verdicts of a ledger that has nothing but the journal."""
+    with Ledger.open(folder) as ledger:
+        found = times_of(ledger.sql("from verdicts").to_dicts())
+    (folder / "ledger.duckdb").unlink()
+    return found
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """The journal of a stage that was killed after two verdicts; its database is lost, too."""
+    facts = Facts()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin(STAGE)
+        ledger.add_completion(facts.completion("a"), facts.candidate(), None)
+        for number in range(2):
+            candidate = facts.candidate(f"class ModelNew: x = {number}")
+            ledger.add_verdict(facts.correct(candidate), facts.samples())
+    (tmp_path / "ledger.duckdb").unlink()
+    return tmp_path / "journal" / f"{STAGE}.jsonl"
+
+
+def cuts(journal: Path) -> list[int]:
+    """Return lengths to which a kill may cut the last line: about its ends and about the word."""
+    content = journal.read_bytes()
+    begin, word = content[:-1].rindex(b"\n") + 1, content.rindex(WORD)
+    return [begin, begin + 1, word + len(WORD) - 1, word + len(WORD), len(content) - 1]
+
+
+def test_a_half_written_line_is_no_verdict_even_when_it_holds_the_word(
+    journal: Path, tmp_path: Path
+) -> None:
+    content = journal.read_bytes()
+    begin = content[:-1].rindex(b"\n") + 1
+    assert WORD in content[begin:-1]
+    counted = verdicts_in(content[:begin].split(b"\n")[:-1])
+    assert len(counted) == 1
+    for length in range(begin, len(content)):
+        journal.write_bytes(content[:length])
+        assert verdicts_in(whole_lines(tmp_path, STAGE)) == counted, length
+
+
+def test_the_ledger_finds_what_is_counted(journal: Path, tmp_path: Path) -> None:
+    content = journal.read_bytes()
+    for length in [*cuts(journal), len(content)]:
+        journal.write_bytes(content[:length])
+        counted = verdicts_in(whole_lines(tmp_path, STAGE))
+        assert len(counted) == (2 if length == len(content) else 1)
+        assert counted == known_to_the_ledger(tmp_path), length
+
+
+def test_the_half_written_line_is_cut_off_and_all_before_it_stays(
+    journal: Path, tmp_path: Path
+) -> None:
+    content = journal.read_bytes()
+    facts = Facts()
+    for length in cuts(journal):
+        journal.write_bytes(content[:length])
+        acknowledged = whole_lines(tmp_path, STAGE)
+        with Ledger.open(tmp_path) as ledger:
+            ledger.begin(STAGE)
+            ledger.add_completion(facts.completion("after"), None, "none")
+        (tmp_path / "ledger.duckdb").unlink()
+        assert whole_lines(tmp_path, STAGE)[: len(acknowledged)] == acknowledged, length
+        with Ledger.open(tmp_path) as ledger:
+            ledger.begin(STAGE)
+            assert ledger.completion("a") is not None, length
+            assert ledger.completion("after") is not None, length
+        (tmp_path / "ledger.duckdb").unlink()
+        assert verdicts_in(acknowledged) == known_to_the_ledger(tmp_path), length
+
+
+def test_without_a_journal_there_is_nothing(tmp_path: Path) -> None:
+    assert whole_lines(tmp_path, STAGE) == []
+    assert verdicts_in([]) == {}
