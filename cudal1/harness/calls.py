@@ -38,7 +38,7 @@ class Calls:
         if not self.specs:
             if not outputs or not all(output.numel() for output in outputs):
                 said = "an output has no elements" if outputs else "forward returns nothing"
-                raise self._code.refusal(f"cannot be judged: {said}")
+                raise self._code.refusal(said)
             self.specs = tuple(TensorSpec(dtype_name(o), tuple(o.shape)) for o in outputs)
         self._require(outputs, [dtype_name(output) for output in outputs])
         return outputs
@@ -72,7 +72,7 @@ class Calls:
         import torch
 
         if said := not_dense(value):
-            raise self._code.refusal(f"cannot be judged: it returns {said}")
+            raise self._code.refusal(f"its reference returns {said}")
         if type(value) is torch.Tensor:
             return value.detach()
         # a class of its own may look at memory in its own way: what it shows is what counts
@@ -89,6 +89,4 @@ class Calls:
                 raise self._changing("output's dtype", spec.dtype, dtype)
 
     def _changing(self, what: str, before: object, now: object) -> Exception:
-        return self._code.refusal(
-            f"cannot be judged: the {what} changes with the inputs ({before}, then {now})"
-        )
+        return self._code.refusal(f"the {what} changes with the inputs ({before}, then {now})")

@@ -100,29 +100,29 @@ class Draws:
 
     def _listed(self, drawn: Any) -> list[Any]:
         if not isinstance(drawn, list | tuple) or not drawn:
-            raise self._code.refusal("cannot be called: get_inputs() must return a list of tensors")
+            raise self._code.refusal("get_inputs() must return a list of tensors")
         return list(drawn)
 
     def _dense(self, value: Any) -> torch.Tensor:
         if said := not_dense(value):
-            raise self._code.refusal(f"cannot be judged: get_inputs() gives {said}")
+            raise self._code.refusal(f"get_inputs() gives {said}")
         return value
 
     def _arranged(self, tensors: Tensors, family: str) -> Draw:
         if self._arrangement is None:
             self._arrangement = Arrangement.of(tensors)
             if not any(spec.num_bytes for spec in self._arrangement.storages):
-                raise self._code.refusal("cannot be judged: its inputs have no elements")
+                raise self._code.refusal("its inputs have no elements")
         arrangement = self._arrangement
         if said := arrangement.complaint(tensors):
-            raise self._code.refusal(f"has inputs that change from draw to draw: {said}")
+            raise self._code.refusal(f"its inputs change from draw to draw: {said}")
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
             placed = [tensor.to(self._device) for tensor in tensors]
             return Draw(change_inputs(placed, family), family)
         storages = arrangement.filled(tensors, self._device)
         if storages is None:
-            raise self._code.refusal("has inputs that share memory in some draws and not in others")
+            raise self._code.refusal("its inputs share memory in some draws and not in others")
         if family != OWN:
             storages = arrangement.changed(storages, FAMILIES[family])
         return Draw(arrangement.of_storages(storages), family, storages)

@@ -244,7 +244,11 @@ class Examination:
     # --- bursts ----------------------------------------------------------------------------------
 
     def run(self, worker: Worker, draws: Sequence[Draw], order: Order | None = None) -> Burst:
-        """One burst of the candidate, as timed ones are; leaves with its failure."""
+        """One burst of the candidate, as timed ones are; leaves with its failure.
+
+        Raises:
+            RefusalError: the reference cannot do one of the draws either.
+        """
         order = order or self._desk.timed_order
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
         self.history.append((order, len(draws)))
@@ -266,6 +270,7 @@ class Examination:
             case Ending.DIED:
                 raise Failure(Status.CRASHED, DIED)
             case Ending.FAILED:
+                self._oracle.require(draws)
                 said = worker.display_text() or "it gave no reason"
                 wrong = worker.state == State.WRONG_OUTPUT
                 raise Failure(Status.INCORRECT if wrong else Status.CRASHED, said)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -191,6 +192,20 @@ class Oracle:
             RefusalError: it cannot do the input, or gives other kinds of outputs than usual.
         """
         return self._answer(draw, exact=False, mode=mode)
+
+    def require(self, draws: Sequence[Draw]) -> None:
+        """Find out whether the reference can do these inputs; leave out a family that it cannot.
+
+        Raises:
+            RefusalError: it cannot.
+        """
+        for draw in draws:
+            try:
+                self.outputs(draw)
+            except RefusalError:
+                if not draw.is_own:
+                    self._families.pop(draw.family, None)
+                raise
 
     def key(self, draw: Draw) -> Key:
         """The reference's own outputs for `draw`, and the error of its family."""

@@ -31,8 +31,8 @@ class RefusalError(SuiteError):
 class ReferenceCode:
     """Surrounds each call into one problem's reference.
 
-    A reference may also switch settings of PyTorch, or have warnings raised. Numeric settings hold
-    for all of its own calls; no other code of this process is left with any of them.
+    A reference may also switch settings of PyTorch, or have warnings raised as errors. That holds
+    for all of its own calls, and for no other code of this process.
 
     Raises:
         RefusalError: the reference raised an exception, SystemExit among them.
@@ -43,6 +43,8 @@ class ReferenceCode:
         self._problem = problem
         self._theirs = self._ours = _Settings.now()
         self._filters: tuple[object, ...] = ()
+        self._their_filters: tuple[object, ...] | None = None
+        """Filters of warnings, once the reference has changed any."""
         self._is_grad_enabled = True
 
     def __enter__(self) -> None:
@@ -52,6 +54,8 @@ class ReferenceCode:
         self._filters, self._is_grad_enabled = tuple(warnings.filters), torch.is_grad_enabled()
         if self._theirs != self._ours:
             self._theirs.apply()
+        if self._their_filters is not None:
+            _filter_warnings(self._their_filters)
 
     def __exit__(
         self,
@@ -67,15 +71,16 @@ class ReferenceCode:
         if torch.is_grad_enabled() != self._is_grad_enabled:
             torch.set_grad_enabled(self._is_grad_enabled)
         if tuple(warnings.filters) != self._filters:
-            warnings.filters[:] = self._filters  # pyright: ignore[reportIndexIssue] -- it is a list
+            self._their_filters = tuple(warnings.filters)
+            _filter_warnings(self._filters)
         if error is None or isinstance(error, KeyboardInterrupt | CudaL1Error):
             return
         raise_shortage(error)
-        raise self.refusal(f"raises {described(error)}") from None
+        raise self.refusal(f"its reference raises {described(error)}") from None
 
     def refusal(self, said: str) -> RefusalError:
-        """Return what to raise for a reference that does so."""
-        return RefusalError(f"{self._problem.key}: its reference {said}")
+        """Return what to raise; it names the problem."""
+        return RefusalError(f"{self._problem.key}: {said}")
 
 
 class _Settings(NamedTuple):
@@ -97,6 +102,10 @@ class _Settings(NamedTuple):
 
         torch.set_default_dtype(self.dtype)
         torch.set_deterministic_debug_mode(self.deterministic)
+
+
+def _filter_warnings(filters: tuple[object, ...]) -> None:
+    warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue] -- it is a list
 
 
 @contextmanager

@@ -36,4 +36,4 @@ def raise_shortage(error: BaseException) -> None:
     with contextlib.suppress(Exception):
         said = str(error)
     if lacks_memory(f"{type(error).__name__}: {said}"):
-        raise torch.OutOfMemoryError(_WHERE.sub("", said)) from error
+        raise torch.OutOfMemoryError(_WHERE.sub("", said) or type(error).__name__) from error
