@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from cudal1.harness.arrangement import dtype_name
@@ -60,11 +60,11 @@ class Calls:
         import torch
 
         with self._code, torch.no_grad():
-            with ExitStack() as around:
-                if mode is not None:
-                    around.enter_context(kept_as_it_is(model))
-                    around.enter_context(mode)
+            if mode is None:
                 result = model(*inputs)
+            else:
+                with kept_as_it_is(model), mode:
+                    result = model(*inputs)
             listed = list(result) if isinstance(result, tuple | list) else [result]
             return [self._dense(value) for value in listed]
 

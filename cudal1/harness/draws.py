@@ -77,13 +77,16 @@ class Draws:
         seed_torch(seed, self._device)
         if self._uses_others is not False:
             seed_others(seed)
-        before = others() if self._uses_others is None else None
-        with self._device:
-            with self._code:
-                tensors = [self._dense(value) for value in self._listed(self._draw())]
-            if before is not None:
-                self.has_used_others |= others() != before
-            return self._arranged(tensors, family)
+        is_learning = self._uses_others is None and family == OWN
+        before = others() if is_learning else None
+        with self._code, self._device:
+            drawn = self._draw()
+        if is_learning:
+            self.has_used_others |= others() != before
+        with self._code:
+            tensors = [self._dense(value) for value in self._listed(drawn)]
+        # outside of the device's context, in which each operator takes ten times as long to begin
+        return self._arranged(tensors, family)
 
     def given(self, draw: Draw, change: Change | None) -> Tensors:
         """Return the inputs for one call, changed; they share what they share in the draw."""
@@ -118,13 +121,17 @@ class Draws:
             raise self._code.refusal(f"its inputs change from draw to draw: {said}")
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
-            placed = [tensor.to(self._device) for tensor in tensors]
-            return Draw(change_inputs(placed, family), family)
+            placed = [tensor.to(self._device).contiguous() for tensor in tensors]
+            if family != OWN:
+                with self._device:
+                    placed = change_inputs(placed, family)
+            return Draw(placed, family)
         storages = arrangement.filled(tensors, self._device)
         if storages is None:
             raise self._code.refusal("its inputs share memory in some draws and not in others")
         if family != OWN:
-            storages = arrangement.changed(storages, FAMILIES[family])
+            with self._device:
+                storages = arrangement.changed(storages, FAMILIES[family])
         return Draw(arrangement.of_storages(storages), family, storages)
 
 
