@@ -36,6 +36,8 @@ class Arrangement:
     """Views that cover all elements and overlap nowhere: values are changed in these."""
     is_plain: bool
     """Each tensor is contiguous and has a storage of its own, from its first byte on."""
+    is_shared: bool
+    """Some element of a storage may be one of several tensors, or of one at several places."""
 
     @classmethod
     def of(cls, tensors: Tensors) -> Arrangement:
@@ -56,6 +58,7 @@ class Arrangement:
                 view.offset == 0 and tensor.is_contiguous()
                 for view, tensor in zip(ordered, tensors, strict=True)
             ),
+            is_shared=len(storages) < len(tensors) or any(map(may_overlap, tensors)),
         )
 
     def complaint(self, tensors: Tensors) -> str:
@@ -86,6 +89,8 @@ class Arrangement:
                 if stride == 0 and tensor.shape[place] > 1:
                     tensor = tensor.narrow(place, 0, 1)
             self._window(storages, _narrowed(view)).copy_(tensor)
+        if not self.is_shared:
+            return storages
         given = zip(self.of_storages(storages), tensors, strict=True)
         return storages if all(_is_same(mine, theirs) for mine, theirs in given) else None
 
@@ -188,10 +193,10 @@ def _parts(number: int, views: Sequence[View]) -> Iterator[View]:
     mine = [_narrowed(view) for view in views if view.storage == number]
     if len({view.dtype for view in mine}) > 1:
         return
-    if len(mine) == 1 and not _may_overlap(mine[0].shape, mine[0].strides):
+    if len(set(mine)) == 1 and not _may_overlap(mine[0].shape, mine[0].strides):
         yield mine[0]
-        return
-    yield from _disjoint(mine) or [_flat(mine)]
+    else:
+        yield from _disjoint(mine) or [_flat(mine)]
 
 
 def _disjoint(views: list[View]) -> list[View]:
@@ -236,10 +241,10 @@ def _count(view: View) -> int:
 
 
 def _narrowed(view: View) -> View:
-    """Return the view without its repetitions."""
+    """Return the view without its repetitions, and without its flag."""
     pairs = zip(view.shape, view.strides, strict=True)
     shape = tuple(min(size, 1) if stride == 0 else size for size, stride in pairs)
-    return replace(view, shape=shape)
+    return replace(view, shape=shape, wants_grad=False)
 
 
 def _may_overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

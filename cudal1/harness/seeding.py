@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-BITS_OF_NUMPY, BITS = 32, 63
-"""Sizes of seeds."""
+BITS, WORD = 63, 32
+"""Size of seeds, and of the words that NumPy takes them in."""
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
@@ -34,7 +34,7 @@ def seed_others(seed: int) -> None:
     """Seed the generators of `random` and of NumPy, where that is installed."""
     random.seed(seed % (1 << BITS))
     if of_numpy := _numpy_random():
-        of_numpy.seed(seed % (1 << BITS_OF_NUMPY))
+        of_numpy.seed([seed % (1 << WORD), seed % (1 << BITS) >> WORD])
 
 
 def others() -> tuple[Any, ...]:
