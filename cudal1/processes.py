@@ -137,8 +137,8 @@ def is_proxy(name: str) -> bool:
 def isolate(package: str) -> bool:
     """Start the main program again, isolated, if it was started as `python -m PACKAGE`.
 
-    The first statement of a package that is a program, or whose modules are. In an interpreter that is isolated
-    already, the environment is cleaned.
+    The first statement of a package that is a program, or whose modules are. In an interpreter that
+    is isolated already, the environment is cleaned.
 
     Returns:
         Whether the main program is the package or a module of it.

@@ -96,12 +96,17 @@ class Desk:
     def make_ring(
         self, weights: Sequence[torch.Tensor], example: Sequence[torch.Tensor] = ()
     ) -> Ring:
-        """Memory to share with a worker: it has its weights, and perhaps inputs to practise on."""
+        """Return memory to share with a worker: weights, and perhaps inputs to practise on.
+
+        Args:
+            weights: as the layout has them.
+            example: storages of a set of inputs.
+        """
         ring = self._rings.lend() if self._is_cuda else host_ring(self._ring_bytes)
         try:
             stage(ring.memory, 0, weights, self.layout.weights)
             if example:
-                stage(ring.memory, self.layout.input_start, example, self.layout.inputs)
+                stage(ring.memory, self.layout.input_start, example, self.layout.storages)
             self.settle()
         except RuntimeError:
             os.close(ring.descriptor)
@@ -123,7 +128,7 @@ class Desk:
         layout, count = self.layout, len(draws)
         if list(draws) != self._staged_draws:  # reference and candidate get the same
             for slot, draw in enumerate(draws):
-                stage(self._staged, slot * layout.input_bytes, draw.inputs, layout.inputs)
+                stage(self._staged, slot * layout.input_bytes, draw.storages, layout.storages)
             self._staged_draws = list(draws)
         # not 0, 1 or 255: an output may well consist of those alone
         poison = 2 + int.from_bytes(os.urandom(1), "little") % 253

@@ -72,7 +72,7 @@ class Crew:
         """Of the device, when the last candidate was loaded."""
         practises = self._is_cuda and not REGISTERS.search(problem.source)
         self._practice = problem.source if practises else ""
-        self._example = oracle.draw(protocol.seed).inputs if practises else []
+        self._example = oracle.draw(protocol.seed).storages if practises else []
         """Public inputs, for who practises."""
 
     def close(self) -> None:

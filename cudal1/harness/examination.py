@@ -3,6 +3,8 @@
 Threat: everything a worker says is used only against its candidate. The judge computes an answer
 after the output for its input has been captured; the reference's worker may have given one before,
 to the judge alone. Checked and timed bursts are the same to the worker.
+
+Long because bursts, what is compared of them and what comes of a mismatch belong together.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from cudal1.harness import guards
 from cudal1.harness.burst import Burst, Desk
 from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.interval import Ending, Order, wait_ready
-from cudal1.harness.oracle import Draw, Key, Oracle, tells
+from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError, tells
 from cudal1.harness.pieces import stage
 from cudal1.harness.progress import Failure, Progress
 from cudal1.harness.sandbox import Worker
@@ -130,7 +132,11 @@ class Examination:
     def compare(
         self, worker: Worker, burst: Burst, *, exact: bool, reference: Burst | None = None
     ) -> None:
-        """Compare all outputs of a burst; who died before they were read has crashed."""
+        """Compare all outputs of a burst; who died before they were read has crashed.
+
+        A wrong output may follow from weights that the candidate does not have by the reference's
+        names. What its worker says of them is added to the reason, in the worker's words.
+        """
         try:
             self._compare(burst, exact=exact, reference=reference)
         except Failure as failure:
@@ -138,6 +144,10 @@ class Examination:
             if seems_unread and worker.has_ended(ENDING_S if failure.flags else 0.0):
                 self.progress.mismatch = None
                 raise Failure(Status.CRASHED, DIED) from failure
+            said = worker.display_text() if self._oracle.original_weights else ""
+            if said and failure.status is Status.INCORRECT and not failure.flags:
+                reason = f"{failure.reason} (of its weights its worker says: {said})"
+                raise Failure(failure.status, reason) from failure
             raise
 
     def _compare(self, burst: Burst, *, exact: bool, reference: Burst | None) -> None:
@@ -166,9 +176,14 @@ class Examination:
             if slot in settled:
                 continue
             outputs = self._desk.output(burst, slot)
-            key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
-            if not exact and not self._agree(outputs, key):
-                key = self._oracle.exact_key(draw)  # such a draw may be hard on the reference, too
+            try:
+                key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
+                if not exact and not self._agree(outputs, key):
+                    key = self._oracle.exact_key(draw)  # it may be hard on the reference, too
+            except RefusalError:
+                if draw.is_own:
+                    raise
+                continue  # an input that the reference cannot do says nothing
             telling = [
                 (output, answer, error)
                 for output, (answer, error) in zip(outputs, key, strict=True)
@@ -213,9 +228,12 @@ class Examination:
                 Status.INCORRECT, f"correct only in the looser precision class {met}, not {asked}",
                 (found,),
             )  # fmt: skip
+        try:
+            answers = [[y for y, _ in self._oracle.key(other)] for other in burst.draws]
+        except RefusalError:  # it cannot do another call's input: nothing to compare with
+            answers = []
         found = guards.explain(
-            self._desk, burst, slot,
-            answers=[[y for y, _ in self._oracle.key(other)] for other in burst.draws],
+            self._desk, burst, slot, answers=answers,
             earlier=self._earlier, error=self._oracle.error(draw.family),
         )  # fmt: skip
         if found is None:
@@ -226,7 +244,11 @@ class Examination:
     # --- bursts ----------------------------------------------------------------------------------
 
     def run(self, worker: Worker, draws: Sequence[Draw], order: Order | None = None) -> Burst:
-        """One burst of the candidate, as timed ones are; leaves with its failure."""
+        """One burst of the candidate, as timed ones are; leaves with its failure.
+
+        Raises:
+            RefusalError: the reference cannot do one of the draws either.
+        """
         order = order or self._desk.timed_order
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
         self.history.append((order, len(draws)))
@@ -248,6 +270,7 @@ class Examination:
             case Ending.DIED:
                 raise Failure(Status.CRASHED, DIED)
             case Ending.FAILED:
+                self._oracle.require(draws)
                 said = worker.display_text() or "it gave no reason"
                 wrong = worker.state == State.WRONG_OUTPUT
                 raise Failure(Status.INCORRECT if wrong else Status.CRASHED, said)

@@ -1,17 +1,17 @@
 """Kinds of inputs: the problem's own, and changed ones that its own generator would never draw.
 
-Each is a function of one tensor; integer tensors (indices, masks) stay as they are drawn. Whether a
-family says anything about a problem is decided by `oracle`, from what the reference does on it.
+Each is a function of one tensor; integer tensors (indices, masks) stay as they are drawn. Strides
+and what inputs share stay, too (`arrangement`): a storage is changed once, and all its views with
+it. Whether a family says anything about a problem is decided by `oracle`, from what the reference
+does on it.
 
-Three kinds of harness.md 7.2 are left out, because honest candidates differ on them:
+Two kinds of harness.md 7.2 are left out, because honest candidates differ on them:
 
 * Denormal numbers: kernels may flush them to zero (`-ftz=true`, CPU threads that set it). Among
   others of ordinary size they are far below any bound, alone they would refuse who flushes.
 * Infinities and NaN as inputs: the maximum of a NaN, zero times infinity, a clamp of NaN differ
   between PyTorch's own CPU and CUDA operators. That outputs hold none where the answer holds none
   is checked on every input.
-* Strides: a worker is handed contiguous tensors, as KernelBench's inputs are; nobody can be wrong
-  about others.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ def change_inputs(tensors: list[torch.Tensor], family: str) -> list[torch.Tensor
     ]
 
 
-def nudge(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Off by what an honest candidate's rounding amounts to; floats come back as float64."""
+def nudged(tensor: torch.Tensor) -> torch.Tensor:
+    """Return it off by an honest candidate's rounding error; floats come back as float64."""
     import torch
 
-    return [
-        t.double() * torch.empty_like(t, dtype=torch.float64).uniform_(1 - NUDGE, 1 + NUDGE)
-        if t.is_floating_point() else t
-        for t in tensors
-    ]  # fmt: skip
+    if not tensor.is_floating_point():
+        return tensor
+    factor = torch.empty_like(tensor, dtype=torch.float64).uniform_(1 - NUDGE, 1 + NUDGE)
+    return tensor.double() * factor
 
 
 def changed_weight(tensor: torch.Tensor) -> torch.Tensor:
@@ -135,7 +134,7 @@ def _one_element_large(tensor: torch.Tensor) -> torch.Tensor:
 
     if tensor.numel() == 0:
         return tensor
-    changed = tensor.clone()
+    changed = tensor.clone(memory_format=torch.contiguous_format)
     size = 100.0 * tensor.abs().mean()
     element = changed.view(-1)[int(torch.randint(tensor.numel(), ()))]
     element.copy_(torch.where(element > 0, -size, size))

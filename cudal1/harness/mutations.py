@@ -8,13 +8,12 @@ there is nothing of the kind to do here. Why each: hacks.md A11 to A14, A25, A36
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cudal1.harness.operators import Rounding, to_half
-from cudal1.harness.oracle import REFUSALS, Draw, Oracle, Tensors
-from cudal1.harness.shortage import raise_shortage
+from cudal1.harness.oracle import Draw, Oracle, RefusalError, Tensors
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -125,12 +124,10 @@ def _with_last(output: torch.Tensor, value: torch.Tensor | float) -> torch.Tenso
 def run(
     oracle: Oracle, draw: Draw, mode: AbstractContextManager[object] | None = None
 ) -> Tensors | None:
-    """The reference's float32 outputs; None where it cannot do the input."""
+    """Return the reference's own outputs; None where it cannot do the input."""
     try:
-        with mode or nullcontext():
-            return [output.detach().clone() for output, _ in oracle.key(draw)]
-    except REFUSALS as error:
-        raise_shortage(error)
+        return [output.clone() for output in oracle.outputs(draw, mode)]
+    except RefusalError:
         return None
 
 
@@ -172,7 +169,7 @@ def ignores_input(place: int) -> Callable[[Oracle, Case], Tensors | None]:
         if torch.equal(known, inputs[place]):  # a fixed one, such as a mask
             return None
         inputs[place] = known
-        return run(oracle, replace(case.draw, inputs=inputs))
+        return run(oracle, Draw(inputs, case.draw.family))
 
     return ignoring
 

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cudal1.errors import SuiteError
+from cudal1.harness.arrangement import Arrangement
+from cudal1.harness.calls import Calls
 from cudal1.harness.correctness import ReferenceError, reference_error
-from cudal1.harness.families import FAMILIES, OWN, change_inputs, changed_weight, nudge
-from cudal1.harness.reference import load_reference
-from cudal1.harness.roofline import Work, least_work
-from cudal1.harness.shortage import raise_shortage
-from cudal1.harness.wire import DTYPES, TensorSpec
+from cudal1.harness.draws import Change, Draw, Draws, Tensors
+from cudal1.harness.families import FAMILIES, OWN, changed_weight, nudged
+from cudal1.harness.reference import Reference, load_reference
+from cudal1.harness.reference_code import ReferenceCode, RefusalError
+from cudal1.harness.roofline import NO_WORK, Work, least_work
+from cudal1.harness.seeding import kept_others, seed_others, seed_torch
+from cudal1.harness.weights import Weights, is_lazy, load_by_name
+from cudal1.harness.wire import TensorSpec, View
 from cudal1.problem import Problem
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
     import torch
 
-Tensors = list["torch.Tensor"]
+__all__ = ["Draw", "Key", "Oracle", "RefusalError", "Tensors", "tells"]
+
 Key = list[tuple["torch.Tensor", ReferenceError]]
 """Each output of a call as it should be, with how far off the reference is."""
 
@@ -39,22 +46,16 @@ ROUNDED_SHARE = 0.5
 four times a reference's error, so an honest candidate may be twice as far off as that one."""
 EXAMINED_SEEDS = (11, 12, 13)
 NUM_NUDGES = 4
-REFUSALS = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
-    ValueError,
-)  # fmt: skip
-"""What a reference raises on inputs or a dtype that it was not made for: a matrix that is not
-positive definite, an operator without a float64 kernel, a dtype spelled out or asserted. To want
-for memory is none (`shortage`): what was learned without would be believed afterwards, too."""
 
 
 @dataclass(frozen=True)
 class _Traits:
     """What is learned of a reference once: it takes dozens of calls in float64."""
 
-    input_specs: tuple[TensorSpec, ...]
+    arrangement: Arrangement
+    uses_others: bool
+    """Whether inputs are drawn with other generators of random numbers than PyTorch's."""
     output_specs: tuple[TensorSpec, ...]
-    weight_specs: tuple[TensorSpec, ...]
     runs_in_float64: bool
     mutates_inputs: bool
     can_change_weights: bool
@@ -71,24 +72,11 @@ def tells(draw: Draw, error: ReferenceError) -> bool:
     return draw.is_own or error.relative_l2 <= TOO_HARD
 
 
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """One set of inputs, private to the judge until it is published; equal to itself alone."""
-
-    inputs: Tensors
-    family: str
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the problem's own generator may draw it."""
-        return self.family == OWN
-
-
 class Oracle:
     """Inputs and answers of one problem.
 
     Raises:
-        SuiteError: the reference cannot be run here (admission should have rejected it).
+        SuiteError: the reference cannot be judged (admission should have rejected it).
         OutOfMemoryError: PyTorch's; the device's memory is too small, or in others' hands.
     """
 
@@ -96,38 +84,49 @@ class Oracle:
         self, problem: Problem, *, weight_seed: int, device: torch.device,
         precision: PrecisionClass = PrecisionClass.STRICT,
     ) -> None:  # fmt: skip
-        import torch
-
         from cudal1.harness.operators import rounding
 
         self.device = device
         self._rounding = rounding(precision)
         self._max_error = MAX_FAMILY_ERROR if self._rounding is None else TOO_HARD
         self.problem = problem
-        reference = load_reference(problem)
-        self._draw, self.init_inputs = reference.draw, repr(reference.init_inputs)
+        self._code = ReferenceCode(problem)
+        with self._code, kept_others():
+            reference = load_reference(problem)
+        self.init_inputs = repr(reference.init_inputs)
+        self._draws = Draws(reference.draw, self._code, device)
+        self._calls = Calls(self._code)
         self._families: dict[str, ReferenceError] = {}
         self.mutates_inputs = True
+        self._make_models(reference, weight_seed)
         who = problem.id, weight_seed, str(device), precision
-        try:
-            # made on the CPU and moved, as anyone would, and as the workers do
-            torch.default_generator.manual_seed(weight_seed)
-            self._model: torch.nn.Module = reference.make().to(device)
-            torch.default_generator.manual_seed(weight_seed)
-            self._exact: torch.nn.Module | None = reference.make().to(device).double()
-            self.original_weights = {
-                name: tensor.detach().clone().contiguous()
-                for name, tensor in self._model.state_dict().items()
-            }
-            self._current = self.original_weights
-            self.can_change_weights = bool(self.original_weights)
-            if who not in _known:
-                _known[who] = self._examined()
-            self._take(_known[who])
-        except REFUSALS as error:
-            raise_shortage(error)
-            said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            raise SuiteError(f"{problem.key}: its reference raises {said}") from error
+        if who not in _known:
+            _known[who] = self._examined()
+        self._take(_known[who], reference)
+
+    def _make_models(self, reference: Reference, seed: int) -> None:
+        """Make the reference, and another one in float64 where it can be."""
+        self._model = self._made(reference, seed)
+        if is_lazy(self._model):  # its first call makes the rest of its weights
+            self._answer(self.draw(seed), exact=False)
+        with self._code:
+            self._weights = Weights(self._model, self.device)
+        self.original_weights = self._weights.original()
+        self._current = self.original_weights
+        self.can_change_weights = bool(self.original_weights)
+        self._exact: torch.nn.Module | None = None
+        with suppress(RefusalError):
+            exact = self._made(reference, seed)
+            with self._code:
+                self._exact = exact.double()
+                load_by_name(self._exact, self.original_weights)
+
+    def _made(self, reference: Reference, seed: int) -> torch.nn.Module:
+        # made on the CPU and moved, as anyone would, and as the workers do
+        with self._code, kept_others():
+            seed_torch(seed, self.device)
+            seed_others(seed)
+            return reference.make().to(self.device)
 
     @property
     def families(self) -> list[str]:
@@ -143,12 +142,29 @@ class Oracle:
         """How far the reference is from the exact answer on a family."""
         return self._families[family]
 
+    @property
+    def storages(self) -> tuple[TensorSpec, ...]:
+        """What one set of inputs is in memory."""
+        return self._draws.arrangement.storages
+
+    @property
+    def input_views(self) -> tuple[View, ...]:
+        """What one set of inputs is to a call: views of its storages."""
+        return self._draws.arrangement.views
+
+    @property
+    def output_specs(self) -> tuple[TensorSpec, ...]:
+        """Types and shapes of the outputs of a call."""
+        return self._calls.specs
+
+    @property
+    def weight_specs(self) -> tuple[TensorSpec, ...]:
+        """Types and shapes of the weights."""
+        return self._weights.specs
+
     def draw(self, seed: int, family: str = OWN) -> Draw:
         """Fresh inputs; the same seed and family give the same ones."""
-        self._seed(seed)
-        with self.device:
-            inputs = [tensor.to(self.device) for tensor in self._draw()]
-            return Draw(change_inputs(inputs, family), family)
+        return self._draws.draw(seed, family)
 
     def deck(self, rng: random.Random) -> list[str]:
         """Every family once and the problem's own for a third of all, shuffled."""
@@ -162,13 +178,34 @@ class Oracle:
         if seed is None:
             self._current = self.original_weights
         else:
-            self._seed(seed)
-            self._current = {
-                name: changed_weight(tensor) for name, tensor in self.original_weights.items()
-            }
-        self._model.load_state_dict(self._current)
-        if self._exact is not None:
-            self._exact.load_state_dict(self._current)
+            seed_torch(seed, self.device)
+            self._current = self._weights.changed(changed_weight)
+        with self._code:
+            load_by_name(self._model, self._current)
+            if self._exact is not None:
+                load_by_name(self._exact, self._current)
+
+    def outputs(self, draw: Draw, mode: AbstractContextManager[object] | None = None) -> Tensors:
+        """Return the reference's own outputs, computed under a mode that interferes with operators.
+
+        Raises:
+            RefusalError: it cannot do the input, or gives other kinds of outputs than usual.
+        """
+        return self._answer(draw, exact=False, mode=mode)
+
+    def require(self, draws: Sequence[Draw]) -> None:
+        """Find out whether the reference can do these inputs; leave out a family that it cannot.
+
+        Raises:
+            RefusalError: it cannot.
+        """
+        for draw in draws:
+            try:
+                self.outputs(draw)
+            except RefusalError:
+                if not draw.is_own:
+                    self._families.pop(draw.family, None)
+                raise
 
     def key(self, draw: Draw) -> Key:
         """The reference's own outputs for `draw`, and the error of its family."""
@@ -185,8 +222,7 @@ class Oracle:
             return self.key(draw)
         try:
             exacts = self._answer(draw, exact=True)
-        except REFUSALS as error:  # in this draw, such as a matrix that float64 finds singular
-            raise_shortage(error)
+        except RefusalError:  # in this draw, such as a matrix that float64 finds singular
             return self.key(draw)
         known, key = self.error(draw.family), Key()
         plains = self._answer(draw, exact=False)
@@ -205,25 +241,23 @@ class Oracle:
             return errors
         from cudal1.harness.operators import Rounding
 
-        with Rounding(self._rounding):
-            rounded = self._answer(draw, exact=False)
+        try:
+            rounded = self.outputs(draw, Rounding(self._rounding))
+        except RefusalError:  # its operators cannot be interfered with
+            return errors
         return [
             error.larger(reference_error(x, y).times(ROUNDED_SHARE))
             for error, x, y in zip(errors, rounded, exacts, strict=True)
         ]
 
-    def _seed(self, seed: int) -> None:
-        import torch
-
-        # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
-        torch.default_generator.manual_seed(seed % 2**63)
-        if self.device.type == "cuda":
-            torch.cuda.default_generators[torch.cuda.current_device()].manual_seed(seed % 2**63)
-
     def work(self) -> Work:
         """What a call provably cannot do without, on the problem's own inputs."""
         draws = [self.draw(seed).inputs for seed in EXAMINED_SEEDS[:2]]
-        return least_work(self._model, draws, inexactness=self.error(OWN).relative_l2)
+        inexactness = self.error(OWN).relative_l2
+        try:
+            return least_work(self._model, draws, inexactness=inexactness, code=self._code)
+        except RefusalError:
+            return NO_WORK
 
     def _nudged(self, draw: Draw) -> list[Tensors]:
         """Exact answers to inputs that are off by what an honest candidate's rounding amounts to.
@@ -233,32 +267,34 @@ class Oracle:
         """
         if not any(t.is_floating_point() for t in draw.inputs):
             return []
+        assert self._exact is not None
         answers: list[Tensors] = []
         for _ in range(NUM_NUDGES):
-            try:
-                nudged = Draw(nudge(draw.inputs), draw.family)
-                answers.append(self._answer(nudged, exact=True))
-            except REFUSALS as error:
-                raise_shortage(error)
-                continue
+            inputs = self._draws.given(draw, self._copying(nudged))
+            with suppress(RefusalError):
+                answers.append(self._calls.exact(self._exact, inputs))
         return answers
 
-    def _answer(self, draw: Draw, *, exact: bool) -> Tensors:
-        import torch
+    def _answer(
+        self, draw: Draw, *, exact: bool, mode: AbstractContextManager[object] | None = None
+    ) -> Tensors:
+        if exact and self._exact is not None:
+            return self._calls.exact(
+                self._exact, self._draws.given(draw, self._copying(_as_double))
+            )
+        change = _copied if self.mutates_inputs else None
+        return self._calls.plain(self._model, self._draws.given(draw, change), mode)
 
-        with torch.no_grad():
-            if exact and self._exact is not None:
-                inputs = [t.double() if t.is_floating_point() else t for t in self._given(draw)]
-                return _as_list(self._exact(*inputs))
-            return _as_list(self._model(*self._given(draw)))
+    def _copying(self, change: Change) -> Change:
+        """Return the change, done to copies where the reference writes to its inputs."""
+        return (lambda tensor: change(tensor.clone())) if self.mutates_inputs else change
 
-    def _given(self, draw: Draw) -> Tensors:
-        return [t.clone() for t in draw.inputs] if self.mutates_inputs else draw.inputs
-
-    def _take(self, traits: _Traits) -> None:
-        self.input_specs = traits.input_specs
-        self.output_specs = traits.output_specs
-        self.weight_specs = traits.weight_specs
+    def _take(self, traits: _Traits, reference: Reference) -> None:
+        self._draws = Draws(
+            reference.draw, self._code, self.device,
+            arrangement=traits.arrangement, uses_others=traits.uses_others,
+        )  # fmt: skip
+        self._calls.specs = traits.output_specs
         self.mutates_inputs = traits.mutates_inputs
         self.can_change_weights = traits.can_change_weights
         self._families = traits.families
@@ -268,20 +304,17 @@ class Oracle:
     def _examined(self) -> _Traits:
         """Learn output specs, whether float64 works, and which families and weights are usable."""
         first = self.draw(1)
-        outputs = self._answer(first, exact=False)
+        self._answer(first, exact=False)
         try:
             for seed in (1, *EXAMINED_SEEDS):
                 self._answer(self.draw(seed), exact=True)
-        except REFUSALS as error:
-            raise_shortage(error)
+        except RefusalError:
             self._exact = None
         self.mutates_inputs = self._mutates(first)
         self._families[OWN] = self._family_error(OWN)
         if self.can_change_weights:
-            self.change_weights(7)
-            changed = self._family_error(OWN, must_tell=True)
+            changed = self._changed_weights_error()
             self.can_change_weights = changed.relative_l2 <= self._max_error
-            self.change_weights(None)
             if self.can_change_weights:
                 self._families[OWN] = self._families[OWN].larger(changed)
         has_floats = any(t.is_floating_point() for t in first.inputs)
@@ -290,19 +323,27 @@ class Oracle:
             if error.relative_l2 <= self._max_error:
                 self._families[family] = error.larger(self._families[OWN])
         return _Traits(
-            input_specs=tuple(_spec(t) for t in first.inputs),
-            output_specs=tuple(_spec(t) for t in outputs),
-            weight_specs=tuple(_spec(t) for t in self.original_weights.values()),
+            arrangement=self._draws.arrangement, uses_others=self._draws.has_used_others,
+            output_specs=self._calls.specs,
             runs_in_float64=self._exact is not None, mutates_inputs=self.mutates_inputs,
             can_change_weights=self.can_change_weights, families=self._families,
         )  # fmt: skip
 
+    def _changed_weights_error(self) -> ReferenceError:
+        """How far the reference is off with other weights; infinite if it refuses them."""
+        try:
+            self.change_weights(7)
+            return self._family_error(OWN, must_tell=True)
+        except RefusalError:
+            return ReferenceError(math.inf, math.inf)
+        finally:
+            self.change_weights(None)
+
     def _mutates(self, draw: Draw) -> bool:
         import torch
 
-        given = [t.clone() for t in draw.inputs]
-        with torch.no_grad():
-            self._model(*given)
+        given = self._draws.given(draw, _copied)
+        self._calls.plain(self._model, given)
         return any(not torch.equal(a, b) for a, b in zip(given, draw.inputs, strict=True))
 
     def _family_error(self, family: str, *, must_tell: bool = False) -> ReferenceError:
@@ -311,8 +352,7 @@ class Oracle:
             draw = self.draw(seed, family)
             try:
                 plain, exact = self._answer(draw, exact=False), self._answer(draw, exact=True)
-            except REFUSALS as error:
-                raise_shortage(error)
+            except RefusalError:
                 if not must_tell:  # the problem's own
                     raise
                 return ReferenceError(math.inf, math.inf)
@@ -331,12 +371,9 @@ def _is_telling(output: torch.Tensor) -> bool:
     return bool(torch.isfinite(output).all()) and spread
 
 
-def _as_list(result: Any) -> Tensors:
-    return list(result) if isinstance(result, tuple | list) else [result]
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone()
 
 
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        raise SuiteError(f"tensors of {dtype} cannot be judged")
-    return TensorSpec(dtype, tuple(tensor.shape))
+def _as_double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor

@@ -36,7 +36,9 @@ def layout_and_arena(oracle: Oracle, protocol: EvalProtocol) -> tuple[Layout, in
     The arena, in bytes, is what the reference's calls want in a burst whose outputs are all kept,
     on a GPU. A candidate that needs more takes it elsewhere, and has its outputs copied.
     """
-    one = Layout(oracle.weight_specs, oracle.input_specs, oracle.output_specs, 1)
+    one = Layout(
+        oracle.weight_specs, oracle.storages, oracle.output_specs, 1, oracle.input_views
+    )  # fmt: skip
     most = min(protocol.max_burst_calls, MAX_PLACES // len(one.outputs))
     allowed = ring_bytes(oracle.device, protocol)
     if oracle.device.type != "cuda":

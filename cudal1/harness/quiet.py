@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from cudal1.harness.device import Device
+from cudal1.harness.seeding import kept_others
 from cudal1.problem import DeviceClass
 
 PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
@@ -42,7 +43,7 @@ def undisturbed(device: Device) -> Iterator[None]:
     if others:
         os.sched_setaffinity(0, others)
     try:
-        with torch.cuda.device(device.index) if on_gpu else nullcontext():
+        with kept_others(), torch.cuda.device(device.index) if on_gpu else nullcontext():
             yield
     finally:
         os.sched_setaffinity(0, cores)

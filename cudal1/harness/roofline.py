@@ -4,7 +4,8 @@ Threat: a time that no honest work can reach shows a hole in the clock without k
 claim below the floor is `invalid`, never a record. Everything here errs on the low side, since a
 floor that is too high would turn honest candidates away. What counts, and why so little:
 
-* **Inputs**: pieces of 32 bytes that move the output by more than any tolerance lets one forget.
+* **Inputs**: pieces of 32 bytes that move the output by more than any tolerance lets one forget;
+  pieces of memory, however many views show them.
 * **Outputs**: one element for each distinct value, since equal ones may share memory. What could be
   a view of an input is not written by the call: the worker only reads it, to store it. It reads as
   many constants in the empty burst, which is subtracted, so such an output counts negative.
@@ -17,10 +18,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cudal1.harness.arrangement import Arrangement
 from cudal1.harness.ceilings import Peaks
+from cudal1.harness.reference_code import RefusalError
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -75,27 +79,49 @@ class Work:
 NO_WORK = Work(0, 0)
 
 
-def least_work(call: Call, draws: Sequence[Tensors], *, inexactness: float) -> Work:
-    """What the reference's outputs for two draws of its inputs provably need.
+def least_work(
+    call: Call,
+    draws: Sequence[Tensors],
+    *,
+    inexactness: float,
+    code: AbstractContextManager[object] | None = None,
+) -> Work:
+    """Return what the reference's outputs for two draws of its inputs provably need.
 
     Args:
         call: the reference; it may change the tensors that it is given.
         draws: two sets of inputs of the problem's own.
         inexactness: relative L2 error of the reference against float64.
+        code: surrounds whatever runs code of the reference.
+
+    Raises:
+        RefusalError: `code` raised it, for what the reference raises.
     """
     import torch
 
     if not inexactness <= TOO_INEXACT:
         return NO_WORK
-    with torch.no_grad():
-        outputs = [_as_list(call(*(t.clone() for t in inputs))) for inputs in draws[:2]]
+    code = code or nullcontext()
+    arrangement = Arrangement.of(draws[0])
+    first, second = (arrangement.filled(inputs, inputs[0].device) for inputs in draws[:2])
+    if first is None or second is None:
+        return NO_WORK
+
+    def called(*storages: torch.Tensor) -> Any:
+        return call(*arrangement.of_storages(storages))
+
+    with code, torch.no_grad():
+        outputs = [_as_list(called(*(t.clone() for t in storages))) for storages in (first, second)]
     if not all(bool(torch.isfinite(t).all()) for group in outputs for t in group):
         return NO_WORK
     forgotten = forgettable(outputs)
     if forgotten > MOST_FORGOTTEN:
         return NO_WORK
-    needed = read_bytes(call, draws, forgotten) + written_bytes(outputs, draws[0])
-    return Work(max(0, needed), product_flops(call, draws[0]))
+    needed = read_bytes(called, (first, second), forgotten, code)
+    needed += written_bytes(outputs, draws[0])
+    with code:
+        num_flops = product_flops(call, draws[0])
+    return Work(max(0, needed), num_flops)
 
 
 def forgettable(outputs: Sequence[Tensors]) -> float:
@@ -106,8 +132,13 @@ def forgettable(outputs: Sequence[Tensors]) -> float:
     return max(LEAST_FORGOTTEN, FORGOTTEN**2 * size / moved) if moved > 0 else 1.0
 
 
-def read_bytes(call: Call, draws: Sequence[Tensors], forgotten: float) -> int:
-    """Bytes of the inputs that cannot be left unread.
+def read_bytes(
+    call: Call,
+    draws: Sequence[Tensors],
+    forgotten: float,
+    code: AbstractContextManager[object],
+) -> int:
+    """Return the bytes of storages that cannot be left unread by a call that gets them.
 
     How far each piece of an input moves the output is its gradient times its change from one draw
     to the other. The pieces that move it least are left out, as many as make up the `forgotten`
@@ -121,11 +152,11 @@ def read_bytes(call: Call, draws: Sequence[Tensors], forgotten: float) -> int:
         return 0
     leaves = [t.detach().clone().requires_grad_(i in wanted) for i, t in enumerate(draws[0])]
     try:
-        with torch.enable_grad():
+        with code, torch.enable_grad():
             made = _as_list(call(*(t.clone() for t in leaves)))
             total = sum(((t * _signs(t)).sum() for t in made if t.requires_grad), torch.zeros(()))
             found = torch.autograd.grad(total, [leaves[i] for i in wanted], allow_unused=True)
-    except RuntimeError:  # an operator without a gradient, or too little memory for it
+    except (RuntimeError, RefusalError):  # an operator without a gradient, or too little memory
         return 0
     moves = [
         _by_piece(gradient * (draws[0][i] - draws[1][i]))
@@ -219,7 +250,7 @@ def _is_unstructured(operand: torch.Tensor) -> bool:
 
 
 def _by_piece(effects: torch.Tensor) -> torch.Tensor:
-    """The squared effect of each piece of memory of a contiguous tensor."""
+    """Return the squared effect of each piece of a storage."""
     import torch
 
     per_piece = max(1, PIECE_BYTES // effects.element_size())

@@ -6,6 +6,7 @@ Triton and cuBLAS raise RuntimeErrors, which only their words tell from others.
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 LACKS_MEMORY = re.compile(r"MemoryError|out of memory|allocate memory|ALLOC_FAILED")
@@ -18,17 +19,21 @@ def lacks_memory(said: str) -> bool:
     return LACKS_MEMORY.search(said) is not None
 
 
-def raise_shortage(error: Exception) -> None:
-    """Nothing, unless it is for want of memory.
+def raise_shortage(error: BaseException) -> None:
+    """Raise errors for want of memory as PyTorch's own; do nothing about others.
 
-    For whoever takes an error for an answer: that a reference cannot do an input, say.
+    Callers take other errors for an answer, such as that a reference cannot do an input. The text
+    of an error may be somebody else's code, and may raise: then it says nothing of memory.
 
     Raises:
-        OutOfMemoryError: PyTorch's, whoever found no memory.
+        OutOfMemoryError: PyTorch's, for any error for want of memory.
     """
     import torch
 
     if isinstance(error, torch.OutOfMemoryError):
         raise error
-    if lacks_memory(f"{type(error).__name__}: {error}"):
-        raise torch.OutOfMemoryError(_WHERE.sub("", str(error))) from error
+    said = ""
+    with contextlib.suppress(Exception):
+        said = str(error)
+    if lacks_memory(f"{type(error).__name__}: {said}"):
+        raise torch.OutOfMemoryError(_WHERE.sub("", said) or type(error).__name__) from error

@@ -73,9 +73,7 @@ class DeviceMemory:
 
     def tensor(self) -> torch.Tensor:
         """All of it as bytes."""
-        import torch
-
-        return torch.as_tensor(_Bytes(self.address, self.num_bytes), device="cuda")
+        return bytes_at(self.address, self.num_bytes)
 
     def close(self) -> None:
         """Unmap it; the bytes go when nobody maps them any more. Idempotent."""
@@ -87,6 +85,15 @@ class DeviceMemory:
         if self._exported >= 0:
             os.close(self._exported)
         self.address = 0
+
+
+def bytes_at(address: int, num_bytes: int) -> torch.Tensor:
+    """Return mapped memory of the current CUDA device as bytes, a storage of its own."""
+    import torch
+
+    if not num_bytes:
+        return torch.empty(0, dtype=torch.uint8, device="cuda")
+    return torch.as_tensor(_Bytes(address, num_bytes), device="cuda")
 
 
 class _Bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import IntEnum
 
 ALIGNMENT = 64
@@ -43,7 +43,7 @@ class Word(IntEnum):
     STATE = 1
     """Worker: a `State`."""
     TEXT_LENGTH = 2
-    """Worker: bytes of display text."""
+    """Worker: bytes of display text: of its weights while it is ready, then of its failure."""
     AWAKE = 3
     """Worker: calls whose inputs it was ready for since it started."""
     NUM_CALLS = 8
@@ -124,17 +124,36 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
+class View:
+    """An input as a call gets it: elements of one of the storages of its slot."""
+
+    storage: int
+    """Index of the storage in the slot; several inputs may have the same."""
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+    offset: int
+    """In elements, from the first byte of the storage."""
+    wants_grad: bool = False
+    """The flag `requires_grad`, which calls under `no_grad` can still see."""
+
+
+@dataclass(frozen=True)
 class Layout:
     """Where tensors lie in a ring: weights, then input slots, then output slots.
 
-    Behind them a GPU's ring has an arena, from which a worker's calls take their memory: an output
-    that lies there need not be copied into its slot.
+    An input slot holds storages, and calls get views of them: inputs keep their strides, and what
+    they share. Behind the slots a GPU's ring has an arena, from which a worker's calls take their
+    memory: an output that lies there need not be copied into its slot.
     """
 
     weights: tuple[TensorSpec, ...]
-    inputs: tuple[TensorSpec, ...]
+    storages: tuple[TensorSpec, ...]
+    """Storages of one input slot, each flat."""
     outputs: tuple[TensorSpec, ...]
     num_slots: int
+    inputs: tuple[View, ...] = ()
 
     @property
     def input_start(self) -> int:
@@ -144,7 +163,7 @@ class Layout:
     @property
     def input_bytes(self) -> int:
         """One input slot."""
-        return _padded(self.inputs)
+        return _padded(self.storages)
 
     @property
     def output_start(self) -> int:
@@ -221,9 +240,10 @@ class Job:
                 self.device, self.entry, self.init_inputs, self.weight_names,
                 tuple(
                     tuple((s.dtype, s.shape) for s in group)
-                    for group in (self.layout.weights, self.layout.inputs, self.layout.outputs)
+                    for group in (self.layout.weights, self.layout.storages, self.layout.outputs)
                 ),
-                self.layout.num_slots, self.seed, self.memory_bytes, self.cpu_s, self.core,
+                tuple(astuple(each) for each in self.layout.inputs), self.layout.num_slots,
+                self.seed, self.memory_bytes, self.cpu_s, self.core,
                 self.folder, self.ring_bytes, self.allow_tf32, self.practice, self.in_place,
                 self.only_builds,
             )
@@ -235,13 +255,15 @@ class Job:
         import ast
 
         (
-            device, entry, init_inputs, names, groups, num_slots, seed, memory, cpu, core,
+            device, entry, init_inputs, names, groups, inputs, num_slots, seed, memory, cpu, core,
             folder, ring_bytes, allow_tf32, practice, in_place, only_builds,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
             device=device, entry=entry, init_inputs=init_inputs, weight_names=names,
-            layout=Layout(specs[0], specs[1], specs[2], num_slots),
+            layout=Layout(
+                specs[0], specs[1], specs[2], num_slots, tuple(View(*each) for each in inputs)
+            ),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32, practice=practice, in_place=in_place,
             only_builds=only_builds,

@@ -15,12 +15,13 @@ import torch
 from cudal1.harness import find_device
 from cudal1.harness.burst import Desk
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import Job, Layout, TensorSpec
+from cudal1.harness.wire import Job, Layout, TensorSpec, View
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass
 
 ROOT = Path(__file__).parents[2]
-LAYOUT = Layout((), (TensorSpec("int64", (64,)),), (TensorSpec("int64", (64,)),), 1)
+COUNTS = TensorSpec("int64", (64,))
+LAYOUT = Layout((), (COUNTS,), (COUNTS,), 1, (View(0, "int64", (64,), (1,), 0),))
 MEMORY_BYTES = 1 << 30
 LIMIT_S = 120
 

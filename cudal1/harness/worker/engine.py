@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from cudal1.harness.vmm import DeviceMemory, cuda_driver
+from cudal1.harness.vmm import DeviceMemory, bytes_at, cuda_driver
 from cudal1.harness.wire import IN_RING, Job
 from cudal1.harness.worker import fake
 
@@ -34,6 +34,10 @@ class Engine(Protocol):
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """The memory shared with the judge, as bytes."""
+        ...
+
+    def part(self, start: int, num_bytes: int) -> torch.Tensor:
+        """Return bytes of the shared memory as a storage of their own, as any tensor has one."""
         ...
 
     def place(self, module: Any) -> Any:
@@ -78,7 +82,12 @@ class HostEngine:
         self._in_place = job.in_place
         ring = torch.frombuffer(mmap.mmap(descriptor, job.ring_bytes), dtype=torch.uint8)
         self._ring, self._ring_end = ring.data_ptr(), ring.data_ptr() + job.ring_bytes
+        self._bytes = ring.numpy()
         return ring
+
+    def part(self, start: int, num_bytes: int) -> torch.Tensor:
+        """A tensor over the mapping."""
+        return torch.from_numpy(self._bytes[start : start + num_bytes])
 
     def place(self, module: Any) -> Any:
         """As it is."""
@@ -138,6 +147,10 @@ class CudaEngine:
         start = memory.address + job.layout.total_bytes
         self._arena = self._next = -(-start // ALIGNMENT) * ALIGNMENT
         return memory.tensor()
+
+    def part(self, start: int, num_bytes: int) -> torch.Tensor:
+        """A tensor over the judge's memory."""
+        return bytes_at(self._base + start, num_bytes)
 
     def place(self, module: Any) -> Any:
         """Moved there as anyone would."""

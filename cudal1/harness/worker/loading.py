@@ -20,7 +20,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from cudal1.harness import wire
-from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec
+from cudal1.harness.seeding import seed_others
+from cudal1.harness.weights import load_by_name
+from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec, View
 from cudal1.harness.worker.engine import Engine
 
 MODULE, REFERENCE = "candidate", "Model"
@@ -29,23 +31,25 @@ MODULE, REFERENCE = "candidate", "Model"
 
 def load(
     job: Job, source: bytes, ring: torch.Tensor, engine: Engine
-) -> tuple[Callable[..., Any], Callable[[], None]]:
-    """The module to call, and what loads the ring's weights into it.
+) -> tuple[Callable[..., Any], Callable[[], str]]:
+    """Return the module to call, and what loads the ring's weights into it.
 
-    A module whose parameters have other names or shapes keeps what it drew under the public seed,
-    and its outputs decide.
+    Weights that it has by the reference's names and shapes are loaded, and whatever else it has
+    keeps what it drew under the public seed; its outputs decide. Loading returns what to say to
+    people of the names that it lacks.
     """
     if not job.entry:
-        slots = views(ring, job.layout, 0, "outputs")
+        slots = outputs(ring, job.layout, 0)
         # on a GPU its bursts have no calls (`shim`)
         count = 1 if job.device == "cuda" else job.layout.num_slots
         values = itertools.cycle([[torch.ones_like(slot) for slot in slots] for _ in range(count)])
-        return lambda *_: next(values), lambda: None
+        return lambda *_: next(values), lambda: ""
     namespace = imported(source)
     make = getattr(namespace, job.entry, None)
     if make is None:
         raise AttributeError(f"the source defines no {job.entry}")
     torch.manual_seed(job.seed)
+    seed_others(job.seed)
     module = make(*ast.literal_eval(job.init_inputs))
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"{job.entry} must be a torch.nn.Module, not {type(module).__name__}")
@@ -55,13 +59,7 @@ def load(
         name: view(ring, start, spec)
         for name, start, spec in zip(job.weight_names, starts, job.layout.weights, strict=True)
     }
-
-    def load_weights() -> None:
-        if _kinds(module.state_dict()) == _kinds(given):
-            module.load_state_dict(given)
-
-    load_weights()
-    return module, load_weights
+    return module, lambda: load_by_name(module, given)
 
 
 def imported(source: bytes) -> ModuleType:
@@ -77,7 +75,13 @@ def imported(source: bytes) -> ModuleType:
     return namespace
 
 
-def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
+def practise(
+    job: Job,
+    ring: torch.Tensor,
+    given: list[torch.Tensor],
+    engine: Engine,
+    is_wanted: Callable[[], bool],
+) -> None:
     """Run the reference on what lies in the first slot, and forget it; stop when it is wanted.
 
     A GPU's programs are loaded when they are first run, each in up to a tenth of a second, and a
@@ -87,7 +91,7 @@ def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[
     """
     dtype = torch.get_default_dtype()
     with contextlib.suppress(Exception), torch.backends.cudnn.flags(enabled=False):
-        _practised(job, ring, engine, is_wanted)
+        _practised(job, ring, given, engine, is_wanted)
     torch.set_default_dtype(dtype)
     sys.modules.pop(MODULE, None)
     with contextlib.suppress(Exception):
@@ -95,10 +99,18 @@ def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[
         engine.forget()
 
 
-def _practised(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
+def _practised(
+    job: Job,
+    ring: torch.Tensor,
+    given: list[torch.Tensor],
+    engine: Engine,
+    is_wanted: Callable[[], bool],
+) -> None:
     with torch.no_grad(), _Until(is_wanted):
-        module, _ = load(replace(job, entry=REFERENCE), job.practice.encode(), ring, engine)
-        module(*views(ring, job.layout, 0, "inputs"))
+        practice = replace(job, entry=REFERENCE)
+        module, load_weights = load(practice, job.practice.encode(), ring, engine)
+        load_weights()
+        module(*given)
 
 
 class _Until(TorchFunctionMode):
@@ -116,20 +128,33 @@ class _Until(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _kinds(tensors: dict[str, torch.Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
-    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+def inputs(engine: Engine, layout: Layout, slot: int) -> list[torch.Tensor]:
+    """Return the inputs of a slot as the problem's generator lays them out.
+
+    Each storage begins where the tensor's own would: strides and offsets mean what they mean
+    elsewhere, and nothing else of the shared memory belongs to it.
+    """
+    start = layout.input_start + slot * layout.input_bytes
+    storages = [
+        engine.part(start + offset, spec.num_bytes)
+        for offset, spec in zip(wire.offsets(layout.storages), layout.storages, strict=True)
+    ]
+    return [window(storages[each.storage], each) for each in layout.inputs]
 
 
-def views(ring: torch.Tensor, layout: Layout, slot: int, which: str) -> list[torch.Tensor]:
-    """All "inputs" or "outputs" of a slot."""
-    specs, start, size = (
-        (layout.inputs, layout.input_start, layout.input_bytes)
-        if which == "inputs"
-        else (layout.outputs, layout.output_start, layout.output_bytes)
-    )
+def window(storage: torch.Tensor, view: View) -> torch.Tensor:
+    """Return a view of a storage that is given as bytes."""
+    dtype: torch.dtype = getattr(torch, view.dtype)
+    shown = storage.view(dtype).as_strided(view.shape, view.strides, view.offset)
+    return shown.requires_grad_() if view.wants_grad else shown
+
+
+def outputs(ring: torch.Tensor, layout: Layout, slot: int) -> list[torch.Tensor]:
+    """Return the places of a slot's outputs."""
+    start = layout.output_start + slot * layout.output_bytes
     return [
-        view(ring, start + slot * size + offset, spec)
-        for offset, spec in zip(wire.offsets(specs), specs, strict=True)
+        view(ring, start + offset, spec)
+        for offset, spec in zip(wire.offsets(layout.outputs), layout.outputs, strict=True)
     ]
 
 

@@ -18,18 +18,17 @@ import os
 import select
 import socket
 import tempfile
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from cudal1.harness import wire
-from cudal1.harness.wire import HAND_OVER, HANDED_OVER, SOURCE_NAME, Job, State, Word
-from cudal1.harness.worker import builds, confinement
+from cudal1.harness.wire import HAND_OVER, HANDED_OVER, Job, State, Word
+from cudal1.harness.worker import builds, confinement, loading
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
-from cudal1.harness.worker.loading import imported, load, practise, views
+from cudal1.harness.worker.loading import imported, load, practise
+from cudal1.harness.worker.words import described, report, tell
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
@@ -88,14 +87,18 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
     layers |= confinement.renounce(home, layers, nodes)
     os.write(channel, wire.bits_of(layers))
+    # before a candidate is there: on a GPU it takes longer than a short call
+    inputs = [loading.inputs(engine, job.layout, slot) for slot in range(job.layout.num_slots)]
     if job.practice:
-        practise(job, ring, engine, lambda: _has_word(channel))
+        practise(job, ring, inputs[0], engine, lambda: _has_word(channel))
         _allow_tf32(job.allow_tf32)
     source_fd, *built = _received(channel, 2)
     for descriptor in built:
         builds.unpack(descriptor, home)
-    work = _build if job.only_builds else _work
-    work(job, home, _content(source_fd), control, ring, channel, engine)
+    if job.only_builds:
+        _build(home, _content(source_fd), control, channel)
+    else:
+        _work(job, home, _content(source_fd), control, ring, inputs, channel, engine)
     os._exit(1)
 
 
@@ -104,10 +107,7 @@ def _allow_tf32(allowed: bool) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def _build(
-    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor, channel: int,
-    engine: Engine,
-) -> None:  # fmt: skip
+def _build(home: str, source: bytes, control: memoryview, channel: int) -> None:
     """Import the source, for what it compiles; who fails for want of a device has not failed."""
     os.environ["MAX_JOBS"] = builds.MAX_JOBS
     words = control[: wire.TEXT_OFFSET].cast("Q")
@@ -117,7 +117,7 @@ def _build(
         imported(source)
     except BaseException as error:  # noqa: BLE001
         if said := builds.complaint(error, source):
-            _report(control, words, State.BUILD_FAILED, said)
+            report(control, words, State.BUILD_FAILED, said)
         if builds.has_failed(error):
             return
     words[Word.STATE] = State.READY
@@ -131,8 +131,8 @@ def _hand_over(channel: int, home: str, limit_s: float = builds.LIMIT_S) -> None
 
 
 def _work(
-    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor, channel: int,
-    engine: Engine,
+    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor,
+    inputs: list[list[torch.Tensor]], channel: int, engine: Engine,
 ) -> None:  # fmt: skip
     words = control[: wire.TEXT_OFFSET].cast("Q")
     places = control[wire.PLACES_OFFSET :].cast("Q")
@@ -141,8 +141,8 @@ def _work(
     # candidate's failure and a line for people.
     try:
         call, load_weights = load(job, source, ring, engine)
-        inputs = [views(ring, job.layout, slot, "inputs") for slot in range(job.layout.num_slots)]
-        outputs = [views(ring, job.layout, slot, "outputs") for slot in range(job.layout.num_slots)]
+        tell(control, words, load_weights())
+        outputs = [loading.outputs(ring, job.layout, slot) for slot in range(job.layout.num_slots)]
         words[Word.STATE] = State.READY
         stage = State.CALL_FAILED
         weights = 0
@@ -157,9 +157,9 @@ def _work(
                 burst = _burst if job.entry else _empty_burst
                 burst(words, places, call, inputs, outputs, engine, channel)
     except _WrongOutputError as error:
-        _report(control, words, State.WRONG_OUTPUT, str(error))
+        report(control, words, State.WRONG_OUTPUT, str(error))
     except BaseException as error:  # noqa: BLE001
-        _report(control, words, stage, _described(error))
+        report(control, words, stage, described(error))
 
 
 def _burst(
@@ -284,17 +284,3 @@ def _content(descriptor: int) -> bytes:
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     os.close(descriptor)
     return content
-
-
-def _described(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).name == SOURCE_NAME]
-    where = f" (line {lines[-1]})" if lines else ""
-    return f"{builds.described(error)}{where}"
-
-
-def _report(control: memoryview, words: memoryview, state: State, text: str) -> None:
-    shown = text.encode("utf-8", "replace")[: wire.TEXT_BYTES]
-    control[wire.TEXT_OFFSET : wire.TEXT_OFFSET + len(shown)] = shown
-    words[Word.TEXT_LENGTH] = len(shown)
-    words[Word.STATE] = state

@@ -1,0 +1,152 @@
+"""Inputs of a problem, as its generator draws them or as a family changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cudal1.harness.arrangement import Arrangement, dtype_name
+from cudal1.harness.families import FAMILIES, OWN, change_inputs
+from cudal1.harness.reference_code import ReferenceCode
+from cudal1.harness.seeding import others, seed_others, seed_torch
+from cudal1.harness.wire import DTYPES
+
+if TYPE_CHECKING:
+    import torch
+
+Tensors = list["torch.Tensor"]
+Change = Callable[["torch.Tensor"], "torch.Tensor"]
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One set of inputs, private to the judge until it is published; equal to itself alone."""
+
+    inputs: Tensors
+    family: str
+    arranged: Tensors | None = None
+    """Storages that the inputs are views of; None where each input is its own."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the problem's own generator may draw it."""
+        return self.family == OWN
+
+    @property
+    def storages(self) -> Tensors:
+        """Flat tensors that hold all values of the inputs."""
+        return self.arranged or [tensor.view(-1) for tensor in self.inputs]
+
+
+class Draws:
+    """Draws inputs of one problem.
+
+    Args:
+        draw: the problem's generator.
+        code: surrounds it.
+        device: where inputs are to be.
+        arrangement: how inputs lie in memory; the first draw tells where that is not known yet.
+        uses_others: whether the generator draws with other generators of random numbers than
+            PyTorch's; draws tell where that is not known yet.
+    """
+
+    def __init__(
+        self, draw: Callable[[], Any], code: ReferenceCode, device: torch.device, *,
+        arrangement: Arrangement | None = None, uses_others: bool | None = None,
+    ) -> None:  # fmt: skip
+        self._draw = draw
+        self._code = code
+        self._device = device
+        self._arrangement = arrangement
+        self._uses_others = uses_others
+        self.has_used_others = bool(uses_others)
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """How inputs lie in memory."""
+        assert self._arrangement is not None, "nothing was drawn yet"
+        return self._arrangement
+
+    def draw(self, seed: int, family: str = OWN) -> Draw:
+        """Return fresh inputs; the same seed and family give the same ones.
+
+        Raises:
+            RefusalError: the generator raised an exception, or draws what cannot be judged.
+        """
+        seed_torch(seed, self._device)
+        if self._uses_others is not False:
+            seed_others(seed)
+        is_learning = self._uses_others is None and family == OWN
+        before = others() if is_learning else None
+        with self._code, self._device:
+            drawn = self._draw()
+        if is_learning:
+            self.has_used_others |= others() != before
+        with self._code:
+            tensors = [self._dense(value) for value in self._listed(drawn)]
+        # outside of the device's context, in which each operator takes ten times as long to begin
+        return self._arranged(tensors, family)
+
+    def given(self, draw: Draw, change: Change | None) -> Tensors:
+        """Return the inputs for one call, changed; they share what they share in the draw."""
+        if change is None:
+            tensors = draw.inputs
+        elif draw.arranged is None:
+            tensors = [change(tensor) for tensor in draw.inputs]
+        else:
+            tensors = self.arrangement.of_storages([change(each) for each in draw.arranged])
+        return [
+            tensor.detach().requires_grad_() if view.wants_grad else tensor
+            for tensor, view in zip(tensors, self.arrangement.views, strict=True)
+        ]
+
+    def _listed(self, drawn: Any) -> list[Any]:
+        if not isinstance(drawn, list | tuple) or not drawn:
+            raise self._code.refusal("get_inputs() must return a list of tensors")
+        return list(drawn)
+
+    def _dense(self, value: Any) -> torch.Tensor:
+        if said := not_dense(value):
+            raise self._code.refusal(f"get_inputs() gives {said}")
+        return value
+
+    def _arranged(self, tensors: Tensors, family: str) -> Draw:
+        if self._arrangement is None:
+            self._arrangement = Arrangement.of(tensors)
+            if not any(spec.num_bytes for spec in self._arrangement.storages):
+                raise self._code.refusal("its inputs have no elements")
+        arrangement = self._arrangement
+        if said := arrangement.complaint(tensors):
+            raise self._code.refusal(f"its inputs change from draw to draw: {said}")
+        tensors = [tensor.detach() for tensor in tensors]
+        if arrangement.is_plain:
+            placed = [tensor.to(self._device).contiguous() for tensor in tensors]
+            if family != OWN:
+                with self._device:
+                    placed = change_inputs(placed, family)
+            return Draw(placed, family)
+        storages = arrangement.filled(tensors, self._device)
+        if storages is None:
+            raise self._code.refusal("its inputs share memory in some draws and not in others")
+        if family != OWN:
+            with self._device:
+                storages = arrangement.changed(storages, FAMILIES[family])
+        return Draw(arrangement.of_storages(storages), family, storages)
+
+
+def not_dense(value: Any) -> str:
+    """Return what a value is other than a dense tensor of a type that can be sent; else nothing."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return f"a value of type {type(value).__name__}, not a tensor"
+    if value.is_nested:
+        return "a nested tensor"
+    if value.layout is not torch.strided:
+        return f"a tensor of layout {value.layout}, not a dense one"
+    if value.is_meta:
+        return "a tensor without values, of device meta"
+    if dtype_name(value) not in DTYPES:
+        return f"a tensor of {dtype_name(value)}, which cannot be judged"
+    return ""

@@ -1,0 +1,142 @@
+"""Code of a reference, wherever the judge runs it: it may raise anything, and costs only itself.
+
+What it raises becomes one line that names the problem. The exception itself is not kept: its class
+may be one that cannot be pickled, its text one that cannot be made, its frames hold tensors.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudal1.errors import CudaL1Error, SuiteError
+from cudal1.harness.lines import one_line
+from cudal1.harness.shortage import raise_shortage
+from cudal1.problem import Problem
+
+if TYPE_CHECKING:
+    import torch
+
+MAX_SAID = 300
+"""Characters of an exception that are shown."""
+
+
+class RefusalError(SuiteError):
+    """A reference cannot do what was asked of it; on another kind of input it may."""
+
+
+class ReferenceCode:
+    """Surrounds each call into one problem's reference.
+
+    A reference may also switch settings of PyTorch, or have warnings raised as errors. That holds
+    for all of its own calls, and for no other code of this process.
+
+    Raises:
+        RefusalError: the reference raised an exception, SystemExit among them.
+        OutOfMemoryError: PyTorch's; the reference found no memory.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._theirs = self._ours = _Settings.now()
+        self._filters: tuple[object, ...] = ()
+        self._their_filters: tuple[object, ...] | None = None
+        """Filters of warnings, once the reference has changed any."""
+        self._is_grad_enabled = True
+
+    def __enter__(self) -> None:
+        import torch
+
+        self._ours = _Settings.now()
+        self._filters, self._is_grad_enabled = tuple(warnings.filters), torch.is_grad_enabled()
+        if self._theirs != self._ours:
+            self._theirs.apply()
+        if self._their_filters is not None:
+            _filter_warnings(self._their_filters)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        import torch
+
+        self._theirs = _Settings.now()
+        if self._theirs != self._ours:
+            self._ours.apply()
+        if torch.is_grad_enabled() != self._is_grad_enabled:
+            torch.set_grad_enabled(self._is_grad_enabled)
+        if tuple(warnings.filters) != self._filters:
+            self._their_filters = tuple(warnings.filters)
+            _filter_warnings(self._filters)
+        if error is None or isinstance(error, KeyboardInterrupt | CudaL1Error):
+            return
+        raise_shortage(error)
+        raise self.refusal(f"its reference raises {described(error)}") from None
+
+    def refusal(self, said: str) -> RefusalError:
+        """Return what to raise; it names the problem."""
+        return RefusalError(f"{self._problem.key}: {said}")
+
+
+class _Settings(NamedTuple):
+    """Settings that decide what PyTorch's operators compute."""
+
+    dtype: torch.dtype
+    deterministic: int
+
+    @classmethod
+    def now(cls) -> _Settings:
+        """Return those in force."""
+        import torch
+
+        return cls(torch.get_default_dtype(), torch.get_deterministic_debug_mode())
+
+    def apply(self) -> None:
+        """Put them in force."""
+        import torch
+
+        torch.set_default_dtype(self.dtype)
+        torch.set_deterministic_debug_mode(self.deterministic)
+
+
+def _filter_warnings(filters: tuple[object, ...]) -> None:
+    warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue] -- it is a list
+
+
+@contextmanager
+def kept_as_it_is(module: torch.nn.Module) -> Iterator[None]:
+    """Undo what calls within set, replace or delete on a module and its submodules.
+
+    A call that is interfered with may store what no other call should meet: old `weight_norm` has
+    a hook that computes a weight and sets it, as a parameter if that is what it gets.
+    """
+    kept = [(each, vars(each).copy()) for each in module.modules()]
+    tables = [
+        (table, table.copy())
+        for each, _ in kept
+        for table in (each._parameters, each._buffers, each._modules)
+        if isinstance(table, dict)  # a scripted module's are views of what nobody can change
+    ]
+    try:
+        yield
+    finally:
+        for each, before in kept:
+            vars(each).clear()
+            vars(each).update(before)
+        for table, before in tables:
+            table.clear()
+            table.update(before)  # pyright: ignore[reportArgumentType, reportCallIssue] -- its own
+
+
+def described(error: BaseException) -> str:
+    """Return the class and the text of an exception, in one line."""
+    try:
+        said = str(error)
+    except Exception as another:  # noqa: BLE001 -- the text is somebody else's code, too
+        said = f"(its text raises {type(another).__name__})"
+    return one_line(f"{type(error).__name__}: {said}")[:MAX_SAID]

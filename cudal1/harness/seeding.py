@@ -1,0 +1,67 @@
+"""Generators of random numbers that weights and inputs may be drawn with.
+
+KernelBench seeds PyTorch's. Weights that a constructor draws with NumPy or with `random` are judged
+as well: judge and workers seed those for it. Threat: the seed of weights is public, so numbers that
+come after it may never be an input's; states are put back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+BITS, WORD = 63, 32
+"""Size of seeds, and of the words that NumPy takes them in."""
+
+
+def seed_torch(seed: int, device: torch.device) -> None:
+    """Seed PyTorch's generators of the CPU and of one device."""
+    import torch
+
+    # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
+    torch.default_generator.manual_seed(seed % (1 << BITS))
+    if device.type == "cuda":
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        generator.manual_seed(seed % (1 << BITS))
+
+
+def seed_others(seed: int) -> None:
+    """Seed the generators of `random` and of NumPy, where that is installed."""
+    random.seed(seed % (1 << BITS))
+    if of_numpy := _numpy_random():
+        of_numpy.seed([seed % (1 << WORD), seed % (1 << BITS) >> WORD])
+
+
+def others() -> tuple[Any, ...]:
+    """Return the states of the same generators, to be compared."""
+    if not (of_numpy := _numpy_random()):
+        return (random.getstate(),)
+    name, words, *rest = of_numpy.get_state()
+    return (random.getstate(), name, words.tobytes(), *rest)
+
+
+@contextmanager
+def kept_others() -> Iterator[None]:
+    """Put the states of the same generators back afterwards."""
+    state, of_numpy = random.getstate(), _numpy_random()
+    numpy_state = of_numpy.get_state() if of_numpy else None
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        if of_numpy:
+            of_numpy.set_state(numpy_state)
+
+
+def _numpy_random() -> Any:
+    """Return NumPy's module of random numbers, or None where NumPy is not installed."""
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    return np.random
