@@ -71,8 +71,14 @@ def is_unseen(character: str) -> bool:
     return not character.isprintable() or FILLERS.match(character) is not None
 
 
-def visible(text: str, *, kept: str = "\n\t") -> str:
-    """Return the text with its code point in place of each character that cannot be seen."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(f"<U+{ord(c):04X}>" if is_unseen(c) and c not in kept else c for c in text)
+def visible(text: str, *, kept: str = "\n\t", max_chars: int | None = None) -> str:
+    """Return the text with its code point in place of each character that cannot be seen.
+
+    Where that would be longer than `max_chars`, with a replacement character in its place, so that
+    no number of unseen characters pushes others out of view.
+    """
+    unseen = {c for c in set(text) if is_unseen(c) and c not in kept}
+    shown = text.translate({ord(c): f"<U+{ord(c):04X}>" for c in unseen})
+    if max_chars is None or len(shown) <= max_chars:
+        return shown
+    return text.translate({ord(c): "\ufffd" for c in unseen})

@@ -26,7 +26,7 @@ import tokenize
 import unicodedata
 import warnings
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 from cudal1.llm.c_comments import without_c_comments
 from cudal1.llm.compiled import compiled
@@ -69,8 +69,8 @@ def stripped(source: str, *, max_chars: int = MAX_SHOWN) -> str:
     be encoded in UTF-8.
     """
     code = _code(source)
-    shown = _shortened(NOT_STRIPPED + as_read(source) if code is None else code, max_chars)
-    return visible(shown)
+    shown = NOT_STRIPPED + as_read(source) if code is None else code
+    return _shortened(visible(shown, max_chars=max_chars), max_chars)
 
 
 def meaning(source: str) -> str:
@@ -134,32 +134,30 @@ def _code(source: str) -> str | None:
 def _tokens(text: str, with_lines: bool, *, keeps_comments: bool) -> list[Edit] | None:
     """Return edits that take comments out and normalise names; None where not all can be read."""
     edits: list[Edit] = []
-    lines, starts = text.split("\n"), _line_starts(text.encode())
+    lines = text.split("\n")
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    places = [0, *accumulate(len(character.encode()) for character in text)]
     plain = _NOT_ASCII.sub("x", text)  # of 3.12: quadratic in a line's length where it is not ASCII
     try:
         for token in tokenize.generate_tokens(io.StringIO(plain).readline):
+            if token.type not in (tokenize.NAME, tokenize.COMMENT):
+                continue
             row, column = token.start
             line, start = lines[row - 1], starts[row - 1]
-            if token.type == tokenize.NAME and not text.isascii():
+            if token.type == tokenize.NAME:
                 name = line[column : token.end[1]]
-                start += len(line[:column].encode())
-                edits += _normalised(name, start)
-            elif token.type == tokenize.COMMENT and not keeps_comments:
-                before = line[:column]
-                end = start + len(line.encode())
-                if before.strip():
-                    start += len(before.rstrip(" \t").encode())
-                edits.append((start, end + (with_lines and not before.strip()), b""))
+                if (normal := unicodedata.normalize("NFKC", name)) != name:
+                    end = start + column + len(name)
+                    edits.append((places[start + column], places[end], normal.encode()))
+            elif not keeps_comments:
+                before, end = line[:column].rstrip(" \t"), start + len(line)
+                if line[:column].strip():
+                    edits.append((places[start + len(before)], places[end], b""))
+                else:
+                    edits.append((places[start], places[end] + with_lines, b""))
     except (tokenize.TokenError, SyntaxError):
         return None
     return edits
-
-
-def _normalised(name: str, start: int) -> Iterator[Edit]:
-    """Yield the edit that writes a name as Python reads it, if that is another way."""
-    normal = name if name.isascii() else unicodedata.normalize("NFKC", name)
-    if normal != name:
-        yield start, start + len(name.encode()), normal.encode()
 
 
 def _idle_statements(tree: ast.Module, text: bytes) -> Iterator[Edit]:
