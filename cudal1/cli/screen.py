@@ -18,17 +18,22 @@ def screen(
 ) -> None:
     """Read a source without running it. Notes are advice: they decide no verdict.
 
+    A source that is no Python, or that Python would read as another text, is said not to be built.
+
     Example: cudal1 screen faster.py
     """
     from cudal1.cli.show import Row, show
     from cudal1.harness.screen import screen as notes_on
+    from cudal1.harness.screen import syntax_error
     from cudal1.suite.loader import read_source
 
     try:
-        notes = notes_on(read_source(candidate))
+        source = read_source(candidate)
     except CudaL1Error as error:
         fail(str(error))
+    notes, said = notes_on(source), syntax_error(source)
     if as_json:
         typer.echo(json.dumps([note.model_dump(mode="json") for note in notes], indent=2))
         return
-    show([Row(note.kind, note.evidence) for note in notes] or [Row("notes", "none")])
+    rows = [Row(note.kind, note.evidence) for note in notes] or [Row("notes", "none")]
+    show(rows if said is None else [Row("not built", said), *rows])

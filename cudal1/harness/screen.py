@@ -16,12 +16,15 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate, chain
 
-from cudal1.harness import signs
+from cudal1.harness import misleading, signs
 from cudal1.harness.lines import one_line
 from cudal1.harness.signs import Severity
 from cudal1.harness.wire import SOURCE_NAME
+from cudal1.python_file import as_read, misread, visible
 from cudal1.verdict import FlagSource, HackFlag
 
 __all__ = ["Severity", "screen", "severity", "syntax_error"]
@@ -31,18 +34,19 @@ MAX_PARSED = 100_000
 MAX_SOURCE_BYTES = 1 << 20
 MAX_EVIDENCE = 120
 
-Sign = tuple[str, int]
-"""A kind and the number of a line that shows it."""
+_CONTEXT = 30
+"""Characters of a line that are shown before a sign, where the line is too long to be shown."""
+
+Found = tuple[str, ast.AST]
+"""A kind, and the node that is a sign of it."""
+Place = tuple[int, int]
+"""A line, counted from 1, and how many bytes of UTF-8 stand before the place on it."""
 
 _BY_NAME = {name: kind for kind, names in signs.NAMES.items() for name in names}
 _BY_ATTRIBUTE = {name: kind for kind, names in signs.ATTRIBUTES.items() for name in names}
 _TEXTS = {kind: re.compile(pattern) for kind, pattern in signs.TEXTS.items()}
 _C_COMMENT = re.compile(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\n]*")
-_NO_CODE = re.compile(
-    r'"""[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*"""|' r"'''[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*'''|"
-    r'"(?:\\.|[^"\\\n])*"|' r"'(?:\\.|[^'\\\n])*'|#[^\n]*",
-    re.DOTALL,
-)  # fmt: skip
+_BLANKS = re.compile(r"[ \t]+")
 _WORDS = {
     kind: re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w)")
     for kind, names in signs.NAMES.items()
@@ -50,16 +54,19 @@ _WORDS = {
 
 
 def screen(source: str) -> tuple[HackFlag, ...]:
-    """A flag for each kind of sign, with the first line that shows it; the worst kinds first."""
+    """A flag for each kind of sign, with the first line that shows it; the worst kinds first.
+
+    A source that Python would read as another text is flagged for that, too: it is never run.
+    """
     source = source[:MAX_SOURCE_BYTES]
-    tree = _parsed(source)
-    first: dict[str, int] = {}
-    for kind, line in _signs(tree) if tree is not None else _signs_of_words(source):
-        first[kind] = min(line, first.get(kind, line))
-    lines = source.split("\n")
+    text = as_read(source)
+    lines = text.split("\n")
+    first: dict[str, Place] = {}
+    for kind, place in chain(_signs(text), _misleading(source, lines)):
+        first[kind] = min(place, first.get(kind, place))
     flags = [
-        HackFlag(kind=kind, source=FlagSource.SCREEN, evidence=_evidence(line, lines))
-        for kind, line in first.items()
+        HackFlag(kind=kind, source=FlagSource.SCREEN, evidence=_evidence(place, lines))
+        for kind, place in first.items()
     ]
     return tuple(sorted(flags, key=lambda flag: (-severity(flag), first[flag.kind])))
 
@@ -70,17 +77,18 @@ def severity(flag: HackFlag) -> Severity:
 
 
 def syntax_error(source: str) -> str | None:
-    """What the parser says of a source that is no Python, as whoever imported it would say it.
+    """Return why a source is no Python, or not the Python that it seems to be; else None.
 
-    The one thing here that decides: no process need be started to find out. A source that names an
-    encoding is left to one.
+    The one thing here that decides: no process need be started to find out.
     """
-    if len(source) > MAX_PARSED or any("coding" in line for line in source.split("\n", 2)[:2]):
+    if said := misread(source):
+        return one_line(said)
+    if len(source) > MAX_PARSED:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(source, filename=SOURCE_NAME)
+            ast.parse(as_read(source), filename=SOURCE_NAME)
     except SyntaxError as error:
         return one_line(f"{type(error).__name__}: {error}")
     except (ValueError, RecursionError, MemoryError):
@@ -88,33 +96,65 @@ def syntax_error(source: str) -> str | None:
     return None
 
 
-def _parsed(source: str) -> ast.Module | None:
-    """The syntax tree; None when there is none to be had."""
-    if len(source) > MAX_PARSED:
+def _parsed(text: str, *, mode: str = "exec") -> ast.AST | None:
+    """Return the syntax tree; None when there is none to be had."""
+    if len(text) > MAX_PARSED:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in its strings
-            return ast.parse(source)
+            return ast.parse(text, mode=mode)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _evidence(line: int, lines: list[str]) -> str:
-    text = lines[line - 1] if line <= len(lines) else ""
-    shown = "".join(c if c.isprintable() else " " for c in text[: 10 * MAX_EVIDENCE])
-    return f"line {line}: {shown.strip()[:MAX_EVIDENCE]}"
+def _signs(text: str) -> Iterator[tuple[str, Place]]:
+    """Yield every sign in the syntax tree, or, where there is none, in the words."""
+    tree = _parsed(text)
+    if tree is None:
+        yield from _signs_of_words(text)
+        return
+    for kind, node in _found(tree):
+        yield kind, (getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+
+
+def _misleading(source: str, lines: list[str]) -> Iterator[tuple[str, Place]]:
+    """Yield the signs of `misleading`, with their lines."""
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    for kind, place in misleading.signs(source):
+        number = bisect_right(starts, place) - 1
+        before = lines[number][: place - starts[number]]
+        yield kind, (number + 1, len(before.encode("utf-8", "replace")))
+
+
+def _evidence(place: Place, lines: list[str]) -> str:
+    """Return the line, or what stands at the place on one that is too long to be shown."""
+    number, column = place
+    line = lines[number - 1] if number <= len(lines) else ""
+    before = line.encode("utf-8", "replace")[:column].decode("utf-8", "ignore")
+    said = _plain(before).lstrip()
+    if len(said) > MAX_EVIDENCE // 2:
+        said = f"… {said[-_CONTEXT:]}"
+    behind = line[len(before) : len(before) + MAX_EVIDENCE]
+    return f"line {number}: {f'{said}{_plain(behind)}'.strip()[:MAX_EVIDENCE]}"
+
+
+def _plain(text: str) -> str:
+    """Return the text with runs of blanks as one, and with unseen characters made visible."""
+    return _BLANKS.sub(" ", visible(text, kept=""))
 
 
 # --- the syntax tree -----------------------------------------------------------------------------
 
 
-def _signs(tree: ast.Module) -> Iterator[Sign]:
+def _found(tree: ast.AST) -> Iterator[Found]:
+    """Yield the kinds of signs in a tree, each with its node."""
     known = _imported(tree)
     docstrings = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
     }  # any bare string
     for node in ast.walk(tree):
+        yield from _in_annotation(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) not in docstrings:
                 yield from _in_text(node)
@@ -127,10 +167,10 @@ def _signs(tree: ast.Module) -> Iterator[Sign]:
         elif isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield from _in_definition(node, known)
         elif isinstance(node, ast.ExceptHandler):
-            yield "fallback", node.lineno
+            yield "fallback", node
 
 
-def _imported(tree: ast.Module) -> dict[str, str]:
+def _imported(tree: ast.AST) -> dict[str, str]:
     """What names stand for: `from os import fork as f` makes `f` stand for `os.fork`."""
     known: dict[str, str] = {}
     for node in ast.walk(tree):
@@ -155,76 +195,85 @@ def _dotted(node: ast.AST, known: dict[str, str]) -> str:
     return ".".join([known.get(node.id, node.id), *reversed(parts)])
 
 
-def _in_name(node: ast.Attribute | ast.Name, known: dict[str, str]) -> Iterator[Sign]:
+def _in_name(node: ast.Attribute | ast.Name, known: dict[str, str]) -> Iterator[Found]:
     name = _dotted(node, known)
     if not isinstance(node.ctx, ast.Load):
         inside = any(name.startswith(f"{module}.") for module in signs.PATCHABLE)
         if isinstance(node, ast.Attribute) and inside and not name.startswith(signs.SWITCHES):
-            yield "patched_runtime", node.lineno
+            yield "patched_runtime", node
     elif name in _BY_NAME and (isinstance(node, ast.Attribute) or name != "id"):
-        yield _BY_NAME[name], node.lineno
+        yield _BY_NAME[name], node
     if isinstance(node, ast.Attribute) and node.attr in _BY_ATTRIBUTE:
-        yield _BY_ATTRIBUTE[node.attr], node.lineno
+        yield _BY_ATTRIBUTE[node.attr], node
 
 
-def _in_import(node: ast.Import | ast.ImportFrom) -> Iterator[Sign]:
+def _in_import(node: ast.Import | ast.ImportFrom) -> Iterator[Found]:
     for alias in node.names:
         module = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
         full = f"{module}.{alias.name}" if isinstance(node, ast.ImportFrom) else module
         if full.split(".")[0] == "cudal1" and full != "cudal1.harness.worker.fake":
-            yield "harness_access", node.lineno
+            yield "harness_access", node
         kind = _BY_NAME.get(module) or _BY_NAME.get(full)
         if kind is not None:
-            yield kind, node.lineno
+            yield kind, node
 
 
-def _in_call(node: ast.Call, known: dict[str, str]) -> Iterator[Sign]:
+def _in_call(node: ast.Call, known: dict[str, str]) -> Iterator[Found]:
     name = _dotted(node.func, known)
     if name == "setattr" and node.args:
         target = _dotted(node.args[0], known)
         if target.split(".")[0] in signs.PATCHABLE and not target.startswith(signs.SWITCHES):
-            yield "patched_runtime", node.lineno
+            yield "patched_runtime", node
     if name == "id":
-        yield "pointer_cache", node.lineno
+        yield "pointer_cache", node
 
 
-def _in_definition(node: ast.ClassDef | ast.FunctionDef, known: dict[str, str]) -> Iterator[Sign]:
+def _in_definition(node: ast.ClassDef | ast.FunctionDef, known: dict[str, str]) -> Iterator[Found]:
     if isinstance(node, ast.ClassDef):
         bases = [_dotted(base, known) for base in node.bases]
         if "torch.Tensor" in bases:
-            yield "tensor_subclass", node.lineno
+            yield "tensor_subclass", node
     elif node.name in ("__torch_function__", "__torch_dispatch__"):
-        yield "tensor_subclass", node.lineno
+        yield "tensor_subclass", node
     elif node.name == "forward":
         yield from _in_forward(node, known)
 
 
-def _in_forward(node: ast.FunctionDef, known: dict[str, str]) -> Iterator[Sign]:
+def _in_forward(node: ast.FunctionDef, known: dict[str, str]) -> Iterator[Found]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.AugAssign) and _dotted(inner.target, known).startswith("self."):
             if isinstance(inner.value, ast.Constant):
-                yield "call_counter", inner.lineno
+                yield "call_counter", inner
         elif isinstance(inner, ast.Return) and isinstance(inner.value, ast.Call):
             name = _dotted(inner.value.func, known)
             if name.rpartition(".")[2] in ("empty", "empty_like", "empty_strided", "new_empty"):
-                yield "uninitialised_output", inner.lineno
+                yield "uninitialised_output", inner
 
 
-def _in_text(node: ast.Constant) -> Iterator[Sign]:
+def _in_annotation(node: ast.AST) -> Iterator[Found]:
+    """Yield what an annotation in quotes does when it is evaluated, as that of the string."""
+    for name in ("annotation", "returns"):
+        said = getattr(node, name, None)
+        if isinstance(said, ast.Constant) and isinstance(said.value, str):
+            tree = _parsed(said.value, mode="eval")
+            yield from ((kind, said) for kind, _ in ([] if tree is None else _found(tree)))
+
+
+def _in_text(node: ast.Constant) -> Iterator[Found]:
     text = _C_COMMENT.sub(" ", str(node.value)) if "\n" in str(node.value) else str(node.value)
     for kind, pattern in _TEXTS.items():
         if pattern.search(text):
-            yield kind, node.lineno
+            yield kind, node
 
 
 # --- without a tree ------------------------------------------------------------------------------
 
 
-def _signs_of_words(source: str) -> Iterator[Sign]:
+def _signs_of_words(text: str) -> Iterator[tuple[str, Place]]:
     """Signs of a source that could not be parsed: its words, strings and comments left out."""
-    yield "unparsed", 1
-    code = _NO_CODE.sub(lambda found: "\n" * found.group().count("\n"), source)
+    yield "unparsed", (1, 0)
+    code = misleading.NO_CODE.sub(lambda found: "\n" * found.group().count("\n"), text)
     for kind, pattern in _WORDS.items():
         found = pattern.search(code)
         if found:
-            yield kind, code.count("\n", 0, found.start()) + 1
+            yield kind, (code.count("\n", 0, found.start()) + 1, 0)

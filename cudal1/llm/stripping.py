@@ -6,9 +6,11 @@ Threat: comments and docstrings are where a candidate would talk to its judge, s
 would be to take code for a comment: what is hidden from the judge runs all the same. So whatever is
 taken out is checked: the syntax tree must be what it was, bare strings apart. Sources that cannot
 be checked so are shown as they are, under a line that says it. A source that could read its own
-docstrings keeps them all, every other docstring leaves a mark with its length, and only strings
-that go to compilers, and nowhere else, lose their C comments (`cudal1.llm.compiled`). What talks in
-names and in strings that are used stays.
+docstrings keeps them all, one that could read its file keeps its comments, too. Every other
+docstring leaves a mark with its length, and only strings that go to compilers, and nowhere else,
+lose their C comments (`cudal1.llm.compiled`). What talks in names and in strings that are used
+stays. Nothing that is shown is unseen: a name stands as Python reads it (NFKC), and a character
+that has no picture, or moves others, as its code point.
 
 Comments are found by `tokenize` after `ast.parse` has accepted the source. Pygments' Python lexer
 took over 10 s for 100 KB of blank lines (measured, 2.21), and `tokenize` alone as long for
@@ -21,12 +23,14 @@ import ast
 import io
 import re
 import tokenize
+import unicodedata
 import warnings
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 from cudal1.llm.c_comments import without_c_comments
 from cudal1.llm.compiled import compiled
+from cudal1.python_file import as_read, misread, visible
 
 __all__ = ["MAX_PARSED", "MAX_SHOWN", "NOT_STRIPPED", "meaning", "parsed", "stripped"]
 
@@ -44,8 +48,12 @@ _READS_ITSELF = re.compile(
     r"__doc__|__code__|co_consts|getdoc|getsource|inspect|linecache|__file__|get_objects"
 )
 """How a program comes by its own bare strings; who hides that shows what it does with them."""
+_READS_FILE = re.compile(
+    r"getsource|getcomments|inspect|linecache|traceback|tokenize|__file__|__loader__|__spec__|"
+    r"candidate\.py"
+)
+"""Words by which a program may come by its own comments."""
 _MARK = re.compile(rb'"\[\d{1,6} bytes of a string removed\]"')
-_ENCODING = re.compile(r"[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
 _BLANK_LINES = re.compile(rb"\n(?:[ \t\f]*+\n){2,}")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
@@ -53,15 +61,16 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 def stripped(source: str, *, max_chars: int = MAX_SHOWN) -> str:
     r"""The source without comments, bare strings, and C comments in strings that hold C code.
 
-    Blank lines collapse to one, line ends become `\n`; all other bytes stay. A mark stands where a
-    bare string was. Not stripped but shown as it is, under `NOT_STRIPPED`: what does not parse, is
-    longer than `MAX_PARSED`, or names an encoding that is not UTF-8. Strings stay of which it is
-    not sure that they hold C and are nothing but compiled. At most some `max_chars` characters,
-    with a mark where the middle was; it can always be encoded in UTF-8.
+    Blank lines collapse to one, line ends become `\n`, and what cannot be seen becomes `visible`;
+    all other bytes stay. A mark stands where a bare string was. Not stripped but shown as it is,
+    under `NOT_STRIPPED`: what does not parse, is longer than `MAX_PARSED`, or would be decoded to
+    another text. Strings stay of which it is not sure that they hold C and are nothing but
+    compiled. At most some `max_chars` characters, with a mark where the middle was; it can always
+    be encoded in UTF-8.
     """
     code = _code(source)
-    shown = _shortened(NOT_STRIPPED + source if code is None else code, max_chars)
-    return shown.encode("utf-8", "replace").decode()
+    shown = NOT_STRIPPED + as_read(source) if code is None else code
+    return _shortened(visible(shown, max_chars=max_chars), max_chars)
 
 
 def meaning(source: str) -> str:
@@ -84,7 +93,7 @@ def parsed(source: str, *, limit: int = MAX_PARSED) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in its strings
-            return ast.parse(source)
+            return ast.parse(as_read(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -99,19 +108,19 @@ def _shortened(text: str, max_chars: int) -> str:
 
 def _code(source: str) -> str | None:
     """The whole source, stripped; None when that cannot be done, or not be checked."""
-    if len(source) > MAX_PARSED or _is_encoded(source):
+    if len(source) > MAX_PARSED or misread(source):
         return None
-    text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    text = as_read(source)
     tree = parsed(text)
     if tree is None:
         return None
     encoded = text.encode()
-    keeps_strings = _READS_ITSELF.search(text) is not None
+    idle = [] if _READS_ITSELF.search(text) else list(_idle_statements(tree, encoded))
     for with_lines in (True, False):  # a line that a backslash continues must not go
-        comments = _comments(text, with_lines)
-        if comments is None:
+        tokens = _tokens(text, with_lines, keeps_comments=bool(_READS_FILE.search(text)))
+        if tokens is None:
             return None
-        edits = [*comments, *([] if keeps_strings else _idle_statements(tree, encoded))]
+        edits = [*tokens, *idle]
         shorter = _edited(encoded, edits)
         tree_after = parsed(shorter.decode(), limit=2 * MAX_PARSED)  # a mark is longer than `""`
         if tree_after is not None and _are_alike(tree, tree_after):
@@ -119,36 +128,36 @@ def _code(source: str) -> str | None:
     return None
 
 
-def _is_encoded(source: str) -> bool:
-    """Whether it names an encoding in which a comment might be something else."""
-    for line in re.split(r"\r\n?|\n", source[:10_000], maxsplit=2)[:2]:
-        named = _ENCODING.match(line)
-        if named and named[1].lower().replace("_", "-") not in ("utf-8", "utf8"):
-            return True
-    return False
-
-
 # --- Python --------------------------------------------------------------------------------------
 
 
-def _comments(text: str, with_lines: bool) -> list[Edit] | None:
-    """An edit for each comment and the blanks before it; None where they cannot all be read."""
-    found: list[Edit] = []
-    lines, starts = text.split("\n"), _line_starts(text.encode())
+def _tokens(text: str, with_lines: bool, *, keeps_comments: bool) -> list[Edit] | None:
+    """Return edits that take comments out and normalise names; None where not all can be read."""
+    edits: list[Edit] = []
+    lines = text.split("\n")
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    places = [0, *accumulate(len(character.encode()) for character in text)]
     plain = _NOT_ASCII.sub("x", text)  # of 3.12: quadratic in a line's length where it is not ASCII
     try:
         for token in tokenize.generate_tokens(io.StringIO(plain).readline):
-            if token.type == tokenize.COMMENT:
-                row, column = token.start
-                before = lines[row - 1][:column]
-                start = starts[row - 1]
-                end = start + len(lines[row - 1].encode())
-                if before.strip():
-                    start += len(before.rstrip(" \t").encode())
-                found.append((start, end + (with_lines and not before.strip()), b""))
+            if token.type not in (tokenize.NAME, tokenize.COMMENT):
+                continue
+            row, column = token.start
+            line, start = lines[row - 1], starts[row - 1]
+            if token.type == tokenize.NAME:
+                name = line[column : token.end[1]]
+                if (normal := unicodedata.normalize("NFKC", name)) != name:
+                    end = start + column + len(name)
+                    edits.append((places[start + column], places[end], normal.encode()))
+            elif not keeps_comments:
+                before, end = line[:column].rstrip(" \t"), start + len(line)
+                if line[:column].strip():
+                    edits.append((places[start + len(before)], places[end], b""))
+                else:
+                    edits.append((places[start], places[end] + with_lines, b""))
     except (tokenize.TokenError, SyntaxError):
         return None
-    return found
+    return edits
 
 
 def _idle_statements(tree: ast.Module, text: bytes) -> Iterator[Edit]:

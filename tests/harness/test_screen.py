@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import time
+import tokenize
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from cudal1.harness.screen import MAX_EVIDENCE, Severity, screen, severity, syntax_error
+from cudal1.harness.screen import (
+    MAX_EVIDENCE,
+    MAX_PARSED,
+    Severity,
+    screen,
+    severity,
+    syntax_error,
+)
 from cudal1.harness.signs import ATTRIBUTES, NAMES, SEVERITIES, TEXTS
 from cudal1.problem import DeviceClass
+from cudal1.python_file import as_read, misread
 from cudal1.suite.loader import load_suite
 from tests.harness.corpus import HONEST
 
@@ -47,6 +60,26 @@ SIGNS: dict[str, tuple[str, str]] = {
         "import torch\ndef forward(self, x):\n    return torch.empty_like(x)",
     ),
     "half": ("lower_precision", "def f(x):\n    return x.half()"),
+    "an annotation in quotes": ("dynamic_code", "def f(x: '__import__(name)'): pass"),
+    "a returned annotation in quotes": ("dynamic_code", "def f() -> 'exec(x)': pass"),
+    "an annotated variable": ("subprocess", "import os\nx: 'os.fork()' = 1"),
+    "a name in wide letters": ("dynamic_code", "\uff45\uff56\uff41\uff4c('1')"),
+    "code in what is decoded otherwise": (
+        "other_text", "# coding: raw_unicode_escape\n# a \\u000aevil()"
+    ),
+    "an encoding on the second line": ("other_text", "#!python\n# vim: fileencoding=utf-7\n+AGE-"),
+    "an encoding behind a lone return": ("other_text", "#\r#\r# coding: latin-1\nx = '\xe9'"),
+    "a line in another order": ("reordered_text", "x = 1  # \u2066 \u202e evil()"),
+    "a name without width": ("hidden_text", "x = {'a\u200bb': 1}"),
+    "a name of fillers": ("hidden_text", "\u3164 = 1"),
+    "a control of the terminal": ("hidden_text", "x = 'a\x1b[2Kb'"),
+    "code behind blanks": ("hidden_text", "x = 1;" + " " * 300 + "evil()"),
+    "code behind an indentation": ("hidden_text", "f(\n" + " " * 300 + "evil())"),
+    "an indentation that is undone": ("hidden_text", "if x:\n    y\n    \fevil()"),
+    "a line that ends with a return alone": ("hidden_text", "# a\revil()"),
+    "a comment that looks like two lines": ("hidden_text", "# a\u2028b = relu(x)"),
+    "a name in Cyrillic letters": ("misleading_name", "def f\u043erward(): pass"),
+    "a name in bold letters": ("misleading_name", "x.\U0001d41e\U0001d431\U0001d41e\U0001d41c"),
 }  # fmt: skip
 INNOCENT = {
     "words in a comment": "# threading.Thread, os.fork(), exec('x'), time.time = None, pass\n",
@@ -58,6 +91,19 @@ INNOCENT = {
     "an attribute of its own": "class M:\n    def __init__(self):\n        self.time = 0\n",
     "the fake device": "from cudal1.harness.worker import fake\n",
     "a method that is called eval": "def f(model):\n    return model.eval()\n",
+    "an annotation in quotes": "def f(x: 'torch.Tensor') -> 'Model': pass\n",
+    "pictures": "x = '\u26a0\ufe0f \U0001f468\u200d\U0001f469 1\ufe0f\u20e3'  # \u2714\ufe0f\n",
+    "Greek": "\u03c3 = 1\n\u0394x = \u03bc = \u03bb1 = \u00b5 = 2\n",
+    "accents": "gr\u00f6\u00dfe = 1\n",
+    "a comment in Persian": "# \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\n",
+    "Chinese names": "\u503c = 1\n",
+    "pages": "x = 1\n\f\ndef f():\n    pass\n",
+    "line ends of Windows": "x = 1\r\ny = 2\r\n",
+    "a comment behind blanks": "x = 1" + " " * 300 + "# a\n",
+    "a mark at its beginning": "\ufeffx = 1\n",
+    "the encoding that it has": "# -*- coding: utf-8 -*-\nx = '\xe9'\n",
+    "an encoding that changes nothing": "# -*- coding: latin-1 -*-\nx = 'e'\n",
+    "blanks that do not break": "x = 'a\xa0b'  # \xa0\n",
 }
 HOSTILE = {
     "nested brackets": "x = " + "(" * 50_000,
@@ -85,6 +131,13 @@ HOSTILE = {
     "longer than is read": "x = 1\n" * (1 << 20),
     "one long line": "x = 1;" * (1 << 18),
     "nothing": "",
+    "names that are slow to decode": "# coding: punycode\n" + "a-" * (1 << 17) + "z" * (1 << 17),
+    "names of hosts": "# coding: idna\n" + "a." * (1 << 18),
+    "letters": "é" * (1 << 18),
+    "blanks": (" " * 200 + "x;") * 4_000,
+    "marks": "\ufe0f" * (1 << 18),
+    "form feeds": "\f" * (1 << 18),
+    "returns": "\r" * (1 << 18),
 }
 
 
@@ -151,8 +204,143 @@ def test_a_source_that_is_no_python_is_known_without_running_it(source: str) -> 
         compile(source, "candidate.py", "exec")
 
 
-@pytest.mark.parametrize(
-    "source", ["x = 1", "# coding: punycode\n(", "# -*- coding: " + "a" * 9000 + "\n("]
+LEGAL = (
+    "x = 1",
+    "\ufeffx = 1",
+    "# coding: utf-8\nx = '\xe9'",
+    "# coding: latin-1\nx = 1",
+    "\ufeff# coding: utf_8\nx = 1",
+    "x = 1\n# coding: utf-7\ny = '\xe9'",
+    "# a\rx = 1\r\ny = 2\r",
+    "'''\n# coding: utf-7\n'''",
+    "# coding: utf-8-anything\nx = '\xe9'",
+    "# coding: ascii\nx = 1",
+    "# no coding at all\nx = 1",
+    "x = 'coding: utf-7'",
+    "# coding: big5\nx = 1",
+    "# coding: raw_unicode_escape\nx = 1",
 )
-def test_what_a_worker_might_read_otherwise_is_left_to_it(source: str) -> None:
+"""Sources that Python runs as they stand."""
+MISREAD = (
+    "# coding: raw_unicode_escape\n# a \\u000ax = 1",
+    "# coding: unicode_escape\n# a \\nx = 1",
+    "# coding: utf-7\n# +AAo-x = 1",
+    "#\n# coding=utf_7\n# +AAo-x = 1",
+    "\f # vim: set fileencoding=UTF-7 :\n# +AAo-x = 1",
+    "#\r# coding: utf-7\n# +AAo-x = 1",
+    "# coding: latin-1\nx = '\xe9'",
+    "# coding: cp1252\n# \u20ac",
+    "# coding: hz\n# ~{<:Ky~}",
+    '# coding: iso2022_jp\n# \x1b$B%"\x1b(B',
+    "# coding: shift_jis\n# \xe9",
+    "# coding: ascii\n# \xe9",
+    "#\r#\r# coding: latin-1\nx = '\xe9'",
+)
+"""Sources that Python runs, if at all, as another text."""
+NOT_READ = (
+    "# coding: punycode\n\xe9",
+    "# coding: idna\n\xe9",
+    "# coding: rot13\nx = 1",
+    "# coding: hex\nx = 1",
+    "# coding: no-such\nx = 1",
+    "# coding: utf-16\nx = 1",
+    "# coding: " + "a" * 9000,
+    "\ufeff# coding: latin-1\nx = 1",
+    "x = 1\0",
+    "# \0\nx = 1",
+    "\ufeff# coding: utf8\nx = 1",
+    "\ufeff\ufeffx = 1",
+    "# coding: ../x\n",
+    "# coding: cp037\nx = 1",
+)
+"""Sources that Python does not run."""
+
+
+@pytest.mark.parametrize("source", LEGAL)
+def test_a_source_that_runs_as_it_stands_is_built(source: str) -> None:
     assert syntax_error(source) is None
+    assert ast.dump(ast.parse(source.encode())) == ast.dump(ast.parse(as_read(source)))
+
+
+@pytest.mark.parametrize("source", MISREAD)
+def test_a_source_that_runs_as_another_text_is_not_built(source: str) -> None:
+    assert "save it as UTF-8" in (syntax_error(source) or "")
+    assert "other_text" in {flag.kind for flag in screen(source)}
+
+
+@pytest.mark.parametrize("source", NOT_READ)
+def test_a_source_that_python_cannot_read_is_not_built(source: str) -> None:
+    said = syntax_error(source)
+    assert said is not None
+    assert said.isprintable()
+    assert len(said) < 200
+    with pytest.raises((SyntaxError, ValueError)):
+        compile(source.encode(), "candidate.py", "exec")
+
+
+def test_a_lone_surrogate_is_not_built() -> None:
+    assert "surrogate" in (syntax_error("x = '\ud800'") or "")
+
+
+def test_a_long_source_is_not_parsed_but_its_encoding_is_read() -> None:
+    filler = "x = 1\n" * MAX_PARSED
+    assert syntax_error(f"{filler}(") is None
+    assert syntax_error(f"# coding: utf-7\n# +AAo-\n{filler}") is not None
+
+
+LINES = (
+    "# coding: utf-7",
+    "# coding=latin-1",
+    "#",
+    "",
+    "\ufeff",
+    "x = 1",
+    "# vim: fileencoding=hz :",
+    "# coding: utf-8",
+    "'''",
+    "# coding: raw_unicode_escape",
+    "\f# coding: ascii",
+    "y = '\\N{BELL}'",
+    "# \\u000aevil = 1",
+    "# +AAo-evil = 1",
+    "# \xe9",
+)
+ENDS = ("\n", "\r", "\r\n")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from(ENDS)), max_size=6))
+def test_what_is_built_runs_as_it_is_shown(lines: list[tuple[str, str]]) -> None:
+    source = "".join(f"{line}{end}" for line, end in lines)
+    if misread(source) is not None:
+        return
+    shown = as_read(source)
+    # as inspect reads a file, and with it torch.jit and Triton
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source.encode()).readline)
+    with io.TextIOWrapper(io.BytesIO(source.encode()), encoding) as file:
+        assert file.read() == shown
+    try:
+        tree = ast.dump(ast.parse(source.encode()))
+    except SyntaxError:
+        assert syntax_error(source) is not None
+    else:
+        assert tree == ast.dump(ast.parse(shown))
+
+
+def test_evidence_shows_what_stands_far_to_the_right_of_its_line() -> None:
+    (flag,) = screen("import os; x = [" + "1, " * 900 + "]; os.fork()")
+    assert "os.fork()" in flag.evidence
+    flags = {flag.kind: flag.evidence for flag in screen("x = 1;" + " " * 900 + "exec(x)")}
+    assert flags["dynamic_code"] == "line 1: x = 1; exec(x)"
+
+
+def test_evidence_shows_what_cannot_be_seen() -> None:
+    (flag,) = screen("x = 1  # \u202e\u2800")
+    assert flag.evidence == "line 1: x = 1 # <U+202E><U+2800>"
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_line_is_counted_as_python_counts_it(end: str) -> None:
+    source = end.join(["# a", "'''\f\v\x85\u2028'''", "import os", "os.fork()"])
+    found = {flag.kind: flag.evidence for flag in screen(source)}
+    assert found["subprocess"] == "line 4: os.fork()"

@@ -48,6 +48,10 @@ REMOVED = {
     "other line ends": ("x = 1\r\n# c\ry = 2\r", "x = 1\ny = 2\n"),
     "a mark at its beginning": ("\ufeff'doc'\nx = 1\n", f"{gone(5)}\nx = 1\n"),
     "the encoding that it has": ("# -*- coding: utf-8 -*-\nx = 1\n", "x = 1\n"),
+    "an encoding that changes nothing": ("# coding: latin-1\nx = 1  # a\n", "x = 1\n"),
+    "other ways to write a name": ("\ufb01lter(\uff41\uff42)  # \uff41\n", "filter(ab)\n"),
+    "a comment behind a return": ("# a\revil()  # b\r", "evil()\n"),
+    "lines that only others see": ("# a\x85b\u2028c\vd\x1ce\fg\nx = 1\n", "x = 1\n"),
 }
 KEPT = {
     "a sharp in a string": "x = 'a # b'\n",
@@ -82,6 +86,9 @@ SHOWN_WHOLE = {
     "a docstring that is compiled": "'int evil();'\nload_inline(cpp_sources=[__doc__])\n",
     "a constant that is read": "def f():\n    'evil()'\n\nexec(f.__code__.co_consts[0])\n",
     "a line that is read": "def f():\n    'evil()'\n\nexec(linecache.getline(path, 2))\n",
+    "a comment that is read": "# evil()\nexec(inspect.getsource(f)[2:])  # evil()\n",
+    "a comment of its file": "# evil()\nexec(open('candidate.py').read()[2:])\n",
+    "a comment of its module": "# evil()\nexec(__loader__.get_source('candidate')[2:])\n",
 }
 C_SHOWN_WHOLE = {
     "its comment is run": "load_inline(cpp_sources=x)\nexec(x.split('//')[1])\n",
@@ -125,6 +132,34 @@ def test_what_a_source_does_stays_to_the_letter(what: str) -> None:
 @pytest.mark.parametrize("what", SHOWN_WHOLE)
 def test_strings_that_the_source_could_read_stay(what: str) -> None:
     assert stripped(SHOWN_WHOLE[what]) == SHOWN_WHOLE[what]
+
+
+UNSEEN = {
+    "an order of its own": ("x = 'a\u202eb'\n", "x = 'a<U+202E>b'\n"),
+    "a blank without width": ("x = {'a\u200b': 1}\n", "x = {'a<U+200B>': 1}\n"),
+    "a name of fillers": ("\u3164 = 1\n", "<U+1160> = 1\n"),
+    "a name with a variation": ("a\ufe0f = 1\n", "a<U+FE0F> = 1\n"),
+    "a line end for others": ("x = 'a\u2028b'\n", "x = 'a<U+2028>b'\n"),
+    "a control of the terminal": ("x = '\x1b[2K'\n", "x = '<U+001B>[2K'\n"),
+    "an indentation that is undone": (
+        "if x:\n    y\n    \fevil()\n",
+        "if x:\n    y\n    <U+000C>evil()\n",
+    ),
+    "what is not parsed": ("def f(:\r# \u202e\r", f"{NOT_STRIPPED}def f(:\n# <U+202E>\n"),
+}
+
+
+@pytest.mark.parametrize("what", UNSEEN)
+def test_nothing_that_is_shown_is_unseen(what: str) -> None:
+    source, shown = UNSEEN[what]
+    assert stripped(source) == shown
+
+
+def test_unseen_characters_push_no_code_out_of_view() -> None:
+    source = "x = '" + "\u200b\u2060" * 40_000 + "'\nevil()\ny = '" + "\ufe0f" * 10_000 + "'\n"
+    left = stripped(source)
+    assert "\nevil()\n" in left
+    assert left.replace("\ufffd", "") == "x = ''\nevil()\ny = ''\n"
 
 
 @pytest.mark.parametrize("what", C_REMOVED)
@@ -325,6 +360,7 @@ LONG = {
     "strings": ("", '"";', 30_000, ""),
     "docstrings": ("", '""\n', 30_000, ""),
     "one line of letters": ("é = [", "'é',", 20_000, "]  # a"),
+    "one line of wide names": ("", "\uff41;", 30_000, "x"),
     "format strings": ("", "x = f'{1}'; ", 7_000, ""),
     "C blocks": (C, "/**/", 20_000, END),
     "C blocks of lines": (C, "/*\n*/", 15_000, END),

@@ -1,0 +1,84 @@
+r"""The text that Python runs when a file holds a source, and characters that nobody can see.
+
+Threat: Python decodes a file as its first two lines say (PEP 263). Under `raw_unicode_escape` the
+six characters `\u000a` end a line, so that code can stand in what everybody else takes for a
+comment. A source that Python would decode to another text than the one at hand is refused before
+anything runs, and all that show or search a source work on `as_read`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import tokenize
+
+MARK = "\ufeff"
+"""The byte order mark; Python takes one from the beginning of a file."""
+_MAX_NAME = 60
+"""Characters of an encoding's name that are repeated."""
+_FOR_NAMES = ("punycode", "idna")
+"""Codecs of names of hosts; decoding a file with one takes time quadratic in its length."""
+FILLERS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164"
+    "\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that Unicode counts as letters, marks or symbols, and fonts show as nothing."""
+
+
+def as_read(source: str) -> str:
+    r"""Return the text as Python's parser gets it: without a mark, each line ended by `\n`."""
+    return source.removeprefix(MARK).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def misread(source: str) -> str | None:
+    """Return why Python would run another text than this one, or None where it would not."""
+    if "\0" in source:
+        return "holds a null byte, which no Python source may"
+    try:
+        encoded = source.encode()
+    except UnicodeEncodeError:
+        return "holds a lone surrogate, which no file of UTF-8 can"
+    # the parser ends lines at `\r`, too; what reads a file to show its source does not
+    parsed = encoded.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for text in (encoded, parsed):
+        if said := _misread(text):
+            return said
+    return None
+
+
+def _misread(text: bytes) -> str | None:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text).readline)
+    except SyntaxError as error:  # one that Python does not know, or that its mark denies
+        said = str(error)
+        return f"SyntaxError: {said[:_MAX_NAME]}{'…' * (len(said) > _MAX_NAME)}; save it as UTF-8"
+    try:
+        name = codecs.lookup(encoding).name
+        is_same = name not in _FOR_NAMES and text.decode(encoding) == text.decode()
+        if is_same or encoding in ("utf-8", "utf-8-sig"):
+            return None
+    except (ValueError, LookupError):  # it is for bytes, or cannot decode these
+        pass
+    return (
+        f"declares encoding {encoding[:_MAX_NAME]}, in which Python reads another text than is "
+        "shown here; save it as UTF-8"
+    )
+
+
+def is_unseen(character: str) -> bool:
+    """Return whether a reader sees nothing of a character, or not what it does to its line."""
+    return not character.isprintable() or FILLERS.match(character) is not None
+
+
+def visible(text: str, *, kept: str = "\n\t", max_chars: int | None = None) -> str:
+    """Return the text with its code point in place of each character that cannot be seen.
+
+    Where that would be longer than `max_chars`, with a replacement character in its place, so that
+    no number of unseen characters pushes others out of view.
+    """
+    unseen = {c for c in set(text) if is_unseen(c) and c not in kept}
+    shown = text.translate({ord(c): f"<U+{ord(c):04X}>" for c in unseen})
+    if max_chars is None or len(shown) <= max_chars:
+        return shown
+    return text.translate({ord(c): "\ufffd" for c in unseen})
