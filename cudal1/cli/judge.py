@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cudal1.baseline import Baseline, on
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
     DeviceOption,
@@ -190,7 +191,7 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
     for complaint in outcome.complaints:
         say(complaint)
     if asks.as_json:
-        typer.echo(as_text(outcome, settings, out))
+        answer(as_text(outcome, settings, out))
     elif outcome.judged or not outcome.stopped:
         show_outcome(outcome, settings, out)
     if outcome.is_interrupted:
@@ -226,7 +227,7 @@ def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -
 
     verdict = _verdict(problem, candidate, settings, asks)
     if asks.as_json:
-        typer.echo(verdict.model_dump_json(indent=2))
+        answer_json(verdict, indent=2)
     else:
         show_verdict(verdict, settings)
     return GOOD if verdict.is_successful else BAD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import fail, say
 from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol
 from cudal1.cli.suites import SizesOption, load_named
@@ -58,16 +58,16 @@ def report(
         say(complaint)
     sections = [_section(group) for group in groups] + _across(groups)
     if as_json:
-        typer.echo(json.dumps(sections, default=lambda t: t.model_dump(mode="json"), indent=2))
+        answer_json(sections, indent=2)
         return
     from cudal1.report.table import markdown_text, table_markdown
 
     for section in sections:
-        typer.echo(f"## {markdown_text(section['title'])}\n")
+        answer(f"## {markdown_text(section['title'])}\n")
         for note in section["notes"]:
-            typer.echo(markdown_text(note) + "\n")
+            answer(markdown_text(note) + "\n")
         for table in section["tables"]:
-            typer.echo(table_markdown(table))
+            answer(table_markdown(table))
 
 
 def _section(group: Group) -> dict[str, Any]:

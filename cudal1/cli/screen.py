@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cudal1.cli.answer import answer_json
 from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
@@ -29,6 +29,6 @@ def screen(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(json.dumps([note.model_dump(mode="json") for note in notes], indent=2))
+        answer_json(notes, indent=2)
         return
     show([Row(note.kind, note.evidence) for note in notes] or [Row("notes", "none")])
