@@ -11,7 +11,7 @@ import typer
 
 from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import fail, say
-from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol
+from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol, note_unread
 from cudal1.cli.suites import SizesOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error
 
@@ -56,6 +56,8 @@ def report(
         fail(str(error))
     for complaint in complaints:
         say(complaint)
+    if complaints and params is None and protocol is None:
+        note_unread()
     sections = [_section(group) for group in groups] + _across(groups)
     if as_json:
         answer_json(sections, indent=2)

@@ -20,12 +20,12 @@ def screen(
 
     Example: cudal1 screen faster.py
     """
+    from cudal1.cli.files import read_candidate
     from cudal1.cli.show import Row, show
     from cudal1.harness.screen import screen as notes_on
-    from cudal1.suite.loader import read_source
 
     try:
-        notes = notes_on(read_source(candidate))
+        notes = notes_on(read_candidate(candidate))
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
