@@ -60,6 +60,14 @@ def open_named(path: Path, *, raising: type[CudaL1Error] = ConfigError) -> Binar
     return file
 
 
+def mode_of(path: Path) -> int:
+    """Return the type and permissions of a file as `stat` has them; 0 if that cannot be told."""
+    try:
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0
+
+
 def read_bytes(path: Path, *, raising: type[CudaL1Error] = ConfigError) -> bytes:
     """Return what a file holds.
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
+import stat
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from cudal1.errors import ConfigError
-from cudal1.text_file import naming_utf8, open_named, refuse_packed
+from cudal1.text_file import mode_of, naming_utf8, open_named, refuse_packed
 
 MAX_LINE_BYTES = 16 << 20
 MAX_DOCUMENT_BYTES = 1 << 30
@@ -80,8 +80,8 @@ def read_rows(path: Path) -> Found:
 
 def is_pipe(path: Path) -> bool:
     """Return whether there is something of that name that is neither a file nor a folder."""
-    # unlike Path's, these raise nothing
-    return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))  # noqa: PTH
+    mode = mode_of(path)
+    return mode != 0 and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def summed_up(complaints: Sequence[str]) -> list[str]:
@@ -100,7 +100,7 @@ def summed_up(complaints: Sequence[str]) -> list[str]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    if os.path.isdir(path):  # noqa: PTH112 - unlike Path's, it raises nothing
+    if stat.S_ISDIR(mode_of(path)):
         raise ConfigError(f"{path}: is no file; give one of JSON lines")
     return open_named(path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,8 +15,9 @@ from cudal1.errors import ConfigError
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
 from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.text_file import mode_of
 
-HERE = "params.yaml"
+HERE = Path("params.yaml")
 """It may be anybody's, so it is read only where it is named."""
 MAX_REFERENCE_MS = 1000.0
 """Without a params.yaml: a slower reference would keep somebody waiting for minutes."""
@@ -99,7 +100,7 @@ def named_protocol(params: Path | None, protocol: str | None) -> EvalProtocol | 
 
 def note_unread() -> None:
     """Say that the params.yaml of the current folder is not read, if there is one."""
-    if os.path.isfile(HERE):  # noqa: PTH113 - unlike Path's, it raises nothing
+    if stat.S_ISREG(mode_of(HERE)):
         say(f"note: the {HERE} of this folder is not read; to use it, give --params {HERE}")
 
 

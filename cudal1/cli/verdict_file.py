@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +21,7 @@ from cudal1.baseline import Baseline
 from cudal1.errors import ConfigError
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
-from cudal1.text_file import open_named, refuse_packed
+from cudal1.text_file import mode_of, open_named, refuse_packed
 from cudal1.verdict import Verdict
 
 BEGINNING = b'{"suite":'
@@ -143,7 +144,7 @@ def read_judged(path: Path) -> list[Judged]:
     Raises:
         ConfigError: it cannot be read, or holds something else.
     """
-    if os.path.isdir(path):  # noqa: PTH112 - unlike Path's, it raises nothing
+    if stat.S_ISDIR(mode_of(path)):
         raise ConfigError(f"{path}: is no file; give one that judge --candidates has written")
     try:
         with open_named(path) as file:
