@@ -23,6 +23,7 @@ from cudal1.cli.ending import (
     CANNOT,
     INTERRUPTED,
     exit_code,
+    printable,
     report_our_own_failure,
     say,
 )
@@ -121,7 +122,7 @@ def _hush_warnings() -> None:
 
     They are for whoever writes code against a library. `python -W` shows them, a line each.
     """
-    warnings.formatwarning = lambda message, kind, *_: f"{kind.__name__}: {message}\n"
+    warnings.formatwarning = lambda said, kind, *_: f"{kind.__name__}: {printable(str(said))}\n"
     if not sys.warnoptions:
         sys.warnoptions.append("ignore")
         warnings.simplefilter("ignore")
