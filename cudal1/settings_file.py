@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
+from reprlib import Repr
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cudal1.errors import ConfigError
 from cudal1.record import Record
+from cudal1.text_file import read_yaml
 
 MAX_PROBLEMS_SAID = 3
+SHORT = Repr()
+"""Shows a value in one line, whatever its size: YAML makes large ones from few words."""
+SHORT.maxstring = SHORT.maxother = 200
 R = TypeVar("R", bound=Record)
 
 
 def read_settings(
     path: Path, kind: type[R], *, remedy: str, over: Mapping[str, Any] | None = None
 ) -> R:
-    """The file as a record of that kind.
+    """Return the file as a record of that kind.
 
     Args:
         path: a YAML file.
@@ -36,13 +40,11 @@ def read_settings(
             message gives its dotted path.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+        content = read_yaml(path)
+    except ConfigError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        raise ConfigError(f"{error}; {remedy}") from error
     if over is not None and isinstance(content, dict):
         put_over(content, over)
     try:
@@ -92,4 +94,4 @@ def _problem(problem: ErrorDetails) -> str:
             said = problem["msg"].removeprefix("Value error, ")
             return f"{where}: {said}" if problem["loc"] else said
         case _:
-            return f"{where}: {problem['msg']} (it is {problem['input']!r})"
+            return f"{where}: {problem['msg']} (it is {SHORT.repr(problem['input'])})"

@@ -6,8 +6,11 @@ heavy is imported inside commands. Exit codes: docs/command-line.md.
 
 from __future__ import annotations
 
+import signal
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +18,15 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cudal1 import interrupt
-from cudal1.cli.ending import INTERRUPTED, report_our_own_failure, say
+from cudal1.cli import answer
+from cudal1.cli.ending import (
+    CANNOT,
+    INTERRUPTED,
+    exit_code,
+    printable,
+    report_our_own_failure,
+    say,
+)
 
 COMMANDS = {
     "judge": "Judge a candidate, or a file of them: correct, and by how much certified faster?",
@@ -46,6 +57,7 @@ class Waiting(TyperCommand):
             found.command(self.name)(function)
         command: Any = typer.main.get_command(found)
         command.name = self.name
+        _keep_to_the_answer(command)
         return command
 
     def make_context(
@@ -53,6 +65,22 @@ class Waiting(TyperCommand):
     ) -> Any:
         """The context of the command itself, which is what is invoked."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def _keep_to_the_answer(command: Any) -> None:
+    """Send what libraries print, while the command or one of its own runs, to standard error."""
+    for each in getattr(command, "commands", {}).values():
+        _keep_to_the_answer(each)
+    run = command.callback
+    if run is None:
+        return
+
+    @wraps(run)
+    def alone(**given: Any) -> Any:
+        answer.keep_to_the_answer()
+        return run(**given)
+
+    command.callback = alone
 
 
 class OneLine(TyperGroup):
@@ -69,7 +97,9 @@ class OneLine(TyperGroup):
     ) -> None:  # fmt: skip
         """Run, and end the process with the command's exit code."""
         sys.excepthook = report_our_own_failure
-        interrupt.listen()
+        answer.take_streams()
+        interrupt.listen(signal.SIGTERM, signal.SIGHUP)
+        _hush_warnings()
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra) or 0
         except typer.TyperException as error:
@@ -78,9 +108,24 @@ class OneLine(TyperGroup):
                 said = said.replace("Value error, ", "").rstrip(".")
                 say(f"{said}; see {where.command_path if where else 'cudal1'} --help")
             code = error.exit_code
-        if code == INTERRUPTED:
-            say("interrupted")
-        sys.exit(code)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except SystemExit as error:  # commands raise typer.Exit: this is somebody else's
+            why = error.__context__ or error
+            say(f"a failure of cudal1's own: {type(why).__name__}: {why}")
+            code = CANNOT
+        sys.exit(exit_code(code))
+
+
+def _hush_warnings() -> None:
+    """Show none of the libraries' warnings, in processes that Python starts for us neither.
+
+    They are for whoever writes code against a library. `python -W` shows them, a line each.
+    """
+    warnings.formatwarning = lambda said, kind, *_: f"{kind.__name__}: {printable(str(said))}\n"
+    if not sys.warnoptions:
+        sys.warnoptions.append("ignore")
+        warnings.simplefilter("ignore")
 
 
 app = typer.Typer(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cudal1.cli.answer import answer_console, answer_json
 from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 from cudal1.problem import DeviceClass
@@ -21,8 +22,6 @@ def doctor(
 
     Example: cudal1 doctor
     """
-    from rich.console import Console
-
     from cudal1.harness.device import find_device
     from cudal1.harness.doctor import examine
     from cudal1.harness.show_health import tables
@@ -32,9 +31,9 @@ def doctor(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(health.model_dump_json(indent=2))
+        answer_json(health, indent=2)
     else:
-        console = Console()
+        console = answer_console()
         for table in tables(health):
             console.print(table)
     if not health.is_fit:

@@ -1,19 +1,25 @@
-"""How a command ends: its exit code, and one line when it could not do what it was asked."""
+"""The ways a command ends: its exit code, and one line when it could not do what it was asked."""
 
 from __future__ import annotations
 
 import sys
+import traceback
 from types import TracebackType
 from typing import NoReturn
 
 import typer
 
-GOOD, BAD, CANNOT, INTERRUPTED = 0, 1, 2, 130
-"""Good news; bad news; no news, because something else is wrong; Ctrl-C. docs/command-line.md."""
+from cudal1 import interrupt
+from cudal1.cli import answer
+
+GOOD, BAD, CANNOT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
+"""Good news; bad news; no news, because something else is wrong; Ctrl-C; nobody has read the news.
+
+docs/command-line.md."""
 
 
 def say(line: str) -> None:
-    """One line to standard error."""
+    """Write one line to standard error."""
     typer.echo(printable(line), err=True)
 
 
@@ -28,6 +34,23 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
+def exit_code(code: int) -> int:
+    """Return the code that the process ends with, when the command ended with `code`.
+
+    An answer that could not be written is no answer, whatever it was.
+    """
+    if code == INTERRUPTED:
+        say("interrupted")
+        return interrupt.exit_code()
+    error = answer.failure()
+    if error is None:
+        return code
+    if answer.is_unread(error):
+        return UNREAD
+    say(f"standard output: cannot be written ({error.strerror})")
+    return CANNOT
+
+
 def report_our_own_failure(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> NoReturn:
@@ -36,4 +59,6 @@ def report_our_own_failure(
     Set as `sys.excepthook`, from which Python takes an exit code like from anywhere else.
     """
     sys.__excepthook__(kind, error, trace)
+    said = traceback.format_exception_only(kind, error)[-1]
+    say(f"a failure of cudal1's own, which says nothing of what was asked: {said}")
     raise SystemExit(CANNOT)

@@ -1,14 +1,20 @@
-"""The files that a person names: read, and refused with a remedy when they are other files."""
+"""The files that a person names: read once, and refused with a remedy when they are other files.
+
+Hints here refuse only what surely lacks a name. Whether a module defines it is decided by running
+it: the prober runs a problem, a sandbox runs a candidate.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from pathlib import Path
 
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem
-from cudal1.suite.loader import load_file, read_source
+from cudal1.suite.loader import problem_of
+from cudal1.text_file import read_python
 
 REMEDIES = {
     "Model": "name the class to make faster Model",
@@ -17,36 +23,25 @@ REMEDIES = {
     "ModelNew": "name the faster class ModelNew",
 }
 PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs")
+MAKES_NAMES = re.compile(
+    r"""import\s*\(?\s*\*
+    |\b(
+        exec|eval|compile|code|globals|locals|vars|[gs]etattr|modules|builtins
+        |importlib|runpy|inspect|gc|f_\w+|pickle|marshal|ctypes|loads?(_\w+)?
+        |__(?!(init|name|main|future|all|file|call|doc)__)\w+
+    )\b""",
+    re.VERBOSE,
+)
+"""Words by which a module may define a name that does not stand in it."""
 
 
-def read_problem(path: Path, device_class: DeviceClass) -> Problem:
-    """A person's own problem file.
-
-    Raises:
-        SuiteError: it cannot be read, or lacks a name that every problem has.
-    """
-    _refuse_what_lacks(PROBLEM_NAMES, path, _read(path))
-    return load_file(path, device_class=device_class)
-
-
-def read_candidate(path: Path) -> str:
-    """The source of a candidate. It is searched, not parsed: nothing of it is trusted.
-
-    Raises:
-        SuiteError: it cannot be read, or holds no `ModelNew`.
-    """
-    source = _read(path)
-    _refuse_what_lacks(("ModelNew",), path, source)
-    return source
-
-
-def refuse_swapped(problem: Path, candidate: Path) -> None:
-    """Nothing, when the files come in the right order.
+def read_pair(problem: Path, candidate: Path, device_class: DeviceClass) -> tuple[Problem, str]:
+    """Return a person's own problem, and the source of a candidate for it.
 
     Raises:
-        SuiteError: each looks like the other.
+        SuiteError: a file cannot be read, surely lacks a name, or each is the other.
     """
-    first, second = _read(problem), _read(candidate)
+    first, second = _read(problem), _read(candidate, any_codec=True)
     if (
         _lacking(PROBLEM_NAMES, first)
         and not _lacking(PROBLEM_NAMES, second)
@@ -57,6 +52,29 @@ def refuse_swapped(problem: Path, candidate: Path) -> None:
             f"{problem}: is the candidate, and {candidate} the problem, which comes first: "
             f"cudal1 judge {candidate} {problem}"
         )
+    _refuse_what_lacks(PROBLEM_NAMES, problem, first)
+    _refuse_what_lacks(("ModelNew",), candidate, second)
+    return problem_of(first, problem, device_class=device_class), second
+
+
+def read_problem(path: Path, device_class: DeviceClass) -> Problem:
+    """Return a person's own problem.
+
+    Raises:
+        SuiteError: it cannot be read, or surely lacks a name that every problem has.
+    """
+    source = _read(path)
+    _refuse_what_lacks(PROBLEM_NAMES, path, source)
+    return problem_of(source, path, device_class=device_class)
+
+
+def read_candidate(path: Path) -> str:
+    """Return the source of a candidate. It is searched, not parsed: nothing of it is trusted.
+
+    Raises:
+        SuiteError: it cannot be read.
+    """
+    return _read(path, any_codec=True)
 
 
 def _refuse_what_lacks(names: tuple[str, ...], path: Path, source: str) -> None:
@@ -65,15 +83,32 @@ def _refuse_what_lacks(names: tuple[str, ...], path: Path, source: str) -> None:
 
 
 def _lacking(names: tuple[str, ...], source: str) -> list[str]:
-    return [name for name in names if not re.search(rf"\b{name}\b", source)]
+    """Return the names that a module of this source surely does not define."""
+    if MAKES_NAMES.search(source):
+        return []
+    text = unicodedata.normalize("NFKC", source)  # as Python does with names
+    return [name for name in names if not re.search(rf"\b{name}\b", text)]
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, *, any_codec: bool = False) -> str:
     try:
-        return read_source(path)
+        source = read_python(path, raising=SuiteError, any_codec=any_codec)
     except SuiteError as error:
+        raise SuiteError(f"{error}{_remedy(path)}") from error
+    if not source.strip():
+        raise SuiteError(f"{path}: is empty")
+    return source
+
+
+def _remedy(path: Path) -> str:
+    """Return what the path may have stood for, if it is not there."""
+    try:
+        if path.exists() or path.is_symlink():
+            return ""
         siblings = [file.name for file in path.absolute().parent.glob("*.py")]
-        similar = difflib.get_close_matches(path.name, siblings, n=1)
-        if path.exists() or not similar:
-            raise
-        raise SuiteError(f"{error}; did you mean {path.with_name(similar[0])}?") from error
+    except OSError:
+        return ""
+    if str(path) == "-":
+        return "; did you mean /dev/stdin?"
+    similar = difflib.get_close_matches(path.name, siblings, n=1)
+    return f"; did you mean {path.with_name(similar[0])}?" if similar else ""

@@ -5,7 +5,6 @@ Sources, and what was said of them, are a candidate's words: what could steer a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
@@ -52,17 +52,15 @@ def list_suspects(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(json.dumps(rows, default=str))
+        answer_json(rows)
         return
     if not rows:
-        typer.echo("nobody has been called a cheat by the adversarial judge or a person")
+        answer("nobody has been called a cheat by the adversarial judge or a person")
     for row in rows:
         state = "waits for you" if row["ruled_at"] is None else "confirmed"
         speed = "" if row["certified"] is None else f", certified {row['certified']:.2f}x"
-        typer.echo(
-            _shown(f"{row['candidate_id']}  {state}: {row['kind']} in {row['problem']}{speed}")
-        )
-        typer.echo(_shown(f"    {row['seen_by']}: {row['evidence']}"))
+        answer(_shown(f"{row['candidate_id']}  {state}: {row['kind']} in {row['problem']}{speed}"))
+        answer(_shown(f"    {row['seen_by']}: {row['evidence']}"))
 
 
 @hacks.command()
@@ -86,19 +84,19 @@ def show(candidate: Which, data: Data = Path("data"), as_json: AsJson = False) -
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(json.dumps({
+        answer_json({
             "candidate_id": found.id, "problem_id": found.problem_id, "source": found.source,
             "said": said,
-        }))  # fmt: skip
+        })  # fmt: skip
         return
-    typer.echo(_shown(found.source.rstrip(), lines=True))
+    answer(_shown(found.source.rstrip(), lines=True))
     for row in said:
         words = "a cheat" if row["is_cheat"] else "no cheat"
         why = f" (asked because: {row['trigger']})" if row["trigger"] else ""
-        typer.echo()
-        typer.echo(_shown(f"{row['who']}: {words}, {row['kind']}: {row['evidence']}{why}"))
+        answer()
+        answer(_shown(f"{row['who']}: {words}, {row['kind']}: {row['evidence']}{why}"))
         if row["quote"]:
-            typer.echo(_shown(f"    {row['quote'].strip()}"))
+            answer(_shown(f"    {row['quote'].strip()}"))
 
 
 @hacks.command()
@@ -189,13 +187,13 @@ def _say_what_is_next(data: Path, ruling: Ruling, said: str, *, as_json: bool) -
     with Ledger.read(data) as ledger:
         used = ledger.query("used_by", candidate_id=ruling.candidate_id)["stage"].to_list()
     if as_json:
-        typer.echo(json.dumps({**ruling.model_dump(mode="json"), "used_by": used}))
+        answer_json({**ruling.model_dump(mode="json"), "used_by": used})
         return
-    typer.echo(said)
+    answer(said)
     if used:
-        typer.echo("to have it count in what was made with it:")
-        typer.echo(f"    dvc repro -f -s {' '.join(used)}")
-        typer.echo("    dvc repro")
+        answer("to have it count in what was made with it:")
+        answer(f"    dvc repro -f -s {' '.join(used)}")
+        answer("    dvc repro")
 
 
 def _shown(text: str, *, lines: bool = False) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cudal1.baseline import Baseline, on
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
     DeviceOption,
@@ -173,9 +174,12 @@ def _named_baselines(names: str | None, device_class: DeviceClass) -> list[Basel
 
 def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: Asks) -> int:
     """Judge candidates, baselines or both; returns the exit code."""
+    from cudal1.cli.candidate_rows import is_pipe, summed_up
     from cudal1.cli.judge_many import judge_many
     from cudal1.cli.show_outcome import as_text, show_outcome
 
+    if file is not None and of_many.out is None and is_pipe(file):
+        raise ConfigError(f"{file}: is no file beside which verdicts can be kept; name their --out")
     named = file or Path("baselines")
     out = of_many.out or named.parent / f"{named.stem}.verdicts.jsonl"
     problems = load_named(of_many.suite, settings.device_class, sizes=of_many.sizes)
@@ -187,10 +191,10 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
             file, problems, out, settings, seats,
             timing=asks.timing, baselines=baselines, wait_s=asks.wait_s,
         )  # fmt: skip
-    for complaint in outcome.complaints:
+    for complaint in summed_up(outcome.complaints):
         say(complaint)
     if asks.as_json:
-        typer.echo(as_text(outcome, settings, out))
+        answer(as_text(outcome, settings, out))
     elif outcome.judged or not outcome.stopped:
         show_outcome(outcome, settings, out)
     if outcome.is_interrupted:
@@ -226,7 +230,7 @@ def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -
 
     verdict = _verdict(problem, candidate, settings, asks)
     if asks.as_json:
-        typer.echo(verdict.model_dump_json(indent=2))
+        answer_json(verdict, indent=2)
     else:
         show_verdict(verdict, settings)
     return GOOD if verdict.is_successful else BAD
@@ -236,14 +240,12 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
     from rich.console import Console
 
     from cudal1.candidate import Candidate
-    from cudal1.cli.files import read_candidate, read_problem, refuse_swapped
+    from cudal1.cli.files import read_pair
     from cudal1.harness import find_device, toolchain
     from cudal1.harness.one_device import OneDevice
     from cudal1.services.admission import Check, admit
 
-    refuse_swapped(problem, candidate)
-    item = read_problem(problem, settings.device_class)
-    source = read_candidate(candidate)
+    item, source = read_pair(problem, candidate, settings.device_class)
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
     device = find_device(settings.device_class)

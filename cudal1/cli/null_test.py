@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cudal1.cli.answer import answer
 from cudal1.cli.bar import bar
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail
 from cudal1.cli.settings import (
@@ -79,7 +80,7 @@ def null_test(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(as_text(found, settings, stopped))
+        answer(as_text(found, settings, stopped))
     elif found.asked or found.rejected:
         show_found(found, settings, stopped=stopped, each=each)
     if stopped == "interrupted":

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cudal1.errors import ConfigError
+from cudal1.text_file import read_text
 
 
 def change(params: Path, how: Callable[[Any], None]) -> None:
-    """Let `how` change the content, which is a mapping, and write it back.
+    """Let `how` change the content, which is a mapping, and write it back, whole or not at all.
 
     Raises:
-        ConfigError: it is not YAML.
+        ConfigError: it is not YAML, or cannot be written.
     """
     from ruamel.yaml import YAML, YAMLError
 
@@ -23,12 +26,28 @@ def change(params: Path, how: Callable[[Any], None]) -> None:
         type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null")
     )
     try:
-        content = yaml.load(params.read_text(encoding="utf-8"))
+        content = yaml.load(read_text(params))
     except YAMLError as error:
         raise ConfigError(f"{params}: not valid YAML ({' '.join(str(error).split())})") from error
     how(content)
-    with params.open("w", encoding="utf-8") as stream:
-        yaml.dump(content, stream)
+    changed = io.StringIO()
+    yaml.dump(content, changed)
+    _write(params, changed.getvalue())
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace what a file holds; a full disk leaves it as it was."""
+    path = path.resolve()  # a link stays one
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        try:
+            partial.write_text(text, encoding="utf-8")
+            shutil.copymode(path, partial)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def read(path: Path) -> Any:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
@@ -47,14 +47,14 @@ def list_providers(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(json.dumps([
+        answer_json([
             {"name": name, **settings.model_dump(mode="json"), "key_is_set": _has_key(settings)}
             for name, settings in found.items()
-        ]))  # fmt: skip
+        ])  # fmt: skip
         return
     width = max(map(len, found))
     for name, settings in found.items():
-        typer.echo(f"{name:<{width}}  {settings.kind}: {_described(settings)}")
+        answer(f"{name:<{width}}  {settings.kind}: {_described(settings)}")
 
 
 @providers.command()
@@ -90,11 +90,11 @@ def add(
         fail(str(error))
     if as_json:
         known = [name for name in wanted if name not in added]
-        typer.echo(json.dumps({"added": added, "there_already": known}))
+        answer_json({"added": added, "there_already": known})
         return
     for name in wanted:
-        typer.echo(f"{name}: {'added' if name in added else 'is there already'}")
-    typer.echo("what it would cost: python -m tasks.generate --dry-run")
+        answer(f"{name}: {'added' if name in added else 'is there already'}")
+    answer("what it would cost: python -m tasks.generate --dry-run")
 
 
 def _described(settings: ProviderSettings) -> str:

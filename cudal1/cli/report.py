@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import fail, say
-from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol
+from cudal1.cli.settings import ParamsOption, ProtocolOption, named_protocol, note_unread
 from cudal1.cli.suites import SizesOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error
 
@@ -56,18 +56,20 @@ def report(
         fail(str(error))
     for complaint in complaints:
         say(complaint)
+    if complaints and params is None and protocol is None:
+        note_unread()
     sections = [_section(group) for group in groups] + _across(groups)
     if as_json:
-        typer.echo(json.dumps(sections, default=lambda t: t.model_dump(mode="json"), indent=2))
+        answer_json(sections, indent=2)
         return
     from cudal1.report.table import markdown_text, table_markdown
 
     for section in sections:
-        typer.echo(f"## {markdown_text(section['title'])}\n")
+        answer(f"## {markdown_text(section['title'])}\n")
         for note in section["notes"]:
-            typer.echo(markdown_text(note) + "\n")
+            answer(markdown_text(note) + "\n")
         for table in section["tables"]:
-            typer.echo(table_markdown(table))
+            answer(table_markdown(table))
 
 
 def _section(group: Group) -> dict[str, Any]:

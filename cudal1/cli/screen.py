@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cudal1.cli.answer import answer_json
 from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
@@ -22,18 +22,18 @@ def screen(
 
     Example: cudal1 screen faster.py
     """
+    from cudal1.cli.files import read_candidate
     from cudal1.cli.show import Row, show
     from cudal1.harness.screen import screen as notes_on
     from cudal1.harness.screen import syntax_error
-    from cudal1.suite.loader import read_source
 
     try:
-        source = read_source(candidate)
+        source = read_candidate(candidate)
     except CudaL1Error as error:
         fail(str(error))
     notes, said = notes_on(source), syntax_error(source)
     if as_json:
-        typer.echo(json.dumps([note.model_dump(mode="json") for note in notes], indent=2))
+        answer_json(notes, indent=2)
         return
     rows = [Row(note.kind, note.evidence) for note in notes] or [Row("notes", "none")]
     show(rows if said is None else [Row("not built", said), *rows])

@@ -1,8 +1,8 @@
-"""What to judge on and how: from options, a params.yaml, or the protocols that ship."""
+"""What to judge on and how: from options, a params.yaml that they name, or protocols that ship."""
 
 from __future__ import annotations
 
-import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,12 +10,15 @@ from typing import Annotated, Literal
 import typer
 
 from cudal1 import protocols
+from cudal1.cli.ending import say
 from cudal1.errors import ConfigError
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
 from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.text_file import mode_of
 
 HERE = Path("params.yaml")
+"""It may be anybody's, so it is read only where it is named."""
 MAX_REFERENCE_MS = 1000.0
 """Without a params.yaml: a slower reference would keep somebody waiting for minutes."""
 
@@ -59,14 +62,12 @@ def choose(
 ) -> Settings:  # fmt: skip
     """The settings that options ask for.
 
-    A params.yaml of ours in the current folder is used when neither device nor protocol is given.
-
     Raises:
         ConfigError: options contradict each other, or a file says what it cannot say.
     """
     _refuse_both(params, protocol)
-    if params is None and device is None and protocol is None and _is_ours(HERE):
-        params = HERE
+    if params is None and device is None and protocol is None:
+        note_unread()
     if params is not None:
         read = Params.load(params)
         chosen = Settings(
@@ -86,7 +87,7 @@ def choose(
 
 
 def named_protocol(params: Path | None, protocol: str | None) -> EvalProtocol | None:
-    """The protocol that options name, or that of a params.yaml of ours in the current folder.
+    """Return the protocol that options name, or None where they name none.
 
     Raises:
         ConfigError: options contradict each other, or a file says what it cannot say.
@@ -94,22 +95,18 @@ def named_protocol(params: Path | None, protocol: str | None) -> EvalProtocol | 
     _refuse_both(params, protocol)
     if protocol is not None:
         return protocols.load(protocol)
-    if params is None and _is_ours(HERE):
-        params = HERE
     return None if params is None else Params.load(params).protocol
+
+
+def note_unread() -> None:
+    """Say that the params.yaml of the current folder is not read, if there is one."""
+    if stat.S_ISREG(mode_of(HERE)):
+        say(f"note: the {HERE} of this folder is not read; to use it, give --params {HERE}")
 
 
 def _refuse_both(params: Path | None, protocol: str | None) -> None:
     if params is not None and protocol is not None:
         raise ConfigError("--params brings its own protocol: give either --params or --protocol")
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether it has a section `protocol`: others keep a params.yaml too."""
-    try:
-        return re.search(r"^protocol:", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _best_device() -> DeviceClass:

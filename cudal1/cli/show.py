@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cudal1.cli.answer import answer_console
 from cudal1.cli.ending import printable
 from cudal1.cli.settings import Settings
 from cudal1.harness.wire import LAYERS
@@ -53,7 +54,7 @@ class Row:
 
 def show(rows: list[Row], console: Console | None = None) -> None:
     """Print rows: aligned and wrapped in a terminal; elsewhere one line each, for grep."""
-    console = console or Console(highlight=False)
+    console = console or answer_console(highlight=False)
     width = max(len(row.label) for row in rows)
     if not console.is_terminal:
         for row in rows:

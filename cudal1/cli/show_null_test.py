@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from cudal1.cli.answer import json_text
 from cudal1.cli.settings import Settings
 from cudal1.cli.show import Row, sandbox_line, show
 from cudal1.harness.calibration import Calibration, calibrate
@@ -34,7 +34,7 @@ def show_found(found: Found, settings: Settings, *, stopped: str, each: bool) ->
 def as_text(found: Found, settings: Settings, stopped: str) -> str:
     """All of it as JSON."""
     calibration = calibrate([verdict for _, verdict in found.verdicts])
-    return json.dumps(
+    return json_text(
         {
             "calibration": calibration.model_dump(),
             "is_clean": calibration.is_clean,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from statistics import fmean, median
 
 from cudal1.baseline import Baseline
+from cudal1.cli.answer import json_text
 from cudal1.cli.judge_many import Outcome
 from cudal1.cli.settings import Settings
 from cudal1.cli.show import Row, show
@@ -44,7 +44,7 @@ def show_outcome(outcome: Outcome, settings: Settings, out: Path) -> None:
 
 def as_text(outcome: Outcome, settings: Settings, out: Path) -> str:
     """The same as JSON; the verdicts themselves are in the file."""
-    return json.dumps(
+    return json_text(
         {
             "num_rows": outcome.num_rows, "num_without": outcome.num_without,
             "num_repeated": _num_repeated(outcome),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cudal1.cli.answer import answer
 from cudal1.cli.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from cudal1.ledger import Ledger
 
 PAGE = 200
@@ -57,9 +57,11 @@ def sql(
                 ledger.save(query, out)
             elif views and not as_json:
                 for name, kind, comment in ledger.sql(query).iter_rows():
-                    typer.echo(f"{kind:<5}  {name:<17}  {comment}")
+                    answer(f"{kind:<5}  {name:<17}  {comment}")
+            elif as_json:
+                answer(_json(ledger, query))
             else:
-                _print(ledger.sql(query, limit=None if as_json else PAGE + 1), as_json=as_json)
+                _print(ledger, query)
     except CudaL1Error as error:
         fail(str(error))
 
@@ -83,18 +85,72 @@ def _checked(ledger: Ledger, view: str) -> str:
     return view
 
 
-def _print(frame: pl.DataFrame, *, as_json: bool) -> None:
-    import polars as pl
-    import polars.selectors as cs
+NOT_JSON = re.compile(r'("(?:[^"\\]|\\.)*")|-?Infinity|NaN')
+"""A string, which is JSON whatever it says; or a number that DuckDB writes and JSON lacks."""
 
-    if as_json:
-        rows = frame.with_columns(cs.float().fill_nan(None)).to_dicts()  # JSON knows no NaN
-        typer.echo(json.dumps(rows, default=str))
-        return
+
+def _json(ledger: Ledger, query: str) -> str:
+    """Return the rows as a list of objects in ASCII, with values as DuckDB writes them in JSON.
+
+    Numbers keep every digit. NaN and infinities are null. A name that comes again is numbered.
+    """
+    with ledger.asked(query) as relation:
+        if relation is None:
+            return "[]"
+        names = [json.dumps(name) for name in _told_apart(relation.columns)]
+        rows = _as(relation, ["cast(to_json(#{}) as varchar)"] * len(names)).fetchall()
+    objects = (
+        ", ".join(f"{name}: {_number(value)}" for name, value in zip(names, row, strict=True))
+        for row in rows
+    )
+    text = "[" + ", ".join(f"{{{each}}}" for each in objects) + "]"
+    return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _number(value: str | None) -> str:
+    return "null" if value is None else NOT_JSON.sub(lambda found: found[1] or "null", value)
+
+
+def _as(relation: Any, columns: list[str]) -> Any:
+    """Return the relation with each column as an expression, in which `#{}` is the column."""
+    return relation.project(", ".join(
+        expression.format(number) for number, expression in enumerate(columns, start=1)
+    ))  # fmt: skip
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Return the names; one that has come before gets the first free number: a, a_1, a_2."""
+    found: list[str] = []
+    for name in names:
+        number, free = 0, name
+        while free in found or (number and free in names):
+            number += 1
+            free = f"{name}_{number}"
+        found.append(free)
+    return found
+
+
+PLAIN = re.compile(r"(U?(TINY|SMALL|BIG)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|VARCHAR|DECIMAL.*)")
+"""Types that polars shows as they are; it knows no intervals, unions or years after 9999."""
+
+
+def _print(ledger: Ledger, query: str) -> None:
+    import polars as pl
+
+    with ledger.asked(query) as relation:
+        if relation is None:
+            return
+        shown = [
+            "#{}" if PLAIN.fullmatch(str(kind)) else "cast(#{} as varchar)"
+            for kind in relation.types
+        ]
+        names = _told_apart(relation.columns)
+        frame: pl.DataFrame = _as(relation, shown).limit(PAGE + 1).pl()
+        frame.columns = names
     with pl.Config(
         tbl_rows=PAGE, tbl_cols=30, fmt_str_lengths=60, tbl_width_chars=160,
         tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True,
     ):  # fmt: skip
-        typer.echo(str(frame.head(PAGE)))
+        answer(str(frame.head(PAGE)))
     if frame.height > PAGE:
         say(f"the first {PAGE} rows; --out FILE.csv writes all")

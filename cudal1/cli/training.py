@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
@@ -47,17 +47,17 @@ def memory(
         stage: estimate(model, settings.scale, work) for stage, work in _works(settings).items()
     }
     if as_json:
-        typer.echo(json.dumps({
+        answer_json({
             "num_parameters": model.num_parameters, "processes": settings.scale.processes,
             "stages": {name: {**each.parts(), "peak": each.peak} for name, each in found.items()},
-        }))  # fmt: skip
+        })  # fmt: skip
         return
-    typer.echo(
+    answer(
         f"{settings.policy.source}: {model.num_parameters:,} parameters; "
         f"GiB on each of {settings.scale.processes}"
     )
     for line in _table(found):
-        typer.echo(line)
+        answer(line)
 
 
 @training.command()
@@ -82,9 +82,9 @@ def use(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        typer.echo(json.dumps({"params": str(params), "changed": ready}))
+        answer_json({"params": str(params), "changed": ready})
         return
-    typer.echo(f"{params}: now with {profile}; what it takes: cudal1 training memory")
+    answer(f"{params}: now with {profile}; what it takes: cudal1 training memory")
 
 
 def _settings(params: Path, profile: str | None) -> Params:

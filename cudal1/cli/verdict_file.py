@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ from cudal1.baseline import Baseline
 from cudal1.errors import ConfigError
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
+from cudal1.text_file import mode_of, open_named, refuse_packed
 from cudal1.verdict import Verdict
 
 BEGINNING = b'{"suite":'
@@ -141,10 +144,10 @@ def read_judged(path: Path) -> list[Judged]:
     Raises:
         ConfigError: it cannot be read, or holds something else.
     """
+    if stat.S_ISDIR(mode_of(path)):
+        raise ConfigError(f"{path}: is no file; give one that judge --candidates has written")
     try:
-        if path.exists() and not path.is_file():
-            raise ConfigError(f"{path}: is no file; give one that judge --candidates has written")
-        with path.open("rb") as file:
+        with open_named(path) as file:
             return [judged for _, judged in _lines(file, path)]
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
@@ -156,15 +159,24 @@ def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, Judged]]:
     for number, line in enumerate(file, start=1):
         if _is_cut_off(line, is_ours=end > 0) and next(file, None) is None:
             return
+        if number == 1:
+            _refuse_packed(line, path)
         end += len(line)
         try:
-            judged = Judged.model_validate_json(line)
+            judged = Judged.model_validate_json(line.removeprefix(BOM_UTF8))
         except ValidationError:
             raise ConfigError(
                 f"{path}:{number}: not a verdict of this version; give a file of verdicts, or name "
                 "another --out"
             ) from None
         yield end, judged
+
+
+def _refuse_packed(line: bytes, path: Path) -> None:
+    try:
+        refuse_packed(line)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _is_cut_off(line: bytes, *, is_ours: bool) -> bool:

@@ -249,7 +249,7 @@ class Ledger(Reviews):
         Raises:
             StoreError: the query is wrong; the message is the database's first line.
         """
-        with self._asked(query, parameters) as relation:
+        with self.asked(query, parameters) as relation:
             if relation is None:
                 return pl.DataFrame()
             return (relation if limit is None else relation.limit(limit)).pl()
@@ -264,7 +264,7 @@ class Ledger(Reviews):
             raise StoreError(f"{path}: cannot be written, there is no folder {path.parent}")
         partial = path.with_name(f".{path.name}.partial")
         try:
-            with self._asked(query, ()) as relation:
+            with self.asked(query, ()) as relation:
                 if relation is None:
                     raise StoreError("SQL: this statement has no rows to write")
                 if path.suffix == ".csv":
@@ -278,9 +278,14 @@ class Ledger(Reviews):
             partial.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _asked(
-        self, query: str, parameters: Sequence[object] | Mapping[str, object]
+    def asked(
+        self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> Generator[Any]:
+        """Give DuckDB's relation of any query, or None where a statement has no rows.
+
+        Raises:
+            StoreError: as `sql`, also for what goes wrong while the relation is used.
+        """
         self._settle()
         given = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         try:

@@ -16,6 +16,7 @@ from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
 from cudal1.suite.sizes import load_sizes, refuse_unknown
+from cudal1.text_file import read_python, read_text
 
 FOLDER = Path(__file__).parent / "problems"
 _NUMBERED = re.compile(r"(\d+)_(.+)")
@@ -39,7 +40,9 @@ def load_suite(device_class: DeviceClass) -> list[Problem]:
     paths = {short_name(path): path for path in sorted(FOLDER.glob("level*/*.py"))}
     refuse_unknown(sizes, paths, where=sizes_path)
     revision = content_id(
-        *paths, *(read_source(path) for path in paths.values()), read_source(sizes_path)
+        *paths,
+        *(read_source(path) for path in paths.values()),
+        read_text(sizes_path, raising=SuiteError),
     )
     return [
         load_file(
@@ -68,7 +71,28 @@ def load_file(
     Raises:
         SuiteError: the file cannot be read or parsed, or lacks a constant to resize.
     """
-    source = read_source(path)
+    return problem_of(
+        read_source(path), path, device_class=device_class, suite=suite, level=level, split=split,
+        revision=revision, sizes=sizes,
+    )  # fmt: skip
+
+
+def problem_of(
+    source: str,
+    path: Path,
+    *,
+    device_class: DeviceClass,
+    suite: str = "own",
+    level: int = 1,
+    split: Split = Split.TRAIN,
+    revision: str | None = None,
+    sizes: Mapping[str, object] | None = None,
+) -> Problem:
+    """Return the problem in a source that was read from `path`, as `load_file` does.
+
+    Raises:
+        SuiteError: the source cannot be parsed, or lacks a constant to resize.
+    """
     number, name = number_and_name(path.stem)
     return Problem(
         suite=suite,
@@ -83,20 +107,12 @@ def load_file(
 
 
 def read_source(path: Path) -> str:
-    """The text of a file.
+    """Return the source in a file, as Python reads it.
 
     Raises:
-        SuiteError: it is absent, unreadable or no text.
+        SuiteError: it is absent, unreadable, no text, or in an encoding that is none.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise SuiteError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise SuiteError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    if "\0" in text:  # ast.parse raises no SyntaxError for it
-        raise SuiteError(f"{path}: not Python: it holds a null byte")
-    return text
+    return read_python(path, raising=SuiteError)
 
 
 def number_and_name(stem: str) -> tuple[int, str]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass
 from cudal1.record import Record
+from cudal1.text_file import read_yaml
 
 Constant = int | float | str | bool | None | list[int] | list[float] | list[str]
 
@@ -50,10 +49,7 @@ def load_sizes(path: Path) -> Sizes:
     Raises:
         SuiteError: it cannot be read, or says something it cannot say.
     """
-    try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SuiteError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+    content = read_yaml(path, raising=SuiteError)
     if not isinstance(content, dict):
         raise SuiteError(f"{path}: must map a device class to problems and their constants")
     try:

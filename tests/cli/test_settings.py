@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from cudal1 import protocols
-from cudal1.cli.settings import choose
+from cudal1.cli.settings import choose, named_protocol
 from cudal1.errors import ConfigError
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
@@ -29,25 +30,46 @@ def test_a_device_brings_the_protocol_of_its_name(device: Literal["cpu", "cuda"]
     assert chosen.protocol == protocols.load(device)
 
 
-def test_a_params_file_of_ours_in_the_folder_is_used() -> None:
-    Path("params.yaml").write_text(SHIPPED.read_text())
-    assert choose(None, None, None, None).protocol == Params.load(SHIPPED).protocol
-
-
-def test_a_broken_params_file_of_ours_is_not_passed_over() -> None:
-    Path("params.yaml").write_text(SHIPPED.read_text().replace("min_quads", "min_quad"))
-    with pytest.raises(ConfigError, match=r"params\.yaml: protocol\.min_quads: missing key"):
-        choose(None, None, None, None)
-
-
-def test_somebody_else_s_params_file_is_passed_over() -> None:
-    Path("params.yaml").write_text("train: {epochs: 3}\n")
+@pytest.mark.parametrize("content", [SHIPPED.read_text(), "protocol: {a: [", "train: {epochs: 3}"])
+def test_a_params_file_in_the_folder_is_not_read_and_one_line_says_so(
+    content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("params.yaml").write_text(content)
+    Path("params.yaml").chmod(0)
     assert choose(None, None, None, None).name in protocols.names()
+    assert named_protocol(None, None) is None
+    assert capsys.readouterr().err == (
+        "note: the params.yaml of this folder is not read; to use it, give --params params.yaml\n"
+    )
 
 
-def test_a_protocol_by_name_passes_over_a_params_file() -> None:
+@pytest.mark.parametrize("kind", ["folder", "fifo", "link in a loop", "dangling link"])
+def test_what_is_called_params_file_and_is_none_is_not_touched(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("params.yaml")
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "link in a loop":
+            path.symlink_to("params.yaml")
+        case _:
+            path.symlink_to("nowhere")
+    assert choose(None, None, None, None).name in protocols.names()
+    assert capsys.readouterr().err == ""
+
+
+def test_naming_a_device_a_protocol_or_the_file_prints_no_note(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("params.yaml").write_text(SHIPPED.read_text())
-    assert choose(None, "cpu", "cpu", None).name == "cpu"
+    assert choose(None, "cpu", None, None).name == "cpu"
+    assert choose(None, None, "cpu", None).name == "cpu"
+    named = choose(Path("params.yaml"), None, None, None)
+    assert named.protocol == Params.load(SHIPPED).protocol
+    assert capsys.readouterr().err == ""
 
 
 def test_a_params_file_and_a_protocol_contradict_each_other() -> None:
