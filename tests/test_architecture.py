@@ -44,7 +44,7 @@ def test_functions_are_short() -> None:
 
 
 def test_one_place_catches_everything() -> None:
-    """Workers may, around a candidate; the judge, around a reference; callers of Ray, which does."""
+    """What surrounds somebody else's code may; and what calls Ray, which raises just that."""
     broad = [
         path.relative_to(ROOT).as_posix()
         for path in MODULES

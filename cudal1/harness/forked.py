@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import select
 import shutil
 import signal
 import tempfile
@@ -24,12 +25,13 @@ from typing import Any, NoReturn
 from cudal1 import processes
 from cudal1.errors import CudaL1Error, WorkerError, describe
 from cudal1.harness.reference import SCRATCH
+from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
 from cudal1.harness.shortage import lacks_memory
 
 PR_SET_PDEATHSIG = 1
-STOPPED = signal.SIGALRM
-"""The signal that ends a process whose reference does not return (`reference_code`)."""
 CLOSE = "close"
+END_LIMIT_S = 5.0
+"""Seconds in which a process ends that has closed its end of the pipe."""
 
 Ask = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -102,18 +104,21 @@ class Forked:
         return content
 
     def _reap(self) -> None:
+        """Learn how the process ended; one that only closed its end of the pipe is ended."""
         self._ours.close()
+        process = os.pidfd_open(self._process)
+        if not select.select([process], [], [], END_LIMIT_S)[0]:
+            os.kill(self._process, signal.SIGKILL)
+        os.close(process)
         _, self._status = os.waitpid(self._process, 0)
 
 
 def _ending(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return (
-            "does not return in time"
-            if number == STOPPED
-            else (f"crashes ({signal.Signals(number).name})")
-        )
+        if number == signal.SIGALRM:
+            return f"does not return within {CALL_LIMIT_S:g} s"
+        return f"crashes ({signal.Signals(number).name})"
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 
@@ -161,7 +166,7 @@ def _settle(folder: str) -> None:
     """Be a process of its own: ended with its parent, silent, in its folder, without keys."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(STOPPED, signal.SIG_DFL)
+    end_with_a_hang()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

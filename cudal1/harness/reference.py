@@ -11,7 +11,6 @@ import ast
 import atexit
 import importlib.util
 import os
-import random
 import shutil
 import sys
 import tempfile
@@ -94,16 +93,6 @@ def load_reference(problem: Problem) -> Reference:
             f"{problem.key}: get_init_inputs() must return literals, not {shown}"
         ) from error
     return Reference(module.Model, init_inputs, module.get_inputs)
-
-
-def seed_all(seed: int) -> None:
-    """Seed the generators that weights and inputs are drawn with: torch's, numpy's, Python's."""
-    import numpy
-    import torch
-
-    torch.manual_seed(seed)
-    numpy.random.seed(seed % 2**32)
-    random.seed(seed)
 
 
 def is_args_and_kwargs(init_inputs: list[Any]) -> bool:

@@ -6,22 +6,33 @@ may be one that cannot be pickled, its text one that cannot be made, its frames 
 
 from __future__ import annotations
 
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudal1.errors import CudaL1Error, SuiteError
-from cudal1.harness.lines import one_line
+from cudal1.errors import CudaL1Error, SuiteError, describe
 from cudal1.harness.shortage import raise_shortage
 from cudal1.problem import Problem
 
 if TYPE_CHECKING:
     import torch
 
-MAX_SAID = 300
-"""Characters of an exception that are shown."""
+CALL_LIMIT_S = 60.0
+"""Seconds that a call into a reference may take where `end_with_a_hang` was called."""
+_limit_s = 0.0
+
+
+def end_with_a_hang(limit_s: float = CALL_LIMIT_S) -> None:
+    """Have this process end when a reference does not return, whatever it is doing.
+
+    For processes that run one problem: SIGALRM ends them, also inside of code that is no Python.
+    """
+    global _limit_s
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    _limit_s = limit_s
 
 
 class RefusalError(SuiteError):
@@ -56,6 +67,8 @@ class ReferenceCode:
             self._theirs.apply()
         if self._their_filters is not None:
             _filter_warnings(self._their_filters)
+        if _limit_s:
+            signal.setitimer(signal.ITIMER_REAL, _limit_s)
 
     def __exit__(
         self,
@@ -65,6 +78,8 @@ class ReferenceCode:
     ) -> None:
         import torch
 
+        if _limit_s:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         self._theirs = _Settings.now()
         if self._theirs != self._ours:
             self._ours.apply()
@@ -76,7 +91,7 @@ class ReferenceCode:
         if error is None or isinstance(error, KeyboardInterrupt | CudaL1Error):
             return
         raise_shortage(error)
-        raise self.refusal(f"its reference raises {described(error)}") from None
+        raise self.refusal(f"its reference raises {describe(error)}") from None
 
     def refusal(self, said: str) -> RefusalError:
         """Return what to raise; it names the problem."""
@@ -131,12 +146,3 @@ def kept_as_it_is(module: torch.nn.Module) -> Iterator[None]:
         for table, before in tables:
             table.clear()
             table.update(before)  # pyright: ignore[reportArgumentType, reportCallIssue] -- its own
-
-
-def described(error: BaseException) -> str:
-    """Return the class and the text of an exception, in one line."""
-    try:
-        said = str(error)
-    except Exception as another:  # noqa: BLE001 -- the text is somebody else's code, too
-        said = f"(its text raises {type(another).__name__})"
-    return one_line(f"{type(error).__name__}: {said}")[:MAX_SAID]

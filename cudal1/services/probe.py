@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 from cudal1.errors import CudaL1Error, DeviceLostError, describe
 from cudal1.harness import reference
 from cudal1.harness.device import Device
+from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
@@ -119,6 +120,8 @@ def _kill(child: int) -> None:
 
 
 def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+        return f"does not return within {CALL_LIMIT_S:g} s"
     if os.WIFSIGNALED(status):
         return f"crashes ({signal.Signals(os.WTERMSIG(status)).name})"
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
@@ -132,6 +135,7 @@ def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn
 
     try:
         _limit(request)
+        end_with_a_hang()
         os.environ[reference.SCRATCH] = folder
         os.chdir(folder)
         problem = Problem.model_validate(request["problem"])

@@ -12,7 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
-from cudal1.harness.reference import load_reference, seed_all
+from cudal1.harness.reference import load_reference
+from cudal1.harness.seeding import seed_others, seed_torch
 from cudal1.problem import Problem
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[s
         raise RejectedError(
             f"{TOO_SLOW}: {reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
         )
-    seed_all(99)  # what is drawn in forward is drawn otherwise now
+    _seed(99, used)  # what is drawn in forward is drawn otherwise now
     if _distance(outputs, reference.call(first)) > REPEATABLE:
         raise RejectedError("gives different outputs for equal inputs and weights")
     twin = _Reference(problem, used)
@@ -105,7 +106,7 @@ class _Reference:
         try:
             found = load_reference(problem)
             self._draw = found.draw
-            seed_all(0)
+            _seed(0, device)
             with self._device:
                 self._model = found.make()
         except SuiteError as error:
@@ -119,7 +120,7 @@ class _Reference:
 
     def inputs(self, seed: int) -> Tensors:
 
-        seed_all(seed)
+        _seed(seed, self._device)
         with self._device:
             drawn = self._draw()
         if not isinstance(drawn, list | tuple) or not drawn:
@@ -168,6 +169,13 @@ def _tensor(value: Any, what: str) -> torch.Tensor:
     if value.numel() == 0:
         raise RejectedError(f"{what} has no elements")
     return value
+
+
+def _seed(seed: int, device: str | torch.device) -> None:
+    import torch
+
+    seed_torch(seed, torch.device(device))
+    seed_others(seed)
 
 
 def _require_values(outputs: Tensors) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from cudal1.harness import wire
+from cudal1.harness import source_files, wire
 from cudal1.harness.seeding import seed_others
 from cudal1.harness.weights import load_by_name
 from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec, View
@@ -63,9 +63,16 @@ def load(
 
 
 def imported(source: bytes) -> ModuleType:
-    """A source's module, run."""
+    """Run a source as a module, with its other files beside it."""
     path = Path(SOURCE_NAME).absolute()
-    path.write_bytes(source)
+    files = source_files.split(source.decode())
+    path.write_bytes(files.pop(source_files.MAIN).encode())
+    for name, text in files.items():
+        beside = path.parent / name
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(text.encode())
+    if files:
+        sys.path.append(str(path.parent))  # behind everything that is installed
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     assert spec.loader is not None
