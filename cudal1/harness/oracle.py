@@ -91,17 +91,18 @@ class Oracle:
         self._max_error = MAX_FAMILY_ERROR if self._rounding is None else TOO_HARD
         self.problem = problem
         self._code = ReferenceCode(problem)
-        with self._code, kept_others():
+        with self._code:
             reference = load_reference(problem)
         self.init_inputs = repr(reference.init_inputs)
         self._draws = Draws(reference.draw, self._code, device)
         self._calls = Calls(self._code)
         self._families: dict[str, ReferenceError] = {}
         self.mutates_inputs = True
-        self._make_models(reference, weight_seed)
         who = problem.id, weight_seed, str(device), precision
-        if who not in _known:
-            _known[who] = self._examined()
+        with kept_others():  # these seeds are public, and may decide nothing that comes later
+            self._make_models(reference, weight_seed)
+            if who not in _known:
+                _known[who] = self._examined()
         self._take(_known[who], reference)
 
     def _make_models(self, reference: Reference, seed: int) -> None:
@@ -123,7 +124,7 @@ class Oracle:
 
     def _made(self, reference: Reference, seed: int) -> torch.nn.Module:
         # made on the CPU and moved, as anyone would, and as the workers do
-        with self._code, kept_others():
+        with self._code:
             seed_torch(seed, self.device)
             seed_others(seed)
             return reference.make().to(self.device)

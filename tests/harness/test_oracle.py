@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import warnings
+from contextlib import suppress
 
 import pytest
 import torch
@@ -10,24 +13,27 @@ import torch
 from cudal1.errors import SuiteError
 from cudal1.harness.correctness import compare
 from cudal1.harness.families import NUDGE
-from cudal1.harness.operators import to_half, to_tf32
-from cudal1.harness.oracle import Draw, Oracle
+from cudal1.harness.operators import Dropping, to_half, to_tf32
+from cudal1.harness.oracle import Draw, Oracle, RefusalError
+from cudal1.harness.seeding import others
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import PrecisionClass
 
 
 def oracle_of(
     forward: str, inputs: str = "torch.randn(16, 32)", init: str = "super().__init__()",
-    precision: PrecisionClass = PrecisionClass.STRICT,
+    precision: PrecisionClass = PrecisionClass.STRICT, arguments: str = "x",
 ) -> Oracle:  # fmt: skip
-    source = f"""import torch
+    source = f"""import random
+import numpy as np
+import torch
 import torch.nn as nn
 
 class Model(nn.Module):
     def __init__(self):
         {init}
 
-    def forward(self, x):
+    def forward(self, {arguments}):
         {forward}
 
 def get_inputs():
@@ -224,6 +230,260 @@ def test_integers_of_integers_have_no_other_answers() -> None:
     oracle = oracle_of("return x + 1", inputs="torch.randint(0, 9, (4, 4))")
     (_, error), = oracle.exact_key(oracle.draw(5))  # fmt: skip
     assert all(torch.equal(other, oracle.draw(5).inputs[0] + 1) for other in error.others)
+
+
+# --- odd references ------------------------------------------------------------------------------
+
+ODD = """super().__init__()
+        class Odd(Exception):
+            def __init__(self, a, b): self.kept = lambda: (a, b)
+            def __str__(self): raise KeyError('no text')
+        self.odd = Odd
+        import itertools
+        self.count = itertools.cycle([1, 1, 2]).__next__"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "said"),
+    [
+        ("return x[x > 0]", r"the output's shape changes with the inputs \(\(\d+,\), then"),
+        ("return (x, x)[: self.count()]", "the number of outputs changes with the inputs"),
+        ("return x.half() if self.count() > 1 else x", "the output's dtype changes with the in"),
+        ("raise self.odd(1, 2)", r"its reference raises Odd: \(its text raises KeyError\)"),
+        ("raise SystemExit(3)", "its reference raises SystemExit: 3"),
+        ("return self(x)", "its reference raises RecursionError"),
+        ("return {'y': x}", "its reference returns a value of type dict, not a tensor"),
+        ("return None", "a value of type NoneType"),
+        ("return float(x.sum())", "a value of type float"),
+        ("return x, [x, x]", "a value of type list"),
+        ("return ()", "forward returns nothing"),
+        ("return x, x[:0]", "an output has no elements"),
+        ("return x.to_sparse()", "a tensor of layout torch.sparse_coo"),
+        ("return torch.fft.fft(x)", "a tensor of complex64, which cannot be judged"),
+        ("return torch.empty(3, device='meta')", "a tensor without values"),
+    ],
+)
+def test_an_odd_reference_is_refused_in_one_line_that_says_what_is_odd(
+    forward: str, said: str
+) -> None:
+    with pytest.raises(SuiteError, match=rf"^toy/L1/01_toy: .*{said}") as caught:
+        oracle_of(forward, init=ODD)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("torch.nested.nested_tensor([x, x[:3]])", "a nested tensor"),
+        ("torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "a tensor of qint8"),
+    ],
+)
+def test_a_tensor_of_a_kind_that_pytorch_warns_of_is_no_output(output: str, said: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(SuiteError, match=f"its reference returns {said}"):
+            oracle_of(f"return {output}")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "raise self.odd(1, 2)", "raise SystemExit(3)", "return x[:3]", "return x, x",
+        "return x.double()", "return None", "return x.to_sparse()", "return x[:0]", "self(x)",
+        "import warnings; warnings.simplefilter('error'); warnings.warn('x')",
+    ],
+)  # fmt: skip
+def test_a_family_on_which_a_reference_is_odd_is_left_out(what: str) -> None:
+    oracle = oracle_of(f"if x.abs().max() > 50: {what}\n        return torch.tanh(x)", init=ODD)
+    assert "large" not in oracle.families
+    assert {"own", "negated"} <= set(oracle.families)
+
+
+@pytest.mark.parametrize("where", ["x.dtype == torch.float64", "self.training is None"])
+@pytest.mark.parametrize("what", ["raise self.odd(1, 2)", "return x.int()", "return x[:3]"])
+def test_a_reference_that_is_odd_in_float64_is_judged_by_its_own_answers(
+    where: str, what: str
+) -> None:
+    oracle = oracle_of(f"if {where}: {what}\n        return torch.tanh(x)", init=ODD)
+    (answer, _), = oracle.exact_key(oracle.draw(5))  # fmt: skip
+    assert (answer.dtype == torch.float32) == ("float64" in where)
+
+
+def test_a_family_that_a_reference_refuses_now_and_then_is_left_out_from_then_on() -> None:
+    limit = "1e9 if len(self.seen) < 200 else 50"
+    init = "super().__init__(); self.seen = []"
+    oracle = oracle_of(
+        f"self.seen.append(1); assert x.abs().max() < ({limit}); return torch.relu(x)", init=init
+    )
+    draws = [oracle.draw(5), oracle.draw(6, "large")]
+    asked = itertools.repeat(draws, 200)
+    with pytest.raises(RefusalError, match="AssertionError"):
+        list(map(oracle.require, asked))
+    assert "large" not in oracle.families
+    assert "own" in oracle.families
+    oracle.require(draws[:1])
+
+
+def test_what_backward_of_a_reference_raises_leaves_no_floor() -> None:
+    init = """super().__init__()
+        class Odd(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x): return torch.tanh(x)
+            @staticmethod
+            def backward(ctx, gradient): raise KeyError('no')
+        self.odd = Odd"""
+    assert oracle_of("return torch.tanh(x)").work().num_bytes > 2 * 16 * 32
+    work = oracle_of("return self.odd.apply(x)", init=init).work()
+    assert work.num_bytes <= 4 * 16 * 32
+
+
+def test_weights_that_a_reference_cannot_load_are_said() -> None:
+    init = f"{SQUARE}; self.load_state_dict = self.double"
+    with pytest.raises(SuiteError, match="its reference raises TypeError"):
+        oracle_of(PRODUCT, inputs="torch.randn(4, 512)", init=init)
+
+
+def test_interference_leaves_a_reference_as_it_is() -> None:
+    """Old `weight_norm` would keep a weight that is a parameter."""
+    init = "super().__init__(); self.l = nn.utils.weight_norm(nn.Linear(32, 8))"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        oracle = oracle_of("return self.l(x)", init=init)
+    draw = oracle.draw(5)
+    before = oracle.outputs(draw)
+    for number in range(8):
+        with suppress(RefusalError):
+            oracle.outputs(draw, Dropping(number))
+    oracle.change_weights(3)
+    oracle.change_weights(None)
+    assert torch.equal(before[0], oracle.outputs(draw)[0])
+
+
+# --- inputs as they are drawn --------------------------------------------------------------------
+
+ARRANGED = {
+    "transposed": ("torch.randn(32, 16).t()", "x.stride() == (1, 16)"),
+    "repeated": ("torch.randn(1, 32).expand(16, 32)", "x.stride() == (0, 1)"),
+    "windows": ("torch.randn(47).unfold(0, 32, 1)", "x.stride() == (1, 1)"),
+    "strided": ("torch.randn(32, 64)[::2, ::2]", "x.stride() == (128, 2)"),
+    "flagged": ("torch.randn(16, 32, requires_grad=True)", "x.requires_grad and x.is_leaf"),
+    "a parameter": ("nn.Parameter(torch.randn(16, 32))", "x.requires_grad"),
+    "computed": ("torch.randn(16, 32, requires_grad=True) * 2", "x.requires_grad"),
+}
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("kind", ARRANGED)
+def test_a_reference_is_given_inputs_as_they_are_drawn(kind: str, writes: bool) -> None:
+    inputs, holds = ARRANGED[kind]
+    if writes and kind in ("repeated", "windows"):
+        return  # PyTorch itself does not write there
+    forward = f"assert {holds}; return torch.tanh({'x.mul_(2)' if writes else 'x'})"
+    oracle = oracle_of(forward, inputs=inputs)
+    assert len(oracle.families) > 8
+    assert oracle.mutates_inputs is writes
+    assert oracle._exact is not None
+
+
+@pytest.mark.filterwarnings("error")
+def test_inputs_that_want_gradients_are_compared_without_a_word() -> None:
+    oracle = oracle_of("return x, torch.tanh(x)", inputs="torch.randn(16, 32, requires_grad=True)")
+    for family in oracle.families:
+        draw = oracle.draw(5, family)
+        assert not draw.inputs[0].requires_grad
+        pairs = zip(oracle.exact_key(draw), oracle.outputs(draw), strict=True)
+        for (answer, error), output in pairs:
+            assert compare(output, answer, error).meets(PrecisionClass.STRICT)
+
+
+def test_families_change_what_inputs_share_once() -> None:
+    source = "*(lambda x: (x, x.t()))(torch.randn(16, 16))"
+    oracle = oracle_of("return torch.tanh(x @ y)", inputs=source, arguments="x, y")
+    assert len(oracle.families) > 8
+    for family in oracle.families:
+        x, y = oracle.draw(5, family).inputs
+        assert x.data_ptr() == y.data_ptr()
+        assert torch.equal(x.t(), y)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ("torch.randn(int(torch.randint(3, 9, ())), 4)", "its inputs change from draw to draw: in"),
+        ("*[torch.randn(4)] * int(torch.randint(1, 9, ()))", "its inputs change from draw to draw"),
+        ("torch.randn(8).to_sparse()", "a tensor of layout torch.sparse_coo"),
+        ("torch.randn(8, dtype=torch.complex64)", "a tensor of complex64"),
+        ("torch.randn(8), 3", "a value of type int, not a tensor"),
+        ("torch.empty(0)", "its inputs have no elements"),
+        ("", r"get_inputs\(\) must return a list of tensors"),
+        ("torch.no_such()", "its reference raises AttributeError"),
+    ],
+)
+def test_inputs_that_cannot_be_judged_are_refused_in_one_line(inputs: str, said: str) -> None:
+    with pytest.raises(SuiteError, match=f"^toy/L1/01_toy: .*{said}"):
+        oracle_of("return x[0].sum()", inputs=inputs, arguments="*x")
+
+
+def test_inputs_that_share_memory_in_some_draws_only_are_refused() -> None:
+    other = "x if torch.initial_seed() < 12 else x + 1"
+    inputs = f"*(lambda x: (x, {other}))(torch.randn(4, 4))"
+    with pytest.raises(SuiteError, match="share memory in some draws and not in others"):
+        oracle_of("return torch.tanh(x + y)", inputs=inputs, arguments="x, y")
+
+
+# --- other generators of random numbers ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        "np.random.randn(16, 32).astype('float32')",
+        "np.array([[random.gauss(0, 1) for _ in range(32)] for _ in range(16)], dtype='float32')",
+    ],
+)
+def test_inputs_of_other_generators_follow_the_seed_too(drawn: str) -> None:
+    inputs = f"torch.from_numpy({drawn})"
+    oracle = oracle_of("return torch.tanh(x)", inputs=inputs)
+    again = oracle_of("return torch.tanh(x)", inputs=inputs)
+    (first,), (same,), (other,) = (oracle.draw(seed).inputs for seed in (5, 5, 6))
+    assert first.equal(same)
+    assert again.draw(5).inputs[0].equal(first)
+    assert not first.equal(other)
+
+
+def test_weights_drawn_with_numpy_or_random_are_the_same_in_every_oracle() -> None:
+    init = (
+        "super().__init__(); self.k = random.random(); "
+        "self.s = nn.Parameter(torch.from_numpy(np.random.rand(32).astype('float32')))"
+    )
+    before = others()
+    first, second = (
+        oracle_of("return torch.tanh(x * self.s * self.k)", init=init) for _ in range(2)
+    )
+    assert others() == before  # the public seed tells nothing of what is drawn later
+    assert first.weights["s"].equal(second.weights["s"])
+    assert first.error("own").relative_l2 < 1e-6  # in float64 it is the same module
+    assert first.outputs(first.draw(3))[0].equal(second.outputs(second.draw(3))[0])
+
+
+def test_weights_that_no_seed_decides_are_given_by_name() -> None:
+    init = (
+        "super().__init__(); drawn = np.random.default_rng().random(32).astype('float32'); "
+        "self.s = nn.Parameter(torch.from_numpy(drawn))"
+    )
+    oracle = oracle_of("return torch.tanh(x * self.s)", init=init)
+    assert oracle.error("own").relative_l2 < 1e-6
+
+
+def test_weights_that_are_one_tensor_are_changed_as_one() -> None:
+    init = (
+        "super().__init__(); self.a = nn.Linear(32, 32, bias=False); "
+        "self.b = nn.Linear(32, 32, bias=False); self.b.weight = self.a.weight"
+    )
+    oracle = oracle_of("return self.b(torch.relu(self.a(x)))", init=init)
+    oracle.change_weights(3)
+    assert oracle.weights["a.weight"].equal(oracle.weights["b.weight"])
+    assert not oracle.weights["a.weight"].equal(oracle.original_weights["a.weight"])
 
 
 def test_a_model_that_cannot_be_made_is_said_in_a_line() -> None:

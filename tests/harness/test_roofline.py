@@ -112,6 +112,37 @@ def test_indices_and_what_never_changes_do_not_count() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arrange", "least", "most"),
+    [
+        (lambda x: [x.t()], 1.9, 2.0),
+        (lambda x: [x[:1].expand(N, N)], 0.0, 0.02),
+        (lambda x: [x[:, ::2]], 1.4, 1.5),  # memory is read in whole pieces
+        (lambda x: [x.view(-1)[: 2 * N].unfold(0, N, 1)], 0.0, 1.02),
+    ],
+)
+def test_memory_counts_once_however_many_elements_a_view_has(
+    arrange: Callable[[torch.Tensor], list[torch.Tensor]], least: float, most: float
+) -> None:
+    draws = [arrange(x) for (x,) in _draws((N, N))]
+    work = least_work(torch.nn.functional.silu, draws, inexactness=1e-7)
+    assert least <= work.num_bytes / BYTES <= most
+
+
+def test_inputs_that_share_memory_are_read_once() -> None:
+    shared = [[x, x.t()] for (x,) in _draws((N, N))]
+    work = least_work(lambda x, y: torch.exp(x + y), shared, inexactness=1e-7)
+    assert 1.2 <= work.num_bytes / BYTES <= 1.5  # half of the outputs are alike
+    apart = [[x, y] for x, y in _draws((N, N), (N, N))]
+    work = least_work(lambda x, y: torch.exp(x + y), apart, inexactness=1e-7)
+    assert work.num_bytes / BYTES > 2.8
+
+
+def test_a_product_of_transposed_inputs_counts_as_any_other() -> None:
+    draws = [[x.t(), y] for x, y in _draws((N, N), (N, N))]
+    assert least_work(torch.matmul, draws, inexactness=1e-7).num_flops == N**3
+
+
 def test_a_reference_that_is_itself_inexact_or_not_finite_proves_nothing() -> None:
     assert least_work(torch.exp, _draws((N, N)), inexactness=0.01) == NO_WORK
     assert least_work(torch.exp, _draws((N, N)), inexactness=float("nan")) == NO_WORK

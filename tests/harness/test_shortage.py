@@ -29,6 +29,13 @@ def test_so_is_who_asks_the_cpu_for_more_than_there_is() -> None:
         raise_shortage(caught.value)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("no memory")])
+class NoTextError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no text")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("shapes do not match"), ValueError("no memory"), NoTextError()]
+)
 def test_any_other_error_is_nothing(error: Exception) -> None:
     raise_shortage(error)

@@ -1,7 +1,8 @@
-"""What a worker does while it waits for a candidate."""
+"""What a worker does while it waits for a candidate, and the inputs that it gives one."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,9 +11,14 @@ import torch
 
 from cudal1.harness.burst import Desk
 from cudal1.harness.interval import Ending, wait_ready
+from cudal1.harness.rings import sealed
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.wire import Layout, TensorSpec, View
+from cudal1.harness.worker.engine import HostEngine
+from cudal1.harness.worker.loading import inputs
 from cudal1.harness.zygote import Zygote
 from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker, until
+from tests.harness.worker.test_engine import JOB as TOY_JOB
 
 SLOW_S = 600.0
 """Far more than `LIMIT_S`, within which a worker must be ready."""
@@ -109,3 +115,86 @@ def test_what_it_switches_on_is_switched_off(zygote: Zygote) -> None:
     )  # fmt: skip
     with _after(zygote, left, body) as worker:
         assert counts(worker)[0] == 0
+
+
+# --- inputs --------------------------------------------------------------------------------------
+
+ARRANGED = Layout(
+    (TensorSpec("float32", (3,)),),
+    (TensorSpec("float32", (44,)), TensorSpec("uint8", (16,)), TensorSpec("int64", (0,))),
+    (),
+    2,
+    (
+        View(0, "float32", (4, 10), (1, 4), 4),
+        View(0, "float32", (2, 3), (0, 5), 4, wants_grad=True),
+        View(1, "int32", (4,), (1,), 0),
+        View(1, "float32", (), (), 3),
+        View(2, "int64", (0, 7), (7, 1), 0),
+    ),
+)
+
+
+@pytest.fixture
+def given() -> list[torch.Tensor]:
+    """The inputs of the second slot, whose elements are numbered."""
+    size = ARRANGED.total_bytes
+    descriptor, _ = sealed("ring", size)
+    engine = HostEngine()
+    job = replace(TOY_JOB, layout=ARRANGED, ring_bytes=size)
+    ring = engine.share(descriptor, job)
+    os.close(descriptor)
+    start = ARRANGED.input_start + ARRANGED.input_bytes
+    ring[start : start + 176].view(torch.float32).copy_(torch.arange(44.0))
+    ring[start + 192 : start + 208].view(torch.int32).copy_(torch.arange(4))
+    return inputs(engine, ARRANGED, 1)
+
+
+def test_inputs_have_the_strides_and_values_that_the_layout_says(given: list[torch.Tensor]) -> None:
+    numbers = torch.arange(44.0)
+    assert given[0].equal(numbers[4:].view(10, 4).t())
+    assert given[1].equal(numbers[4:19:5].expand(2, 3))
+    assert given[2].tolist() == [0, 1, 2, 3]
+    assert given[3].view(torch.int32).item() == 3
+    assert given[4].shape == (0, 7)
+    assert [t.stride() for t in given] == [view.strides for view in ARRANGED.inputs]
+    assert [t.requires_grad for t in given] == [False, True, False, False, False]
+
+
+def test_what_inputs_share_a_write_to_one_changes_in_the_other(given: list[torch.Tensor]) -> None:
+    given[0][0, 0] = 99.0
+    assert given[1][0, 0].item() == 99.0
+
+
+def test_a_storage_is_a_tensor_s_own_and_offsets_count_from_its_beginning(
+    given: list[torch.Tensor],
+) -> None:
+    """Else `as_strided` with an offset would read another input, or a weight."""
+    storage = given[0].untyped_storage()
+    assert (storage.nbytes(), given[0].storage_offset()) == (176, 4)
+    assert given[0].as_strided((3,), (1,), 0).tolist() == [0.0, 1.0, 2.0]
+    assert storage.data_ptr() == given[1].untyped_storage().data_ptr()
+    assert storage.data_ptr() != given[2].untyped_storage().data_ptr()
+
+
+# --- weights -------------------------------------------------------------------------------------
+
+
+def test_weights_drawn_with_numpy_or_random_follow_the_job_s_seed(zygote: Zygote) -> None:
+    drawn = """
+        import random
+        import numpy as np
+
+        def __init__(self):
+            torch.nn.Module.__init__(self)
+            counts[0] = random.getrandbits(60)
+            counts[1] = int(np.random.randint(1 << 60))
+
+        ModelNew.__init__ = __init__
+    """
+    found: list[list[int]] = []
+    for _ in range(2):
+        with start_worker(zygote, drawn) as worker:
+            assert wait_ready(worker, LIMIT_S) is Ending.DONE, worker.display_text()
+            found.append(counts(worker)[:2])
+    assert found[0] == found[1]
+    assert found[0][0] != 0
