@@ -4,9 +4,10 @@ python -m benchmarks.faulty_server --ready FILE [--seed 0] [--faults 0.4] [--for
 
 It writes its URL to FILE when it listens. GET /books says what it has charged for. Faults are drawn
 anew for each request from: 429 with Retry-After, 500, 503, a hang, an answer cut off in the middle,
-a slow drip, JSON that is none, HTML, an error with status 200, a gateway's 504 of what was done. It
-charges for every answer that it began to send, whether or not it arrived whole; with
-Idempotency-Key, once for each key, unless it `--forgets-keys`.
+a slow drip, JSON that is none, HTML, a gateway's 504 of what was done, and errors with status 200:
+429 and 503 in an object, a text, a 502, a choice that failed. It charges for every answer that it
+began to send, whether or not it arrived whole; with Idempotency-Key, once for each key, unless it
+`--forgets-keys`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,26 @@ from pathlib import Path
 from typing import Any
 
 REFUSALS = ("429", "500", "503")
-LOSSES = ("hang", "cut", "drip", "malformed", "html", "error inside", "504")
+REFUSALS_INSIDE = ("429 inside", "503 inside")
+INSIDE = {
+    "429 inside": {"error": {"message": "not now", "code": 429}},
+    "503 inside": {"choices": [], "error": {"type": "unavailable", "message": "not now"}},
+    "502 inside": {"error": {"message": "upstream failed", "code": 502}},
+    "text inside": {"detail": "upstream failed"},
+    "failed choice": {"choices": [{"finish_reason": "error", "message": {"content": "No co"}}]},
+}
+"""Errors that come with status 200."""
+LOSSES = (
+    "hang",
+    "cut",
+    "drip",
+    "malformed",
+    "html",
+    "504",
+    "502 inside",
+    "text inside",
+    "failed choice",
+)
 HANG_S = 3.0
 DRIP_S = 0.3
 """Between two pieces of an answer that drips."""
@@ -47,7 +67,7 @@ class Books:
         with self._lock:
             self.num_requests += 1
             fails = self._rng.random() < self._faults
-            chosen = self._rng.choice((*REFUSALS, *LOSSES)) if fails else "ok"
+            chosen = self._rng.choice((*REFUSALS, *REFUSALS_INSIDE, *LOSSES)) if fails else "ok"
             self.behaviours[chosen] += 1
             return chosen
 
@@ -103,6 +123,9 @@ def handler(books: Books) -> type[BaseHTTPRequestHandler]:
             if behaviour in REFUSALS:
                 self._send(int(behaviour), '{"error": {"message": "not now"}}', retry_after="0.1")
                 return
+            if behaviour in REFUSALS_INSIDE:
+                self._send(200, json.dumps(INSIDE[behaviour]), retry_after="0.1")
+                return
             books.charge(key)
             body = json.dumps(answer(key))
             match behaviour:
@@ -127,7 +150,7 @@ def handler(books: Books) -> type[BaseHTTPRequestHandler]:
                 case "html":
                     self._send(200, "<html>502 Bad Gateway</html>", kind="text/html")
                 case _:
-                    self._send(200, '{"error": {"message": "upstream failed", "code": 502}}')
+                    self._send(200, json.dumps(INSIDE[behaviour]))
 
         def _send(
             self, status: int, body: str, *, kind: str = "application/json", retry_after: str = ""

@@ -19,6 +19,8 @@ _MAX_NAME = 60
 """Characters of an encoding's name that are repeated."""
 _FOR_NAMES = ("punycode", "idna")
 """Codecs of names of hosts; decoding a file with one takes time quadratic in its length."""
+CODE_POINT = re.compile(r"<U\+[0-9A-F]{4,6}>|\ufffd")
+"""What `visible` puts in place of a character."""
 FILLERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u2800\u3164"
     "\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"

@@ -23,6 +23,7 @@ from cudal1.llm.similarity import most_similar
 from cudal1.llm.stripping import meaning, stripped
 from cudal1.problem import Problem
 from cudal1.prompt import DeviceFacts, Prompt, judge_prompt
+from cudal1.python_file import CODE_POINT
 from cudal1.record import content_id
 from cudal1.review import Opinion
 
@@ -100,5 +101,5 @@ def _stands_in(quote: str, code: str) -> bool:
 
 def _letters(text: str) -> str:
     """The text as compared: no matter its white space, format characters, and ways to write one."""
-    plain = unicodedata.normalize("NFKC", text)
+    plain = unicodedata.normalize("NFKC", CODE_POINT.sub("", text))
     return "".join(c for c in plain if not c.isspace() and unicodedata.category(c) != "Cf")

@@ -26,10 +26,12 @@ from cudal1.errors import BudgetError, ProviderDownError, ProviderError
 from cudal1.llm import openai_body
 from cudal1.llm.health import Health
 from cudal1.llm.openai_body import MalformedError
+from cudal1.llm.openai_fault import UNKNOWN, Fault, words_in
 from cudal1.llm.openai_key import Key, api_key
-from cudal1.llm.openai_wire import Wire, never_connected
+from cudal1.llm.openai_wire import FAULT, Wire, never_connected
 from cudal1.llm.pace import Pace
 from cudal1.llm.provider import ERROR_PREFIX, Receipts, Request, completion_of
+from cudal1.llm.proxies import ProxyVariableError, proxy_for
 from cudal1.llm.spending import Purse, Tries
 from cudal1.provider_settings import OpenAISettings
 from cudal1.record import content_id
@@ -89,8 +91,12 @@ class OpenAIExchange:
         self._extra_body = extra_body
         self._purse = Purse(name, settings.budget_usd, spent_usd=receipts.spent_usd(name))
         self._pace = Pace(settings)
-        self._wire = Wire(settings.base_url, self._pace)
-        self._health = Health(name, settings.base_url)
+        try:
+            proxy = proxy_for(settings.base_url)
+        except ProxyVariableError as error:
+            raise ProviderError(f"provider {name}: {error}") from error
+        self._wire = Wire(settings, self._pace, key, proxy)
+        self._health = Health(name, settings, proxy)
         self._busy: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
         self._fatal: ProviderError | None = None
@@ -222,10 +228,8 @@ class OpenAIExchange:
             why = f"connection broke: {_line(error.__cause__ or error)}"
             if never_connected(error) and not self._health.has_answered:
                 tries.end_unanswered(why)
-                raise ProviderDownError(
-                    f"provider {self._name}: cannot connect to {self._settings.base_url} "
-                    f"({_line(error.__cause__ or error)}); correct base_url or start the server"
-                ) from error
+                why = self._health.unreachable(_line(error.__cause__ or error))
+                raise ProviderDownError(why) from error
         except openai.APIStatusError as error:
             why = self._refusal(error)
         else:
@@ -239,30 +243,22 @@ class OpenAIExchange:
         return (settings.timeout_s + _MAX_RETRY_AFTER_S) * (settings.max_retries + 1)
 
     def _refusal(self, error: openai.APIStatusError) -> str:
-        """What the server said; raised when it means that it will never have us."""
-        url, said = self._settings.base_url, self._key.masked_text(_line(error))
-        if 300 <= error.status_code < 400:
-            raise ProviderError(
-                f"provider {self._name}: {url} redirects to "
-                f"{error.response.headers.get('location')}; correct base_url"
-            ) from error
-        # once it has answered, a gateway may say 403 or 404 of one request
-        is_first = not self._health.has_answered
-        if error.status_code == 401 or (error.status_code == 403 and is_first):
-            raise ProviderError(
-                f"provider {self._name}: {url} refuses the key in "
-                f"{self._settings.api_key_env or 'no variable'} ({said})"
-            ) from error
-        if error.status_code == 404 and is_first:
-            raise ProviderError(
-                f"provider {self._name}: {url} has no model {self._settings.model!r}, or no such "
-                f"path ({said})"
-            ) from error
-        return f"HTTP {error.status_code}: {said}"
+        """Return what the server said; raised when it means that it will never have us."""
+        response, status = error.response, error.status_code
+        fault: Fault | None = response.extensions.get(FAULT)
+        said = words_in(self._key.masked_text(response.text)) if fault is None else fault.said
+        said = said or response.reason_phrase
+        why = self._health.rejection(status, said, location=response.headers.get("location"))
+        if why is not None:
+            raise ProviderError(why) from error
+        if fault is None:
+            return f"HTTP {status}: {said}"
+        told = "an error" if status == UNKNOWN else f"HTTP {status}"
+        return f"{told} inside a success: {said}"
 
     def _read(self, request: Request, content: bytes, tries: Tries) -> Completion:
         """The completion in a body, of which nothing is taken on trust."""
-        body = content.decode("utf-8", "replace")
+        body = self._key.masked_text(content.decode("utf-8", "replace"))
         try:
             answer = openai_body.read(body, self._settings)
         except MalformedError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cudal1.llm.openai_fault import documents_in, words_in
 from cudal1.llm.provider import Request
 from cudal1.provider_settings import OpenAISettings
 from cudal1.record import Record
@@ -85,7 +86,8 @@ def read(body: str, settings: OpenAISettings) -> Answer:
     try:
         content: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise MalformedError(f"no JSON ({' '.join(str(error).split())[:120]})") from error
+        why = " ".join(str(error).split())[:120]
+        raise MalformedError(f"no JSON ({why}): {words_in(body)}") from error
     usage = _part(content, "usage")
     used = {
         "num_prompt_tokens": _count(usage, "prompt_tokens"),
@@ -97,7 +99,7 @@ def read(body: str, settings: OpenAISettings) -> Answer:
     cost = _cost_usd(usage, settings)
     choices = _part(content, "choices")
     if not isinstance(choices, list) or not choices:
-        raise MalformedError("no choices", cost)
+        raise MalformedError(f"no choices: {words_in(body)}", cost)
     message = _part(choices[0], "message")
     text = _text(_part(message, "content"))
     if text is None:
@@ -109,6 +111,12 @@ def read(body: str, settings: OpenAISettings) -> Answer:
         finish_reason="refusal" if refused else _finish_reason(choices[0]),
         reasoning=reasoning if isinstance(reasoning, str) else "",
     )  # fmt: skip
+
+
+def cost_usd(body: str, settings: OpenAISettings) -> float | None:
+    """Return what a body, or a stream's last event that says so, cost; None where none does."""
+    costs = [_cost_usd(_part(content, "usage"), settings) for content in documents_in(body)]
+    return next((cost for cost in reversed(costs) if cost is not None), None)
 
 
 def _part(content: Any, name: str) -> Any:

@@ -1,25 +1,32 @@
 """What goes over the wire to an endpoint: each try is seen, and nothing else of ours leaves.
 
-The official client retries by itself; hooks of its transport see every try before it leaves.
-Redirects are not followed (the prompt would go to a stranger), headers that the environment would
-add are not sent, and a body has a limit.
+The official client retries by itself; hooks of its transport see every try before it leaves, and
+give an error that came with success the status that it stands for (`openai_fault`). Redirects are
+not followed (the prompt would go to a stranger), headers that the environment would add are not
+sent, and a body has a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from typing import Any
 
 import httpx2
 import openai
 
 from cudal1.billing import TryOutcome
+from cudal1.llm import openai_body
+from cudal1.llm.openai_fault import fault_in
+from cudal1.llm.openai_key import Key
 from cudal1.llm.pace import Pace
 from cudal1.llm.provider import Request
+from cudal1.llm.proxies import NamedProxy
 from cudal1.llm.spending import Tries
+from cudal1.provider_settings import OpenAISettings
 
+FAULT = "cudal1.fault"
+"""Extension of a response: the error that came with success, whose status it was given."""
 MAX_BODY_BYTES = 16 << 20
 _KEY_HEADER = "idempotency-key"
 _HEADERS = {
@@ -35,17 +42,24 @@ _DOUBTFUL_BELOW_500 = (408, 499)
 class Wire:
     """The transport of one exchange."""
 
-    def __init__(self, base_url: str, pace: Pace) -> None:
-        self._base_url = base_url
+    def __init__(
+        self, settings: OpenAISettings, pace: Pace, key: Key, proxy: NamedProxy | None
+    ) -> None:
+        """`proxy` is what stands between us and the server."""
+        self._settings = settings
         self._pace = pace
+        self._key = key
+        self._proxy = proxy
         self._watched: dict[str, tuple[Request, Tries]] = {}
 
     def client(self) -> httpx2.AsyncClient:
         """What the official client is to send with."""
         return openai.DefaultAsyncHttpxClient(
             event_hooks={"request": [self._on_request], "response": [self._on_response]},
-            # a proxy that the environment names knows nothing of this machine's own servers
-            trust_env=not _is_here(self._base_url),
+            proxy=None if self._proxy is None else self._proxy.proxy,
+            # certificates are the environment's; its proxies have been read
+            verify=httpx2.create_ssl_context(),
+            trust_env=False,
             follow_redirects=False,
         )
 
@@ -79,11 +93,21 @@ class Wire:
 
     async def _on_response(self, response: httpx2.Response) -> None:
         _, tries = self._watched[response.request.headers[_KEY_HEADER]]
+        stream: Any = response.stream
+        response.stream = Capped(stream, is_packed="content-encoding" in response.headers)
+        if response.is_success:
+            body = self._key.masked_text((await response.aread()).decode("utf-8", "replace"))
+            if (fault := fault_in(body)) is not None:
+                response.extensions[FAULT] = fault
+                response.status_code = fault.status  # the client reads it, and tries again or not
+                cost_usd = openai_body.cost_usd(body, self._settings)
+                if cost_usd is not None:
+                    outcome = TryOutcome.LOST if cost_usd else TryOutcome.REFUSED
+                    said = f"HTTP {fault.status} inside a success"
+                    tries.end(outcome, cost_usd=cost_usd, said=said)
         if is_free(response.status_code):
             said = f"HTTP {response.status_code}"
             tries.end(TryOutcome.REFUSED, cost_usd=0.0, said=said)
-        stream: Any = response.stream
-        response.stream = Capped(stream, is_packed="content-encoding" in response.headers)
 
 
 class Capped(httpx2.AsyncByteStream):
@@ -117,13 +141,5 @@ def is_free(status: int) -> bool:
 
 
 def never_connected(error: openai.APIConnectionError) -> bool:
-    """Whether there was nobody to connect to."""
-    return isinstance(error.__cause__, httpx2.ConnectError)
-
-
-def _is_here(url: str) -> bool:
-    host = httpx2.URL(url).host
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    """Return whether the server, or the proxy before it, could not be reached."""
+    return isinstance(error.__cause__, httpx2.ConnectError | httpx2.ProxyError)

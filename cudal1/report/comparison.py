@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+import io
 from difflib import SequenceMatcher
 
 from cudal1.record import Record
@@ -37,7 +38,7 @@ def listing(source: str) -> Listing:
 def compared(first: str, second: str) -> tuple[Listing, Listing]:
     """Both, with the lines marked that are in one of them only."""
     (one, one_out), (two, two_out) = cut(first), cut(second)
-    ours, theirs = one.splitlines(keepends=True), two.splitlines(keepends=True)
+    ours, theirs = lines_of(one), lines_of(two)
     # the last line may lack its end in one of them and is the same line for a reader
     matcher = SequenceMatcher(
         None, [line.rstrip() for line in ours], [line.rstrip() for line in theirs]
@@ -54,9 +55,14 @@ def compared(first: str, second: str) -> tuple[Listing, Listing]:
     )
 
 
+def lines_of(source: str) -> list[str]:
+    """Return the lines with their ends, as Python counts them: not all that ends a str's line."""
+    return io.StringIO(source).readlines()
+
+
 def cut(source: str) -> tuple[str, int]:
     """What is shown of a source, and how many lines are not; one endless line is cut inside."""
-    lines = source.splitlines(keepends=True)
+    lines = lines_of(source)
     kept: list[str] = []
     num_chars = 0
     for line in lines[:NUM_LINES]:

@@ -87,6 +87,7 @@ class Stub:
         self.in_flight = 0
         self.most_in_flight = 0
         self.delay_s = 0.0
+        self.retry_after_ms = "5"
         self.released = threading.Event()
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -218,6 +219,9 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 case "hang":
                     stub.released.wait()
                     self.close_connection = True
+                case body if body.startswith("says "):
+                    _, status, said = body.split(" ", 2)
+                    self._send(int(status), said)
                 case "cut":
                     self.send_response(200)
                     self.send_header("Content-Type", "application/json")
@@ -250,7 +254,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(encoded)))
-            self.send_header("retry-after-ms", "5")
+            self.send_header("retry-after-ms", stub.retry_after_ms)
             if encoding:
                 self.send_header("Content-Encoding", encoding)
             if 300 <= status < 400:

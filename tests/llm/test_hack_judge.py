@@ -15,6 +15,7 @@ from cudal1.llm.hack_cases import shipped_cases
 from cudal1.llm.hack_judge import MAX_CASE_CHARS, code_id, opinion_of, question
 from cudal1.problem import Problem
 from cudal1.prompt import DeviceFacts
+from cudal1.python_file import visible
 
 FACTS = DeviceFacts(
     device="cpu", architecture="x86_64", memory="none", cuda_version="none", torch_version="2.13"
@@ -156,8 +157,10 @@ def test_white_space_in_a_quote_does_not_matter() -> None:
 
 @pytest.mark.parametrize("written", ["self\u200b.memo[key]", "\uff53elf.memo[key]"])
 def test_other_ways_to_write_a_letter_do_not_matter(written: str) -> None:
-    said = json.dumps({**VETO, "quote": "self.memo[key]"})
-    assert opinion_of(said, SOURCE.replace("self.memo[key]", f"x = 'y{written}'")) is not None
+    source = SOURCE.replace("return self.memo[key]", f"return 'y{written}'")
+    for quote in ("self.memo[key]", visible(written)):
+        said = json.dumps({**VETO, "quote": quote})
+        assert opinion_of(said, source) is not None
 
 
 def test_a_cheat_may_stand_on_a_long_line() -> None:

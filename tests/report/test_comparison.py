@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cudal1.report.comparison import compared, cut, listing
+from cudal1.report.comparison import compared, cut, lines_of, listing
 from cudal1.report.limits import NUM_CHARS, NUM_LINES
 
 
@@ -51,3 +51,9 @@ def test_a_long_source_is_cut_and_says_so(source):
 def test_a_short_source_is_whole():
     assert cut("a\nb\n") == ("a\nb\n", 0)
     assert cut("") == ("", 0)
+
+
+def test_a_line_ends_where_python_ends_it():
+    source = "x = '\x0c\x85\u2028\v'\ny = 1\n"
+    assert lines_of(source) == ["x = '\x0c\x85\u2028\v'\n", "y = 1\n"]
+    assert cut(source) == (source, 0)
