@@ -22,8 +22,8 @@ MAX_BYTES = 16 << 20
 """Bytes of a source or of settings; no such file has more."""
 
 PACKED = {
-    b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2",
-    b"\xfd7zXZ\0": "xz", b"PAR1": "Parquet",
+    b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh91AY": "bzip2",
+    b"\xfd7zXZ\0": "xz", b"PAR1\x15": "Parquet",
 }  # fmt: skip
 """First bytes of files that hold no text."""
 WIDE = {
@@ -215,7 +215,7 @@ def _codec(named: str, *, is_any: bool) -> str:
         ValueError: there is none, or it is no character set that contains ASCII.
     """
     name = named.lower().replace("_", "-")
-    if re.match(r"utf-?8(-|$)", name):  # as Emacs writes it: utf-8-unix
+    if re.match(r"utf-8(-|$)", name):  # as Emacs writes it: utf-8-unix
         return "utf-8"
     if re.match(r"(latin-1|iso-8859-1|iso-latin-1)(-|$)", name):
         return "iso8859-1"

@@ -56,6 +56,22 @@ def test_a_looser_precision_can_be_asked_for(run: Run, faster_source: str, tmp_p
     assert json.loads(strict.stdout)["protocol_id"] != json.loads(half.stdout)["protocol_id"]
 
 
+def test_files_of_any_kind_are_judged_and_standard_output_is_the_verdict_s_alone(
+    command: list[str], environment: dict[str, str], problem_source: str, faster_source: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    noisy = problem_source.replace("N = 64", "N = 64\nprint('loading')").replace(
+        "        return", "        print('called')\n        return"
+    )
+    (tmp_path / "model.py").write_bytes(b"\xef\xbb\xbf" + noisy.replace("\n", "\r\n").encode())
+    done = subprocess.run(
+        [*command, "judge", "model.py", "/dev/stdin", "--device", "cpu", "--checks-only", "--json"],
+        cwd=tmp_path, env=environment, capture_output=True, timeout=200, check=False,
+        input="# coding: latin-1\n# schön\n".encode("latin-1") + faster_source.encode(),
+    )  # fmt: skip
+    assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "correct"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("problem", "candidate", "said"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -26,6 +27,90 @@ def ledger(tmp_path: Path) -> None:
 def test_answers_to_a_question_are_json(run: Run) -> None:
     done = run("sql", "select 1 as one, 'nan'::float as none", "--json")
     assert json.loads(done.stdout) == [{"one": 1, "none": None}], done.stderr
+
+
+VALUES = {
+    "sum(i)": 10,
+    "1::bigint": 1,
+    "170141183460469231731687303715884105727": 170141183460469231731687303715884105727,
+    "340282366920938463463374607431768211455::uhugeint": 340282366920938463463374607431768211455,
+    "repeat('9', 60)::bignum": 10**60 - 1,
+    "12345678901234567890.123456789::decimal(38, 9)": Decimal("12345678901234567890.123456789"),
+    "0.1::double": Decimal("0.1"),
+    "'nan'::float": None,
+    "'-inf'::double": None,
+    "['inf'::double, 1, null]": [None, Decimal("1.0"), None],
+    "date '2026-01-02'": "2026-01-02",
+    "date '0044-03-15 (BC)'": "0044-03-15 (BC)",
+    "timestamp '2026-01-02 03:04:05.6'": "2026-01-02 03:04:05.6",
+    "timestamp_ns '2026-01-02 03:04:05.123456789'": "2026-01-02 03:04:05.123456789",
+    "time '03:04:05'": "03:04:05",
+    "interval '1 month 2 days'": "1 month 2 days",
+    "uuid '12345678-1234-5678-1234-567812345678'": "12345678-1234-5678-1234-567812345678",
+    "'\\xAA'::blob": "\\xAA",
+    "'0101'::bit": "0101",
+    "'b'::enum('a', 'b')": "b",
+    "[1, 2]::int[2]": [1, 2],
+    "{'a': 1.5, 'b': [{'c': 2::hugeint}]}": {"a": Decimal("1.5"), "b": [{"c": 2}]},
+    "map {'k': 1}": {"k": 1},
+    "union_value(n := 1)": {"n": 1},
+    "'{\"a\": [1]}'::json": {"a": [1]},
+    "'NaN, \"-Infinity\" é' || chr(10)": 'NaN, "-Infinity" é\n',
+    "true": True,
+    "null": None,
+}
+
+
+@pytest.mark.usefixtures("ledger")
+def test_each_type_of_value_is_what_json_has_for_it(run: Run) -> None:
+    columns = ", ".join(f"{value} as c{number}" for number, value in enumerate(VALUES))
+    done = run("sql", "--json", f"select {columns} from range(5) t(i)")
+    assert done.stdout.isascii()
+    (row,) = json.loads(
+        done.stdout, parse_float=Decimal, parse_constant=lambda name: pytest.fail(name)
+    )
+    assert dict(zip(VALUES, row.values(), strict=True)) == VALUES
+
+
+@pytest.mark.usefixtures("ledger")
+def test_values_that_polars_does_not_know_are_shown(run: Run) -> None:
+    question = (
+        "select interval '1 month' i, date '10000-01-01' d, union_value(n := 7) u, 8::bignum b, "
+        "340282366920938463463374607431768211455::uhugeint h, map {[1]: 2} m"
+    )
+    done = run("sql", question)
+    assert (done.returncode, done.stderr) == (0, "")
+    for shown in (
+        "1 month",
+        "10000-01-01",
+        " 7 ",
+        " 8 ",
+        "340282366920938463463374607431768211455",
+    ):
+        assert shown in done.stdout
+
+
+@pytest.mark.usefixtures("ledger")
+def test_columns_of_one_name_are_all_there(run: Run) -> None:
+    question = "select 1 as a, 2 as a_1, 3 as a, 4 as a"
+    assert json.loads(run("sql", "--json", question).stdout) == [
+        {"a": 1, "a_1": 2, "a_2": 3, "a_3": 4}
+    ]
+    assert "a_3" in run("sql", question).stdout
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize("question", ["select 1 where false", "set threads = 1", ";"])
+def test_no_rows_are_an_empty_list(run: Run, question: str) -> None:
+    done = run("sql", "--json", question)
+    assert (done.returncode, done.stdout) == (0, "[]\n")
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_question_that_fails_at_a_late_row_leaves_no_half_answer(run: Run) -> None:
+    question = "select if(i = 99999, 'x', '1')::int from range(100000) t(i)"
+    done = run("sql", "--json", question)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.usefixtures("ledger")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -191,3 +193,32 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path: Path, cont
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be written"):
         _opened(tmp_path / "none" / "verdicts.jsonl")
+
+
+def test_a_file_that_an_editor_has_saved_is_read_and_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    lines = [_judged(name).model_dump_json() + "\r\n" for name in "ab"]
+    path.write_bytes("".join(lines).encode("utf-8-sig"))
+    assert read_judged(path) == [_judged("a"), _judged("b")]
+    with _opened(path) as verdicts:
+        assert verdicts.find("p", "a") == _judged("a")
+        verdicts.add(_judged("c"))
+    assert len(read_judged(path)) == 3
+
+
+def test_verdicts_are_read_from_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = _judged("a").model_dump_json() + "\n"
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    assert read_judged(pipe) == [_judged("a")]
+    writer.join()
+
+
+def test_verdicts_in_another_encoding_are_told_the_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    path.write_bytes(_judged("a").model_dump_json().encode("utf-16"))
+    for read in (read_judged, _opened):
+        with pytest.raises(ConfigError, match="save it as UTF-8"):
+            read(path)
