@@ -60,12 +60,18 @@ def main() -> None:
         shutil.rmtree(clone, ignore_errors=True)
         show(number, runs[-1])
         content = {
-            "benchmark": "suite_under_load", "measured": time.strftime("%Y-%m-%d"),
-            "cpu": cpu_name(), "num_cores": len(os.sched_getaffinity(0)), "commit": commit,
-            "versions": versions("pytest", "torch", "duckdb"), "num_hogs": given.hogs,
-            "arguments": given.args, "is_complete": number == given.runs,
-            "num_failed_runs": sum(run["returncode"] != 0 for run in runs), "runs": runs,
-        }  # fmt: skip
+            "benchmark": "suite_under_load",
+            "measured": time.strftime("%Y-%m-%d"),
+            "cpu": cpu_name(),
+            "num_cores": len(os.sched_getaffinity(0)),
+            "commit": commit,
+            "versions": versions("pytest", "torch", "duckdb"),
+            "num_hogs": given.hogs,
+            "arguments": given.args,
+            "is_complete": number == given.runs,
+            "num_failed_runs": sum(run["returncode"] != 0 for run in runs),
+            "runs": runs,
+        }
         given.out.mkdir(parents=True, exist_ok=True)
         text = json.dumps(content, indent=1).replace(str(work), ".")
         (given.out / "suite_under_load.json").write_text(text + "\n", encoding="utf-8")
@@ -75,9 +81,10 @@ def main() -> None:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.suite_under_load", description=__doc__,
+        prog="python -m benchmarks.suite_under_load",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--hogs", type=int, default=2, help="processes that only compute")
     parser.add_argument("--args", default="", help="of pytest, as in `make test ARGS=…`")
@@ -113,10 +120,12 @@ def one_run(
     if not code:
         log.unlink()
     return {
-        "returncode": code, "installed_s": round(installed_s, 1),
+        "returncode": code,
+        "installed_s": round(installed_s, 1),
         "tested_s": round(time.monotonic() - started - installed_s, 1),
-        "counts": counts, "failures": failures,
-    }  # fmt: skip
+        "counts": counts,
+        "failures": failures,
+    }
 
 
 @contextmanager
@@ -138,9 +147,14 @@ def _make(clone: Path, words: list[str], environment: Mapping[str, str], log: Pa
     """Return the exit code of `make`, all processes of which end with us."""
     with log.open("ab") as stream:
         process = subprocess.Popen(
-            ["make", *words], cwd=clone, env=dict(environment), stdin=subprocess.DEVNULL,
-            stdout=stream, stderr=stream, start_new_session=True,
-        )  # fmt: skip
+            ["make", *words],
+            cwd=clone,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
         try:
             return process.wait()
         except BaseException:
@@ -158,11 +172,12 @@ def read_report(path: Path) -> tuple[dict[str, int], list[dict[str, str]]]:
         counts[outcome] += 1
         failures += [
             {
-                "test": f"{case.get('classname')}::{case.get('name')}", "kind": each.tag,
+                "test": f"{case.get('classname')}::{case.get('name')}",
+                "kind": each.tag,
                 "said": " ".join((each.get("message") or "").split())[:SAID_CHARACTERS],
             }
             for each in bad
-        ]  # fmt: skip
+        ]
     return dict(counts), failures
 
 

@@ -16,9 +16,12 @@ from tests.turns import Turns
 
 # properties are tried on the same examples everywhere; a busy machine may take its time
 settings.register_profile(
-    "cudal1", deadline=None, derandomize=True, database=None,
+    "cudal1",
+    deadline=None,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow],
-)  # fmt: skip
+)
 settings.load_profile("cudal1")
 
 # as stages have it: threads that wait must sleep, not spin; before torch is loaded

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from cudal1.processes import LOOPBACK, unsteered
+from cudal1.processes import unsteered
 
 ROOT = Path(__file__).parents[1]
 SHOWN = (
@@ -26,12 +26,16 @@ SHOWN = (
 )
 """Variables that change what is printed."""
 GIVEN = {
-    "LANG": "C.UTF-8", "NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK,
+    "LANG": "C.UTF-8",
     # small models on a shared CPU: threads that wait must sleep, not spin
-    "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false",
-    "DO_NOT_TRACK": "true", "DVC_NO_ANALYTICS": "1", "MLFLOW_DISABLE_TELEMETRY": "true",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "DO_NOT_TRACK": "true",
+    "DVC_NO_ANALYTICS": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-}  # fmt: skip
+}
 
 
 def cleaned(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
@@ -39,16 +43,30 @@ def cleaned(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
     kept = {name: value for name, value in unsteered(environment).items() if name not in SHOWN}
     of_the_runner = {name: each for name, each in environment.items() if name.startswith("PYTEST_")}
     home = environment.get("HOME", "")
+    ours = str(Path(sys.executable).parent)
+    others = [
+        each for each in environment.get("PATH", os.defpath).split(os.pathsep) if each != ours
+    ]
     return {
-        **kept, **of_the_runner, **GIVEN, "PREFECT_HOME": str(scratch / "prefect"),
-        "TMPDIR": str(scratch), "HOME": home if _can_be_written(home) else str(scratch),
-    }  # fmt: skip
+        **kept,
+        **of_the_runner,
+        **GIVEN,
+        "PATH": os.pathsep.join([ours, *others]),
+        "PREFECT_HOME": str(scratch / "prefect"),
+        # what the user has compiled, and the settings of the user's DVC, are no part of a test
+        "XDG_CACHE_HOME": str(scratch / "cache"),
+        "XDG_CONFIG_HOME": str(scratch / "config"),
+        "TMPDIR": str(scratch),
+        "HOME": home if _can_be_written(home) else str(scratch),
+    }
 
 
 def _can_be_written(folder: str) -> bool:
+    if not folder:
+        return False
     try:
-        with tempfile.TemporaryFile(dir=folder or "/"):
-            return bool(folder)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
     except OSError:
         return False
 

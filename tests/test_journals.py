@@ -17,10 +17,8 @@ WORD = b"judged_at"
 
 def known_to_the_ledger(folder: Path) -> dict[str, str]:
     """Return the verdicts of a ledger that has nothing but the journal."""
-    with Ledger.open(folder) as ledger:
-        found = times_of(ledger.sql("from verdicts").to_dicts())
-    (folder / "ledger.duckdb").unlink()
-    return found
+    with Ledger.read(folder) as ledger:
+        return times_of(ledger.sql("from verdicts").to_dicts())
 
 
 @pytest.fixture

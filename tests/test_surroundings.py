@@ -12,11 +12,21 @@ import pytest
 from tests.surroundings import ROOT, cleaned
 
 ODD = {
-    "PYTHONPATH": "/hostile", "PYTHONSTARTUP": "/hostile/x.py", "LC_ALL": "tr_TR.ISO-8859-9",
-    "LANG": "C", "PREFECT_API_URL": "http://127.0.0.1:9/api", "MLFLOW_TRACKING_URI": "x",
-    "DVC_ROOT": "/", "GIT_DIR": "/", "HTTP_PROXY": "http://127.0.0.1:9", "COLUMNS": "7",
-    "FORCE_COLOR": "1", "OMP_NUM_THREADS": "x",
-}  # fmt: skip
+    "PYTHONPATH": "/hostile",
+    "PYTHONSTARTUP": "/hostile/x.py",
+    "LC_ALL": "tr_TR.ISO-8859-9",
+    "LANG": "C",
+    "PREFECT_API_URL": "http://127.0.0.1:9/api",
+    "MLFLOW_TRACKING_URI": "x",
+    "DVC_ROOT": "/",
+    "GIT_DIR": "/",
+    "HTTP_PROXY": "http://127.0.0.1:9",
+    "COLUMNS": "7",
+    "FORCE_COLOR": "1",
+    "OMP_NUM_THREADS": "x",
+    "XDG_CACHE_HOME": "/",
+    "XDG_CONFIG_HOME": "/",
+}
 
 
 def test_nothing_that_steers_is_left(tmp_path: Path) -> None:
@@ -24,7 +34,8 @@ def test_nothing_that_steers_is_left(tmp_path: Path) -> None:
     left = {name for name, value in ODD.items() if kept.get(name) == value}
     assert left == {"HTTP_PROXY"}
     assert "127.0.0.1" in kept["no_proxy"]
-    assert (kept["PATH"], kept["HOME"], kept["MINE"]) == ("/bin", str(tmp_path), "x")
+    assert kept["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/bin"]
+    assert (kept["HOME"], kept["MINE"]) == (str(tmp_path), "x")
 
 
 def test_what_tells_test_processes_apart_stays(tmp_path: Path) -> None:
@@ -55,7 +66,11 @@ def test_modules_of_the_user_are_found_by_no_test(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     options = [f"--rootdir={ROOT}", f"--confcutdir={ROOT}", "-p", "tests.conftest", str(test)]
     done = subprocess.run(
-        [*command, *options], cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{ROOT}:{hostile}"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*command, *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{hostile}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr

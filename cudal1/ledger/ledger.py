@@ -74,7 +74,7 @@ class Ledger(Reviews):
             StoreError: there is no ledger in the folder, or a shard of it is corrupt.
         """
         path = folder / database.DATABASE
-        if not path.exists() and not (folder / "shards").exists():
+        if not any(each.exists() for each in (path, folder / "shards", folder / "journal")):
             raise StoreError(f"{folder}: no ledger here; run `make run` first")
         try:
             connection = database.connect_read_only(path)

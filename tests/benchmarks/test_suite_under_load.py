@@ -66,9 +66,11 @@ def run(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *more: 
 
 
 def test_each_run_has_a_clone_of_its_own_and_each_failure_is_named(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    checkout: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     assert run(checkout, tmp_path, monkeypatch, "--runs", "3", "--args", "-k 'a b'") == 1
     found = json.loads((tmp_path / "suite_under_load.json").read_text())
     assert (found["num_failed_runs"], found["is_complete"]) == (1, True)
@@ -76,9 +78,10 @@ def test_each_run_has_a_clone_of_its_own_and_each_failure_is_named(
     assert found["runs"][0]["counts"] == {"passed": 2, "skipped": 1}
     (failure,) = found["runs"][1]["failures"]
     assert failure == {
-        "test": "tests.flows.test_pipeline::test_a", "kind": "failure",
+        "test": "tests.flows.test_pipeline::test_a",
+        "kind": "failure",
         "said": "assert 28 == 29 more",
-    }  # fmt: skip
+    }
     assert (tmp_path / "log" / "run-1").read_text() == "-k a b"
     said = capsys.readouterr().out
     assert "1 of 3: tests.flows.test_pipeline::test_a\n1 of 3 runs with a failure\n" in said

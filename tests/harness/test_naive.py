@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +22,29 @@ SIZES = {"softmax": {"N": 1024}}
 KNOWN_MODES = {"batch", "gains", "last", "signed", "wrong"}
 
 
+NUM_AGAIN = 10
+"""Further tries of a cheat whose gain a busy machine may hide: it has no clock that knows."""
+Results = dict[str, list[dict[str, Any]]]
+Naive = Callable[[Sequence[Case]], Results]
+
+
 @pytest.fixture(scope="module")
-def naive_results(
+def naive_results(naive: Naive) -> Results:
+    return naive(TRIED)
+
+
+@pytest.fixture(scope="module")
+def naive(
     named_problem: Callable[[str], Problem], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[dict[str, Any]]]:
+) -> Naive:
+    return lambda wanted: _tried(wanted, named_problem, tmp_path_factory.mktemp("naive"))
+
+
+def _tried(
+    wanted: Sequence[Case], named_problem: Callable[[str], Problem], folder: Path
+) -> Results:
     tried = []
-    for case in TRIED:
+    for case in wanted:
         problem = named_problem(case.problem)
         tried.append({
             "name": case.name, "device": problem.device_class.value,
@@ -35,23 +53,29 @@ def naive_results(
         })  # fmt: skip
     finished = subprocess.run(
         [sys.executable, FOLDER / "naive.py"], input=json.dumps(tried), text=True,
-        capture_output=True, check=True, cwd=tmp_path_factory.mktemp("naive"), timeout=800,
+        capture_output=True, check=True, cwd=folder, timeout=800,
         env={**os.environ, "SOME_API_KEY": "x", "PYTHONPATH": str(FOLDER.parents[1])},
     )  # fmt: skip
     return json.loads(finished.stdout)
 
 
 @pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
-def test_an_exploit_fools_a_naive_harness(
-    case: Case, naive_results: dict[str, list[dict[str, Any]]]
-) -> None:
-    tries = naive_results[case.name]
-    accepted = [found for found in tries if found["status"] == "correct"]
-    assert accepted, tries
-    # what the judge may find correct must have gained by its cheat, unless it is wrong
-    modes = case.naive_modes or set()
-    if "gains" in modes or ("no_gain" in case.accepted and "wrong" not in modes):
-        assert max(found["speedup"] for found in accepted) > FASTER, tries
+def test_an_exploit_fools_a_naive_harness(case: Case, naive_results: Results, naive: Naive) -> None:
+    def lacks() -> str:
+        accepted = [found for found in tries if found["status"] == "correct"]
+        if not accepted:
+            return "accepted"
+        # what the judge may find correct must have gained by its cheat, unless it is wrong
+        modes = case.naive_modes or set()
+        needs_gain = "gains" in modes or ("no_gain" in case.accepted and "wrong" not in modes)
+        gained = max(found["speedup"] for found in accepted) > FASTER
+        return "" if gained or not needs_gain else "gained"
+
+    tries = list(naive_results[case.name])
+    for _ in range(NUM_AGAIN):
+        if lacks():
+            tries += naive([case])[case.name]
+    assert not lacks(), tries
 
 
 def test_an_exploit_that_is_not_tried_says_why() -> None:
