@@ -36,8 +36,8 @@ from benchmarks.machine import cpu_name
 from cudal1.processes import FLAGS
 from cudal1.start import OURS
 from tests.flows.nights import make_night_project
+from tests.hostile import MODULES, VARIABLES, make_hostile
 from tests.project import make_project
-from tests.surroundings import MODULES, VARIABLES, make_hostile
 
 RESULTS = Path(__file__).parent / "results"
 PROBLEM = """import torch

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cudal1 import processes
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
@@ -29,6 +30,8 @@ from cudal1.suite.loader import (
 from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
 
 DATASET = "ScalingIntelligence/KernelBench"
+NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+"""For git: programs that a checkout's own settings would have it start."""
 
 
 def load(
@@ -135,7 +138,11 @@ def _commit(files: Sequence[Path]) -> str | None:
     def git(*arguments: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+                ["git", *NO_PROGRAMS, "-C", str(root), *arguments],
+                env=processes.sparse(),
+                capture_output=True,
+                text=True,
+                check=False,
             )
         except OSError:  # no git here
             return None
