@@ -27,6 +27,7 @@ SHARED_MODULES = {
     "tasks/stages.py": "as above",
     "tasks/checkout.py": "says where files may lie",
     "cudal1/processes.py": "how a process is started does not change what it makes",
+    "cudal1/harness/pools.py": "asked whether the device works",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
     "tasks/stopwatch.py": "says how long a step took, and changes nothing",

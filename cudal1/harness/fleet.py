@@ -96,7 +96,7 @@ class Fleet:
                     )
                 except BrokenExecutor:
                     self.lost.append(seat)
-                opening.callback(_close, seat.process)
+                opening.callback(_ask_last, seat.process, errand.close_pool)
             for seat, future in asked.items():
                 try:
                     future.result()
@@ -257,7 +257,7 @@ class Fleet:
             return
         except DeviceLostError as error:
             self._why_lost[seat] = str(error)
-            _end(seat.process)
+            _ask_last(seat.process, errand.leave)
             yield from self._lose([seat], blames=True)
             return
         del self._running[future]
@@ -299,8 +299,7 @@ class Fleet:
         yield Refusal(task.problem.id, task.candidate.id, reason)
         problem_id = task.problem.id
         given_back = [each for each in self._given_back if each.problem.id == problem_id]
-        for each in given_back:
-            self._given_back.remove(each)
+        self._given_back = deque(each for each in self._given_back if each not in given_back)
         unbuilt = self._ahead.drop(lambda other: other.problem.id == problem_id)
         for left in [*given_back, *self._waiting.drop(problem_id), *unbuilt]:
             self._ahead.forget(left)
@@ -335,11 +334,10 @@ class Fleet:
                 tasks += self._again[seat.device.id]
                 self._again[seat.device.id].clear()
             given_back += tasks
-        guilty = [task for task in given_back if task.num_lost >= MAX_LOST]
         for task in given_back:
-            if task not in guilty:
+            if task.num_lost < MAX_LOST:
                 self._give_back(task)
-        for task in guilty:
+                continue
             why = f"{task.problem.key}: {MAX_LOST} judges died with it: {said or 'no word'}"
             yield Refusal(task.problem.id, task.candidate.id, why)
         if given_back and not self._alive():
@@ -394,11 +392,6 @@ def _no_record(_: Problem, __: Candidate) -> None:
     return None
 
 
-def _end(process: Executor) -> None:
+def _ask_last(process: Executor, last: Callable[[], None]) -> None:
     with suppress(BrokenExecutor):
-        process.submit(errand.leave)
-
-
-def _close(process: Executor) -> None:
-    with suppress(BrokenExecutor):
-        process.submit(errand.close_pool)
+        process.submit(last)
