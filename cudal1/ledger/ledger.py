@@ -3,8 +3,8 @@
 `data/ledger.duckdb` is a working copy. The truth is in the Parquet shards that finished stages
 leave (`shards.py`) and in the journal of a stage that has not finished (`journal.py`); the database
 is rebuilt from both when it is missing or corrupt. Appending is idempotent on natural keys, and an
-append that has returned survives a kill (`store.py`). Long, since it is the one door: all a stage can
-ask of its memory is a method here, or, about opinions and rulings, in `reviews.py`.
+append that has returned survives a kill (`store.py`). Long, since it is the one door: all that a
+stage can ask of its memory is a method here, or, about opinions and rulings, in `reviews.py`.
 """
 
 from __future__ import annotations
