@@ -26,6 +26,7 @@ def seed_torch(seed: int, device: torch.device) -> None:
     # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
     torch.default_generator.manual_seed(seed % (1 << BITS))
     if device.type == "cuda":
+        torch.cuda.init()  # there are no generators before
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
         generator.manual_seed(seed % (1 << BITS))
 
