@@ -94,6 +94,12 @@ class Arrangement:
         given = zip(self.of_storages(storages), tensors, strict=True)
         return storages if all(_is_same(mine, theirs) for mine, theirs in given) else None
 
+    def flat(self, tensors: Tensors) -> list[torch.Tensor] | None:
+        """Return the same as `filled`, on their device; contiguous tensors are not copied."""
+        if self.is_plain:
+            return [tensor.reshape(-1) for tensor in tensors]
+        return self.filled(tensors, tensors[0].device)
+
     def of_storages(self, storages: Tensors) -> list[torch.Tensor]:
         """Return the tensors: views of storages, which may be of another floating-point type."""
         return [self._window(storages, view) for view in self.views]
@@ -115,7 +121,7 @@ class Arrangement:
         storage = storages[view.storage]
         if self.storages[view.storage].dtype != view.dtype:
             storage = storage.view(getattr(torch, view.dtype))
-        return storage.as_strided(view.shape, view.strides, view.offset)
+        return storage.as_strided(view.shape, view.strides, storage.storage_offset() + view.offset)
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

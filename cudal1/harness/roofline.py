@@ -103,7 +103,7 @@ def least_work(
         return NO_WORK
     code = code or nullcontext()
     arrangement = Arrangement.of(draws[0])
-    first, second = (arrangement.filled(inputs, inputs[0].device) for inputs in draws[:2])
+    first, second = (arrangement.flat(inputs) for inputs in draws[:2])
     if first is None or second is None:
         return NO_WORK
 
