@@ -1,18 +1,20 @@
 """From a completion's text to a candidate's source, or the reason there is none.
 
-Text is never executed or parsed as Python here: hostile source can crash a parser, and whether it
-is valid is for the harness's worker to find out. `answer` takes a text apart and `piece` finds code
-in it; here one piece is chosen, and completed by others where a model has split its module.
+`answer` takes a text apart and `piece` finds code in it; here one piece is chosen, and completed by
+others where a model has split its module. Where that is no Python, what the answer `carriers` hold
+is looked at, and taken if it is. No text is executed; a hostile one is parsed as `python_file` does
+it, within bounds, and whether a source runs is for the harness's worker to find out.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cudal1.answer import Answer, Part, read
+from cudal1.carriers import in_lines, in_text
 from cudal1.piece import Piece, is_edit, pieces_of
+from cudal1.python_file import MAX_PARSED, parsed
 from cudal1.python_text import (
     ENTRY_CLASS,
     assigns_entry,
@@ -22,6 +24,7 @@ from cudal1.python_text import (
     top_classes,
 )
 from cudal1.record import Record
+from cudal1.turn import REASONING_CLOSE, turn_of
 
 MAX_SOURCE_CHARS = 200_000
 """A longer source is refused: nothing that a person would write for one module comes near it."""
@@ -30,14 +33,16 @@ NO_CODE = f"no code that defines class {ENTRY_CLASS}"
 CUT_OFF = f"cut off before any code defined class {ENTRY_CLASS}"
 ONLY_A_DIFF = f"only a diff that touches class {ENTRY_CLASS}, not its source"
 _MAX_NAMES = 4
+_MOST_TEXTS = 12
+"""Texts inside an answer, and inside those, that are looked at."""
+_MOST_CHARS = 600_000
+"""Characters of all of them."""
 
 _NOT_PYTHON = frozenset(
     "bash sh shell zsh console text txt plaintext output log json yaml toml xml html markdown md "
     "c c++ cpp cxx cuda cu h hpp hip glsl asm ptx diff patch cmake make makefile dockerfile".split()
 )
 _NO_ATTEMPT = frozenset("bash sh shell zsh console text txt plaintext output log".split())
-_JSON_STRING = re.compile(r'\\.|"(?:[^"\\\n]|\\.)*"')
-_ENTRY_IN_JSON = rf"\nclass {ENTRY_CLASS}"
 
 
 class Extraction(Record):
@@ -54,7 +59,8 @@ def extract(text: str) -> Extraction:
     nothing was attempted there, at all code; in blocks first, then in prose. Of several pieces that
     define `ModelNew` it takes the last, but rather one that is complete, and not under a heading
     that speaks of an alternative. A block that was never closed counts: whether a truncated source
-    still runs is for the harness to find out.
+    still runs is for the harness to find out. Where nothing is found, or no Python, what the answer
+    carries in other ways is looked at so, too, and taken if it is Python.
     """
     if problem := _unreadable(text):
         return Extraction(reason=problem)
@@ -64,13 +70,59 @@ def extract(text: str) -> Extraction:
             return Extraction(reason="empty answer")
         is_cut = answer.is_cut_in_reasoning
         return Extraction(reason="nothing but reasoning" + (", cut off" if is_cut else ""))
-    for group in _groups(answer):
-        if (source := _source(pieces_of(group))) is not None:
-            return _checked(source)
-    for inner in _json_strings(text):
-        if (found := extract(inner)).source is not None:
-            return found
-    return Extraction(reason=_reason(answer))
+    source = _source_in(answer)
+    if source is None or not _is_python(source):
+        source = _carried(text, answer) or source
+    return Extraction(reason=_reason(answer)) if source is None else _checked(source)
+
+
+def _carried(text: str, answer: Answer) -> str | None:
+    """Return the first Python source that the answer carries in another way.
+
+    Else, where an answer stands inside a string, what that gives, valid or not.
+    """
+    body = turn_of(text)
+    ends = [end.end() for end in REASONING_CLOSE.finditer(body)] if answer.has_reasoning else []
+    body = body[ends[-1] :] if ends else body
+    if answer.is_cut_in_reasoning or (ENTRY_CLASS not in body and body.isascii()):
+        return None
+    texts, invalid = [body], None
+    for number in range(_MOST_TEXTS):
+        if number == len(texts) or sum(map(len, texts[: number + 1])) > _MOST_CHARS + len(body):
+            break
+        inner = read(texts[number])
+        for source in _sources_in(inner, is_whole=number == 0):
+            if _is_python(source):
+                return source
+            invalid = invalid or (source if number else None)
+        texts += [t for t in in_text(texts[number]) if t not in texts and ENTRY_CLASS in t]
+    return invalid
+
+
+def _sources_in(answer: Answer, *, is_whole: bool) -> Iterator[str]:
+    """Yield what an answer holds, and what it would hold with each way of its lines undone."""
+    if not is_whole and (source := _source_in(answer)) is not None:
+        yield source
+    for undo in in_lines():
+        undone = [undo(part.lines) for part in answer.parts]
+        if any(lines is not None for lines in undone):
+            parts = tuple(
+                part if lines is None else replace(part, lines=lines)
+                for part, lines in zip(answer.parts, undone, strict=True)
+            )
+            if (source := _source_in(replace(answer, parts=parts))) is not None:
+                yield source
+
+
+def _source_in(answer: Answer) -> str | None:
+    """Return the source in the best group of an answer's parts that has one."""
+    sources = (_source(pieces_of(group)) for group in _groups(answer))
+    return next((source for source in sources if source is not None), None)
+
+
+def _is_python(source: str) -> bool:
+    """Return whether a source parses; a long one is not tried."""
+    return len(source) > MAX_PARSED or parsed(source) is not None
 
 
 def _unreadable(text: str) -> str | None:
@@ -169,20 +221,6 @@ def _may_complete(piece: Piece, *, is_later: bool) -> bool:
     if piece.part.language in _NOT_PYTHON or (is_later and piece.part.is_cut):
         return False
     return not (is_later and any(f"{ENTRY_CLASS}(" in line for line in piece.lines))
-
-
-def _json_strings(text: str) -> Iterator[str]:
-    """Strings of JSON that hold a `ModelNew` with its line breaks escaped, the last one first."""
-    if _ENTRY_IN_JSON not in text:
-        return
-    found = [m[0] for m in _JSON_STRING.finditer(text) if _ENTRY_IN_JSON in m[0]]
-    for quoted in reversed(found):
-        try:
-            inner = json.loads(quoted, strict=False)
-        except ValueError:
-            continue
-        if isinstance(inner, str) and _ENTRY_IN_JSON not in inner:
-            yield inner
 
 
 def _reason(answer: Answer) -> str:

@@ -26,10 +26,14 @@ _CODE_LINE = re.compile(
     r"|(?:assert|del|raise|global)\b)"
 )
 _HEADING = re.compile(r"^#{2,6} \S")
-_TAG_BEFORE_CODE = re.compile(
-    r"^\s*<(?:answer|code|kernel|pre|python|response|result|solution)>\s*", re.IGNORECASE
+_TAGS = (
+    "answer|arg|argument|body|cell|code|content|file|file_text|kernel|parameter|pre|python|response"
+    "|result|script|solution|source"
 )
-_TAG_AFTER_CODE = re.compile(r"</(?:answer|code|kernel|pre|python|response|result|solution)>\s*$")
+_TAG_BEFORE_CODE = re.compile(
+    rf"^\s*(?:<(?:{_TAGS})(?:[= ][^<>]{{0,200}})?>|<\|python_tag\|>)\s*", re.IGNORECASE
+)
+_TAG_AFTER_CODE = re.compile(rf"</(?:{_TAGS})>\s*$")
 _LEFT_OUT = re.compile(
     r"^\s*(?:#|//)\s*(?:\.{3}|…|\(?(?:same as|rest of|as before|as above|existing code"
     r"|remaining code|unchanged)\b)",

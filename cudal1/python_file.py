@@ -8,11 +8,15 @@ anything runs, and all that show or search a source work on `as_read`.
 
 from __future__ import annotations
 
+import ast
 import codecs
 import io
 import re
 import tokenize
+import warnings
 
+MAX_PARSED = 100_000
+"""Characters; a longer source is not parsed, which takes some 2 µs each."""
 MARK = "\ufeff"
 """The byte order mark; Python takes one from the beginning of a file."""
 _MAX_NAME = 60
@@ -66,6 +70,18 @@ def _misread(text: bytes) -> str | None:
         f"declares encoding {encoding[:_MAX_NAME]}, in which Python reads another text than is "
         "shown here; save it as UTF-8"
     )
+
+
+def parsed(source: str, *, limit: int = MAX_PARSED) -> ast.Module | None:
+    """Return the syntax tree; None where there is none to be had, or the source is too long."""
+    if len(source) > limit:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in its strings
+            return ast.parse(as_read(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def is_unseen(character: str) -> bool:

@@ -24,13 +24,11 @@ from cudal1.harness import misleading, signs
 from cudal1.harness.lines import one_line
 from cudal1.harness.signs import Severity
 from cudal1.harness.wire import SOURCE_NAME
-from cudal1.python_file import as_read, misread, visible
+from cudal1.python_file import MAX_PARSED, as_read, misread, parsed, visible
 from cudal1.verdict import FlagSource, HackFlag
 
 __all__ = ["Severity", "screen", "severity", "syntax_error"]
 
-MAX_PARSED = 100_000
-"""Characters; parsing takes some 2 µs each."""
 MAX_SOURCE_BYTES = 1 << 20
 MAX_EVIDENCE = 120
 
@@ -96,21 +94,9 @@ def syntax_error(source: str) -> str | None:
     return None
 
 
-def _parsed(text: str, *, mode: str = "exec") -> ast.AST | None:
-    """Return the syntax tree; None when there is none to be had."""
-    if len(text) > MAX_PARSED:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in its strings
-            return ast.parse(text, mode=mode)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _signs(text: str) -> Iterator[tuple[str, Place]]:
     """Yield every sign in the syntax tree, or, where there is none, in the words."""
-    tree = _parsed(text)
+    tree = parsed(text)
     if tree is None:
         yield from _signs_of_words(text)
         return
@@ -255,7 +241,7 @@ def _in_annotation(node: ast.AST) -> Iterator[Found]:
     for name in ("annotation", "returns"):
         said = getattr(node, name, None)
         if isinstance(said, ast.Constant) and isinstance(said.value, str):
-            tree = _parsed(said.value, mode="eval")
+            tree = parsed(said.value.strip())
             yield from ((kind, said) for kind, _ in ([] if tree is None else _found(tree)))
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cudal1.hack_case import HackCase
-from cudal1.llm.stripping import MAX_PARSED, parsed
+from cudal1.python_file import MAX_PARSED, parsed
 
 __all__ = ["likenesses", "most_similar"]
 

@@ -24,18 +24,15 @@ import io
 import re
 import tokenize
 import unicodedata
-import warnings
 from collections.abc import Iterator
 from itertools import accumulate, zip_longest
 
 from cudal1.llm.c_comments import without_c_comments
 from cudal1.llm.compiled import compiled
-from cudal1.python_file import as_read, misread, visible
+from cudal1.python_file import MAX_PARSED, as_read, misread, parsed, visible
 
-__all__ = ["MAX_PARSED", "MAX_SHOWN", "NOT_STRIPPED", "meaning", "parsed", "stripped"]
+__all__ = ["MAX_SHOWN", "NOT_STRIPPED", "meaning", "stripped"]
 
-MAX_PARSED = 100_000
-"""Characters; a longer source is shown as it is. Parsing takes some 2 µs each."""
 MAX_SHOWN = 200_000
 """Characters of what is returned: all of any candidate (`cudal1.extract` admits no longer one). Of
 a longer one, both ends."""
@@ -84,18 +81,6 @@ def meaning(source: str) -> str:
     if code is None or tree is None:
         return f"{NOT_STRIPPED}{source}"
     return code if _READS_ITSELF.search(code) else "\n".join(map(repr, _outline(tree)))
-
-
-def parsed(source: str, *, limit: int = MAX_PARSED) -> ast.Module | None:
-    """The syntax tree; None when there is none to be had, or the source is longer than `limit`."""
-    if len(source) > limit:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in its strings
-            return ast.parse(as_read(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _shortened(text: str, max_chars: int) -> str:

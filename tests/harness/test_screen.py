@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from cudal1.harness.screen import (
     MAX_EVIDENCE,
-    MAX_PARSED,
     Severity,
     screen,
     severity,
@@ -22,7 +21,7 @@ from cudal1.harness.screen import (
 )
 from cudal1.harness.signs import ATTRIBUTES, NAMES, SEVERITIES, TEXTS
 from cudal1.problem import DeviceClass
-from cudal1.python_file import as_read, misread
+from cudal1.python_file import MAX_PARSED, as_read, misread
 from cudal1.suite.loader import load_suite
 from tests.harness.corpus import HONEST
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cudal1.hack_case import CaseOrigin, HackCase
 from cudal1.llm.hack_cases import shipped_cases
 from cudal1.llm.similarity import MAX_FEATURES, likenesses, most_similar
-from cudal1.llm.stripping import MAX_PARSED
+from cudal1.python_file import MAX_PARSED
 from tests.harness.test_screen import HOSTILE
 
 CASES = shipped_cases()

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudal1.llm.stripping import MAX_PARSED, MAX_SHOWN, NOT_STRIPPED, meaning, stripped
+from cudal1.llm.stripping import MAX_SHOWN, NOT_STRIPPED, meaning, stripped
+from cudal1.python_file import MAX_PARSED
 from tests.harness.corpus import Case, cases
 from tests.harness.test_screen import HOSTILE
 

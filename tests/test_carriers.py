@@ -1,0 +1,388 @@
+"""Each way in which an answer carries a source gives the source; plain sources stay as they are."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import textwrap
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudal1.extract import extract
+from cudal1.prompt import answer_text
+from cudal1.python_file import parsed
+from tests.answers.saved import saved_answers
+
+RELU = (
+    "import torch\nimport torch.nn as nn\n\n\nclass ModelNew(nn.Module):\n"
+    "    def forward(self, x):\n        return torch.relu(x)\n"
+)
+STRINGS = (
+    "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+    '    """A module.\n\n    >>> ModelNew()\n    ModelNew()\n    """\n\n'
+    "    def forward(self, x):\n"
+    '        print("a\\tb\\n", \'c\\\\d\', "it\'s", f"{x.shape}: 1 | 2")\n'
+    "        return x  # `x`, <b>, &amp; | 3\n"
+)
+KERNEL = (
+    'import torch\nfrom torch.utils.cpp_extension import load_inline\n\nSRC = r"""\n'
+    '#include <torch/extension.h>\n__global__ void f(float* x) { if (x[0] < 1) printf("a\\n"); }\n'
+    "void g(torch::Tensor x) {\n    f<<<1, 1>>>(x.data_ptr<float>());\n}\n"
+    '"""\next = load_inline(name="f", cpp_sources="", cuda_sources=SRC)\n\n\n'
+    "class ModelNew(torch.nn.Module):\n"
+    "    def forward(self, x):\n        ext.g(x)\n        return x\n"
+)
+MODULES = {"relu": RELU, "strings": STRINGS, "kernel": KERNEL}
+FENCE = "```python\n{}```\n"
+
+
+def fenced(text: str) -> str:
+    return f"Here:\n\n```python\n{text.rstrip()}\n```\nIt is fast.\n"
+
+
+def each_line(form: Callable[[int, str], str]) -> Callable[[str], str]:
+    """Every line changed by its number and its text."""
+    return lambda code: "\n".join(
+        form(number, line) for number, line in enumerate(code.rstrip("\n").split("\n"), 1)
+    )
+
+
+def cells(code: str, *, as_text: bool = False, split: bool = False) -> str:
+    """A notebook with text around the code."""
+    parts = re.split(r"\n\n+(?=class )", code) if split else [code]
+    sources = [part if as_text else part.splitlines(keepends=True) for part in parts]
+    return json.dumps(
+        {
+            "cells": [
+                {"cell_type": "markdown", "source": ["# Code\n", "class ModelNew: is below\n"]},
+                *({"cell_type": "code", "outputs": [], "source": source} for source in sources),
+            ],
+            "nbformat": 4,
+        },
+        indent=1,
+    )
+
+
+def call(code: str, key: str = "content") -> dict[str, str]:
+    return {"path": "a.py", key: code}
+
+
+def prompted(code: str, first: str, later: str) -> str:
+    lines = code.rstrip("\n").split("\n")
+    return "\n".join(
+        (later if not line or line[0].isspace() or line[0] in "\"')" else first) + line
+        for line in lines
+    )
+
+
+TOOL_CALLS: dict[str, Callable[[str], str]] = {
+    "arguments as a string": lambda code: (
+        f"<tool_call>\n"
+        f"{json.dumps({'name': 'write', 'arguments': json.dumps(call(code))})}\n</tool_call>"
+    ),
+    "arguments as a string of a string": lambda code: json.dumps(
+        {"arguments": json.dumps(json.dumps(call(code)))}
+    ),
+    "arguments as an object": lambda code: (
+        f"<tool_call>{json.dumps({'name': 'write', 'arguments': call(code)})}</tool_call>"
+    ),
+    "a tool_use block": lambda code: json.dumps(
+        [
+            {"type": "text", "text": "I write it.\nNow."},
+            {"type": "tool_use", "name": "edit", "input": call(code, "file_text")},
+        ]
+    ),
+    "OpenAI's tool_calls": lambda code: json.dumps(
+        {"tool_calls": [{"function": {"name": "f", "arguments": json.dumps(call(code, "code"))}}]}
+    ),
+    "a replaced text": lambda code: json.dumps(
+        {
+            "old_str": "class Model(nn.Module):\n    pass\n",
+            "new_str": code,
+        }
+    ),
+    "a key of its own": lambda code: f"Sure.\n{json.dumps({'ModelNew.py': code}, indent=2)}\nDone.",
+    "a python tag and JSON": lambda code: f"<|python_tag|>{json.dumps({'parameters': call(code)})}",
+    "a python tag": lambda code: f"<|python_tag|>{code}<|eom_id|>",
+    "a function tag with JSON": lambda code: f"<function=write>{json.dumps(call(code))}</function>",
+    "parameter tags": lambda code: (
+        f"<tool_call>\n<function=write>\n<parameter=path>\na.py\n"
+        f"</parameter>\n<parameter=content>\n{code}</parameter>\n</function>\n</tool_call>"
+    ),
+    "parameter tags on the line of the code": lambda code: (
+        '<invoke name="write">\n'
+        f'<parameter name="path">a.py</parameter>\n<parameter name="content">{code}</parameter>\n'
+        "</invoke>"
+    ),
+    "character data": lambda code: f"<file><content><![CDATA[{code}]]></content></file>",
+    "a list of lines": lambda code: json.dumps({"lines": code.rstrip("\n").split("\n")}, indent=1),
+    "a dictionary of Python": lambda code: str({"name": "write", "content": f"\n{code}"}),
+    "line breaks that are not escaped": lambda code: (
+        json.dumps(call(code)).replace('\\"', '"').replace("\\n", "\n")
+        if "\\" not in code
+        else json.dumps(call(code))
+    ),
+    "a string alone": lambda code: json.dumps(code),
+    "an answer in a string": lambda code: json.dumps({"answer": fenced(code)}),
+    "YAML": lambda code: f"tool: write\ncontent: |\n{textwrap.indent(code, '  ')}\n",
+}
+ESCAPED: dict[str, Callable[[str], str]] = {
+    "line breaks": lambda code: fenced(json.dumps(code)[1:-1]),
+    "line breaks and quotes": lambda code: fenced(json.dumps(code)[1:-1].replace("\\\\", "\\")),
+    "twice": lambda code: fenced(json.dumps(json.dumps(code)[1:-1])[1:-1]),
+    "line ends of Windows": lambda code: fenced(json.dumps(code.replace("\n", "\r\n"))[1:-1]),
+    "a whole answer": lambda code: json.dumps(fenced(code))[1:-1],
+    "entities": lambda code: fenced(html.escape(code)),
+    "some entities": lambda code: fenced(
+        code.replace("&", "&amp;").replace('"', "&quot;").replace("(", "&#40;")
+    ),
+}
+MARKED: dict[str, Callable[[str], str]] = {
+    "prompts": lambda code: fenced(prompted(code, ">>> ", "... ")),
+    "prompts without a fence": lambda code: prompted(code, ">>> ", "... "),
+    "prompts and output": lambda code: fenced(f"{prompted(code, '>>> ', '... ')}\n>>> \n<module>"),
+    "numbered prompts": lambda code: fenced(prompted(code, "In [1]: ", "   ...: ")),
+    "prompts on their own lines": lambda code: fenced(f"In [1]:\n{code}\nOut[1]: 3\nIn [2]:\n"),
+    "numbers and bars": lambda code: fenced(each_line(lambda n, s: f"{n:3} | {s}")(code)),
+    "numbers and bars from a terminal": lambda code: fenced(
+        each_line(lambda n, s: f"{n:4}│ {s}".rstrip())(code)
+    ),
+    "numbers and tabs": lambda code: fenced(each_line(lambda n, s: f"{n:6}\t{s}")(code)),
+    "numbers and colons": lambda code: fenced(each_line(lambda n, s: f"{n}: {s}")(code)),
+    "numbers and points": lambda code: fenced(each_line(lambda n, s: f"{n}. {s}")(code)),
+    "numbers and brackets": lambda code: fenced(each_line(lambda n, s: f"{n:02}) {s}")(code)),
+    "numbers and blanks": lambda code: fenced(each_line(lambda n, s: f"{n:>3} {s}")(code)),
+    "numbers that begin late": lambda code: fenced(
+        each_line(lambda n, s: f"{n + 97:4}: {s}")(code)
+    ),
+    "numbers of lines": lambda code: fenced(each_line(lambda n, s: f"L{n}: {s}")(code)),
+    "numbers without a fence": each_line(lambda n, s: f"{n:3} | {s}"),
+    "numbers but not of blank lines": lambda code: fenced(
+        each_line(lambda n, s: f"{n:3} | {s}" if s else "")(code)
+    ),
+    "plus signs": lambda code: fenced(each_line(lambda n, s: f"+{s}")(code)),
+    "plus signs and blanks": lambda code: fenced(each_line(lambda n, s: f"+ {s}")(code)),
+    "plus signs without a fence": each_line(lambda n, s: f"+{s}"),
+    "a quotation": lambda code: textwrap.indent(fenced(code), "> ", lambda line: True),
+    "a quotation without a fence": lambda code: textwrap.indent(code, "> ", lambda line: True),
+}
+FENCES: dict[str, Callable[[str], str]] = {
+    "three single quotes": lambda code: f"'''python\n{code}'''\n",
+    "three double quotes": lambda code: f'Here:\n"""python\n{code}"""\nDone.',
+    "three single quotes without a language": lambda code: f"'''\n{code}'''\n",
+    "one backtick": lambda code: f"`python\n{code}`\n",
+    "two backticks": lambda code: f"Here:\n\n``\n{code}``\n",
+    "tildes": lambda code: f"~~~python\n{code}~~~\n",
+    "quotation marks": lambda code: f"\u2018\u2018\u2018python\n{code}\u2018\u2018\u2018\n",
+    "acute accents": lambda code: f"\u00b4\u00b4\u00b4python\n{code}\u00b4\u00b4\u00b4\n",
+    "quotes that are never closed": lambda code: f"'''python\n{code}",
+    "tags": lambda code: f"<pre><code>\n{html.escape(code)}</code></pre>",
+    "tags with the code on their line": lambda code: f"<code>{code}</code>",
+    "brackets": lambda code: f"[code]\n{code}[/code]",
+}
+BLANKS: dict[str, Callable[[str], str]] = {
+    "blanks that do not break": lambda code: fenced(code.replace("    ", "\xa0" * 4)),
+    "narrow blanks": lambda code: fenced(code.replace("    ", "\u202f" * 4)),
+    "wide blanks": lambda code: fenced(code.replace("    ", "\u3000" * 4)),
+    "joiners": lambda code: fenced(code.replace("torch.", "torch\u200c.")),
+    "soft hyphens": lambda code: fenced(code.replace("ModelNew", "Model\u00adNew")),
+    "blanks without width": lambda code: fenced(code.replace("import", "\u200bimport")),
+    "a mark inside": lambda code: fenced(f"\ufeff{code}"),
+    "marks of direction": lambda code: fenced(code.replace("\n", "\u200e\n")),
+}
+CELLS: dict[str, Callable[[str], str]] = {
+    "a notebook of lines": cells,
+    "a notebook of texts": lambda code: cells(code, as_text=True),
+    "a notebook in a fence": lambda code: f"```json\n{cells(code)}\n```",
+}
+WAYS = {
+    f"{kind}: {name}": way
+    for kind, ways in (
+        ("call", TOOL_CALLS),
+        ("escaped", ESCAPED),
+        ("marked", MARKED),
+        ("fence", FENCES),
+        ("blank", BLANKS),
+        ("cells", CELLS),
+    )
+    for name, way in ways.items()
+}
+
+
+AMBIGUOUS = {("escaped: line breaks and quotes", "kernel")}
+"""Escapes of the source and of its carrier that look the same."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("module", MODULES)
+def test_a_source_comes_out_of_every_way_to_carry_it(way: str, module: str) -> None:
+    if (way, module) in AMBIGUOUS:
+        pytest.skip("nobody can tell")
+    code = MODULES[module]
+    extraction = extract(WAYS[way](code))
+    assert extraction.source is not None, extraction.reason
+    assert same(extraction.source) == same(code)
+
+
+def same(source: str) -> str:
+    """A source without the blank lines and the ends of lines that ways do not keep."""
+    return re.sub(r"\s*\n\s*\n", "\n", source).strip()
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_the_cells_of_a_notebook_are_one_module(as_text: bool) -> None:
+    source = extract(cells(KERNEL, as_text=as_text, split=True)).source
+    assert source is not None
+    assert same(source) == same(KERNEL)
+
+
+def test_a_kernel_in_a_file_of_its_own_is_no_python() -> None:
+    files = [
+        {"path": "f.cu", "content": "#include <x.h>\nint torch = 1;\n"},
+        {"path": "model.py", "content": RELU},
+        {"path": "README.md", "content": "Run it:\n\n    class ModelNew: pass\n"},
+    ]
+    assert extract(json.dumps({"files": files})).source == RELU
+
+
+def test_the_last_of_several_calls_counts() -> None:
+    calls = [json.dumps({"arguments": json.dumps(call(code))}) for code in (STRINGS, RELU)]
+    assert extract("\n".join(f"<tool_call>{said}</tool_call>" for said in calls)).source == RELU
+
+
+def test_a_call_that_was_only_thought_of_does_not_count() -> None:
+    thought = json.dumps(call(STRINGS))
+    assert extract(f"<think>\n{thought}\n</think>\n{json.dumps(call(RELU))}").source == RELU
+    assert extract(f"<think>\n{thought}\n</think>\nI cannot.").source is None
+    assert extract(f"<think>\n{thought}\n").source is None
+
+
+# --- what is Python as it stands -----------------------------------------------------------------
+
+HEAD = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+PLAIN = {
+    "escapes in strings": f'{HEAD}    text = "a\\nclass ModelNew:\\n    pass\\n\\t\\\\n"\n',
+    "JSON in a string": f"{HEAD}    text = '{json.dumps(call(RELU))}'\n",
+    "a session in a docstring": f'"""\n>>> import a\n>>> b\n... c\n1\n"""\n{HEAD}    x = 1\n',
+    "a session of a class": f'{HEAD}    """\n    >>> class ModelNew:\n    ...   x = 1\n    """\n',
+    "a table of numbers": f'{HEAD}    table = """\n1 | 2\n2 | 3\n3 | class ModelNew:\n"""\n',
+    "rows of numbers": f"{HEAD}    rows = [\n1,\n2,\n3,\n]\n",
+    "entities": f'{HEAD}    page = "&lt;b&gt; &amp; &quot;"\n    is_less = 1 < 2\n',
+    "tags": f'{HEAD}    page = """\n<code>\n</code>\n<parameter=x>\n"""\n',
+    "lines that begin with signs": f"{HEAD}    x = (\n+ 1\n+ 2\n+ 3\n)\n",
+    "lines that begin with comparisons": f"{HEAD}    x = (1\n> 0\n> -1\n> -2)\n",
+    "quotes alone": f"'''\npython\n'''\n{HEAD}    x = '''\n'''\n",
+    "odd blanks": f"{HEAD}    x = 'a\u2003b\u200cc'\n",
+}
+BROKEN = {
+    "a slip": f"{HEAD}    def f(self:\n        pass\n",
+    "the end of a string": f'{HEAD}    x = "a\n',
+    "quotation marks": f"{HEAD}    x = \u201ca\u201d\n",
+    "prose at its end": f"{HEAD}    x = 1\nThis is fast.\n",
+}
+
+
+@pytest.mark.parametrize("what", PLAIN)
+def test_a_source_that_looks_like_a_carrier_stays_as_it_is(what: str) -> None:
+    assert extract(answer_text(PLAIN[what])).source == PLAIN[what]
+    assert extract(fenced(PLAIN[what])).source == PLAIN[what]
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_source_that_is_no_python_either_way_stays_as_it_is(what: str) -> None:
+    assert extract(fenced(BROKEN[what])).source == BROKEN[what]
+
+
+def test_a_broken_source_is_not_replaced_by_a_draft() -> None:
+    draft = f"Before it was:\n\n```text\n{prompted(RELU, '>>> ', '... ')}\n```\n"
+    broken = BROKEN["a slip"]
+    assert extract(f"{draft}\n{fenced(broken)}").source == broken
+
+
+SOURCES = [answer.source for answer in saved_answers() if answer.source]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(SOURCES), st.sampled_from(sorted(WAYS)))
+def test_a_saved_source_comes_out_of_a_way_as_it_would_plainly_or_not_at_all(
+    code: str, way: str
+) -> None:
+    found = extract(WAYS[way](code)).source
+    assert found is None or parsed(code) is None or parsed(found) is not None
+
+
+PIECES = (
+    "\\n",
+    "\\\\n",
+    '"',
+    "'",
+    ">>> ",
+    "... ",
+    "1 | ",
+    "2: ",
+    "\n",
+    "{",
+    "}",
+    "[",
+    "]",
+    '": "',
+    "class ModelNew:",
+    "    x = 1",
+    "import a",
+    "&lt;",
+    "<a>",
+    "'''python",
+    "+",
+    "> ",
+    "```",
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_no_mix_of_ways_raises(text: str) -> None:
+    extraction = extract(text)
+    assert (extraction.source is None) != (extraction.reason is None)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        '{"a":',
+        '["',
+        "[[",
+        '"x": "',
+        ">>> a\n",
+        "1 | a\n",
+        "<a ",
+        "<a>",
+        "\\\\",
+        "\\n",
+        "&lt;",
+        "'''python\n",
+        "'''\n",
+        "`\n",
+        "> a\n",
+        "+a\n",
+        '{"a": "b\\n"}\n',
+        "\xa0",
+        "'",
+        '"',
+    ],
+)
+def test_many_marks_are_read_in_linear_time(unit: str) -> None:
+    def seconds(count: int) -> float:
+        laps: list[float] = []
+        for _ in range(2):
+            started = time.process_time()
+            extract(f"{unit * count} ModelNew {unit * count}")
+            laps.append(time.process_time() - started)
+        return min(laps)
+
+    seconds(100)
+    assert seconds(16_000) < 64 * max(seconds(2_000), 2e-3)
