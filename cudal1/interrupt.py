@@ -10,34 +10,23 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
-_came: int | None = None
+_has_come = False
 
 
-def listen(*others: signal.Signals) -> None:
-    """Remember a Ctrl-C from here on, besides raising KeyboardInterrupt; for the main thread.
-
-    Args:
-        others: signals that are taken for one, unless the process was started to ignore them.
-    """
-    global _came
-    _came = None
-    for each in (signal.SIGINT, *others):
-        if each is signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN:
-            signal.signal(each, _hear)
+def listen() -> None:
+    """Remember a Ctrl-C from now on, besides raising KeyboardInterrupt; for the main thread."""
+    global _has_come
+    _has_come = False
+    signal.signal(signal.SIGINT, _hear)
 
 
 def check() -> None:
     """Raise KeyboardInterrupt if there was one, whether it was raised already or not."""
-    if _came is not None:
+    if _has_come:
         raise KeyboardInterrupt
 
 
-def exit_code() -> int:
-    """Return the exit code of a process that the signal has ended: 130 after a Ctrl-C."""
-    return 128 + (_came or signal.SIGINT)
-
-
-def _hear(number: int, _frame: FrameType | None) -> None:
-    global _came
-    _came = number
+def _hear(_signal: int, _frame: FrameType | None) -> None:
+    global _has_come
+    _has_come = True
     raise KeyboardInterrupt

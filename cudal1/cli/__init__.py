@@ -6,7 +6,6 @@ heavy is imported inside commands. Exit codes: docs/command-line.md.
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -98,7 +97,7 @@ class OneLine(TyperGroup):
         """Run, and end the process with the command's exit code."""
         sys.excepthook = report_our_own_failure
         answer.take_streams()
-        interrupt.listen(signal.SIGTERM, signal.SIGHUP)
+        interrupt.listen()
         _hush_warnings()
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra) or 0

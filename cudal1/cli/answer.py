@@ -18,6 +18,7 @@ import os
 import select
 import sys
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -160,6 +161,9 @@ def _open(number: int, mode: int) -> None:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        is_whole = value.is_finite() and value == value.to_integral_value()
+        value = int(value) if is_whole else float(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import typer
 
-from cudal1 import interrupt
 from cudal1.cli import answer
 
 GOOD, BAD, CANNOT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
@@ -41,7 +40,7 @@ def exit_code(code: int) -> int:
     """
     if code == INTERRUPTED:
         say("interrupted")
-        return interrupt.exit_code()
+        return INTERRUPTED
     error = answer.failure()
     if error is None:
         return code

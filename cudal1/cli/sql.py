@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from cudal1 import interrupt
 from cudal1.cli.answer import answer
 from cudal1.cli.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from cudal1.ledger import Ledger
 
+T = TypeVar("T")
 PAGE = 200
 """Rows that are printed."""
 
@@ -45,6 +52,8 @@ def sql(
     try:
         if (query is not None) + (view is not None) + views != 1:
             raise ConfigError("sql wants one of: a question, --view NAME, --views")
+        if any(not _is_text(str(each)) for each in (query, view, out, data)):
+            raise ConfigError("sql: an argument is not UTF-8 text; write it as UTF-8")
         if out is not None and (out.suffix not in (".csv", ".parquet") or as_json):
             raise ConfigError(f"{out}: --out wants a .csv or a .parquet file, and no --json")
         with Ledger.read(data) as ledger:
@@ -54,14 +63,14 @@ def sql(
                 query = f"from {_checked(ledger, view)}"
             assert query is not None
             if out is not None:
-                ledger.save(query, out)
+                _interruptible(ledger, partial(ledger.save, query, out))
             elif views and not as_json:
                 for name, kind, comment in ledger.sql(query).iter_rows():
                     answer(f"{kind:<5}  {name:<17}  {comment}")
             elif as_json:
-                answer(_json(ledger, query))
+                answer(_interruptible(ledger, partial(_json, ledger, query)))
             else:
-                _print(ledger, query)
+                _print(_interruptible(ledger, partial(_page, ledger, query)))
     except CudaL1Error as error:
         fail(str(error))
 
@@ -83,6 +92,31 @@ def _checked(ledger: Ledger, view: str) -> str:
         known = ", ".join(names["name"])
         raise ConfigError(f"no view or table {view!r}; there are {known}")
     return view
+
+
+def _is_text(argument: str) -> bool:
+    """Return whether it is text: of bytes that are none, Python makes surrogates."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _interruptible(ledger: Ledger, ask: Callable[[], T]) -> T:
+    """Return what `ask` returns; a Ctrl-C stops the query."""
+    with ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(ask)
+        try:
+            while not asked.done():  # the signal may reach a thread of DuckDB, and wake only that
+                wait([asked], timeout=0.1)
+                interrupt.check()
+        except KeyboardInterrupt:
+            while not asked.done():  # a query that has not begun hears nothing
+                ledger.interrupt()
+                wait([asked], timeout=0.1)
+            raise
+        return asked.result()
 
 
 NOT_JSON = re.compile(r'("(?:[^"\\]|\\.)*")|-?Infinity|NaN')
@@ -134,12 +168,11 @@ PLAIN = re.compile(r"(U?(TINY|SMALL|BIG)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|VARCHAR
 """Types that polars shows as they are; it knows no intervals, unions or years after 9999."""
 
 
-def _print(ledger: Ledger, query: str) -> None:
-    import polars as pl
-
+def _page(ledger: Ledger, query: str) -> pl.DataFrame | None:
+    """Return the rows that are shown and one more; None where a statement has none."""
     with ledger.asked(query) as relation:
         if relation is None:
-            return
+            return None
         shown = [
             "#{}" if PLAIN.fullmatch(str(kind)) else "cast(#{} as varchar)"
             for kind in relation.types
@@ -147,6 +180,14 @@ def _print(ledger: Ledger, query: str) -> None:
         names = _told_apart(relation.columns)
         frame: pl.DataFrame = _as(relation, shown).limit(PAGE + 1).pl()
         frame.columns = names
+        return frame
+
+
+def _print(frame: pl.DataFrame | None) -> None:
+    import polars as pl
+
+    if frame is None:
+        return
     with pl.Config(
         tbl_rows=PAGE, tbl_cols=30, fmt_str_lengths=60, tbl_width_chars=160,
         tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True,

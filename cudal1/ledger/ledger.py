@@ -254,6 +254,10 @@ class Ledger(Reviews):
                 return pl.DataFrame()
             return (relation if limit is None else relation.limit(limit)).pl()
 
+    def interrupt(self) -> None:
+        """Stop the query that another thread runs: DuckDB itself hears no Ctrl-C."""
+        self._connection.interrupt()
+
     def save(self, query: str, path: Path) -> None:
         """Write the rows of any query to a CSV or Parquet file, whole or not at all.
 

@@ -211,11 +211,17 @@ def test_a_failure_of_our_own_ends_with_2_and_a_line(
 
 
 @pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("sent", "code", "said"),
+    [
+        (signal.SIGINT, 130, "interrupted\n"),
+        (signal.SIGTERM, -signal.SIGTERM, ""),
+        (signal.SIGHUP, -signal.SIGHUP, ""),
+    ],
 )
-def test_signals_end_a_command_with_their_own_codes(
-    sent: signal.Signals, code: int, command: list[str], environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_signals_end_a_command(
+    sent: signal.Signals, code: int, said: str, command: list[str], environment: dict[str, str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
     os.mkfifo(tmp_path / "never.py")
     child = subprocess.Popen(
         [*command, "screen", "never.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
@@ -223,7 +229,7 @@ def test_signals_end_a_command_with_their_own_codes(
     )  # fmt: skip
     writer = _until_it_reads(tmp_path / "never.py")
     child.send_signal(sent)
-    assert child.communicate(timeout=60) == ("", "interrupted\n")
+    assert child.communicate(timeout=60) == ("", said)
     assert child.returncode == code
     os.close(writer)
 
@@ -257,15 +263,16 @@ def _until_it_reads(pipe: Path) -> int:
 def test_json_knows_no_nan_and_keeps_what_python_adds() -> None:
     value = {
         "nan": math.nan, "list": [math.inf, (-math.inf, 1.5)], "day": date(2026, 1, 2),
-        "price": Decimal("1.10"), "path": Path("a"), "half": "\udcff", "record": JUDGED,
+        "price": Decimal("1.10"), "many": Decimal(10**30), "path": Path("a"),
+        "half": "\udcff", "record": JUDGED,
     }  # fmt: skip
     text = json_text(value)
     assert text.isascii()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert found.pop("record")["verdict"]["candidate_id"] == "a"
     assert found == {
-        "nan": None, "list": [None, [None, 1.5]], "day": "2026-01-02", "price": "1.10",
-        "path": "a", "half": "\udcff",
+        "nan": None, "list": [None, [None, 1.5]], "day": "2026-01-02", "price": 1.1,
+        "many": 10**30, "path": "a", "half": "\udcff",
     }  # fmt: skip
 
 

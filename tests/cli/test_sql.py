@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -113,6 +115,25 @@ def test_a_question_that_fails_at_a_late_row_leaves_no_half_answer(run: Run) -> 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+ENDLESS = "copy (select 1) to 'begun.csv'; from range(1_000_000_000) a, range(1000) b select sum(a)"
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_ctrl_c_ends_a_long_question(
+    command: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    child = subprocess.Popen(
+        [*command, "sql", ENDLESS], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (tmp_path / "begun.csv").exists():
+        assert child.poll() is None, child.stderr and child.stderr.read()
+        time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    assert child.communicate(timeout=60) == ("", "interrupted\n")
+    assert child.returncode == 130
+
+
 @pytest.mark.usefixtures("ledger")
 def test_a_wrong_question_is_one_line(run: Run) -> None:
     done = run("sql", "select * from nowhere")
@@ -174,6 +195,8 @@ def test_an_export_has_all_rows_and_every_value(run: Run, filled: Path, suffix: 
         (["--view", "best", "--out", "no/where/best.csv"], "there is no folder no/where"),
         (["selec 1"], "SQL: "),
         (["select 1", "--out", "data"], "wants a .csv or a .parquet file"),
+        (["select '\udcff'"], "not UTF-8 text"),
+        (["select 1", "--out", "\udcff.csv"], "not UTF-8 text"),
     ],
 )
 @pytest.mark.usefixtures("ledger")
