@@ -101,6 +101,46 @@ def test_a_checkout_that_was_moved_runs_its_own_code(checkout: Path, tmp_path: P
     assert Path(shown(moved, "-m", "tasks.show")["file"]).is_relative_to(moved)
 
 
+SPAWNING = """
+import multiprocessing, sys
+from tasks.answer import where
+
+if __name__ == "__main__":
+    fresh = multiprocessing.get_context("spawn")
+    with fresh.Pool(1) as pool:
+        print(__file__, pool.apply(where), sep="\\n")
+"""
+
+
+def test_what_a_program_spawns_runs_the_code_of_the_same_checkout(
+    checkout: Path, tmp_path: Path
+) -> None:
+    (checkout / "tasks" / "answer.py").write_text(
+        "import statistics, sys\ndef where(): return f'{__file__} {sys.flags.isolated}'\n"
+    )
+    (checkout / "tasks" / "spawn.py").write_text(SPAWNING)
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks.spawn"], cwd=checkout, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    folder = checkout / "tasks"
+    assert done.stdout.splitlines() == [f"{folder / 'spawn.py'}", f"{folder / 'answer.py'} 1"]
+    assert not (tmp_path / "note").exists()
+
+
+def test_a_package_is_run_by_its_main_module_and_an_unknown_one_is_named(checkout: Path) -> None:
+    done = subprocess.run(
+        python("prefect", "--version"), cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(
+        python("tasks.nothing"), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "no module tasks.nothing" in done.stderr
+
+
 def test_other_main_programs_stay_as_they_are() -> None:
     for command in (["-c", "x"], ["script.py", "-m", "tasks.x"], ["-Im"], [], ["-"]):
         found = main_program(["python", *command])

@@ -205,7 +205,8 @@ def test_editing_one_provider_reruns_only_what_depends_on_it(finished: Project) 
     finally:
         path.write_text(before)
     ran = [line.split("> ")[1] for line in done.stdout.splitlines() if line.startswith("> ")]
-    assert ran == ["python -m tasks.generate --item librarian", "python -m tasks.filter"]
+    start = "python -I -X utf8 cudal1/start.py"
+    assert ran == [f"{start} tasks.generate --item librarian", f"{start} tasks.filter"]
 
 
 def test_the_ledger_is_rebuilt_from_shards(finished: Project) -> None:
