@@ -1,8 +1,9 @@
 """The journal of a stage, read from outside while the stage may be killed at any moment.
 
-A line is whole when its end of line is written. An append returns after that, so the whole lines
-are at least those that were acknowledged. A line without an end is what a kill has left of an
-append that never returned: it counts nowhere, whatever words it already holds.
+A line is whole when its end of line is written. An append returns later, when the database has it
+as well, and appends take turns. So all whole lines but the last were acknowledged, and the last one
+perhaps: the next stage finds it, a reader may not. A line without an end is what a kill has left
+of an append that never returned: it counts nowhere, whatever words it already holds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ def whole_lines(folder: Path, stage: str) -> list[bytes]:
     path = folder / "journal" / f"{stage}.jsonl"
     content = path.read_bytes() if path.exists() else b""
     return content.split(b"\n")[:-1]
+
+
+def acknowledged(lines: list[bytes]) -> list[bytes]:
+    """Return the whole lines whose append has certainly returned: another one came after it."""
+    return lines[:-1]
 
 
 def verdicts_in(lines: list[bytes]) -> dict[str, str]:

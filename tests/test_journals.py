@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudal1.ledger import Ledger
-from tests.journals import times_of, verdicts_in, whole_lines
+from tests.journals import acknowledged, times_of, verdicts_in, whole_lines
 from tests.ledger.conftest import Facts
 
 STAGE = "filter"
@@ -16,7 +16,7 @@ WORD = b"judged_at"
 
 
 def known_to_the_ledger(folder: Path) -> dict[str, str]:
-    """Return the verdicts of a ledger that has nothing but the journal."""
+    """Return the verdicts that a reader finds."""
     with Ledger.read(folder) as ledger:
         return times_of(ledger.sql("from verdicts").to_dicts())
 
@@ -83,6 +83,29 @@ def test_the_half_written_line_is_cut_off_and_all_before_it_stays(
             assert ledger.completion("after") is not None, length
         (tmp_path / "ledger.duckdb").unlink()
         assert verdicts_in(acknowledged) == known_to_the_ledger(tmp_path), length
+
+
+def test_a_kill_between_journal_and_database_leaves_the_last_line_to_the_next_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = Facts()
+    first, second = (facts.correct(facts.candidate(f"class ModelNew: x = {i}")) for i in range(2))
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin(STAGE)
+        ledger.add_verdict(first, facts.samples())
+        monkeypatch.setattr(ledger, "_insert", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.add_verdict(second, facts.samples())
+    lines = whole_lines(tmp_path, STAGE)
+    assert len(verdicts_in(lines)) == 2
+    assert verdicts_in(acknowledged(lines)) == known_to_the_ledger(tmp_path)
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin(STAGE)
+    assert verdicts_in(lines) == known_to_the_ledger(tmp_path)
 
 
 def test_without_a_journal_there_is_nothing(tmp_path: Path) -> None:
