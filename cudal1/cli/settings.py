@@ -14,6 +14,7 @@ from cudal1.errors import ConfigError
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
 from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.services.admission import TIME_LIMIT_S
 
 HERE = Path("params.yaml")
 MAX_REFERENCE_MS = 1000.0
@@ -51,6 +52,8 @@ class Settings:
     name: str
     """What the protocol is called where it came from."""
     max_reference_ms: float
+    trial_limit_s: float = TIME_LIMIT_S
+    """Seconds that the trial of one reference may take."""
 
 
 def choose(
