@@ -9,7 +9,6 @@ anything that it imports; it is handed no environment but what `processes` lists
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import shutil
@@ -23,13 +22,15 @@ from typing import Any, NoReturn
 
 from cudal1 import processes
 from cudal1.errors import CudaL1Error, WorkerError, describe
+from cudal1.harness.keeper import end_kept, fork_kept
 from cudal1.harness.reference import SCRATCH
 from cudal1.harness.shortage import lacks_memory
 
-PR_SET_PDEATHSIG = 1
 STOPPED = signal.SIGALRM
 """The signal that ends a process whose reference does not return (`reference_code`)."""
 CLOSE = "close"
+END_LIMIT_S = 5.0
+"""Seconds in which a process ends that has closed its end of the pipe."""
 
 Ask = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -51,10 +52,7 @@ class Forked:
     def __init__(self, make: Callable[[], Any]) -> None:
         self._folder = tempfile.mkdtemp(prefix="cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
-        self._process = os.fork()
-        if self._process == 0:
-            self._ours.close()
-            _serve(make, theirs, self._folder)
+        self._process = fork_kept(partial(_serve, make, theirs, self._ours, self._folder))
         theirs.close()
         self._status: int | None = None
         try:
@@ -85,9 +83,8 @@ class Forked:
     def kill(self) -> None:
         """End the process as it stands; idempotent."""
         if self._status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process, signal.SIGKILL)
-            self._reap()
+            self._ours.close()
+            self._status = end_kept(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answer(self) -> Any:
@@ -102,8 +99,9 @@ class Forked:
         return content
 
     def _reap(self) -> None:
+        """Learn how the process ended; one that only closed its end of the pipe is ended."""
         self._ours.close()
-        _, self._status = os.waitpid(self._process, 0)
+        self._status = end_kept(self._process, patience_s=END_LIMIT_S)
 
 
 def _ending(status: int) -> str:
@@ -117,10 +115,13 @@ def _ending(status: int) -> str:
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 
-def _serve(make: Callable[[], Any], channel: Connection, folder: str) -> NoReturn:
+def _serve(
+    make: Callable[[], Any], channel: Connection, other_end: Connection, folder: str
+) -> NoReturn:
     """In the child: make the object, answer until nobody asks, end."""
     status = 1
     try:
+        other_end.close()
         _settle(folder)
         made, failed = _tried(make)
         channel.send((failed is not None, failed))
@@ -158,8 +159,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _settle(folder: str) -> None:
-    """Be a process of its own: ended with its parent, silent, in its folder, without keys."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Be a process of its own: silent, in its folder, without keys."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(STOPPED, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)

@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -96,6 +97,7 @@ class _Life:
                 pass_fds=[theirs.fileno()],
             )
         self._channel = Connection(ours.detach())
+        self._ended = os.pidfd_open(self._process.pid)
         self._turn = threading.Lock()
         self._asked: deque[Future[Any]] = deque()
         self._outbox: SimpleQueue[Question | None] = SimpleQueue()
@@ -144,7 +146,7 @@ class _Life:
     def _receive(self) -> None:
         while True:
             try:
-                is_error, content = pickle.loads(self._channel.recv_bytes())
+                is_error, content = pickle.loads(self._answer())
             except (EOFError, OSError):
                 break
             future = self._asked.popleft()
@@ -153,6 +155,7 @@ class _Life:
             else:
                 future.set_result(content)
         self._process.wait()
+        os.close(self._ended)
         with self._turn:
             self._ending = self._last_words()
             left, self._asked = list(self._asked), deque()
@@ -160,6 +163,16 @@ class _Life:
             future.set_exception(BrokenExecutor(self._ending))
         self._outbox.put(None)
         self._said.close()
+
+    def _answer(self) -> bytes:
+        """Return the next answer; what the process has left behind may hold its end of the socket.
+
+        Raises:
+            EOFError: the process has ended.
+        """
+        if self._channel not in connection.wait([self._channel, self._ended]):
+            raise EOFError
+        return self._channel.recv_bytes()
 
     def _last_words(self) -> str:
         code = self._process.returncode

@@ -8,7 +8,6 @@ correctness check would notice (`harness.mutants`). The process that asks is `ad
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -20,11 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 from cudal1.errors import CudaL1Error, DeviceLostError, describe
 from cudal1.harness import reference
 from cudal1.harness.device import Device
+from cudal1.harness.keeper import adopt_orphans, end_children, end_kept, fork_kept
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
@@ -41,6 +42,7 @@ def main() -> None:
 
     importlib.import_module("torch._dynamo")  # seconds, once: mutants intercept operators with it
     torch.set_num_threads(1)
+    adopt_orphans()
     # file descriptor 1 is the answers' alone: what libraries print goes nowhere
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -55,10 +57,7 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the child's answers; one with a reason is the last."""
     receiver, sender = os.pipe()
     folder = tempfile.mkdtemp(prefix=CHILD_PREFIX)
-    child = os.fork()
-    if child == 0:
-        os.close(receiver)
-        _be_the_child(request, sender, folder)
+    child = fork_kept(partial(_be_the_child, request, sender, receiver, folder))
     os.close(sender)
     limits_s = [float(request["time_limit_s"])]
     if request["protocol"] is not None:
@@ -68,9 +67,7 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for time_limit_s in limits_s:
             line, in_time = _listen(receiver, child, time.monotonic() + time_limit_s, left)
             if not line:
-                _kill(child)
-                _, status = os.waitpid(child, 0)
-                child = 0
+                status, child = end_kept(child), 0
                 said = _ending(status) if in_time else f"does not end within {time_limit_s:g} s"
                 yield {"reason": said}
                 return
@@ -81,8 +78,8 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     finally:
         os.close(receiver)
         if child:
-            _kill(child)  # a child that has ended keeps its status, and may have left others behind
-            os.waitpid(child, 0)
+            end_kept(child)
+        end_children()  # of one that ended its keeper
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -111,26 +108,20 @@ def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tupl
     return line, in_time
 
 
-def _kill(child: int) -> None:
-    """End a child and what it started, wherever it went."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(child, signal.SIGKILL)
-
-
 def _ending(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"crashes ({signal.Signals(os.WTERMSIG(status)).name})"
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 
-def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn:
+def _be_the_child(request: dict[str, Any], sender: int, receiver: int, folder: str) -> NoReturn:
     """Try one problem, answer, end. Whatever the problem raises is its reason."""
 
     def answer(content: dict[str, Any]) -> None:
         os.write(sender, json.dumps(content).encode() + b"\n")
 
     try:
+        os.close(receiver)
         _limit(request)
         os.environ[reference.SCRATCH] = folder
         os.chdir(folder)
@@ -171,7 +162,7 @@ def _examined(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit(request: dict[str, Any]) -> None:
-    os.setpgid(0, 0)
+    os.setpgid(0, 0)  # what is sent to its group ends no other process
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
