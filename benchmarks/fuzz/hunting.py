@@ -65,14 +65,15 @@ class Hunt:
         rows = [*NEIGHBOURS[:1], *rows, *NEIGHBOURS[1:]]
         self.num_suites += 1
         self.num_rows += len(rows)
-        self._look(rows, _suite)
+        self.look(rows, _suite)
 
     def single(self, row: Row) -> None:
         """Judge one row as two files."""
         self.num_singles += 1
-        self._look([row], _single)
+        self.look([row], _single)
 
-    def _look(self, rows: Sequence[Row], run: Run) -> None:
+    def look(self, rows: Sequence[Row], run: Run) -> None:
+        """Judge rows with `run`, and remember the faults."""
         with _Folder() as folder:
             faults, ran = run(rows, folder)
             self.longest_s = max(self.longest_s, ran.took_s)

@@ -176,7 +176,8 @@ def _left_in(scratch: Path) -> Iterator[str]:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     yield f"lock: {path.name}"
-        else:
+        elif not path.match("torchinductor_*") or any(path.iterdir()):
+            # PyTorch makes that folder wherever its compiler is imported
             yield f"file: scratch/{path.name}"
 
 
