@@ -14,7 +14,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from cudal1 import processes
 from cudal1.errors import CudaL1Error, WorkerError, describe
-from cudal1.harness.keeper import end_kept, fork_kept
+from cudal1.harness.keeper import close_all_but, end_kept, fork_kept
 from cudal1.harness.reference import SCRATCH
 from cudal1.harness.shortage import lacks_memory
 
@@ -44,15 +44,16 @@ class Forked:
 
     Args:
         make: makes the object there. Its method `close`, if there is one, is the last to be called.
+        keeps: descriptors of this process that `make` uses; all others are closed there.
 
     Raises:
         Ended: the process ended while the object was made. Whatever `make` raises is raised, too.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], *, keeps: Collection[int] = ()) -> None:
         self._folder = tempfile.mkdtemp(prefix="cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
-        self._process = fork_kept(partial(_serve, make, theirs, self._ours, self._folder))
+        self._process = fork_kept(partial(_serve, make, theirs, keeps, self._folder))
         theirs.close()
         self._status: int | None = None
         try:
@@ -94,6 +95,9 @@ class Forked:
             self._reap()
             assert self._status is not None
             raise Ended(_ending(self._status)) from error
+        except Exception as error:  # a problem may write into the pipe, or patch pickle
+            self.kill()
+            raise Ended("gives no answer that can be read") from error
         if is_error:
             raise content
         return content
@@ -116,12 +120,12 @@ def _ending(status: int) -> str:
 
 
 def _serve(
-    make: Callable[[], Any], channel: Connection, other_end: Connection, folder: str
+    make: Callable[[], Any], channel: Connection, keeps: Collection[int], folder: str
 ) -> NoReturn:
     """In the child: make the object, answer until nobody asks, end."""
     status = 1
     try:
-        other_end.close()
+        close_all_but(channel.fileno(), *keeps)
         _settle(folder)
         made, failed = _tried(make)
         channel.send((failed is not None, failed))

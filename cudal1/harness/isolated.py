@@ -154,7 +154,10 @@ class _Life:
                 future.set_exception(content)
             else:
                 future.set_result(content)
-        self._process.wait()
+        try:
+            self._process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:  # what it sent was no answer
+            self.kill()
         os.close(self._ended)
         with self._turn:
             self._ending = self._last_words()

@@ -16,6 +16,7 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NoReturn
 
 import psutil
@@ -46,10 +47,21 @@ def fork_kept(run: Callable[[], NoReturn]) -> int:
             _die_with_parent()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
             run()
-        os.closerange(3, MAX_DESCRIPTORS)  # a pipe that the problem closes is closed
+        close_all_but()  # a pipe that the problem closes is closed
         _end_as(_keep(problem))
     finally:
         os._exit(1)
+
+
+def close_all_but(*kept: int) -> None:
+    """Close what was inherited, standard streams and some others aside.
+
+    A problem that writes to descriptors at random, or that leaves a process behind, must not reach
+    the pipes and locks of the process that forked it.
+    """
+    bounds = [2, *sorted(kept), MAX_DESCRIPTORS]
+    for last, following in pairwise(bounds):
+        os.closerange(last + 1, following)
 
 
 def end_kept(keeper: int, *, patience_s: float = 0.0) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
 from cudal1 import processes
 from cudal1.errors import SuiteError
@@ -34,6 +34,7 @@ END_LIMIT_S = 10.0
 """Seconds in which a process ends that is asked nothing any more."""
 MAX_ENDED = 2
 """Processes that may end before they have answered anything."""
+UNREADABLE = "writes to where its trial is answered"
 MAX_SAID = 300
 """Characters of a process's last words that are shown."""
 
@@ -164,8 +165,11 @@ def _probe(problem: Problem, answers: list[dict[str, Any]]) -> Probe:
         is_lost = bool(failed.get("is_lost"))
         return Probe(problem_id=problem.id, reason=reason, is_lost=is_lost)
     seen, *checked = answers
-    table = KillTable.model_validate(checked[0]["table"]) if checked else None
-    return Probe(problem_id=problem.id, **seen, kill_table=table)
+    try:
+        table = KillTable.model_validate(checked[0]["table"]) if checked else None
+        return Probe.model_validate({"problem_id": problem.id, **seen, "kill_table": table})
+    except (ValidationError, KeyError):
+        return Probe(problem_id=problem.id, reason=UNREADABLE)
 
 
 def _known_reason(problem: Problem) -> str | None:

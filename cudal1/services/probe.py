@@ -25,10 +25,11 @@ from typing import Any, NoReturn
 from cudal1.errors import CudaL1Error, DeviceLostError, describe
 from cudal1.harness import reference
 from cudal1.harness.device import Device
-from cudal1.harness.keeper import adopt_orphans, end_children, end_kept, fork_kept
+from cudal1.harness.keeper import adopt_orphans, close_all_but, end_children, end_kept, fork_kept
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
+from cudal1.services.admission import UNREADABLE
 
 CHILD_PREFIX = "cudal1-trial-"
 
@@ -57,7 +58,7 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the child's answers; one with a reason is the last."""
     receiver, sender = os.pipe()
     folder = tempfile.mkdtemp(prefix=CHILD_PREFIX)
-    child = fork_kept(partial(_be_the_child, request, sender, receiver, folder))
+    child = fork_kept(partial(_be_the_child, request, sender, folder))
     os.close(sender)
     limits_s = [float(request["time_limit_s"])]
     if request["protocol"] is not None:
@@ -71,7 +72,7 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 said = _ending(status) if in_time else f"does not end within {time_limit_s:g} s"
                 yield {"reason": said}
                 return
-            answer = json.loads(line)
+            answer = _read(line)
             yield answer
             if answer.get("reason") is not None:
                 return
@@ -81,6 +82,15 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
             end_kept(child)
         end_children()  # of one that ended its keeper
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """Return a child's answer, or what to answer of one that a problem has written itself."""
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
+    return answer if isinstance(answer, dict) else {"reason": UNREADABLE}
 
 
 def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tuple[bytes, bool]:
@@ -114,14 +124,14 @@ def _ending(status: int) -> str:
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 
-def _be_the_child(request: dict[str, Any], sender: int, receiver: int, folder: str) -> NoReturn:
+def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn:
     """Try one problem, answer, end. Whatever the problem raises is its reason."""
 
     def answer(content: dict[str, Any]) -> None:
         os.write(sender, json.dumps(content).encode() + b"\n")
 
     try:
-        os.close(receiver)
+        close_all_but(sender)
         _limit(request)
         os.environ[reference.SCRATCH] = folder
         os.chdir(folder)
