@@ -254,7 +254,12 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
         OneDevice(device, settings.protocol, wait_s=asks.wait_s) as judge,
     ):
         check = Check(settings.protocol, device)
-        probe = admit(item, max_reference_ms=settings.max_reference_ms, check=check)
+        probe = admit(
+            item,
+            max_reference_ms=settings.max_reference_ms,
+            time_limit_s=settings.trial_limit_s,
+            check=check,
+        )
         if probe.reason is not None:
             raise SuiteError(f"{problem}: cannot be judged: {probe.reason}")
         if probe.rejection:

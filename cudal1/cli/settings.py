@@ -15,6 +15,7 @@ from cudal1.errors import ConfigError
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
 from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.services.admission import TIME_LIMIT_S
 from cudal1.text_file import mode_of
 
 HERE = Path("params.yaml")
@@ -54,6 +55,8 @@ class Settings:
     name: str
     """What the protocol is called where it came from."""
     max_reference_ms: float
+    trial_limit_s: float = TIME_LIMIT_S
+    """Seconds that the trial of one reference may take."""
 
 
 def choose(

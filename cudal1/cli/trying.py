@@ -122,4 +122,9 @@ def _probes(
     batch: list[Problem], device: Device, settings: Settings
 ) -> Iterator[tuple[Problem, Probe]]:
     check = Check(settings.protocol, device)
-    return probe_all(batch, max_reference_ms=settings.max_reference_ms, check=check)
+    return probe_all(
+        batch,
+        max_reference_ms=settings.max_reference_ms,
+        time_limit_s=settings.trial_limit_s,
+        check=check,
+    )

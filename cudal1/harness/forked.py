@@ -9,14 +9,12 @@ anything that it imports; it is handed no environment but what `processes` lists
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
-import select
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,11 +22,11 @@ from typing import Any, NoReturn
 
 from cudal1 import processes
 from cudal1.errors import CudaL1Error, WorkerError, describe
+from cudal1.harness.keeper import close_all_but, end_kept, fork_kept
 from cudal1.harness.reference import SCRATCH
 from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
 from cudal1.harness.shortage import lacks_memory
 
-PR_SET_PDEATHSIG = 1
 CLOSE = "close"
 END_LIMIT_S = 5.0
 """Seconds in which a process ends that has closed its end of the pipe."""
@@ -45,18 +43,16 @@ class Forked:
 
     Args:
         make: makes the object there. Its method `close`, if there is one, is the last to be called.
+        keeps: descriptors of this process that `make` uses; all others are closed there.
 
     Raises:
         Ended: the process ended while the object was made. Whatever `make` raises is raised, too.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], *, keeps: Collection[int] = ()) -> None:
         self._folder = tempfile.mkdtemp(prefix="cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
-        self._process = os.fork()
-        if self._process == 0:
-            self._ours.close()
-            _serve(make, theirs, self._folder)
+        self._process = fork_kept(partial(_serve, make, theirs, keeps, self._folder))
         theirs.close()
         self._status: int | None = None
         try:
@@ -87,9 +83,8 @@ class Forked:
     def kill(self) -> None:
         """End the process as it stands; idempotent."""
         if self._status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process, signal.SIGKILL)
-            self._reap()
+            self._ours.close()
+            self._status = end_kept(self._process)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answer(self) -> Any:
@@ -99,6 +94,9 @@ class Forked:
             self._reap()
             assert self._status is not None
             raise Ended(_ending(self._status)) from error
+        except Exception as error:  # a problem may write into the pipe, or patch pickle
+            self.kill()
+            raise Ended("gives no answer that can be read") from error
         if is_error:
             raise content
         return content
@@ -106,11 +104,7 @@ class Forked:
     def _reap(self) -> None:
         """Learn how the process ended; one that only closed its end of the pipe is ended."""
         self._ours.close()
-        process = os.pidfd_open(self._process)
-        if not select.select([process], [], [], END_LIMIT_S)[0]:
-            os.kill(self._process, signal.SIGKILL)
-        os.close(process)
-        _, self._status = os.waitpid(self._process, 0)
+        self._status = end_kept(self._process, patience_s=END_LIMIT_S)
 
 
 def _ending(status: int) -> str:
@@ -122,10 +116,13 @@ def _ending(status: int) -> str:
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 
-def _serve(make: Callable[[], Any], channel: Connection, folder: str) -> NoReturn:
+def _serve(
+    make: Callable[[], Any], channel: Connection, keeps: Collection[int], folder: str
+) -> NoReturn:
     """In the child: make the object, answer until nobody asks, end."""
     status = 1
     try:
+        close_all_but(channel.fileno(), *keeps)
         _settle(folder)
         made, failed = _tried(make)
         channel.send((failed is not None, failed))
@@ -163,8 +160,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _settle(folder: str) -> None:
-    """Be a process of its own: ended with its parent, silent, in its folder, without keys."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """Be a process of its own: silent, in its folder, without keys."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_a_hang()
     nowhere = os.open(os.devnull, os.O_RDWR)

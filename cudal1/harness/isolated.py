@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -102,6 +103,7 @@ class _Life:
                 pass_fds=[theirs.fileno()],
             )
         self._channel = Connection(ours.detach())
+        self._ended = os.pidfd_open(self._process.pid)
         self._turn = threading.Lock()
         self._asked: deque[Future[Any]] = deque()
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
@@ -154,7 +156,7 @@ class _Life:
     def _receive(self) -> None:
         while True:
             try:
-                answer = self._channel.recv_bytes()
+                answer = self._answer()
             except (EOFError, OSError):
                 break
             future = self._asked.popleft()
@@ -163,7 +165,11 @@ class _Life:
                 future.set_exception(content)
             else:
                 future.set_result(content)
-        self._process.wait()
+        try:
+            self._process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:  # what it sent was no answer
+            self.kill()
+        os.close(self._ended)
         with self._turn:
             self._ending = self._last_words()
             left, self._asked = list(self._asked), deque()
@@ -171,6 +177,16 @@ class _Life:
             future.set_exception(BrokenExecutor(self._ending))
         self._outbox.put(None)
         self._said.close()
+
+    def _answer(self) -> bytes:
+        """Return the next answer; what the process has left behind may hold its end of the socket.
+
+        Raises:
+            EOFError: the process has ended.
+        """
+        if self._channel not in connection.wait([self._channel, self._ended]):
+            raise EOFError
+        return self._channel.recv_bytes()
 
     def _last_words(self) -> str:
         code = self._process.returncode

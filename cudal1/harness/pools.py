@@ -118,7 +118,8 @@ class Pools:
             while len(self._forked) >= NUM_PREPARED[self.device.device_class]:
                 self._forked.popitem(last=False)[1].close()
             self._peaks = self._peaks or self._measured()
-            forked = Forked(self._make)
+            assert isinstance(self._source, Source)
+            forked = Forked(self._make, keeps=[self._source.channel.fileno()])
         self._forked[problem.id] = forked
         return forked
 

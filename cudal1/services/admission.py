@@ -7,6 +7,7 @@ costs no other one. The process that tries them is `probe.py`, what it looks for
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
 from cudal1 import processes
 from cudal1.errors import SuiteError
@@ -29,8 +30,11 @@ TIME_LIMIT_S = 60.0
 """Seconds for the trial of one problem: import, construction, and all calls."""
 CHECK_TIMES = 10
 """The correctness check may take so many times as long: it calls the reference often."""
+END_LIMIT_S = 10.0
+"""Seconds in which a process ends that is asked nothing any more."""
 MAX_ENDED = 2
 """Processes that may end before they have answered anything."""
+UNREADABLE = "writes to where its trial is answered"
 MAX_SAID = 300
 """Characters of a process's last words that are shown."""
 
@@ -161,8 +165,11 @@ def _probe(problem: Problem, answers: list[dict[str, Any]]) -> Probe:
         is_lost = bool(failed.get("is_lost"))
         return Probe(problem_id=problem.id, reason=reason, is_lost=is_lost)
     seen, *checked = answers
-    table = KillTable.model_validate(checked[0]["table"]) if checked else None
-    return Probe(problem_id=problem.id, **seen, kill_table=table)
+    try:
+        table = KillTable.model_validate(checked[0]["table"]) if checked else None
+        return Probe.model_validate({"problem_id": problem.id, **seen, "kill_table": table})
+    except (ValidationError, KeyError):
+        return Probe(problem_id=problem.id, reason=UNREADABLE)
 
 
 def _known_reason(problem: Problem) -> str | None:
@@ -185,6 +192,10 @@ class _Prober:
         self._process: subprocess.Popen[str] | None = None
         # closed with the process
         self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._folder = tempfile.TemporaryDirectory(  # removed with the process
+            prefix="cudal1-trials-", ignore_cleanup_errors=True
+        )
+        self._is_asking = False
         self._num_answered = 0
         self._num_ended = 0
 
@@ -200,6 +211,7 @@ class _Prober:
         assert process.stdin is not None
         assert process.stdout is not None
         answers: list[dict[str, Any]] = []
+        self._is_asking = True
         try:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
@@ -210,15 +222,21 @@ class _Prober:
         except (BrokenPipeError, json.JSONDecodeError):
             self._has_ended(process)
             return [{"reason": "ends the process that tries it"}]
+        self._is_asking = False
         self._num_answered += 1
         return answers
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, which clears up after the last problem unless one is being tried."""
         if self._process is not None:
+            if self._is_asking:
+                self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=END_LIMIT_S)
             self._process.kill()
             self._process.communicate()
         self._said.close()
+        self._folder.cleanup()
 
     def _has_ended(self, process: subprocess.Popen[str]) -> None:
         process.kill()
@@ -238,6 +256,8 @@ class _Prober:
             stderr=self._said,
             text=True,
             # one thread, as candidates are judged; and a fork must find no other threads
-            env=processes.sparse(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"),
+            env=processes.sparse(
+                OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TMPDIR=self._folder.name
+            ),
             start_new_session=True,
         )

@@ -8,7 +8,6 @@ correctness check would notice (`harness.mutants`). The process that asks is `ad
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
@@ -20,15 +19,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 from cudal1.errors import CudaL1Error, DeviceLostError, describe
 from cudal1.harness import reference
 from cudal1.harness.device import Device
+from cudal1.harness.keeper import adopt_orphans, close_all_but, end_children, end_kept, fork_kept
 from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
+from cudal1.services.admission import UNREADABLE
 
 CHILD_PREFIX = "cudal1-trial-"
 
@@ -42,6 +44,7 @@ def main() -> None:
 
     importlib.import_module("torch._dynamo")  # seconds, once: mutants intercept operators with it
     torch.set_num_threads(1)
+    adopt_orphans()
     # file descriptor 1 is the answers' alone: what libraries print goes nowhere
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -56,10 +59,7 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the child's answers; one with a reason is the last."""
     receiver, sender = os.pipe()
     folder = tempfile.mkdtemp(prefix=CHILD_PREFIX)
-    child = os.fork()
-    if child == 0:
-        os.close(receiver)
-        _be_the_child(request, sender, folder)
+    child = fork_kept(partial(_be_the_child, request, sender, folder))
     os.close(sender)
     limits_s = [float(request["time_limit_s"])]
     if request["protocol"] is not None:
@@ -69,22 +69,29 @@ def _in_a_child(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for time_limit_s in limits_s:
             line, in_time = _listen(receiver, child, time.monotonic() + time_limit_s, left)
             if not line:
-                _kill(child)
-                _, status = os.waitpid(child, 0)
-                child = 0
+                status, child = end_kept(child), 0
                 said = _ending(status) if in_time else f"does not end within {time_limit_s:g} s"
                 yield {"reason": said}
                 return
-            answer = json.loads(line)
+            answer = _read(line)
             yield answer
             if answer.get("reason") is not None:
                 return
     finally:
         os.close(receiver)
         if child:
-            _kill(child)  # a child that has ended keeps its status, and may have left others behind
-            os.waitpid(child, 0)
+            end_kept(child)
+        end_children()  # of one that ended its keeper
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """Return a child's answer, or what to answer of one that a problem has written itself."""
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        answer = None
+    return answer if isinstance(answer, dict) else {"reason": UNREADABLE}
 
 
 def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tuple[bytes, bool]:
@@ -112,13 +119,6 @@ def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tupl
     return line, in_time
 
 
-def _kill(child: int) -> None:
-    """End a child and what it started, wherever it went."""
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(child, signal.SIGKILL)
-
-
 def _ending(status: int) -> str:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
         return f"does not return within {CALL_LIMIT_S:g} s"
@@ -134,6 +134,7 @@ def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn
         os.write(sender, json.dumps(content).encode() + b"\n")
 
     try:
+        close_all_but(sender)
         _limit(request)
         end_with_a_hang()
         os.environ[reference.SCRATCH] = folder
@@ -175,7 +176,7 @@ def _examined(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit(request: dict[str, Any]) -> None:
-    os.setpgid(0, 0)
+    os.setpgid(0, 0)  # what is sent to its group ends no other process
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

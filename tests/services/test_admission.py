@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,42 @@ def test_a_slow_cpu_is_no_reason_against_a_cuda_problem() -> None:
     problem = problem_of(BAD["too slow"][0], DeviceClass.CUDA)
 
     assert admit(problem, **LIMITS).reason is None
+
+
+ENDS_ITS_PARENT = "import os, signal, time; os.kill(os.getppid(), signal.SIGKILL); time.sleep(9)"
+WRITES_AN_ANSWER = (
+    "import os\n"
+    "for number in range(3, 64):\n"
+    "    try: os.write(number, b'{words}\\n')\n"
+    "    except OSError: pass\n"
+)
+
+
+def test_a_problem_that_ends_its_parent_costs_no_other() -> None:
+    parents = {name: f"{ENDS_ITS_PARENT}\n{source()}# {name}\n" for name in "abc"}
+
+    reasons = reasons_of(parents | {"good": source()})
+
+    assert reasons == dict.fromkeys(parents, "crashes (SIGKILL)") | {"good": None}
+
+
+@pytest.mark.parametrize("words", ['{"reason": null}', '{"device": 3}', "[]", "3", "{", "x" * 99])
+def test_a_problem_that_writes_an_answer_itself_is_refused_for_it(words: str) -> None:
+    written = f"{WRITES_AN_ANSWER.replace('{words}', words)}{source()}"
+
+    reasons = reasons_of({"odd": written, "good": source()})
+
+    assert reasons == {"odd": "writes to where its trial is answered", "good": None}
+
+
+def test_trials_leave_no_folder_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    leaves = f"import tempfile; tempfile.mkdtemp()\n{source()}"
+
+    assert reasons_of({"odd": leaves}) == {"odd": None}
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_giving_up_half_way_leaves_no_process() -> None:

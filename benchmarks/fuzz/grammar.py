@@ -1,0 +1,189 @@
+"""Odd problems and rows of candidates, drawn with hypothesis from the pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from benchmarks.fuzz import actions, forms
+from benchmarks.fuzz.actions import ACTIONS, PLACES, Action, action_piece
+from benchmarks.fuzz.pieces import Expected, Odd, Piece
+from benchmarks.fuzz.source import copied, problem_bytes
+
+FORMS = {
+    "inputs": forms.INPUTS,
+    "outputs": forms.RESULTS,
+    "weights": forms.WEIGHTS,
+    "forms": forms.FORMS,
+    "texts": forms.TEXT_PIECES,
+}
+MAX_PIECES = 3
+
+
+NOTHING = Odd()
+
+
+class Author(StrEnum):
+    """Where a row's candidate comes from."""
+
+    COPY = "a copy"
+    """The reference itself, renamed: the null test."""
+    WRONG = "wrong"
+    """A candidate that returns zeros."""
+    ODD = "odd"
+    """A right candidate for a plain problem, with pieces of its own."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A problem and a candidate for it."""
+
+    problem: Odd
+    author: Author = Author.COPY
+    candidate: Odd = NOTHING
+
+    @property
+    def name(self) -> str:
+        """What is odd about it."""
+        said = f": {self.candidate.name}" if self.author is Author.ODD else ""
+        return f"[{self.problem.name}] judged with [{self.author}{said}]"
+
+    @property
+    def size(self) -> int:
+        """Number of its pieces."""
+        return len(self.problem.pieces) + len(self.candidate.pieces)
+
+    @property
+    def stalls(self) -> bool:
+        """Whether a limit must be waited for."""
+        return self.problem.stalls or self.candidate.stalls
+
+    def problem_file(self, number: int) -> bytes:
+        """Return the problem's file, which no other number has."""
+        content = problem_bytes(self.problem)
+        mark = f"# {number}\n".encode()
+        if {"empty", "UTF-16"} & set(self.problem.parts().text):
+            return content
+        return content + (mark if content.endswith(b"\n") else b"\n" + mark.rstrip())
+
+    def source(self, number: int) -> str:
+        """Return the candidate's source."""
+        if self.author is Author.WRONG:
+            return WRONG
+        if self.author is Author.ODD:
+            content = problem_bytes(self.candidate)
+        else:
+            content = self.problem_file(number)
+        return copied(content.decode("utf-8-sig", "replace")) or "# nothing"
+
+
+WRONG = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, *args):
+        super().__init__()
+
+    def forward(self, x, *more):
+        return torch.zeros_like(x)
+"""
+
+
+def _any_of(pieces: list[Piece]) -> st.SearchStrategy[Piece]:
+    return st.sampled_from(pieces)
+
+
+def _actions(kind: str) -> st.SearchStrategy[Piece]:
+    of: list[Action] = ACTIONS[kind]
+    return st.builds(action_piece, st.sampled_from(of), st.sampled_from(PLACES))
+
+
+PIECES = st.one_of(*map(_any_of, FORMS.values()), *map(_actions, ACTIONS))
+PROBLEMS = st.builds(
+    lambda pieces: Odd(tuple(pieces)),
+    st.lists(PIECES, min_size=1, max_size=MAX_PIECES, unique_by=lambda piece: piece.place),
+)
+IN_CANDIDATE = [
+    place for place in PLACES if place.part in ("top", "bottom", "body", "init", "enter", "methods")
+]
+CANDIDATE_PIECES = st.one_of(
+    *map(_any_of, (forms.RESULTS, forms.WEIGHTS, forms.FORMS, forms.TEXT_PIECES)),
+    *(
+        st.builds(action_piece, st.sampled_from(of), st.sampled_from(IN_CANDIDATE))
+        for of in ACTIONS.values()
+    ),
+)
+CANDIDATES = st.builds(
+    lambda pieces: Odd(tuple(pieces)),
+    st.lists(CANDIDATE_PIECES, min_size=1, max_size=2, unique_by=lambda piece: piece.place),
+)
+ROWS = st.one_of(
+    st.builds(Row, PROBLEMS),
+    st.builds(Row, PROBLEMS),
+    st.builds(Row, PROBLEMS, st.just(Author.WRONG)),
+    st.builds(Row, st.just(Odd()), st.just(Author.ODD), CANDIDATES),
+)
+
+
+def draw(number: int, seed_: int, *, stalls: bool = True) -> list[Row]:
+    """Return different rows; the same seed gives the same ones."""
+    found: dict[str, Row] = {}
+
+    def keep(row: Row) -> None:
+        if stalls or not row.stalls:
+            found.setdefault(row.name, row)
+
+    attempts = number
+    while len(found) < number:
+        attempts *= 2
+        _run(keep, attempts, seed_)
+    # hypothesis begins with the simplest ones, whatever the seed
+    return list(found.values())[-number:]
+
+
+def _run(keep: Callable[[Row], None], attempts: int, seed_: int) -> None:
+    quiet = settings(
+        max_examples=attempts,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        derandomize=False,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    test: Any = seed(seed_)(quiet(given(ROWS)(keep)))
+    test()
+
+
+def all_pieces() -> list[Piece]:
+    """Return every piece there is."""
+    acting = [piece for kind in ACTIONS for piece in actions.action_pieces(kind)]
+    return [*(piece for pieces in FORMS.values() for piece in pieces), *acting]
+
+
+def simpler(row: Row) -> list[Row]:
+    """Return the rows that have one piece less."""
+    found = [
+        Row(_without(row.problem, piece), row.author, row.candidate) for piece in row.problem.pieces
+    ]
+    return found + [
+        Row(row.problem, row.author, _without(row.candidate, piece))
+        for piece in row.candidate.pieces
+    ]
+
+
+def _without(odd: Odd, piece: Piece) -> Odd:
+    return Odd(tuple(each for each in odd.pieces if each is not piece))
+
+
+NEIGHBOURS = (
+    Row(Odd()),
+    Row(Odd(), Author.WRONG),
+    Row(Odd((next(each for each in forms.WEIGHTS if each.name == "weights: a layer"),))),
+)
+"""Rows without anything odd, whose verdicts are known: `correct`, `incorrect`, `correct`."""
+__all__ = ["NEIGHBOURS", "Author", "Expected", "Row", "all_pieces", "draw", "simpler"]
