@@ -24,6 +24,7 @@ OTHERS = {
     "cudal1/processes.py": "is the one way",
     "cudal1/harness/worker": "runs inside a worker, whose environment `launch` has cleaned",
     "cudal1/harness/forked.py": "forks, and cleans the fork's environment with `sparse`",
+    "cudal1/harness/keeper.py": "forks for `forked` and `probe`",
     "cudal1/services/probe.py": "forks, in a process that `admission` started with `sparse`",
     "cudal1/llm/guard.py": "passes on what it is started with, which `server` has chosen",
     "cudal1/train": "starts members with a list of its own (`launched`), forks none",

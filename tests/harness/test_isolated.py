@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -113,11 +114,16 @@ def test_a_killed_process_is_gone_whatever_it_was_doing(isolated: Isolated) -> N
     assert not Path(f"/proc/{process}").exists()
 
 
-def test_what_cannot_be_read_at_the_other_end_is_an_error_there(isolated: Isolated) -> None:
+def test_what_cannot_be_read_at_the_other_end_is_an_error_there(
+    isolated: Isolated, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def local() -> None: ...
 
     with pytest.raises((AttributeError, TypeError)):
         isolated.submit(local)
+    module = ModuleType("only_here")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec("def known(): ...", vars(module))
     with pytest.raises(ModuleNotFoundError):
-        isolated.submit(_raises_ours).result()
+        isolated.submit(module.known).result()
     assert isolated.submit(operator.add, 1, 2).result() == 3
