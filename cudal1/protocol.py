@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "19"
+HARNESS_VERSION = "20"
 """Part of every fingerprint: raised when a change in code changes what a verdict means."""
 
 
