@@ -1,29 +1,26 @@
-"""Ways in which an answer carries a source other than as it would stand in a file.
+"""Texts that an answer carries inside: in JSON, in strings, between tags, behind odd fences.
 
-Tool calls and notebooks are JSON, interpreters print prompts, viewers number lines, transports
-escape. Each way is undone here without a look at the others; whether what comes out is wanted is
-for `extract` to say, which asks only where an answer as it stands holds no Python that defines
-`ModelNew`. Nothing is invented: what is taken away is what the way has added.
+Tool calls and notebooks are JSON, and strings of it may be JSON again. Each way is undone here
+without a look at the others; whether what comes out is wanted is for `extract` to say, which asks
+only where an answer as it stands holds no Python that defines `ModelNew`. `marked_lines` undoes
+what is done to each line.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cudal1.marked_lines import unescaped
 from cudal1.python_text import ENTRY_CLASS
 
 _MOST_VALUES = 40
 """Places of a text at which a JSON value is tried to be read."""
 _DEEPEST = 8
 """Levels of JSON in JSON, and of strings in it that are JSON again."""
-_FEWEST = 3
-"""Lines that must be numbered, quoted or marked one after the other."""
 
 _JSON_START = re.compile(r'\{\s*"|\[\s*["{]')
 _STRING = re.compile(r'\\.|"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'')
@@ -32,17 +29,9 @@ _END_OF_OBJECT = re.compile(r'"\s*[}\]]')
 _PATH = re.compile(r"\.(\w{1,5})$")
 _PATH_KEYS = ("path", "file_path", "filename", "file_name", "file", "name")
 _TEXT_CELLS = ("markdown", "raw")
-_ESCAPE = re.compile(r"\\(?:([nrt\"'\\/bf])|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8}))")
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
-_BREAK = re.compile(
-    r"'''|\"\"\"|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|\\r\\n|\\[nrt]",
-)
-"""An escape outside of strings of one line; those of several lines have true line breaks."""
-_PROMPT = re.compile(r"^[ \t]*(?:>>>|\.\.\.|In ?\[[\d ]*\]:|\.{3,}:)(?: (?P<code>.*)|[ \t]*)$")
-_OUTPUT = re.compile(r"^[ \t]*Out ?\[[\d ]*\]:")
-_NUMBERED = re.compile(
-    r"^[ \t]*(?:L|[Ll]ine )?(?P<number>\d{1,5})(?:[ \t]*[:|│┃▏.)\]→]|\t|(?= )|$)(?P<code>.*)$"
-)
+_LONG_STRING = re.compile(r"[=(,:\[]\s{0,80}([rRuU]?)(\"\"\"|''')([\s\S]*?)\2")
+"""A string of several lines that is given to something, and thus no docstring."""
+_STRAY_TICKS = re.compile(r"^`{1,2}(?=[A-Za-z@#])|(?<=[^\s`])`{1,2}$", re.MULTILINE)
 _TICKS = "\u00b4\u2018\u2019\u201c\u201d"
 """Accents and quotation marks that are typed, or printed, for a backtick."""
 _MARK_AS_FENCE = re.compile(
@@ -58,24 +47,6 @@ _CLOSING_TAG = r"</[A-Za-z_][\w:-]*\s*>|<\|[\w-]{1,60}\|>|\]\]>"
 _TAGS_BEFORE = re.compile(rf"^[ \t]*(?:(?:{_TAG})[ \t]*)+")
 _TAGS_AFTER = re.compile(rf"(?:(?:{_CLOSING_TAG})[ \t]*)+$")
 
-Lines = Sequence[str]
-
-
-def in_lines() -> Sequence[Callable[[Lines], list[str] | None]]:
-    """Return functions that undo one way each in a block or a run of prose; None where it is not.
-
-    Behind an escape may stand another, and strings may keep theirs.
-    """
-    return (
-        _typed,
-        _unprompted,
-        _unnumbered,
-        partial(_unmarked, mark=">"),
-        partial(_unmarked, mark="+"),
-        *(partial(_unescaped, levels=n, last=last) for n in (1, 2, 3) for last in _LAST_LEVEL),
-        _without_entities,
-    )
-
 
 def in_text(text: str) -> Iterator[str]:
     """Yield the texts that a whole answer carries, each way undone by itself."""
@@ -83,126 +54,6 @@ def in_text(text: str) -> Iterator[str]:
         yield from (found for found in undo(text) if found != text)
     if "\\n" in text:
         yield unescaped(text)
-
-
-def unescaped(text: str) -> str:
-    """Return the text with the escapes of JSON and Python resolved, and plain line ends."""
-
-    def character(found: re.Match[str]) -> str:
-        if found[1]:
-            return _ESCAPED.get(found[1], found[1])
-        code = int(found[2] or found[3] or found[4], 16)
-        return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else found[0]
-
-    return _ESCAPE.sub(character, text).replace("\r\n", "\n")
-
-
-# --- ways that mark each line --------------------------------------------------------------------
-
-
-def _typed(lines: Lines) -> list[str] | None:
-    """Return what was typed at an interpreter's prompts; the other lines are what it printed."""
-    typed = [prompt["code"] or "" for line in lines if (prompt := _PROMPT.match(line))]
-    return typed if any(typed) else None
-
-
-def _unprompted(lines: Lines) -> list[str] | None:
-    """Return the lines between a notebook's prompts, which stand on lines of their own."""
-    kept = [
-        line
-        for line in lines
-        if not _OUTPUT.match(line) and (not (prompt := _PROMPT.match(line)) or prompt["code"])
-    ]
-    return kept if len(kept) < len(lines) else None
-
-
-def _unnumbered(lines: Lines) -> list[str] | None:
-    """Return the lines without the numbers before them, where those count up."""
-    kept: list[str] = []
-    run: list[str] = []
-    last, gap = 0, 0  # blank lines may be counted though they have no number
-    for line in [*lines, "."]:
-        found = _NUMBERED.match(line)
-        number = int(found["number"]) if found else 0
-        if run and not line.strip():
-            run.append("")
-            gap += 1
-        elif run and found and number in (last + 1, last + 1 + gap):
-            run.append(found["code"])
-            last, gap = number, 0
-        else:
-            whole = lines[len(kept) : len(kept) + len(run)]
-            kept += _at_margin(run) if len(run) >= _FEWEST else whole
-            run, last, gap = ([found["code"]], number, 0) if found else ([], 0, 0)
-            kept += [] if found else [line]
-    return None if kept[:-1] == list(lines) else kept[:-1]
-
-
-def _unmarked(lines: Lines, *, mark: str) -> list[str] | None:
-    """Return the lines without a mark before each, where there are several of them."""
-    bare = [line.lstrip(" \t") for line in lines]
-    if sum(line.startswith(mark) for line in bare) < _FEWEST:
-        return None
-    marked = [line[1:] if line.startswith(mark) else None for line in bare]
-    kept = iter(_at_margin([line for line in marked if line is not None]))
-    return [
-        line if without is None else next(kept) for line, without in zip(lines, marked, strict=True)
-    ]
-
-
-def _at_margin(lines: Lines) -> list[str]:
-    """Return the lines without the blanks that all of them begin with."""
-    depth = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
-    return [line[depth:] for line in lines]
-
-
-# --- ways that change characters -----------------------------------------------------------------
-
-
-def _unescaped(lines: Lines, *, levels: int, last: Callable[[str], str]) -> list[str] | None:
-    """Return the lines with escapes resolved so many times, the last time in a way of its own."""
-    text = "\n".join(lines)
-    if "\\" * levels + "n" not in text:
-        return None
-    for _ in range(levels - 1):
-        text = unescaped(text)
-    return last(text).split("\n")
-
-
-def _with_breaks(text: str) -> str:
-    """Return the text with line breaks for escapes that stand outside of strings."""
-    return _BREAK.sub(_line_break, text)
-
-
-def _with_breaks_and_quotes(text: str) -> str:
-    """Return the text as `_with_breaks`, where quotes are escaped too."""
-    return _with_breaks(text.replace('\\"', '"'))
-
-
-_LAST_LEVEL = (unescaped, _with_breaks, _with_breaks_and_quotes)
-"""Strings are escaped as all else; or not; or only their quotes are."""
-
-
-def _line_break(found: re.Match[str]) -> str:
-    return {"\\n": "\n", "\\r\\n": "\n", "\\r": "\n", "\\t": "\t"}.get(found[0], found[0])
-
-
-def _without_entities(lines: Lines) -> list[str] | None:
-    """Return the lines with characters for the entities of HTML."""
-    text = "\n".join(lines)
-    return html.unescape(text).split("\n") if "&" in text and ";" in text else None
-
-
-def _with_plain_blanks(text: str) -> Iterator[str]:
-    """Yield the text with plain blanks for others, and without what takes no place."""
-    if text.isascii():
-        return
-    blanks = {ord(c): " " for c in set(text) if unicodedata.category(c) == "Zs"}
-    nothing = {ord(c): None for c in set(text) if unicodedata.category(c) == "Cf"}
-    yield text.translate({**blanks, **nothing})
-
-
-# --- ways that hold a source ---------------------------------------------------------------------
 
 
 def _of_json(text: str) -> Iterator[str]:
@@ -255,6 +106,9 @@ def _of_strings(text: str) -> Iterator[str]:
     """Yield strings with escaped line breaks, the last one first: of Python, of broken JSON."""
     found = [m[0] for m in _STRING.finditer(text) if ENTRY_CLASS in m[0] and "\\n" in m[0]]
     yield from (unescaped(quoted[1:-1]) for quoted in reversed(found))
+    for quoted in reversed(list(_LONG_STRING.finditer(text))):
+        if ENTRY_CLASS in quoted[3]:
+            yield quoted[3] if quoted[1] in ("r", "R") else unescaped(quoted[3])
     place = text.find(f"class {ENTRY_CLASS}")
     starts = [start.end() for start in _MEMBER.finditer(text, 0, max(place, 0))]
     ends = [end.start() for end in _END_OF_OBJECT.finditer(text, max(place, 0))]
@@ -266,6 +120,7 @@ def _of_strings(text: str) -> Iterator[str]:
 
 def _with_fences(text: str) -> Iterator[str]:
     """Yield the text with backticks for other marks around code: the last one ends it."""
+    yield _STRAY_TICKS.sub("", text)
     lines = text.split("\n")
     marks = [_MARK_AS_FENCE.match(line) for line in lines]
     for number, opening in enumerate(marks):
@@ -273,9 +128,9 @@ def _with_fences(text: str) -> Iterator[str]:
             continue
         ends = [n for n in range(number + 1, len(lines)) if lines[n].strip() == opening["mark"]]
         for end in ends[-1:] or [len(lines)]:
-            yield "\n".join([
-                *lines[:number], "```python", *lines[number + 1 : end], "```", *lines[end + 1 :]
-            ])  # fmt: skip
+            yield "\n".join(
+                [*lines[:number], "```python", *lines[number + 1 : end], "```", *lines[end + 1 :]]
+            )
         return
 
 
@@ -284,3 +139,12 @@ def _without_tags(text: str) -> Iterator[str]:
     if "<" in text:
         lines = (_TAGS_BEFORE.sub("", line) for line in text.split("\n"))
         yield "\n".join(_TAGS_AFTER.sub("", line) for line in lines)
+
+
+def _with_plain_blanks(text: str) -> Iterator[str]:
+    """Yield the text with plain blanks for others, and without what takes no place."""
+    if text.isascii():
+        return
+    blanks = {ord(c): " " for c in set(text) if unicodedata.category(c) == "Zs"}
+    nothing = {ord(c): None for c in set(text) if unicodedata.category(c) == "Cf"}
+    yield text.translate({**blanks, **nothing})

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cudal1.answer import Answer, Part, read
-from cudal1.carriers import in_lines, in_text
-from cudal1.piece import Piece, is_edit, pieces_of
+from cudal1.carriers import in_text
+from cudal1.marked_lines import UNDO
+from cudal1.piece import Piece, is_edit, pieces_of, without_margin
 from cudal1.python_file import MAX_PARSED, parsed
 from cudal1.python_text import (
     ENTRY_CLASS,
@@ -103,11 +104,11 @@ def _sources_in(answer: Answer, *, is_whole: bool) -> Iterator[str]:
     """Yield what an answer holds, and what it would hold with each way of its lines undone."""
     if not is_whole and (source := _source_in(answer)) is not None:
         yield source
-    for undo in in_lines():
-        undone = [undo(part.lines) for part in answer.parts]
+    for undo in UNDO:
+        undone = [undo(without_margin(part.margin, part.lines)) for part in answer.parts]
         if any(lines is not None for lines in undone):
             parts = tuple(
-                part if lines is None else replace(part, lines=lines)
+                part if lines is None else replace(part, lines=lines, margin="")
                 for part, lines in zip(answer.parts, undone, strict=True)
             )
             if (source := _source_in(replace(answer, parts=parts))) is not None:

@@ -26,14 +26,11 @@ _CODE_LINE = re.compile(
     r"|(?:assert|del|raise|global)\b)"
 )
 _HEADING = re.compile(r"^#{2,6} \S")
-_TAGS = (
-    "answer|arg|argument|body|cell|code|content|file|file_text|kernel|parameter|pre|python|response"
-    "|result|script|solution|source"
-)
+_TAG = r"</?[|!]?[A-Za-z_][\w:-]*(?:[=\s][^<>]{0,200})?\|?>"
 _TAG_BEFORE_CODE = re.compile(
-    rf"^\s*(?:<(?:{_TAGS})(?:[= ][^<>]{{0,200}})?>|<\|python_tag\|>)\s*", re.IGNORECASE
+    rf"^\s*(?:{_TAG}\s*|`{{1,2}})+(?=(?:import|from|class|def|async)\s|[#@]|\"\"\"|'''|$)"
 )
-_TAG_AFTER_CODE = re.compile(rf"</(?:{_TAGS})>\s*$")
+_TAG_AFTER_CODE = re.compile(r"(?:</[A-Za-z_][\w:-]*>\s*)+$")
 _LEFT_OUT = re.compile(
     r"^\s*(?:#|//)\s*(?:\.{3}|…|\(?(?:same as|rest of|as before|as above|existing code"
     r"|remaining code|unchanged)\b)",
@@ -77,7 +74,7 @@ def pieces_of(parts: Sequence[Part]) -> list[Piece]:
 
 def _unwrapped(part: Part) -> list[list[str]]:
     """What a block carries: itself, or here-documents, or the new file of a diff; no other diff."""
-    lines = _without_margin(part.margin, part.lines)
+    lines = without_margin(part.margin, part.lines)
     text = "\n".join(lines)
     if "<" not in text and ">" not in text and _ENTITY.search(text):
         lines = _ENTITY.sub(lambda m: _CHARACTERS.get(m[1], "'"), text).split("\n")
@@ -129,7 +126,7 @@ def _here_documents(lines: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def _without_margin(margin: str, lines: list[str]) -> list[str]:
+def without_margin(margin: str, lines: list[str]) -> list[str]:
     """The lines less the margin of their fence; as they are when some line does not keep it."""
     if depth := margin.count(">"):
         return [re.sub(rf"^(?:[ \t]{{0,3}}>){{1,{depth}}} ?", "", line) for line in lines]
@@ -154,7 +151,11 @@ def _code_in_prose(lines: Sequence[str]) -> list[list[str]]:
     runs: list[list[str]] = []
     indent, quote = -1, ""  # of the run; no run has a negative indentation
     for raw in lines:
-        line = _TAG_AFTER_CODE.sub("", _TAG_BEFORE_CODE.sub("", raw)) if "<" in raw else raw
+        line = (
+            _TAG_AFTER_CODE.sub("", _TAG_BEFORE_CODE.sub("", raw))
+            if "<" in raw or "`" in raw
+            else raw
+        )
         stripped = line.lstrip(" \t")
         margin = len(line) - len(stripped)
         if indent >= 0 and (quote or not stripped or margin > indent):

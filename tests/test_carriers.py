@@ -129,6 +129,21 @@ TOOL_CALLS: dict[str, Callable[[str], str]] = {
     ),
     "a string alone": lambda code: json.dumps(code),
     "an answer in a string": lambda code: json.dumps({"answer": fenced(code)}),
+    "named arguments": lambda code: (
+        f"<tool_call>write\n<arg_key>content</arg_key>\n<arg_value>{code}</arg_value>\n</tool_call>"
+    ),
+    "names in a namespace": lambda code: (
+        f'<x:call><x:invoke name="w"><x:parameter name="text">{code}'
+        "</x:parameter></x:invoke></x:call>"
+    ),
+    "other marks of calls": lambda code: f"[TOOL_CALLS] {json.dumps([{'arguments': call(code)}])}",
+    "a call of Python": lambda code: f"```python\nwrite_file(path='a.py', content={code!r})\n```",
+    "a string that is written": lambda code: fenced(
+        f"code = {json.dumps(code)}\nopen('a.py', 'w').write(code)"
+    ),
+    "YAML in a fence": lambda code: (
+        f"```yaml\npath: a.py\ncontent: |\n{textwrap.indent(code, '  ')}done: true\n```"
+    ),
     "YAML": lambda code: f"tool: write\ncontent: |\n{textwrap.indent(code, '  ')}\n",
 }
 ESCAPED: dict[str, Callable[[str], str]] = {
@@ -165,6 +180,12 @@ MARKED: dict[str, Callable[[str], str]] = {
     "numbers but not of blank lines": lambda code: fenced(
         each_line(lambda n, s: f"{n:3} | {s}" if s else "")(code)
     ),
+    "numbers in brackets": lambda code: fenced(each_line(lambda n, s: f"[{n}] {s}")(code)),
+    "numbers in a quotation": lambda code: textwrap.indent(
+        fenced(each_line(lambda n, s: f"{n:3} | {s}")(code)), "> ", lambda line: True
+    ),
+    "bars": lambda code: fenced(each_line(lambda _, s: f"| {s}")(code)),
+    "a box": lambda code: fenced(each_line(lambda _, s: f"\u2502 {s:<90} \u2502")(code)),
     "plus signs": lambda code: fenced(each_line(lambda n, s: f"+{s}")(code)),
     "plus signs and blanks": lambda code: fenced(each_line(lambda n, s: f"+ {s}")(code)),
     "plus signs without a fence": each_line(lambda n, s: f"+{s}"),
@@ -176,6 +197,7 @@ FENCES: dict[str, Callable[[str], str]] = {
     "three double quotes": lambda code: f'Here:\n"""python\n{code}"""\nDone.',
     "three single quotes without a language": lambda code: f"'''\n{code}'''\n",
     "one backtick": lambda code: f"`python\n{code}`\n",
+    "one backtick on the lines of the code": lambda code: f"`{code.rstrip()}`",
     "two backticks": lambda code: f"Here:\n\n``\n{code}``\n",
     "tildes": lambda code: f"~~~python\n{code}~~~\n",
     "quotation marks": lambda code: f"\u2018\u2018\u2018python\n{code}\u2018\u2018\u2018\n",
@@ -214,8 +236,11 @@ WAYS = {
 }
 
 
-AMBIGUOUS = {("escaped: line breaks and quotes", "kernel")}
-"""Escapes of the source and of its carrier that look the same."""
+AMBIGUOUS = {
+    ("escaped: line breaks and quotes", "kernel"),
+    ("fence: one backtick on the lines of the code", "strings"),
+}
+"""Escapes of the source and of its carrier that look the same; a mark that may be a comment's."""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -239,6 +264,12 @@ def test_the_cells_of_a_notebook_are_one_module(as_text: bool) -> None:
     source = extract(cells(KERNEL, as_text=as_text, split=True)).source
     assert source is not None
     assert same(source) == same(KERNEL)
+
+
+def test_a_string_that_becomes_a_file_is_the_source() -> None:
+    assert extract(fenced(f"code = '''\n{RELU}'''\nPath('a.py').write_text(code)")).source == RELU
+    only_said = f'"""\nIt would be\n\n{RELU}\n"""\nx = 1\n'
+    assert extract(fenced(only_said)).source is None
 
 
 def test_a_kernel_in_a_file_of_its_own_is_no_python() -> None:

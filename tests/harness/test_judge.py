@@ -323,6 +323,9 @@ def test_no_process_is_started_for_what_is_no_python(
     verdict = _judge(pool, problem, "def f(:").verdict
     assert verdict.status is Status.NO_BUILD
     assert verdict.reason == "SyntaxError: invalid syntax (candidate.py, line 1)"
+    verdict = _judge(pool, problem, "# coding: raw_unicode_escape\n# \\u000aevil()").verdict
+    assert verdict.status is Status.NO_BUILD
+    assert "declares encoding raw_unicode_escape" in (verdict.reason or "")
 
 
 def test_a_ctrl_c_that_a_library_swallowed_is_heard_before_the_next_candidate(
