@@ -92,6 +92,9 @@ def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
         tree = ast.parse(source)
     except SyntaxError as error:
         raise SuiteError(f"{where}: not valid Python (line {error.lineno}: {error.msg})") from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        said = str(error) or "nested too deeply"
+        raise SuiteError(f"{where}: not valid Python ({said})") from error
     spans: dict[str, tuple[int, int, int, int]] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:

@@ -254,10 +254,6 @@ class Ledger(Reviews):
                 return pl.DataFrame()
             return (relation if limit is None else relation.limit(limit)).pl()
 
-    def interrupt(self) -> None:
-        """Stop the query that another thread runs: DuckDB itself hears no Ctrl-C."""
-        self._connection.interrupt()
-
     def save(self, query: str, path: Path) -> None:
         """Write the rows of any query to a CSV or Parquet file, whole or not at all.
 
@@ -285,11 +281,7 @@ class Ledger(Reviews):
     def asked(
         self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> Generator[Any]:
-        """Give DuckDB's relation of any query, or None where a statement has no rows.
-
-        Raises:
-            StoreError: as `sql`, also for what goes wrong while the relation is used.
-        """
+        """Give DuckDB's relation of any query, or None without rows; raises StoreError as `sql`."""
         self._settle()
         given = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         try:

@@ -53,6 +53,10 @@ class Store:
         """Whether something in the journal did not get into the database: from then on nothing is
         noted as being there."""
 
+    def interrupt(self) -> None:
+        """Stop the query that another thread runs: DuckDB itself hears no Ctrl-C."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Close the database; the journal of an unfinished stage stays."""
         if self._journal is not None:

@@ -28,6 +28,7 @@ from cudal1.suite.loader import (
     short_name,
 )
 from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
+from cudal1.text_file import naming_utf8
 
 DATASET = "ScalingIntelligence/KernelBench"
 NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
@@ -197,7 +198,8 @@ def _from_rows(
                 name=number_and_name(f"{number}_{stem}")[1], split=Split.TRAIN,
                 device_class=device_class, revision=revision,
                 source=_sized(
-                    str(row["code"]), sizes.of(device_class, names[-1]), where=names[-1]
+                    naming_utf8(str(row["code"])), sizes.of(device_class, names[-1]),
+                    where=names[-1],
                 ),
             )
         )  # fmt: skip

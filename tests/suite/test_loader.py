@@ -167,6 +167,25 @@ def test_anybodys_file_becomes_a_problem(tmp_path: Path) -> None:
     assert "N = 8" in problem.source
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        SOURCE.encode("utf-8-sig"),
+        SOURCE.replace("\n", "\r\n").encode(),
+        SOURCE.replace("\n", "\r").encode(),
+    ],
+)
+def test_a_mark_and_line_ends_change_no_id(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "plain.py").write_text(SOURCE)
+    (tmp_path / "other.py").write_bytes(content)
+    plain, other = (
+        load_file(tmp_path / f"{name}.py", device_class=DeviceClass.CPU, sizes={"N": 8})
+        for name in ("plain", "other")
+    )
+
+    assert (other.id, other.source) == (plain.id, plain.source)
+
+
 def test_a_files_number_and_name_are_read_from_its_name(tmp_path: Path) -> None:
     path = tmp_path / "37_FrobeniusNorm_-Max_.py"
     path.write_text(SOURCE)
@@ -191,6 +210,10 @@ def test_equal_files_have_equal_ids_and_revisions(tmp_path: Path) -> None:
         (b"def broken(:\n", "not valid Python (line 1"),
         (b"x = '\xff'\n", "not UTF-8 text (byte 5)"),
         (b"x = 1\0\n", "null byte"),
+        (b"x = " + b"-" * 100_000 + b"1\n", "not valid Python (nested too deeply)"),
+        (b"x = 1" + b".real" * 100_000 + b"\n", "not valid Python ("),
+        ("\n".join(["x = 1"] * 9).encode("utf-16"), "UTF-16; save it as UTF-8"),
+        (b"# coding: rot13\n", "names the encoding rot13"),
     ],
 )
 def test_a_malformed_file_gives_one_line_that_names_it(
