@@ -166,6 +166,17 @@ def all_pieces() -> list[Piece]:
     return [*(piece for pieces in FORMS.values() for piece in pieces), *acting]
 
 
+def one_by_one(*, stalls: bool = True) -> list[Row]:
+    """Return a row for each piece of form alone, and for each action in a call of each process."""
+    forms = [piece for pieces in FORMS.values() for piece in pieces]
+    places = [place for place in PLACES if place.name in ("in forward", "in the judge, in forward")]
+    acting = [
+        action_piece(action, place) for of in ACTIONS.values() for action in of for place in places
+    ]
+    rows = [Row(Odd((piece,))) for piece in (*forms, *acting)]
+    return [row for row in rows if stalls or not row.stalls]
+
+
 def simpler(row: Row) -> list[Row]:
     """Return the rows that have one piece less."""
     found = [
