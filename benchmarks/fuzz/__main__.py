@@ -1,6 +1,6 @@
 """Do odd problems and candidates cost anything but themselves?
 
-python -m benchmarks.fuzz --minutes 60 [--seed N] [--suites] [--keep FOLDER] [--out FOLDER]
+python -m benchmarks.fuzz --minutes 60 [--seed N] [--suites | --each] [--keep FOLDER] [--out FOLDER]
 
 Suites of odd rows and single pairs are drawn with hypothesis and judged by the command line until
 the time is over. Rules that a run breaks (`rules`) are faults: each is printed, made smaller, and
@@ -34,6 +34,9 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
+    parser.add_argument(
+        "--each", action="store_true", help="nothing drawn: each piece alone, from suite SEED on"
+    )
     parser.add_argument("--suites", action="store_true", help="no single pairs")
     parser.add_argument("--rows", type=int, default=24, help="odd rows of a suite")
     parser.add_argument("--quick", action="store_true", help="nothing that waits for a limit")
@@ -48,9 +51,11 @@ def main() -> None:
     )
     seed = given.seed
     while not hunt.is_over():
-        rows = grammar.draw(given.rows, seed, stalls=not given.quick)
+        rows = _rows(given, seed)
+        if not rows:
+            break
         hunt.suite(rows)
-        if not given.suites:
+        if not (given.suites or given.each):
             for row in grammar.draw(3, -1 - seed, stalls=not given.quick):
                 if not hunt.is_over():
                     hunt.single(row)
@@ -64,6 +69,14 @@ def main() -> None:
         print(f"{found.fault.rule}: {found.shown}: {found.fault.said}\n  {found.folder}")
     print(f"{len(hunt.found)} kinds of faults in {hunt.num_rows + hunt.num_singles} rows")
     sys.exit(1 if hunt.found else 0)
+
+
+def _rows(given: argparse.Namespace, seed: int) -> list[grammar.Row]:
+    """Return the odd rows of a suite; none when each piece has had its turn."""
+    if not given.each:
+        return grammar.draw(given.rows, seed, stalls=not given.quick)
+    first = seed * given.rows
+    return grammar.one_by_one(stalls=not given.quick)[first : first + given.rows]
 
 
 def _save(out: Path, hunt: hunting.Hunt, given: argparse.Namespace, end: int) -> None:

@@ -1,13 +1,9 @@
-"""What the code of an odd problem or candidate does, and where: pieces that run something."""
+"""What the code of an odd problem or candidate does: raise, print, end, change what is global."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import product
-
-from benchmarks.fuzz.pieces import Expected, Parts, Piece
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -22,22 +18,6 @@ class Action:
     """What comes after it is as it would be without."""
     tampers: bool = False
     stalls: bool = False
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an action runs."""
-
-    name: str
-    part: str
-    """The part of `Parts`."""
-    condition: str = ""
-    always: bool = True
-    """A trial of the problem runs it."""
-    never: bool = False
-    """Nothing that is asked of a problem runs it, or nothing of what it raises is heard."""
-    indented: str = ""
-    """What stands before it."""
 
 
 def _raised(name: str, code: str, top: str = "") -> Action:
@@ -378,113 +358,7 @@ GLOBALS = [
     Action("compiles", "torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))"),
 ]
 ACTIONS = {"raise": RAISES, "print": PRINTS, "end": ENDS, "global": GLOBALS}
-
-IN_TRIAL = "any('probe' in word for word in sys.orig_argv)"
-PLACES = [
-    Place("at import", "top"),
-    Place("at the end of the import", "bottom"),
-    Place("in the class body", "body"),
-    Place("in the constructor", "init"),
-    Place("in forward", "enter"),
-    Place("in get_inputs", "draw"),
-    Place("in get_init_inputs", "give"),
-    Place("in the second call", "enter", "if _calls == 2:"),
-    Place("in the tenth call", "enter", "if _calls == 10:", always=False),
-    Place("in the second draw", "draw", "if _draws == 2:"),
-    Place("on negative inputs", "enter", "if (given[0] < 0).any():", always=False),
-    Place("on positive inputs", "enter", "if (given[0] > 0).all():", always=False),
-    Place("on large inputs", "enter", "if given[0].abs().max() > 50:", always=False),
-    Place("on small inputs", "enter", "if given[0].abs().max() < 0.01:", always=False),
-    Place("on zeros", "enter", "if not given[0].any():", always=False),
-    Place("on integers", "enter", "if (given[0] == given[0].round()).all():", always=False),
-    Place("in float64", "enter", "if given[0].dtype == torch.float64:", always=False),
-    Place("without memory overlap", "enter", "if given[0].is_contiguous():", always=False),
-    Place("in the judge, at import", "top", f"if not {IN_TRIAL}:", always=False),
-    Place("in the judge, in the constructor", "init", f"if not {IN_TRIAL}:", always=False),
-    Place("in the judge, in forward", "enter", f"if not {IN_TRIAL}:", always=False),
-    Place(
-        "in the judge, in the 30th call",
-        "enter",
-        f"if _calls == 30 and not {IN_TRIAL}:",
-        always=False,
-    ),
-    Place("in the judge, in get_inputs", "draw", f"if not {IN_TRIAL}:", always=False),
-    *(
-        Place(f"in {name}", "methods", always=False, indented=f"def {name}(self, *a, **k):")
-        for name in (
-            "__del__",
-            "state_dict",
-            "load_state_dict",
-            "double",
-            "to",
-            "__deepcopy__",
-            "__reduce__",
-            "eval",
-            "train",
-            "parameters",
-            "buffers",
-            "requires_grad_",
-            "_apply",
-            "__getstate__",
-            "__repr__",
-            "__iter__",
-            "named_modules",
-        )
-    ),
-    Place(
-        "at exit",
-        "top",
-        always=False,
-        never=True,
-        indented="import atexit\n@atexit.register\ndef _at_exit():",
-    ),
-    Place(
-        "in a thread",
-        "top",
-        always=False,
-        indented="import threading\n@lambda f: threading.Thread(target=f).start()\n"
-        "def _in_a_thread():",
-    ),
-]
-FAMILIES = {"on large inputs", "on small inputs", "on zeros", "on positive inputs"}
-"""Places of families that an oracle leaves out where a reference raises an `Exception`."""
-
-
-def action_piece(action: Action, place: Place) -> Piece:
-    """Return the piece that has `action` run there."""
-    lines = action.code
-    for around in (place.condition, place.indented):
-        if around:
-            lines = around + "\n" + "\n".join(f"    {line}" for line in lines.split("\n"))
-    return Piece(
-        name=f"{action.name} {place.name}",
-        place=place.name,
-        parts=replace(Parts(), **{place.part: lines}),  # pyright: ignore[reportArgumentType] -- by name
-        expected=_expected(action, place),
-        is_function=place.part != "enter" or place.name in FAMILIES or action.is_harmless,
-        tampers=action.tampers,
-        plain_only=place.name in FAMILIES,
-        stalls=action.stalls,
-    )
-
-
-def _expected(action: Action, place: Place) -> Expected:
-    if action.is_harmless and place.part != "methods" and place.name != "in a thread":
-        return Expected.JUDGED
-    if action.ends and place.always:
-        return Expected.REFUSED
-    is_plain = action in RAISES and action.name.removeprefix("raises ") in PLAIN_ERRORS
-    if is_plain and (place.never or place.name in FAMILIES):
-        return Expected.JUDGED
-    return Expected.EITHER
-
-
 PLAIN_ERRORS = {name for name in BUILTINS if issubclass(getattr(builtins, name), Exception)} - {
     "MemoryError"
 }
-
-
-def action_pieces(kind: str) -> Iterator[Piece]:
-    """Yield all pieces of a kind of action."""
-    for action, place in product(ACTIONS[kind], PLACES):
-        yield action_piece(action, place)
+"""Errors that an oracle takes as a reference's word that a family is not for it."""

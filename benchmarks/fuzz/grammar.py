@@ -10,17 +10,18 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import actions, forms
-from benchmarks.fuzz.actions import ACTIONS, PLACES, Action, action_piece
+from benchmarks.fuzz import inputs, names, outputs, texts, weights
+from benchmarks.fuzz.actions import ACTIONS, Action
 from benchmarks.fuzz.pieces import Expected, Odd, Piece
+from benchmarks.fuzz.places import PLACES, action_piece, action_pieces
 from benchmarks.fuzz.source import copied, problem_bytes
 
 FORMS = {
-    "inputs": forms.INPUTS,
-    "outputs": forms.RESULTS,
-    "weights": forms.WEIGHTS,
-    "forms": forms.FORMS,
-    "texts": forms.TEXT_PIECES,
+    "inputs": inputs.INPUTS,
+    "outputs": outputs.RESULTS,
+    "weights": weights.WEIGHTS,
+    "forms": names.FORMS,
+    "texts": texts.TEXT_PIECES,
 }
 MAX_PIECES = 3
 
@@ -112,7 +113,7 @@ IN_CANDIDATE = [
     place for place in PLACES if place.part in ("top", "bottom", "body", "init", "enter", "methods")
 ]
 CANDIDATE_PIECES = st.one_of(
-    *map(_any_of, (forms.RESULTS, forms.WEIGHTS, forms.FORMS, forms.TEXT_PIECES)),
+    *map(_any_of, (outputs.RESULTS, weights.WEIGHTS, names.FORMS, texts.TEXT_PIECES)),
     *(
         st.builds(action_piece, st.sampled_from(of), st.sampled_from(IN_CANDIDATE))
         for of in ACTIONS.values()
@@ -161,8 +162,19 @@ def _run(keep: Callable[[Row], None], attempts: int, seed_: int) -> None:
 
 def all_pieces() -> list[Piece]:
     """Return every piece there is."""
-    acting = [piece for kind in ACTIONS for piece in actions.action_pieces(kind)]
+    acting = [piece for kind in ACTIONS for piece in action_pieces(kind)]
     return [*(piece for pieces in FORMS.values() for piece in pieces), *acting]
+
+
+def one_by_one(*, stalls: bool = True) -> list[Row]:
+    """Return a row for each piece of form alone, and for each action in a call of each process."""
+    forms = [piece for pieces in FORMS.values() for piece in pieces]
+    places = [place for place in PLACES if place.name in ("in forward", "in the judge, in forward")]
+    acting = [
+        action_piece(action, place) for of in ACTIONS.values() for action in of for place in places
+    ]
+    rows = [Row(Odd((piece,))) for piece in (*forms, *acting)]
+    return [row for row in rows if stalls or not row.stalls]
 
 
 def simpler(row: Row) -> list[Row]:
@@ -183,7 +195,7 @@ def _without(odd: Odd, piece: Piece) -> Odd:
 NEIGHBOURS = (
     Row(Odd()),
     Row(Odd(), Author.WRONG),
-    Row(Odd((next(each for each in forms.WEIGHTS if each.name == "weights: a layer"),))),
+    Row(Odd((next(each for each in weights.WEIGHTS if each.name == "weights: a layer"),))),
 )
 """Rows without anything odd, whose verdicts are known: `correct`, `incorrect`, `correct`."""
 __all__ = ["NEIGHBOURS", "Author", "Expected", "Row", "all_pieces", "draw", "simpler"]

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.fuzz.actions import PLACES
 from benchmarks.fuzz.grammar import Author, Row
 from benchmarks.fuzz.pieces import Expected
+from benchmarks.fuzz.places import PLACES
 from benchmarks.fuzz.running import LEVEL, Ran
 
 CORRECT, INCORRECT = "correct", "incorrect"

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Collection
 from functools import partial
@@ -166,6 +167,8 @@ def _settle(folder: str) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
+    # they may be files of their own, which are closed
+    sys.stdout = sys.stderr = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sparse = processes.sparse()
     for name in set(os.environ) - set(sparse):
         del os.environ[name]

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from benchmarks.fuzz import grammar, hunting, rules
-from benchmarks.fuzz.actions import ENDS, PLACES, PRINTS, RAISES, action_piece
+from benchmarks.fuzz.actions import ENDS, PRINTS, RAISES
 from benchmarks.fuzz.grammar import Author, Row
 from benchmarks.fuzz.pieces import Expected, Odd
+from benchmarks.fuzz.places import PLACES, action_piece
 from benchmarks.fuzz.rules import Fault
 from benchmarks.fuzz.running import Ran
 from benchmarks.fuzz.source import problem_bytes, problem_text
