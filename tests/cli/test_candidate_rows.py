@@ -122,7 +122,7 @@ def test_an_array_s_items_that_are_no_rows_are_named(tmp_path: Path) -> None:
         (b"level,problem_id,source\n1,2,x\n" * 100, "no JSON document: line 1"),
         (b"import torch\n\nclass ModelNew: pass\n", "no JSON document: line 1"),
         (b"[" * 100_000, "nested too deeply"),
-        (gzip.compress(b"{}"), "but gzip; unpack it first"),
+        (gzip.compress(b"{}", mtime=0), "but gzip; unpack it first"),
         (json.dumps(ROW).encode("utf-16"), "but UTF-16; save it as UTF-8"),
         (b'[{"x": "\xfc"}]', "not UTF-8 text (byte 8); save it as UTF-8"),
     ],
