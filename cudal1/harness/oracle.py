@@ -119,8 +119,8 @@ class Oracle:
         with suppress(RefusalError):
             exact = self._made(reference, seed)
             with self._code:
-                self._exact = exact.double()
-                load_by_name(self._exact, self.original_weights)
+                load_by_name(exact.double(), self.original_weights)
+            self._exact = exact
 
     def _made(self, reference: Reference, seed: int) -> torch.nn.Module:
         # made on the CPU and moved, as anyone would, and as the workers do

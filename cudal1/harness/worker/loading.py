@@ -82,13 +82,7 @@ def imported(source: bytes) -> ModuleType:
     return namespace
 
 
-def practise(
-    job: Job,
-    ring: torch.Tensor,
-    given: list[torch.Tensor],
-    engine: Engine,
-    is_wanted: Callable[[], bool],
-) -> None:
+def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
     """Run the reference on what lies in the first slot, and forget it; stop when it is wanted.
 
     A GPU's programs are loaded when they are first run, each in up to a tenth of a second, and a
@@ -98,7 +92,7 @@ def practise(
     """
     dtype = torch.get_default_dtype()
     with contextlib.suppress(Exception), torch.backends.cudnn.flags(enabled=False):
-        _practised(job, ring, given, engine, is_wanted)
+        _practised(job, ring, engine, is_wanted)
     torch.set_default_dtype(dtype)
     sys.modules.pop(MODULE, None)
     with contextlib.suppress(Exception):
@@ -106,18 +100,12 @@ def practise(
         engine.forget()
 
 
-def _practised(
-    job: Job,
-    ring: torch.Tensor,
-    given: list[torch.Tensor],
-    engine: Engine,
-    is_wanted: Callable[[], bool],
-) -> None:
+def _practised(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
     with torch.no_grad(), _Until(is_wanted):
         practice = replace(job, entry=REFERENCE)
         module, load_weights = load(practice, job.practice.encode(), ring, engine)
         load_weights()
-        module(*given)
+        module(*inputs(engine, job.layout, 0))
 
 
 class _Until(TorchFunctionMode):

@@ -90,7 +90,7 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     # before a candidate is there: on a GPU it takes longer than a short call
     inputs = [loading.inputs(engine, job.layout, slot) for slot in range(job.layout.num_slots)]
     if job.practice:
-        practise(job, ring, inputs[0], engine, lambda: _has_word(channel))
+        practise(job, ring, engine, lambda: _has_word(channel))
         _allow_tf32(job.allow_tf32)
     source_fd, *built = _received(channel, 2)
     for descriptor in built:
