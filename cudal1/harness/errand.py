@@ -15,7 +15,7 @@ from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
-from cudal1.harness.pools import Pools
+from cudal1.harness.pools import Pools, import_once
 from cudal1.harness.progress import Failure
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
@@ -66,7 +66,14 @@ def begin_zygote(device: Device) -> None:
     """
     global _coming
     if _coming is None:
-        _coming = ThreadPoolExecutor(1).submit(launch, device)
+        _coming = ThreadPoolExecutor(1).submit(_begin, device)
+
+
+def _begin(device: Device) -> Source:
+    """Start what forks workers, then import what the pool's own processes will need."""
+    source = launch(device)
+    import_once()
+    return source
 
 
 def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:

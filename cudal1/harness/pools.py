@@ -64,10 +64,7 @@ class Pools:
             opening.callback(self._end_source)
             opening.callback(self._forget_all)
             self._source = self._start(self.device)
-            # imported once, for all that are forked; what intercepts operators needs the second
-            torch = importlib.import_module("torch")
-            importlib.import_module("torch._dynamo")
-            torch.set_num_threads(1)  # a fork must find no others
+            import_once().set_num_threads(1)  # a fork must find no others
             self._open = opening.pop_all()
         return self
 
@@ -167,6 +164,12 @@ class Pools:
         source, self._source = self._source, None
         if source is not None:
             source.close()
+
+
+def import_once() -> Any:
+    """Import PyTorch for all processes that are forked, and what intercepts its operators."""
+    importlib.import_module("torch._dynamo")
+    return importlib.import_module("torch")
 
 
 def require_working(device: Device) -> None:
