@@ -296,18 +296,16 @@ def test_a_cluster_that_is_not_there_is_named(run: Run, answers: Callable[..., P
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_folder_that_what_is_compiled_cannot_be_kept_in_is_named_with_a_remedy(
+def test_a_folder_that_cannot_keep_builds_is_named_and_costs_no_verdict(
     run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]],
     tmp_path: Path,
 ) -> None:  # fmt: skip
     cache = tmp_path / "cache"
     answers(_null(SILU, "\n# as torch.utils.cpp_extension would\n"))
     cache.write_text("")
-    refused = run(*ASKED, XDG_CACHE_HOME=str(cache))
-    assert refused.returncode == 2
-    assert "cannot keep what is compiled there" in refused.stderr
-    assert "set XDG_CACHE_HOME" in refused.stderr
-    cache.unlink()
-    assert run(*ASKED, XDG_CACHE_HOME=str(cache)).returncode == 0
+    done = run(*ASKED, XDG_CACHE_HOME=str(cache))
+    assert done.returncode == 0
+    assert "cannot keep what is compiled there" in done.stderr
+    assert "set XDG_CACHE_HOME" in done.stderr
     assert [row["verdict"]["status"] for row in verdicts()] == ["correct"]
-    assert (cache / "cudal1" / "builds").stat().st_mode & 0o777 == 0o700
+    assert cache.read_text() == ""
