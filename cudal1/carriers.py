@@ -112,8 +112,8 @@ def _of_strings(text: str) -> Iterator[str]:
     place = text.find(f"class {ENTRY_CLASS}")
     starts = [start.end() for start in _MEMBER.finditer(text, 0, max(place, 0))]
     ends = [end.start() for end in _END_OF_OBJECT.finditer(text, max(place, 0))]
-    if starts and ends:  # its line breaks, and perhaps quotes, are not escaped
-        raw = text[starts[-1] : ends[-1]]
+    if starts:  # line breaks or quotes are not escaped in it, or it was cut off
+        raw = text[starts[-1] : ends[-1] if ends else len(text)]
         yield raw
         yield unescaped(raw)
 

@@ -73,31 +73,32 @@ def extract(text: str) -> Extraction:
         return Extraction(reason="nothing but reasoning" + (", cut off" if is_cut else ""))
     source = _source_in(answer)
     if source is None or not _is_python(source):
-        source = _carried(text, answer) or source
+        carried, doubtful = _carried(text, answer)
+        source = carried or source or doubtful
     return Extraction(reason=_reason(answer)) if source is None else _checked(source)
 
 
-def _carried(text: str, answer: Answer) -> str | None:
+def _carried(text: str, answer: Answer) -> tuple[str | None, str | None]:
     """Return the first Python source that the answer carries in another way.
 
-    Else, where an answer stands inside a string, what that gives, valid or not.
+    Beside it, the first source that stands inside a text of its own and is no Python.
     """
     body = turn_of(text)
     ends = [end.end() for end in REASONING_CLOSE.finditer(body)] if answer.has_reasoning else []
     body = body[ends[-1] :] if ends else body
     if answer.is_cut_in_reasoning or (ENTRY_CLASS not in body and body.isascii()):
-        return None
-    texts, invalid = [body], None
+        return None, None
+    texts, doubtful = [body], None
     for number in range(_MOST_TEXTS):
         if number == len(texts) or sum(map(len, texts[: number + 1])) > _MOST_CHARS + len(body):
             break
         inner = read(texts[number])
         for source in _sources_in(inner, is_whole=number == 0):
             if _is_python(source):
-                return source
-            invalid = invalid or (source if number else None)
+                return source, doubtful
+            doubtful = doubtful or (source if number else None)
         texts += [t for t in in_text(texts[number]) if t not in texts and ENTRY_CLASS in t]
-    return invalid
+    return None, doubtful
 
 
 def _sources_in(answer: Answer, *, is_whole: bool) -> Iterator[str]:

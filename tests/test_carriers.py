@@ -281,6 +281,15 @@ def test_a_kernel_in_a_file_of_its_own_is_no_python() -> None:
     assert extract(json.dumps({"files": files})).source == RELU
 
 
+def test_a_call_that_is_cut_off_is_read_to_its_end() -> None:
+    said = json.dumps({"name": "write", "arguments": call(STRINGS)})
+    cut = said[: said.index("return x") + len("return x")]
+    source = extract(f"<tool_call>\n{cut}").source
+    assert source is not None
+    assert source == STRINGS[: len(source) - 1] + "\n"
+    assert source.endswith("return x\n")
+
+
 def test_the_last_of_several_calls_counts() -> None:
     calls = [json.dumps({"arguments": json.dumps(call(code))}) for code in (STRINGS, RELU)]
     assert extract("\n".join(f"<tool_call>{said}</tool_call>" for said in calls)).source == RELU
@@ -312,6 +321,8 @@ PLAIN = {
 }
 BROKEN = {
     "a slip": f"{HEAD}    def f(self:\n        pass\n",
+    "a slip beside escapes": f'{HEAD}    x = "a\\nb"\n    def f(self:\n        print("\\n&lt;")\n',
+    "a slip beside marks": f"{HEAD}    x = (\n+ 1\n+ 2\n+ 3\n    def f(self:\n        pass\n",
     "the end of a string": f'{HEAD}    x = "a\n',
     "quotation marks": f"{HEAD}    x = \u201ca\u201d\n",
     "prose at its end": f"{HEAD}    x = 1\nThis is fast.\n",
