@@ -43,14 +43,20 @@ _TAG = (
     r"<[|!]?/?[A-Za-z_][\w:-]*(?:=[^<>\s]{0,80}|(?:\s+[\w:-]{1,40}=\"[^\"<>]{0,200}\")*)\s*/?\|?>"
     r"|<!\[CDATA\["
 )
-_CLOSING_TAG = r"</[A-Za-z_][\w:-]*\s*>|<\|[\w-]{1,60}\|>|\]\]>"
+_CLOSING_TAG = r"</[A-Za-z_][\w:-]{0,60}>|<\|[\w-]{1,60}\|>|\]\]>"
 _TAGS_BEFORE = re.compile(rf"^[ \t]*(?:(?:{_TAG})[ \t]*)+")
-_TAGS_AFTER = re.compile(rf"(?:(?:{_CLOSING_TAG})[ \t]*)+$")
+_TAGS_AFTER = re.compile(rf"(?:(?:{_CLOSING_TAG})[ \t]*+){{1,6}}$")
 
 
-def in_text(text: str) -> Iterator[str]:
-    """Yield the texts that a whole answer carries, each way undone by itself."""
-    for undo in (_of_json, _of_strings, _with_fences, _without_tags, _with_plain_blanks):
+def held_in(text: str) -> Iterator[str]:
+    """Yield the texts that stand inside a whole answer, in JSON or in strings."""
+    for undo in (_of_json, _of_strings):
+        yield from (found for found in undo(text) if found != text)
+
+
+def reread(text: str) -> Iterator[str]:
+    """Yield a whole answer as it would be with other marks, blanks or escapes, one at a time."""
+    for undo in (_with_fences, _without_tags, _with_plain_blanks):
         yield from (found for found in undo(text) if found != text)
     if "\\n" in text:
         yield unescaped(text)
@@ -122,8 +128,10 @@ def _with_fences(text: str) -> Iterator[str]:
     """Yield the text with backticks for other marks around code: the last one ends it."""
     yield _STRAY_TICKS.sub("", text)
     lines = text.split("\n")
-    marks = [_MARK_AS_FENCE.match(line) for line in lines]
-    for number, opening in enumerate(marks):
+    is_fenced = False
+    for number, line in enumerate(lines):
+        is_fenced ^= line.lstrip().startswith("```")
+        opening = None if is_fenced else _MARK_AS_FENCE.match(line)
         if opening is None or not (opening["info"] or number == 0 or not lines[number - 1].strip()):
             continue
         ends = [n for n in range(number + 1, len(lines)) if lines[n].strip() == opening["mark"]]

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cudal1.answer import Answer, Part, read
-from cudal1.carriers import in_text
-from cudal1.marked_lines import UNDO
+from cudal1.carriers import held_in, reread
+from cudal1.marked_lines import ESCAPES, MARKS
 from cudal1.piece import Piece, is_edit, pieces_of, without_margin
 from cudal1.python_file import MAX_PARSED, parsed
 from cudal1.python_text import (
@@ -88,7 +88,7 @@ def _carried(text: str, answer: Answer) -> tuple[str | None, str | None]:
     body = body[ends[-1] :] if ends else body
     if answer.is_cut_in_reasoning or (ENTRY_CLASS not in body and body.isascii()):
         return None, None
-    texts, doubtful = [body], None
+    texts, num_held, doubtful = [body], 0, None
     for number in range(_MOST_TEXTS):
         if number == len(texts) or sum(map(len, texts[: number + 1])) > _MOST_CHARS + len(body):
             break
@@ -96,8 +96,10 @@ def _carried(text: str, answer: Answer) -> tuple[str | None, str | None]:
         for source in _sources_in(inner, is_whole=number == 0):
             if _is_python(source):
                 return source, doubtful
-            doubtful = doubtful or (source if number else None)
-        texts += [t for t in in_text(texts[number]) if t not in texts and ENTRY_CLASS in t]
+            doubtful = doubtful or (source if 0 < number <= num_held else None)
+        texts += [t for t in held_in(texts[number]) if t not in texts and ENTRY_CLASS in t]
+        num_held = num_held if number else len(texts) - 1
+        texts += [t for t in reread(texts[number]) if t not in texts and ENTRY_CLASS in t]
     return None, doubtful
 
 
@@ -105,8 +107,11 @@ def _sources_in(answer: Answer, *, is_whole: bool) -> Iterator[str]:
     """Yield what an answer holds, and what it would hold with each way of its lines undone."""
     if not is_whole and (source := _source_in(answer)) is not None:
         yield source
-    for undo in UNDO:
-        undone = [undo(without_margin(part.margin, part.lines)) for part in answer.parts]
+    for undo in (*MARKS, *ESCAPES):
+        undone = [
+            undo(without_margin(part.margin, part.lines)) if part.is_code or undo in MARKS else None
+            for part in answer.parts
+        ]
         if any(lines is not None for lines in undone):
             parts = tuple(
                 part if lines is None else replace(part, lines=lines, margin="")

@@ -153,13 +153,16 @@ def _without_entities(lines: Lines) -> list[str] | None:
     return html.unescape(text).split("\n") if "&" in text and ";" in text else None
 
 
-UNDO: Sequence[Callable[[Lines], list[str] | None]] = (
+MARKS: Sequence[Callable[[Lines], list[str] | None]] = (
     _typed,
     _unprompted,
     _unnumbered,
     *(partial(_unmarked, mark=mark) for mark in (">", "+", "|", "\u2502")),
     _under_key,
+)
+"""Functions that undo one way each in a block or a run of prose; None where it is not there."""
+ESCAPES: Sequence[Callable[[Lines], list[str] | None]] = (
     *(partial(_unescaped, levels=n, last=last) for n in (1, 2, 3) for last in _LAST_LEVEL),
     _without_entities,
 )
-"""Functions that undo one way each in a block or a run of prose; None where it is not there."""
+"""The same of what is done to characters; in prose, that is an answer's or a string's."""

@@ -28,9 +28,9 @@ _CODE_LINE = re.compile(
 _HEADING = re.compile(r"^#{2,6} \S")
 _TAG = r"</?[|!]?[A-Za-z_][\w:-]*(?:[=\s][^<>]{0,200})?\|?>"
 _TAG_BEFORE_CODE = re.compile(
-    rf"^\s*(?:{_TAG}\s*|`{{1,2}})+(?=(?:import|from|class|def|async)\s|[#@]|\"\"\"|'''|$)"
+    rf"^\s*(?:{_TAG}\s*|`{{1,2}})++(?=(?:import|from|class|def|async)\s|[#@]|\"\"\"|'''|$)"
 )
-_TAG_AFTER_CODE = re.compile(r"(?:</[A-Za-z_][\w:-]*>\s*)+$")
+_TAG_AFTER_CODE = re.compile(r"(?:</[A-Za-z_][\w:-]{0,60}>\s*+){1,4}$")
 _LEFT_OUT = re.compile(
     r"^\s*(?:#|//)\s*(?:\.{3}|…|\(?(?:same as|rest of|as before|as above|existing code"
     r"|remaining code|unchanged)\b)",

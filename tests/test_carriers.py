@@ -321,7 +321,7 @@ PLAIN = {
 }
 BROKEN = {
     "a slip": f"{HEAD}    def f(self:\n        pass\n",
-    "a slip beside escapes": f'{HEAD}    x = "a\\nb"\n    def f(self:\n        print("\\n&lt;")\n',
+    "a slip beside escapes": f'{HEAD}    x = "a\\nb"\n    def f(self:\n        print("\\n")\n',
     "a slip beside marks": f"{HEAD}    x = (\n+ 1\n+ 2\n+ 3\n    def f(self:\n        pass\n",
     "the end of a string": f'{HEAD}    x = "a\n',
     "quotation marks": f"{HEAD}    x = \u201ca\u201d\n",
