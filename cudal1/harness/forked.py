@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.connection import Connection
@@ -26,6 +24,7 @@ from cudal1.errors import CudaL1Error, WorkerError, describe
 from cudal1.harness.keeper import close_all_but, end_kept, fork_kept
 from cudal1.harness.reference import SCRATCH
 from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
+from cudal1.harness.scratch import Scratch
 from cudal1.harness.shortage import lacks_memory
 
 CLOSE = "close"
@@ -51,9 +50,9 @@ class Forked:
     """
 
     def __init__(self, make: Callable[[], Any], *, keeps: Collection[int] = ()) -> None:
-        self._folder = tempfile.mkdtemp(prefix="cudal1-problem-")
+        self._folder = Scratch("cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
-        self._process = fork_kept(partial(_serve, make, theirs, keeps, self._folder))
+        self._process = fork_kept(partial(_serve, make, theirs, keeps, self._folder.path))
         theirs.close()
         self._status: int | None = None
         try:
@@ -86,7 +85,7 @@ class Forked:
         if self._status is None:
             self._ours.close()
             self._status = end_kept(self._process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _answer(self) -> Any:
         try:

@@ -20,6 +20,7 @@ from pydantic import ValidationError, model_validator
 from cudal1 import processes
 from cudal1.errors import SuiteError
 from cudal1.harness.device import Device
+from cudal1.harness.scratch import Scratch
 from cudal1.kill_table import KillTable
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
@@ -192,9 +193,7 @@ class _Prober:
         self._process: subprocess.Popen[str] | None = None
         # closed with the process
         self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-        self._folder = tempfile.TemporaryDirectory(  # removed with the process
-            prefix="cudal1-trials-", ignore_cleanup_errors=True
-        )
+        self._folder = Scratch("cudal1-trials-")
         self._is_asking = False
         self._num_answered = 0
         self._num_ended = 0
@@ -236,7 +235,7 @@ class _Prober:
             self._process.kill()
             self._process.communicate()
         self._said.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def _has_ended(self, process: subprocess.Popen[str]) -> None:
         process.kill()
@@ -257,7 +256,7 @@ class _Prober:
             text=True,
             # one thread, as candidates are judged; and a fork must find no other threads
             env=processes.sparse(
-                OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TMPDIR=self._folder.name
+                OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TMPDIR=self._folder.path
             ),
             start_new_session=True,
         )
