@@ -80,8 +80,8 @@ def describe(error: BaseException) -> str:
     """Return `Kind: message` in one line, even of an error that cannot say itself."""
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 -- the class may be somebody else's
-        said = ""
+    except Exception as raised:  # noqa: BLE001 -- the class may be somebody else's
+        said = f"(its text raises {type(raised).__name__})"
     kind = type(error).__name__
     line = " ".join("".join(c if c.isprintable() else " " for c in said).split())
     return (f"{kind}: {line}" if line else kind)[:MAX_DESCRIBED]

@@ -106,7 +106,7 @@ TEXTS: dict[str, Callable[[bytes], bytes]] = {
     "many lines": lambda text: text + b"# x\n" * 20_000,
     "nested 50 deep": lambda text: text + b"D = " + b"(" * 50 + b"1" + b")" * 50 + b"\n",
     "nested 1000 deep": lambda text: text + b"D = " + b"(" * 1000 + b"1" + b")" * 1000 + b"\n",
-    "a long sum": lambda text: text + b"D = 0" + b" + 1" * 3000 + b"\n",
+    "a long sum": lambda text: text + b"D = 0" + b" + 1" * 2000 + b"\n",
     "a very long sum": lambda text: text + b"D = 0" + b" + 1" * 100_000 + b"\n",
     "empty": lambda _: b"",
     "a comment alone": lambda _: b"# Model get_inputs get_init_inputs ModelNew\n",

@@ -32,7 +32,7 @@ ELSEWHERE = {
     "A20": "harness/test_noise.py::test_one_impossible_case_is_clipped_to_the_highest_claim",
     "A23": "harness/test_noise.py::test_clocks_that_rise_and_fall_earn_nothing",
     "A24": "harness/test_noise.py::test_the_luckiest_of_many_clones_earns_nothing",
-    "A36": "suite/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
+    "A36": "services/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
     "A45": "harness/honest/one_matmul.py",
 }
 """Entries of the catalogue that are no candidates, or no cheats, and where they are tried."""

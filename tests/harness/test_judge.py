@@ -24,6 +24,7 @@ from cudal1.harness.burst import Burst
 from cudal1.harness.zygote import MAX_LEAVING
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
+from cudal1.processes import SET
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status
 from tests.harness.conftest import Judge, UntilMeasured, patiently
@@ -33,7 +34,7 @@ OpenPool = Callable[[], AbstractContextManager[Pool]]
 PR_SET_NAME = 15
 SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
-    "HOME", "LANG", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH", "PYTHONPATH",
+    *SET, "HOME", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH",
     "PYTHONDONTWRITEBYTECODE", "PWD", "TMPDIR", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
     "TORCHINDUCTOR_COMPILE_THREADS",
     "TORCHINDUCTOR_VEC_ISA_OK", "TORCH_EXTENSIONS_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR",

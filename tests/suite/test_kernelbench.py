@@ -185,7 +185,7 @@ def test_a_broken_file_is_rejected_with_its_reason_and_costs_no_other(
 
     assert [problem.key for problem in problems] == [problem.key for problem in sound]
     assert [problem.id for problem in problems][1:] == [problem.id for problem in sound][1:]
-    admission = admit(problems[0], max_reference_ms=100.0)
+    admission = admit(problems[0], max_reference_ms=100.0).admission
     assert not admission.admitted
     assert BROKEN[content] in (admission.reason or "")
     assert "\n" not in (admission.reason or "")
