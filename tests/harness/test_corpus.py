@@ -45,17 +45,26 @@ def layers(judge: Judge) -> tuple[str, ...]:
     return judge("silu", "class ModelNew: pass").verdict.sandbox
 
 
+@patiently
 @pytest.mark.parametrize("case", EXPLOITS, ids=lambda case: case.name)
 def test_an_exploit_ends_in_the_class_that_its_header_names(
-    case: Case, judge: Judge, layers: tuple[str, ...]
+    case: Case, judge: Judge, layers: tuple[str, ...], until_measured: UntilMeasured
 ) -> None:
-    if missing := case.missing(layers):  # what nothing stops must not even be tried
-        pytest.skip(f"this machine grants no {missing}")
-    verdict = judge(case.problem, case.source).verdict
-    # luck has a part in it: sometimes stopped, so no strict xfail; docs/protocol.md names each
-    if case.still_open and class_of(verdict) not in case.accepted:
-        pytest.xfail(f"known hole: {case.still_open}")
-    assert class_of(verdict) in case.accepted, (verdict.reason, verdict.measurement)
+    if lacks := case.missing(layers):  # what nothing stops must not even be tried
+        pytest.skip(f"this machine grants no {lacks}")
+
+    def missing() -> object:
+        verdict = judge(case.problem, case.source).verdict
+        if class_of(verdict) in case.accepted:
+            return None
+        # luck has a part in it: sometimes stopped, so no strict xfail; docs/protocol.md names each
+        if case.still_open:
+            pytest.xfail(f"known hole: {case.still_open}")
+        # on a busy machine it gains nothing, and what gains nothing has only a few checks
+        assert class_of(verdict) == "no_gain", (verdict.reason, verdict.measurement)
+        return ("not caught", verdict)
+
+    until_measured(case.problem, missing)
 
 
 @pytest.mark.parametrize("problem", ["silu", "fake_silu"])
