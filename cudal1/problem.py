@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from cudal1.errors import SuiteError
 from cudal1.record import Record, content_id
+from cudal1.source_files import cut
 
 
 class DeviceClass(StrEnum):
@@ -28,6 +29,10 @@ class Split(StrEnum):
 
     TRAIN = "train"
     HELDOUT = "heldout"
+
+
+PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs")
+"""What a problem's module defines."""
 
 
 class Problem(Record):
@@ -48,7 +53,7 @@ class Problem(Record):
     revision: str
     """Which version of the suite this came from."""
     source: str
-    """The whole file, with `Model`, `get_inputs` and `get_init_inputs`; shown as it is judged."""
+    """The file with `PROBLEM_NAMES`, or all files (`source_files`), shown as it is judged."""
 
     @property
     def id(self) -> str:
@@ -81,13 +86,14 @@ def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
     The one mechanism by which a problem's sizes follow the device class.
 
     Args:
-        source: a problem file.
+        source: a problem file, or files; constants are those of the main one.
         constants: name to new value; each must be assigned once at the top level.
         where: how to name the file in an error.
 
     Raises:
         SuiteError: when a name is not a top-level constant of the file, or the file does not parse.
     """
+    source, others = cut(source)
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
@@ -116,4 +122,4 @@ def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
         head = lines[first].encode()[:start].decode()
         tail = lines[last].encode()[end:].decode()
         lines[first : last + 1] = [f"{head}{constants[name]!r}{tail}"]
-    return "\n".join(lines)
+    return "\n".join(lines) + others

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 import re
+import stat
 import unicodedata
 from pathlib import Path
 
 from cudal1.errors import SuiteError
-from cudal1.problem import DeviceClass, Problem
+from cudal1.problem import PROBLEM_NAMES, DeviceClass, Problem
+from cudal1.source_folder import read_folder
 from cudal1.suite.loader import problem_of
-from cudal1.text_file import read_python
+from cudal1.text_file import mode_of, read_python
 
 REMEDIES = {
     "Model": "name the class to make faster Model",
@@ -22,7 +24,7 @@ REMEDIES = {
     "get_init_inputs": "add get_init_inputs(), which returns the list of Model's own arguments",
     "ModelNew": "name the faster class ModelNew",
 }
-PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs")
+CANDIDATE_NAME = "ModelNew"
 MAKES_NAMES = re.compile(
     r"""import\s*\(?\s*\*
     |\b(
@@ -41,19 +43,20 @@ def read_pair(problem: Path, candidate: Path, device_class: DeviceClass) -> tupl
     Raises:
         SuiteError: a file cannot be read, surely lacks a name, or each is the other.
     """
-    first, second = _read(problem), _read(candidate, any_codec=True)
+    first = _read(problem, PROBLEM_NAMES)
+    second = _read(candidate, (CANDIDATE_NAME,), any_codec=True)
     if (
         _lacking(PROBLEM_NAMES, first)
         and not _lacking(PROBLEM_NAMES, second)
-        and not _lacking(("ModelNew",), first)
-        and _lacking(("ModelNew",), second)
+        and not _lacking((CANDIDATE_NAME,), first)
+        and _lacking((CANDIDATE_NAME,), second)
     ):
         raise SuiteError(
             f"{problem}: is the candidate, and {candidate} the problem, which comes first: "
             f"cudal1 judge {candidate} {problem}"
         )
     _refuse_what_lacks(PROBLEM_NAMES, problem, first)
-    _refuse_what_lacks(("ModelNew",), candidate, second)
+    _refuse_what_lacks((CANDIDATE_NAME,), candidate, second)
     return problem_of(first, problem, device_class=device_class), second
 
 
@@ -63,7 +66,7 @@ def read_problem(path: Path, device_class: DeviceClass) -> Problem:
     Raises:
         SuiteError: it cannot be read, or surely lacks a name that every problem has.
     """
-    source = _read(path)
+    source = _read(path, PROBLEM_NAMES)
     _refuse_what_lacks(PROBLEM_NAMES, path, source)
     return problem_of(source, path, device_class=device_class)
 
@@ -74,7 +77,7 @@ def read_candidate(path: Path) -> str:
     Raises:
         SuiteError: it cannot be read.
     """
-    return _read(path, any_codec=True)
+    return _read(path, (CANDIDATE_NAME,), any_codec=True)
 
 
 def _refuse_what_lacks(names: tuple[str, ...], path: Path, source: str) -> None:
@@ -90,8 +93,10 @@ def _lacking(names: tuple[str, ...], source: str) -> list[str]:
     return [name for name in names if not re.search(rf"\b{name}\b", text)]
 
 
-def _read(path: Path, *, any_codec: bool = False) -> str:
+def _read(path: Path, names: tuple[str, ...], *, any_codec: bool = False) -> str:
     try:
+        if stat.S_ISDIR(mode_of(path)):
+            return read_folder(path, names, any_codec=any_codec)
         source = read_python(path, raising=SuiteError, any_codec=any_codec)
     except SuiteError as error:
         raise SuiteError(f"{error}{_remedy(path)}") from error

@@ -65,10 +65,12 @@ BaselinesOption = Annotated[
 def judge(
     problem: Annotated[
         Path | None,
-        typer.Argument(metavar="PROBLEM", help="A file with Model, get_inputs, get_init_inputs"),
+        typer.Argument(
+            metavar="PROBLEM", help="A file with Model, get_inputs, get_init_inputs, or a folder"
+        ),
     ] = None,
     candidate: Annotated[
-        Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew")
+        Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew, or a folder")
     ] = None,
     candidates: CandidatesOption = None,
     suite: SuiteOption = None,

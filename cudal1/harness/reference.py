@@ -20,17 +20,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cudal1.errors import SuiteError
-from cudal1.harness import source_files
-from cudal1.problem import Problem
+from cudal1 import source_files
+from cudal1.errors import SuiteError, describe
+from cudal1.problem import PROBLEM_NAMES, Problem
 
 if TYPE_CHECKING:
     import torch
 
 SCRATCH = "CUDAL1_SCRATCH"
 """The variable that names a folder which another process removes when this one has ended."""
-NAMES = ("Model", "get_inputs", "get_init_inputs")
-"""What a problem defines."""
 MAX_SHOWN = 80
 """Characters of a value that a reason shows."""
 
@@ -74,8 +72,14 @@ def load_reference(problem: Problem) -> Reference:
         SuiteError: it lacks a name, or its constructor's arguments cannot be sent to a worker.
             Whatever else is raised, the source raised itself.
     """
-    module = imported(problem.source, f"problem_{problem.id}")
-    for name in NAMES:
+    try:
+        module = imported(problem.source, f"problem_{problem.id}")
+    except ModuleNotFoundError as error:
+        raise SuiteError(
+            f"{problem.key}: its reference raises {describe(error)}; install it, or give a problem "
+            "of several files as a folder"
+        ) from error
+    for name in PROBLEM_NAMES:
         if not callable(getattr(module, name, None)):
             raise SuiteError(f"{problem.key}: defines no {name}")
     given: object = module.get_init_inputs()

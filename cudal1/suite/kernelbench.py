@@ -20,6 +20,7 @@ from cudal1 import processes
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
+from cudal1.source_files import cut
 from cudal1.suite.loader import (
     Unreadable,
     level_of,
@@ -93,10 +94,14 @@ def _told_apart(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Problem files of a checkout or of its `KernelBench` folder, by level and number."""
+    """Problems of a checkout or of its `KernelBench` folder, files or folders, by their place."""
     root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
     return sorted(
-        root.glob("level[0-9]/[0-9]*_*.py"),
+        (
+            found
+            for found in root.glob("level[0-9]/[0-9]*_*")
+            if found.suffix == ".py" or any(found.glob("*.py"))
+        ),
         key=lambda file: (level_of(file), number_and_name(file.stem)),
     )
 
@@ -227,13 +232,14 @@ def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
     Raises:
         SuiteError: a name is not a top-level constant of the file.
     """
+    main, others = cut(source)
     try:
-        nodes = ast.parse(source).body if constants else []
+        nodes = ast.parse(main).body if constants else []
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         nodes = []
     if not nodes:
         return source
-    lines = source.encode().split(b"\n")  # ast counts columns in UTF-8 bytes
+    lines = main.encode().split(b"\n")  # ast counts columns in UTF-8 bytes
     for node in reversed(nodes):
         values = _values(node)
         if values.keys().isdisjoint(constants):
@@ -243,7 +249,7 @@ def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
         single = "; ".join(f"{name} = {ast.unparse(value)}" for name, value in values.items())
         head, tail = lines[first][: node.col_offset], lines[last][node.end_col_offset :]
         lines[first : last + 1] = [head + single.encode() + tail]
-    return resize(b"\n".join(lines).decode(), constants, where=where)
+    return resize(b"\n".join(lines).decode() + others, constants, where=where)
 
 
 def _values(node: ast.stmt) -> dict[str, ast.expr]:

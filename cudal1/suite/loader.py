@@ -13,8 +13,9 @@ from pathlib import Path
 from pydantic import Field
 
 from cudal1.errors import SuiteError
-from cudal1.problem import DeviceClass, Problem, Split, resize
+from cudal1.problem import PROBLEM_NAMES, DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
+from cudal1.source_folder import read_folder
 from cudal1.suite.sizes import load_sizes, refuse_unknown
 from cudal1.text_file import read_python, read_text
 
@@ -93,7 +94,9 @@ def problem_of(
     Raises:
         SuiteError: the source cannot be parsed, or lacks a constant to resize.
     """
-    number, name = number_and_name(path.stem)
+    # `.` and `..` have a name elsewhere
+    stem = path.stem if path.stem.strip(".") else path.resolve().name
+    number, name = number_and_name(stem)
     return Problem(
         suite=suite,
         level=level,
@@ -107,11 +110,14 @@ def problem_of(
 
 
 def read_source(path: Path) -> str:
-    """Return the source in a file, as Python reads it.
+    """Return the source in a file, or of a folder's files, as Python reads it.
 
     Raises:
-        SuiteError: it is absent, unreadable, no text, or in an encoding that is none.
+        SuiteError: it is absent, unreadable, no text, in an encoding that is none, or a folder
+            without a problem.
     """
+    if path.is_dir():
+        return read_folder(path, PROBLEM_NAMES)
     return read_python(path, raising=SuiteError)
 
 

@@ -108,3 +108,19 @@ def test_code_that_an_encoding_hides_is_in_what_is_judged(
     problem.write_bytes(b"# coding: raw_unicode_escape\n" + problem.read_bytes())
     with pytest.raises(SuiteError, match="save it as UTF-8"):
         read_problem(problem, CPU)
+
+
+def test_either_may_be_a_folder(
+    problem: Path, candidate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = problem.parent / "folder"
+    folder.mkdir()
+    (folder / "helpers.py").write_text("WIDTH = 8\n")
+    candidate.write_text(f"import helpers\n{candidate.read_text()}")
+    for file in (problem, candidate):
+        file.rename(folder / file.name)
+    candidate = folder / candidate.name
+    monkeypatch.chdir(folder)
+    item, source = read_pair(Path(), Path(), CPU)
+    assert (item.source, item.name) == ((folder / problem.name).read_text(), "folder")
+    assert source == f"{candidate.read_text()}# cudal1: file helpers.py\nWIDTH = 8\n"

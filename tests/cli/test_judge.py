@@ -79,7 +79,7 @@ def test_files_of_any_kind_are_judged_and_standard_output_is_the_verdict_s_alone
         ("model.py", "absent.py", "absent.py: cannot be read"),
         ("modle.py", "faster.py", "modle.py: cannot be read (No such file or directory); did you "
                                   "mean model.py?"),
-        ("model.py", "locks", "locks: cannot be read (Is a directory)"),
+        ("model.py", "locks", "locks: a folder in which no file has ModelNew; name another"),
         ("faster.py", "model.py", "faster.py: is the candidate, and model.py the problem"),
         ("faster.py", "faster.py", "faster.py: has no Model; name the class"),
         ("model.py", "model.py", "model.py: has no ModelNew; name the faster class"),

@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from cudal1.harness import source_files, wire
+from cudal1 import source_files
+from cudal1.harness import wire
 from cudal1.harness.seeding import seed_others
 from cudal1.harness.weights import load_by_name
 from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec, View

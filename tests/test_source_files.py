@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudal1.harness.source_files import MAIN, join, split
+from cudal1.source_files import MAIN, join, split
 
 HELPERS = "from __future__ import annotations\n\nW = 2.0\n"
 

@@ -29,6 +29,13 @@ def join(main: str, others: Mapping[str, str]) -> str:
     return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts[:-1]) + parts[-1]
 
 
+def cut(text: str) -> tuple[str, str]:
+    """Return the main file of a text, and all that follows it."""
+    found = _HEADER.search(text)
+    at = found.start() if found else len(text)
+    return text[:at], text[at:]
+
+
 def split(text: str) -> dict[str, str]:
     """Return the files of a text by their paths; the main one is called `MAIN`."""
     main, *rest = _HEADER.split(text)
