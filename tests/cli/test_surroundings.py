@@ -9,65 +9,20 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 import threading
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import FASTER, PROBLEM
-
-MARKING = """if __name__ != "candidate":
-    with open({mark!r}, "a") as mark:
-        mark.write(__name__ + "\\n")
-"""
-"""A candidate's module is called so in a worker, which cannot write there."""
-STARTING = ("sitecustomize", "usercustomize", "conftest", "cudal1", "tasks", "flows", "candidate")
-SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-STEERING = {
-    "PYTHONHOME": "/nonexistent", "PYTHONWARNINGS": "error", "PYTHONBREAKPOINT": "os.abort",
-    "PYTHONINSPECT": "1", "PYTHONUTF8": "0", "PYTHONHASHSEED": "no number",
-    "LC_ALL": "C", "LANG": "C", "LANGUAGE": "tr",
-    "HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "socks5://127.0.0.1:9",
-    "PREFECT_API_URL": "http://127.0.0.1:9/api", "MLFLOW_TRACKING_URI": "http://127.0.0.1:9",
-    "DVC_ROOT": "/nonexistent", "GIT_DIR": "/nonexistent", "TORCH_LOGS": "+all",
-    "TORCH_COMPILE_DEBUG": "1", "OMP_NUM_THREADS": "no number", "PYDANTIC_DISABLE_PLUGINS": "x",
-    "COVERAGE_PROCESS_START": "/nonexistent", "BASH_ENV": "/nonexistent", "ENV": "/nonexistent",
-}  # fmt: skip
-
-
-def _names() -> list[str]:
-    """Every module of the standard library, and of every package that is installed."""
-    installed = {name for name in packages_distributions() if name.isidentifier()}
-    return sorted({*sys.stdlib_module_names, *installed, *STARTING})
-
-
-def _fill(folder: Path, mark: Path) -> None:
-    """Put modules, packages, namespace packages, extensions and settings into a folder."""
-    text = MARKING.format(mark=str(mark))
-    for number, name in enumerate(_names()):
-        (folder / f"{name}.py").write_text(text)
-        if number % 3 == 0:
-            (folder / name).mkdir()
-            (folder / name / "__init__.py").write_text(text)
-        elif number % 3 == 1:
-            (folder / f"{name}{SUFFIX}").write_text("no extension")
-    (folder / "torch").mkdir(exist_ok=True)
-    (folder / "torch" / "_dynamo.py").write_text(text)
-    (folder / "numpy_namespace").mkdir()
-    (folder / "evil.pth").write_text(f"import os; open({str(mark)!r}, 'a').write('pth\\n')\n")
-    (folder / "params.yaml").write_text("protocol: {name: http, port: 80}\n")
-    (folder / "prefect.toml").write_text('[server]\nprofile = "evil"\n')
-    (folder / ".env").write_text("PREFECT_API_URL=http://127.0.0.1:9/api\n")
-    (folder / "pyproject.toml").write_text('[tool.prefect.api]\nurl = "http://127.0.0.1:9/api"\n')
+from tests.hostile import MARKING, STEERING, fill
 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     folder = tmp_path / "hostile"
     folder.mkdir()
-    _fill(folder, tmp_path / "mark")
+    fill(folder, tmp_path / "mark")
     (folder / "model.py").write_text(PROBLEM)
     (folder / "statistics.py").write_text(MARKING.format(mark=str(tmp_path / "mark")) + FASTER)
     (folder / "linked.py").symlink_to("statistics.py")

@@ -2,7 +2,7 @@
 
 A header is the file's docstring: one sentence, then lines of `name: value`.
 
-* `id` — entry of the catalogue of hacks (A01 to A50); empty for an attack on this harness alone.
+* `id` — entry of the catalogue of hacks (A01 to A51); empty for an attack on this harness alone.
 * `problem` — a problem of `conftest.py`.
 * `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group;
   several where chance decides between them.

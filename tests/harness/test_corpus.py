@@ -34,10 +34,12 @@ ELSEWHERE = {
     "A24": "harness/test_noise.py::test_the_luckiest_of_many_clones_earns_nothing",
     "A36": "services/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
     "A45": "harness/honest/one_matmul.py",
+    # ours: files with the names of modules, in the folder that a judge is started in
+    "A51": "cli/test_surroundings.py::test_a_judge_imports_nothing_from_where_it_is_started",
 }
 """Entries of the catalogue that are no candidates, or no cheats, and where they are tried."""
 ON_A_GPU_ALONE = {"A21"}
-CATALOGUE = {f"A{number:02}" for number in range(1, 51)}
+CATALOGUE = {f"A{number:02}" for number in range(1, 52)}
 
 
 @pytest.fixture(scope="module")
