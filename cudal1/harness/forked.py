@@ -28,6 +28,10 @@ from cudal1.harness.scratch import Scratch
 from cudal1.harness.shortage import lacks_memory
 
 CLOSE = "close"
+ANSWER_LIMIT_S = 1800.0
+"""Seconds that an answer may take: many calls of `CALL_LIMIT_S`, of which a problem may be rid."""
+CLOSE_LIMIT_S = 60.0
+"""Seconds in which an object is closed."""
 END_LIMIT_S = 5.0
 """Seconds in which a process ends that has closed its end of the pipe."""
 
@@ -56,7 +60,7 @@ class Forked:
         theirs.close()
         self._status: int | None = None
         try:
-            self._answer()
+            self._answer(ANSWER_LIMIT_S)
         except BaseException:
             self.kill()
             raise
@@ -67,17 +71,13 @@ class Forked:
         Raises:
             Ended: the process has ended.
         """
-        if self._status is not None:
-            raise Ended(_ending(self._status))
-        with contextlib.suppress(OSError):  # it is gone: the answer says how
-            self._ours.send((name, arguments, named))
-        return self._answer()
+        return self._asked((name, arguments, named), ANSWER_LIMIT_S)
 
     def close(self) -> None:
         """Close the object, and end its process."""
         if self._status is None:
             with contextlib.suppress(Exception):
-                self.ask(CLOSE)
+                self._asked((CLOSE, (), {}), CLOSE_LIMIT_S)
         self.kill()
 
     def kill(self) -> None:
@@ -87,7 +87,17 @@ class Forked:
             self._status = end_kept(self._process)
         self._folder.close()
 
-    def _answer(self) -> Any:
+    def _asked(self, asked: Ask, limit_s: float) -> Any:
+        if self._status is not None:
+            raise Ended(_ending(self._status))
+        with contextlib.suppress(OSError):  # it is gone: the answer says how
+            self._ours.send(asked)
+        return self._answer(limit_s)
+
+    def _answer(self, limit_s: float) -> Any:
+        if not self._ours.poll(limit_s):
+            self.kill()
+            raise Ended(f"gives no answer within {limit_s:g} s")
         try:
             is_error, content = self._ours.recv()
         except (EOFError, OSError) as error:

@@ -127,3 +127,31 @@ def test_a_kill_takes_the_process_and_its_folder(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(process)), 0)
+
+
+SLOW = "import time; time.sleep(100)"
+
+
+def test_an_answer_that_does_not_come_ends_it(
+    forked: Forked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudal1.harness.forked.ANSWER_LIMIT_S", 0.2)
+    with pytest.raises(Ended, match=r"gives no answer within 0\.2 s"):
+        forked.ask("call", SLOW)
+    with pytest.raises(Ended):
+        forked.ask("add", 1)
+
+
+class Lingering(Thing):
+    """Takes its time to be closed."""
+
+    def close(self) -> None:
+        self.call(SLOW)
+
+
+def test_one_that_does_not_close_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cudal1.harness.forked.CLOSE_LIMIT_S", 0.2)
+    forked = Forked(Lingering)
+    forked.close()
+    with pytest.raises(Ended):
+        forked.ask("add", 1)
