@@ -104,6 +104,9 @@ def read(body: str, settings: OpenAISettings) -> Answer:
     text = _text(_part(message, "content"))
     if text is None:
         raise MalformedError("content is no text", cost)
+    if not text.strip() and isinstance(calls := _part(message, "tool_calls"), list) and calls:
+        # no tool was offered: a server has taken the answer for a call of one
+        text = json.dumps(calls)
     refused = not text and isinstance(_part(message, "refusal"), str)
     reasoning = _part(message, "reasoning_content") or _part(message, "reasoning")
     return Answer(

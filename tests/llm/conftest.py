@@ -207,6 +207,14 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                     answer = _chat("content_filter")
                     answer["choices"][0]["message"]["content"] = None
                     self._send(200, json.dumps(answer))
+                case "tool calls":
+                    answer = _chat("tool_calls")
+                    source = "class ModelNew:\n    pass\n"
+                    called = {"name": "write_file", "arguments": json.dumps({"content": source})}
+                    answer["choices"][0]["message"] = {
+                        "content": None, "tool_calls": [{"type": "function", "function": called}]
+                    }  # fmt: skip
+                    self._send(200, json.dumps(answer))
                 case "wrong types":
                     answer = _chat("stop")
                     answer["choices"] = [{"message": {"content": 7}}]

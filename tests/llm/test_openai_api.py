@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderDownError, ProviderError
+from cudal1.extract import extract
 from cudal1.ledger import Ledger
 from cudal1.llm.health import MAX_IN_A_ROW
 from cudal1.llm.openai_api import OpenAIProvider
@@ -168,6 +169,13 @@ def test_an_answer_without_content_is_an_empty_text(stub: Any, ask: Ask) -> None
     provider = provider_for(stub.base_url)
     (completion,) = answers(provider, ask(provider))
     assert (completion.text, completion.finish_reason) == ("", "content_filter")
+
+
+def test_an_answer_that_the_server_took_for_a_call_of_a_tool_is_a_text(stub: Any, ask: Ask) -> None:
+    stub.behaviours = ["tool calls"]
+    provider = provider_for(stub.base_url)
+    (completion,) = answers(provider, ask(provider))
+    assert extract(completion.text).source == "class ModelNew:\n    pass\n"
 
 
 @pytest.mark.parametrize(("status", "words"), [("401", "refuses the key"), ("404", "no model 'm'")])
