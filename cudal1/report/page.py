@@ -13,6 +13,7 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from cudal1.python_file import visible
 from cudal1.record import Record
 from cudal1.report import baselines, devices, methods, speedups, tables, tallies
 from cudal1.report.bests import best_figures
@@ -53,7 +54,7 @@ def page_html(given: ReportInput) -> str:
         loader=FunctionLoader(_packaged), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["times"] = times
+    environment.filters |= {"times": times, "visible": visible}
     where = given.provenance
     rejected = given.problems.filter(~given.problems["admitted"]).sort("suite", "level", "number")
     return environment.get_template(TEMPLATE).render(

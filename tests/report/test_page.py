@@ -97,6 +97,14 @@ def test_hostile_text_makes_no_element(hostile_page):
     assert not any(name.startswith("on") for _, attrs in reader.elements for name in attrs)
 
 
+def test_characters_that_nobody_sees_are_shown_as_code_points(made):
+    rows = made.rows()
+    rows["problems"][0]["source"] = "x = 1  # \u202e\u2066 reversed\n"
+    page = page_html(made.build(rows))
+    assert "\u202e" not in page
+    assert "# &lt;U+202E&gt;&lt;U+2066&gt; reversed" in page
+
+
 def test_hostile_text_is_not_a_template(hostile_page):
     assert "{{7*7}}" in hostile_page
 
