@@ -21,14 +21,14 @@ from typing import Any, NoReturn
 
 from cudal1 import processes
 from cudal1.errors import CudaL1Error, WorkerError, describe
-from cudal1.harness.keeper import close_all_but, end_kept, fork_kept
+from cudal1.harness.keeper import STOPPED, close_all_but, end_kept, fork_kept
 from cudal1.harness.reference import SCRATCH
 from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
 from cudal1.harness.scratch import Scratch
 from cudal1.harness.shortage import lacks_memory
 
 CLOSE = "close"
-ANSWER_LIMIT_S = 1800.0
+ANSWER_LIMIT_S = 900.0
 """Seconds that an answer may take: many calls of `CALL_LIMIT_S`, of which a problem may be rid."""
 CLOSE_LIMIT_S = 60.0
 """Seconds in which an object is closed."""
@@ -123,6 +123,8 @@ def _ending(status: int) -> str:
         if number == signal.SIGALRM:
             return f"does not return within {CALL_LIMIT_S:g} s"
         return f"crashes ({signal.Signals(number).name})"
+    if os.waitstatus_to_exitcode(status) == STOPPED:
+        return "stops its process"
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 

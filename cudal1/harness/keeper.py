@@ -27,13 +27,16 @@ END_LIMIT_S = 5.0
 """Seconds in which a keeper ends that is asked to; one that was stopped never does."""
 REAP_S = 0.005
 """Seconds until processes that were killed can be reaped."""
+STOPPED = 128 + signal.SIGSTOP
+"""Exit status of a keeper whose problem's process stopped, in which no limit of time ends it."""
 WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
 
 def fork_kept(run: Callable[[], NoReturn]) -> int:
     """Return the id of a new keeper's process, under which `run` is called in another one.
 
-    The keeper ends as that process does: with the same exit status, or by the same signal.
+    The keeper ends as that process does: with the same exit status, or by the same signal. One that
+    stops (SIGSTOP) is ended, with status `STOPPED`.
     """
     keeper = os.fork()
     if keeper:
@@ -109,11 +112,18 @@ def _die_with_parent() -> None:
 def _keep(problem: int) -> int:
     """Wait for the problem's end or for SIGTERM, end the rest, and return the problem's status."""
     found: dict[int, int] = {}
-    is_asked = False
-    while problem not in found and not is_asked:
+    is_asked = is_stopped = False
+    while problem not in found and not is_asked and not is_stopped:
         is_asked = signal.sigwait(WATCHED) == signal.SIGTERM
         found |= _reaped()
-    return (found | end_children())[problem]
+        is_stopped = problem not in found and _is_stopped(problem)
+    ended = (found | end_children())[problem]
+    return STOPPED << 8 if is_stopped else ended
+
+
+def _is_stopped(child: int) -> bool:
+    options = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, child, options) is not None
 
 
 def _reaped() -> dict[int, int]:

@@ -68,6 +68,7 @@ def test_it_has_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sys.exit(4)", "ends its process (exit status 4)"),
         ("os.kill(os.getpid(), 9)", "crashes (SIGKILL)"),
         ("os.kill(os.getpid(), 14)", "does not return within"),
+        ("os.kill(os.getpid(), 19)", "stops its process"),
         ("os.closerange(3, 200)", "ends its process"),
     ],
 )
