@@ -226,6 +226,8 @@ def test_signals_end_a_command(
     child = subprocess.Popen(
         [*command, "screen", "never.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
+        # which `nohup make test` would ignore
+        preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
     )  # fmt: skip
     writer = _until_it_reads(tmp_path / "never.py")
     child.send_signal(sent)
@@ -250,13 +252,20 @@ def test_a_command_under_nohup_does_not_hear_the_terminal_close(
 
 
 def _until_it_reads(pipe: Path) -> int:
-    """Return the other end of a pipe, once a process has opened it for reading."""
+    """Return the other end of a pipe, once a process has opened it for reading, and reads.
+
+    A signal that comes between Python's last look for one and the read that blocks is not seen
+    until the read ends.
+    """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             time.sleep(0.05)
+        else:
+            time.sleep(0.5)
+            return writer
     raise AssertionError("nothing reads it")
 
 

@@ -76,7 +76,7 @@ def test_an_error_is_raised_where_it_was_asked(isolated: Isolated) -> None:
         isolated.submit(int, "x").result()
     with pytest.raises(SuiteError, match="ours"):
         isolated.submit(_raises_ours).result()
-    with pytest.raises(WorkerError, match=r"^Odd$"):
+    with pytest.raises(WorkerError, match=r"^Odd: \(its text raises TypeError\)$"):
         isolated.submit(_raises_odd).result()
 
 
