@@ -11,7 +11,7 @@ what every process opens, and counted are Python modules, shared libraries and `
 elsewhere; a candidate's process does not bear being traced, so that this run may end early.
 
 Not counted are processes of candidates, which are untrusted by design, the files that the command
-names, and, in a column of its own, the first interpreter: it is the user's own, and imports what
+names, a problem's among them, which a process of its own imports from a folder of ours, and, in a column of its own, the first interpreter: it is the user's own, and imports what
 the user's PYTHONPATH says, until an isolated one takes its place.
 """
 
@@ -80,6 +80,7 @@ UNTRUSTED = "cudal1.harness.worker"
 SYSTEM = ("/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda", "/etc", "/proc", "/sys")
 _CALL = re.compile(r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<rest>.*)$")
 _RESUMED = re.compile(r"^(?P<pid>\d+) +<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
+_PROBLEM = re.compile(r"/cudal1-(problem|trials)-\w+/([\w-]+/)?problem-\w+/problem_[0-9a-f]+\.py$")
 _OPENED = re.compile(r'"(?P<asked>(?:[^"\\]|\\.)*)".*= \d+<(?P<path>[^>]*)>')
 
 
@@ -304,7 +305,8 @@ def _take(
             )
     elif (opened := _OPENED.search(call)) is not None and process.is_trusted:
         path = opened["path"].removesuffix("(deleted)")
-        if IMPORTED.search(path) and not path.startswith(tuple(allowed)) and path not in named:
+        is_theirs = path not in named and not _PROBLEM.search(path)
+        if IMPORTED.search(path) and not path.startswith(tuple(allowed)) and is_theirs:
             if process.is_first:
                 seen.by_first[path] += 1
             else:
