@@ -11,8 +11,9 @@ what every process opens, and counted are Python modules, shared libraries and `
 elsewhere; a candidate's process does not bear being traced, so that this run may end early.
 
 Not counted are processes of candidates, which are untrusted by design, the files that the command
-names, a problem's among them, which a process of its own imports from a folder of ours, and, in a column of its own, the first interpreter: it is the user's own, and imports what
-the user's PYTHONPATH says, until an isolated one takes its place.
+names, a problem's among them, which a process of its own imports from a folder of ours, and, in a
+column of its own, the first interpreter: it is the user's own, and imports what the user's
+PYTHONPATH says, until an isolated one takes its place.
 """
 
 from __future__ import annotations
