@@ -34,7 +34,7 @@ VARIABLES = {
     "ALL_PROXY": "weird://nowhere", "LC_ALL": "C", "LANG": "zz_ZZ.nothing",
     "PYTHONUSERBASE": "/nowhere", "PYTHONOPTIMIZE": "2",
 }  # fmt: skip
-"""Of an interpreter that begins all the same, whoever starts it."""
+"""An interpreter still begins with these variables."""
 STEERING = {
     **VARIABLES, "PYTHONHOME": "/nonexistent", "PYTHONWARNINGS": "error", "LANGUAGE": "tr",
     "PYTHONBREAKPOINT": "os.abort", "PYTHONINSPECT": "1", "PYTHONUTF8": "0",

@@ -28,7 +28,7 @@ END_LIMIT_S = 5.0
 REAP_S = 0.005
 """Seconds until processes that were killed can be reaped."""
 STOPPED = 128 + signal.SIGSTOP
-"""Exit status of a keeper whose problem's process stopped, in which no limit of time ends it."""
+"""A keeper ends with this status when its problem stops: no time limit ends a stopped process."""
 WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
 
