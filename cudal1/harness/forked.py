@@ -12,6 +12,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import socket
+import struct
 import sys
 from collections.abc import Callable, Collection
 from functools import partial
@@ -32,6 +34,8 @@ ANSWER_LIMIT_S = 900.0
 """Seconds that an answer may take: many calls of `CALL_LIMIT_S`, of which a problem may be rid."""
 CLOSE_LIMIT_S = 60.0
 """Seconds in which an object is closed."""
+STALL_LIMIT_S = 30
+"""Seconds between pieces of an answer: a problem may write the beginning of one that never ends."""
 END_LIMIT_S = 5.0
 """Seconds in which a process ends that has closed its end of the pipe."""
 
@@ -56,6 +60,7 @@ class Forked:
     def __init__(self, make: Callable[[], Any], *, keeps: Collection[int] = ()) -> None:
         self._folder = Scratch("cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
+        _limit_stalls(self._ours)
         self._process = fork_kept(partial(_serve, make, theirs, keeps, self._folder.path))
         theirs.close()
         self._status: int | None = None
@@ -100,6 +105,9 @@ class Forked:
             raise Ended(f"gives no answer within {limit_s:g} s")
         try:
             is_error, content = self._ours.recv()
+        except BlockingIOError as error:
+            self.kill()
+            raise Ended("gives no answer that can be read") from error
         except (EOFError, OSError) as error:
             self._reap()
             assert self._status is not None
@@ -115,6 +123,11 @@ class Forked:
         """Learn how the process ended; one that only closed its end of the pipe is ended."""
         self._ours.close()
         self._status = end_kept(self._process, patience_s=END_LIMIT_S)
+
+
+def _limit_stalls(channel: Connection) -> None:
+    with socket.socket(fileno=os.dup(channel.fileno())) as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", STALL_LIMIT_S, 0))
 
 
 def _ending(status: int) -> str:
