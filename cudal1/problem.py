@@ -32,7 +32,7 @@ class Split(StrEnum):
 
 
 PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs")
-"""What a problem's module defines."""
+"""A problem's module defines these names."""
 
 
 class Problem(Record):
