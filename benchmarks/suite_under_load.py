@@ -1,11 +1,13 @@
 """Does the test suite pass, again and again, on a machine that has other things to do?
 
-python -m benchmarks.suite_under_load [--runs 5] [--hogs 2] [--args "-m 'not slow'"] [--work DIR]
+python -m benchmarks.suite_under_load [--runs 5] [--together 1] [--hogs 2] [--work DIR]
+                                      [--args "-m 'not slow'"]
 
 Each run is what a newcomer does: a clone of what is committed, with an environment that has PATH
 and HOME alone, in which `make test` installs and tests. Beside it, processes that only compute keep
-the cores busy. A test that fails in one run of many decides by what a race leaves, or has found a
-race in the product. The result file is written after each run; logs of runs that failed stay.
+the cores busy, and with `--together` other runs do. A test that fails in one run of many decides by
+what a race leaves, or has found a race in the product. The result file is written after each run;
+logs of runs that failed stay.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,12 +56,9 @@ def main() -> None:
         print("what is not committed is not tested", flush=True)
     environment = {name: os.environ[name] for name in (*KEPT, *given.keep) if name in os.environ}
     runs: list[dict[str, Any]] = []
-    for number in range(1, given.runs + 1):
-        clone = work / f"clone-{number}"
-        subprocess.run(["git", "clone", "--quiet", given.checkout, clone], check=True)
-        runs.append(one_run(clone, environment, num_hogs=given.hogs, arguments=given.args))
-        shutil.rmtree(clone, ignore_errors=True)
-        show(number, runs[-1])
+    for run in several_runs(given, work, environment):
+        runs.append(run)
+        show(len(runs), run)
         content = {
             "benchmark": "suite_under_load",
             "measured": time.strftime("%Y-%m-%d"),
@@ -67,8 +67,9 @@ def main() -> None:
             "commit": commit,
             "versions": versions("pytest", "torch", "duckdb"),
             "num_hogs": given.hogs,
+            "num_together": given.together,
             "arguments": given.args,
-            "is_complete": number == given.runs,
+            "is_complete": len(runs) == given.runs,
             "num_failed_runs": sum(run["returncode"] != 0 for run in runs),
             "runs": runs,
         }
@@ -86,6 +87,7 @@ def _options() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--together", type=int, default=1, help="runs at a time")
     parser.add_argument("--hogs", type=int, default=2, help="processes that only compute")
     parser.add_argument("--args", default="", help="of pytest, as in `make test ARGS=…`")
     parser.add_argument("--keep", nargs="*", default=[], help="variables that a run sees, too")
@@ -100,19 +102,48 @@ def _git(checkout: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
+def several_runs(
+    given: argparse.Namespace, work: Path, environment: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield what each run came to, as it ends; the processes of all of them end with us."""
+    going = set[subprocess.Popen[bytes]]()
+
+    def in_a_clone(number: int) -> dict[str, Any]:
+        clone = work / f"clone-{number}"
+        subprocess.run(["git", "clone", "--quiet", given.checkout, clone], check=True)
+        done = one_run(clone, environment, going, num_hogs=given.hogs, arguments=given.args)
+        shutil.rmtree(clone, ignore_errors=True)
+        return done
+
+    with ThreadPoolExecutor(given.together) as pool:
+        asked = [pool.submit(in_a_clone, number) for number in range(1, given.runs + 1)]
+        try:
+            for each in as_completed(asked):
+                yield each.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(going):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 def one_run(
-    clone: Path, environment: Mapping[str, str], *, num_hogs: int, arguments: str
+    clone: Path,
+    environment: Mapping[str, str],
+    going: set[subprocess.Popen[bytes]],
+    *,
+    num_hogs: int,
+    arguments: str,
 ) -> dict[str, Any]:
     """Return what one `make test` came to, in a fresh clone, beside busy processes."""
     log, report = clone.with_suffix(".log"), clone.with_suffix(".xml")
     report.unlink(missing_ok=True)
     started = time.monotonic()
-    code = _make(clone, ["dev"], environment, log)
+    code = _make(clone, ["dev"], environment, log, going)
     installed_s = time.monotonic() - started
     if code == 0:
         with hogs(num_hogs):
             asked = f"ARGS={arguments} {shlex.quote(f'--junitxml={report}')}"
-            code = _make(clone, ["test", asked], environment, log)
+            code = _make(clone, ["test", asked], environment, log, going)
     counts, failures = read_report(report) if report.exists() else ({}, [])
     if code and not failures:
         said = log.read_text(encoding="utf-8", errors="replace")[-SAID_CHARACTERS:]
@@ -143,8 +174,14 @@ def hogs(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             process.wait()
 
 
-def _make(clone: Path, words: list[str], environment: Mapping[str, str], log: Path) -> int:
-    """Return the exit code of `make`, all processes of which end with us."""
+def _make(
+    clone: Path,
+    words: list[str],
+    environment: Mapping[str, str],
+    log: Path,
+    going: set[subprocess.Popen[bytes]],
+) -> int:
+    """Return the exit code of `make`, which is in `going` for as long as it runs."""
     with log.open("ab") as stream:
         process = subprocess.Popen(
             ["make", *words],
@@ -155,12 +192,11 @@ def _make(clone: Path, words: list[str], environment: Mapping[str, str], log: Pa
             stderr=stream,
             start_new_session=True,
         )
-        try:
-            return process.wait()
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
+    going.add(process)
+    try:
+        return process.wait()
+    finally:
+        going.discard(process)
 
 
 def read_report(path: Path) -> tuple[dict[str, int], list[dict[str, str]]]:

@@ -40,6 +40,19 @@ Path(report).write_text(
 )
 sys.exit(failed)
 """
+WAITS_FOR_ANOTHER = """
+import sys, time
+from pathlib import Path
+
+log, report = Path(sys.argv[1]), sys.argv[-1].removeprefix("--junitxml=")
+mark = log / Path(report).name
+mark.touch()
+ends = time.monotonic() + 300
+while len(list(log.glob("*.xml"))) < 2 and time.monotonic() < ends:
+    time.sleep(0.05)
+Path(report).write_text('<testsuites><testsuite><testcase name="a"/></testsuite></testsuites>')
+sys.exit(len(list(log.glob("*.xml"))) < 2 or mark.name == "clone-1.xml")
+"""
 
 
 @pytest.fixture
@@ -109,6 +122,17 @@ def test_a_command_that_fails_without_a_report_is_a_failure(
     (failure,) = done["failures"]
     assert (failure["test"], failure["kind"]) == ("", "command")
     assert "Error" in failure["said"]
+
+
+def test_runs_together_see_each_other_and_one_that_fails_ends_no_other(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout / "suite.py").write_text(WAITS_FOR_ANOTHER)
+    git_commit(checkout)
+    assert run(checkout, tmp_path, monkeypatch, "--runs", "2", "--together", "2") == 1
+    found = json.loads((tmp_path / "suite_under_load.json").read_text())
+    assert sorted(each["returncode"] != 0 for each in found["runs"]) == [False, True]
+    assert found["num_together"] == 2
 
 
 def test_busy_processes_are_there_meanwhile_and_gone_afterwards() -> None:
