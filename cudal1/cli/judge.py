@@ -15,7 +15,9 @@ from cudal1.baseline import Baseline, on
 from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
+    ContractOption,
     DeviceOption,
+    ModeOption,
     ParamsOption,
     PrecisionOption,
     ProtocolOption,
@@ -82,6 +84,8 @@ def judge(
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
     precision: PrecisionOption = None,
+    contract: ContractOption = None,
+    mode: ModeOption = None,
     checks_only: Annotated[
         bool, typer.Option("--checks-only", help="Is it correct? Time nothing")
     ] = False,
@@ -109,7 +113,7 @@ def judge(
         _refuse_half(problem, candidate, candidates, of_many, is_one=is_one)
         if checks_only and baselines is not None:
             raise ConfigError("--baselines are timed; leave out --checks-only")
-        settings = choose(params, device, protocol, precision)
+        settings = choose(params, device, protocol, precision, contract, mode)
         if is_one:
             assert problem is not None
             assert candidate is not None

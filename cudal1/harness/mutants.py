@@ -27,7 +27,7 @@ from cudal1.harness.quiet import undisturbed
 from cudal1.harness.shortage import lacks_memory
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import DeviceClass, Problem
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
 
 if TYPE_CHECKING:
     import torch
@@ -128,10 +128,18 @@ class _Trial:
 
         place = torch.device(device.torch_name)
         self._oracle = Oracle(
-            problem, weight_seed=protocol.seed, device=place, precision=protocol.precision
+            problem,
+            weight_seed=protocol.seed,
+            device=place,
+            precision=protocol.precision,
+            mode=protocol.mode,
         )
         self._problem = problem
         self._protocol = protocol
+        self._is_drop_in = protocol.contract is Contract.DROP_IN
+        self._has_other_weights = (
+            self._oracle.can_change_weights if self._is_drop_in else self._oracle.is_seeded
+        )
         self._rng = random.Random(problem.id)
         self._num_inputs = 0
         self._deck: list[str] = []
@@ -144,7 +152,7 @@ class _Trial:
         if outputs is None:  # without interference it may, and then no operator can be left out
             recorded, outputs = Dropping(), self._oracle.outputs(before)
         self._previous = outputs
-        look = Case(before, outputs, outputs, None, None)
+        look = self._case(before, outputs, outputs)
         self._suspects = self._all_suspects(replace(look, first=look))
         self._dropped = [
             _Suspect(LAST_OPERATOR, _dropping(number))
@@ -153,9 +161,9 @@ class _Trial:
 
     def table(self) -> KillTable:
         for number, target in enumerate(self._protocol.correctness_stages):
-            if number > 0 and self._oracle.can_change_weights:
+            if (number > 0 if self._is_drop_in else number == 1) and self._has_other_weights:
                 self._weight_seed = self._rng.getrandbits(62)
-                self._oracle.change_weights(self._weight_seed)
+                self._give_weights(self._weight_seed)
             while self._num_inputs < target and self._refused is None and self._alive():
                 self._try_all(self._draw())
         results = [suspect.result() for suspect in self._dropped]
@@ -166,6 +174,24 @@ class _Trial:
             problem_id=self._problem.id, precision=self._protocol.precision,
             mutants=tuple(mutants), refused_reference=self._refused,
         )  # fmt: skip
+
+    def _case(self, draw: Draw, outputs: Tensors, previous: Tensors) -> Case:
+        return Case(
+            draw,
+            outputs,
+            previous,
+            self._first,
+            self._weight_seed,
+            self._give_weights,
+            has_other_weights=self._has_other_weights,
+        )
+
+    def _give_weights(self, seed: int | None) -> None:
+        """Compute with other weights, as a candidate meets them; None: with the first ones."""
+        if self._is_drop_in:
+            self._oracle.change_weights(seed)
+        else:
+            self._oracle.reseed(self._protocol.seed if seed is None else seed)
 
     def _alive(self) -> list[_Suspect]:
         """Whom it is worth to go on for: of the operators, the last one that does anything."""
@@ -204,7 +230,7 @@ class _Trial:
         found += [_Suspect(name, make) for name, make in calls.items()]
         for suspect in found:
             if suspect.kind == "first_weights":
-                suspect.applies = self._oracle.can_change_weights
+                suspect.applies = self._has_other_weights
             elif suspect.kind not in MAY_APPLY_LATER:
                 suspect.applies = suspect.make(self._oracle, look) is not None
         return found
@@ -225,7 +251,7 @@ class _Trial:
         if not any(tells(draw, error) for _, error in key):
             return
         self._num_inputs += 1
-        case = Case(draw, outputs, self._previous, self._first, self._weight_seed)
+        case = self._case(draw, outputs, self._previous)
         if not self._passes(outputs, key, draw):
             self._refused = f"input {self._num_inputs} ({draw.family})"
         for suspect in self._alive():

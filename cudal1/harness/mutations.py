@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudal1.harness.operators import Rounding, to_half
@@ -36,6 +36,10 @@ class Case:
     """The first input of the check; None in that one."""
     weight_seed: int | None
     """Of the weights in force; None: the first ones."""
+    give_weights: Callable[[int | None], None] = field(repr=False)
+    """Has the oracle compute with the weights of another seed."""
+    has_other_weights: bool
+    """Whether a candidate meets others than the first ones."""
 
 
 # --- made of one output --------------------------------------------------------------------------
@@ -143,17 +147,17 @@ def first_weights(oracle: Oracle, case: Case) -> Tensors | None:
 
 def other_weights(oracle: Oracle, case: Case) -> Tensors | None:
     """Weights that have nothing to do with those in force."""
-    if not oracle.original_weights:
+    if not case.has_other_weights:
         return None
     return _under(oracle, case, 1 if case.weight_seed is None else case.weight_seed + 1)
 
 
 def _under(oracle: Oracle, case: Case, seed: int | None) -> Tensors | None:
-    oracle.change_weights(seed)
+    case.give_weights(seed)
     try:
         return run(oracle, case.draw)
     finally:
-        oracle.change_weights(case.weight_seed)
+        case.give_weights(case.weight_seed)
 
 
 def ignores_input(place: int) -> Callable[[Oracle, Case], Tensors | None]:

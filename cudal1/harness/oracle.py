@@ -25,7 +25,7 @@ from cudal1.harness.seeding import kept_others, seed_others, seed_torch
 from cudal1.harness.weights import Weights, is_lazy, load_by_name
 from cudal1.harness.wire import TensorSpec, View
 from cudal1.problem import Problem
-from cudal1.protocol import PrecisionClass
+from cudal1.protocol import Mode, PrecisionClass
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +44,9 @@ problem's own inputs nobody is let off: there it is the most that widens a bound
 ROUNDED_SHARE = 0.5
 """What counts of the error of a reference whose operators round as a class allows: bounds widen to
 four times a reference's error, so an honest candidate may be twice as far off as that one."""
+ALIKE, NOISE_MARGIN = 1e-6, 4.0
+"""Outputs of two models with the same weights differ by no more, or by no more than so many times
+what those of one model differ from run to run."""
 EXAMINED_SEEDS = (11, 12, 13)
 NUM_NUDGES = 4
 
@@ -59,10 +62,14 @@ class _Traits:
     runs_in_float64: bool
     mutates_inputs: bool
     can_change_weights: bool
+    is_seeded: bool
+    """Whether answers depend on the seed under which its constructor draws."""
+    is_carried: bool
+    """Whether its weights, loaded by name, bring everything along that was drawn."""
     families: dict[str, ReferenceError]
 
 
-_known: dict[tuple[str, int, str, PrecisionClass], _Traits] = {}
+_known: dict[tuple[str, int, str, PrecisionClass, Mode], _Traits] = {}
 """By problem, weights, device and class, for this process's life; about a kilobyte each. Who tries
 a problem and then judges it makes two oracles of it."""
 
@@ -82,7 +89,7 @@ class Oracle:
 
     def __init__(
         self, problem: Problem, *, weight_seed: int, device: torch.device,
-        precision: PrecisionClass = PrecisionClass.STRICT,
+        precision: PrecisionClass = PrecisionClass.STRICT, mode: Mode = Mode.CONSTRUCTED,
     ) -> None:  # fmt: skip
         from cudal1.harness.operators import rounding
 
@@ -90,44 +97,77 @@ class Oracle:
         self._rounding = rounding(precision)
         self._max_error = MAX_FAMILY_ERROR if self._rounding is None else TOO_HARD
         self.problem = problem
+        self._mode = mode
         self._code = ReferenceCode(problem)
         with self._code:
             reference = load_reference(problem)
+        self._reference = reference
         self.init_inputs = repr(reference.init_inputs)
         self._draws = Draws(reference.draw, self._code, device)
         self._calls = Calls(self._code)
         self._families: dict[str, ReferenceError] = {}
         self.mutates_inputs = True
-        who = problem.id, weight_seed, str(device), precision
+        self.is_seeded = self.is_carried = True
+        self._seed = weight_seed
+        who = problem.id, weight_seed, str(device), precision, mode
         with kept_others():  # these seeds are public, and may decide nothing that comes later
-            self._make_models(reference, weight_seed)
+            self._make_models(weight_seed)
             if who not in _known:
                 _known[who] = self._examined()
         self._take(_known[who], reference)
 
-    def _make_models(self, reference: Reference, seed: int) -> None:
+    def _make_models(self, seed: int) -> None:
         """Make the reference, and another one in float64 where it can be."""
-        self._model = self._made(reference, seed)
+        self._model = self._made(seed)
         if is_lazy(self._model):  # its first call makes the rest of its weights
             self._answer(self.draw(seed), exact=False)
-        with self._code:
-            self._weights = Weights(self._model, self.device)
-        self.original_weights = self._weights.original()
-        self._current = self.original_weights
+        self._take_weights(self._model)
         self.can_change_weights = bool(self.original_weights)
         self._exact: torch.nn.Module | None = None
         with suppress(RefusalError):
-            exact = self._made(reference, seed)
-            with self._code:
-                load_by_name(exact.double(), self.original_weights)
-            self._exact = exact
+            self._exact = self._made_exact(seed)
 
-    def _made(self, reference: Reference, seed: int) -> torch.nn.Module:
+    def _made(self, seed: int) -> torch.nn.Module:
         # made on the CPU and moved, as anyone would, and as the workers do
         with self._code:
             seed_torch(seed, self.device)
             seed_others(seed)
-            return reference.make().to(self.device)
+            made = self._reference.make()
+            if self._mode is not Mode.CONSTRUCTED:
+                made.train(self._mode is Mode.TRAIN)
+            return made.to(self.device)
+
+    def _made_exact(self, seed: int) -> torch.nn.Module:
+        exact = self._made(seed)
+        with self._code:
+            load_by_name(exact.double(), self.original_weights)
+        return exact
+
+    def _take_weights(self, model: torch.nn.Module) -> None:
+        with self._code:
+            self._weights = Weights(model, self.device)
+        self.original_weights = self._weights.original()
+        self._current = self.original_weights
+
+    def reseed(self, seed: int) -> None:
+        """Compute answers with the weights that the constructor draws under a seed, from now on.
+
+        Threat: candidates are told the seed. Whatever is drawn later is seeded anew (`draw`).
+        """
+        if seed == self._seed or not self.is_seeded:
+            self.change_weights(None)
+            return
+        with kept_others():
+            made = self._made(seed)
+            self._seed = seed
+            if self.is_carried:
+                self._take_weights(made)
+                self.change_weights(None)
+                return
+            self._model = made
+            self._take_weights(made)
+            if self._exact is not None:
+                self._exact = self._made_exact(seed)
 
     @property
     def families(self) -> list[str]:
@@ -175,7 +215,7 @@ class Oracle:
         return cards
 
     def change_weights(self, seed: int | None) -> None:
-        """Compute answers with other weights from now on; None brings the first ones back."""
+        """Compute answers with other weights from now on; None brings the seed's back."""
         if seed is None:
             self._current = self.original_weights
         else:
@@ -298,6 +338,7 @@ class Oracle:
         self._calls.specs = traits.output_specs
         self.mutates_inputs = traits.mutates_inputs
         self.can_change_weights = traits.can_change_weights
+        self.is_seeded, self.is_carried = traits.is_seeded, traits.is_carried
         self._families = traits.families
         if not traits.runs_in_float64:
             self._exact = None
@@ -312,6 +353,7 @@ class Oracle:
         except RefusalError:
             self._exact = None
         self.mutates_inputs = self._mutates(first)
+        self.is_seeded, self.is_carried = self._seeding(first)
         self._families[OWN] = self._family_error(OWN)
         if self.can_change_weights:
             changed = self._changed_weights_error()
@@ -327,8 +369,24 @@ class Oracle:
             arrangement=self._draws.arrangement, uses_others=self._draws.has_used_others,
             output_specs=self._calls.specs,
             runs_in_float64=self._exact is not None, mutates_inputs=self.mutates_inputs,
-            can_change_weights=self.can_change_weights, families=self._families,
+            can_change_weights=self.can_change_weights, is_seeded=self.is_seeded,
+            is_carried=self.is_carried, families=self._families,
         )  # fmt: skip
+
+    def _seeding(self, draw: Draw) -> tuple[bool, bool]:
+        """Whether answers depend on the constructor's seed, and all of that on its weights."""
+        other = self._made(self._seed + 1)
+        if is_lazy(other):  # what its first call draws, no seed of the constructor decides
+            return False, True
+        mine = self._answer(draw, exact=False)
+        noise = farthest_apart(mine, self._answer(draw, exact=False))
+        allowed = NOISE_MARGIN * noise
+        theirs = self._calls.plain(other, self._draws.given(draw, _copied))
+        with self._code:
+            load_by_name(other, self.original_weights)
+        carried = self._calls.plain(other, self._draws.given(draw, _copied))
+        is_seeded = farthest_apart(mine, theirs) > allowed
+        return is_seeded, farthest_apart(mine, carried) <= max(ALIKE, allowed)
 
     def _changed_weights_error(self) -> ReferenceError:
         """How far the reference is off with other weights; infinite if it refuses them."""
@@ -370,6 +428,19 @@ def _is_telling(output: torch.Tensor) -> bool:
 
     spread = bool(output.numel() == 1 or output.max() > output.min())
     return bool(torch.isfinite(output).all()) and spread
+
+
+def farthest_apart(ones: Tensors, others: Tensors) -> float:
+    """The largest difference between outputs, over the largest number among them."""
+    import torch
+
+    def apart(x: torch.Tensor, y: torch.Tensor) -> float:
+        if x.equal(y):
+            return 0.0
+        x, y = (torch.nan_to_num(each.double()) for each in (x, y))
+        return float((x - y).abs().max() / torch.maximum(x.abs().max(), y.abs().max()))
+
+    return max(apart(x, y) for x, y in zip(ones, others, strict=True))
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:

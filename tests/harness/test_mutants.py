@@ -17,7 +17,7 @@ from cudal1.harness.oracle import Oracle
 from cudal1.harness.shortage import lacks_memory
 from cudal1.kill_table import KillTable
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
 
 Table = Callable[..., KillTable]
 LINEAR = "super().__init__()\n        self.w = nn.Parameter(torch.randn(32, 32))"
@@ -51,8 +51,12 @@ def get_init_inputs():
 def table(quick: EvalProtocol) -> Table:
     """The kill table of a forward."""
 
-    def made(*parts: str, precision: PrecisionClass = PrecisionClass.STRICT) -> KillTable:
-        protocol = quick.model_copy(update={"precision": precision})
+    def made(
+        *parts: str,
+        precision: PrecisionClass = PrecisionClass.STRICT,
+        contract: Contract = Contract.KERNELBENCH,
+    ) -> KillTable:
+        protocol = quick.model_copy(update={"precision": precision, "contract": contract})
         return kill_table(problem_of(*parts), protocol, find_device(DeviceClass.CPU))
 
     return made
@@ -145,8 +149,20 @@ def test_parts_that_are_tiny_beside_others_are_found(table: Table, sizes: str, f
 
 
 def test_weights_that_hardly_matter_are_found(table: Table) -> None:
-    loose = table("return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR)
+    parts = "return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR
+    loose = table(*parts, contract=Contract.DROP_IN)
     assert survivors(loose) >= {"other_weights", "first_weights"}
+    # no constructor's draw changes a bit of an answer: there are no others to meet
+    assert fate(table(*parts), "other_weights") is None
+
+
+@pytest.mark.parametrize("contract", Contract)
+def test_weights_that_matter_kill_whoever_computes_with_others(
+    table: Table, contract: Contract
+) -> None:
+    sound = table("return x @ self.w", "torch.randn(16, 32)", LINEAR, contract=contract)
+    assert fate(sound, "other_weights") is True
+    assert fate(sound, "first_weights") is True
 
 
 def test_weights_that_do_not_matter_at_all_are_no_reason(table: Table) -> None:
