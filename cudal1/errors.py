@@ -4,6 +4,7 @@
     ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
     │   └── ConsentError        a run that nobody has allowed to spend would have to
     ├── SuiteError       a problem suite cannot be read
+    │   └── NoRoomError         a problem finds too little memory on a device
     ├── DeviceError      the device that was asked for is absent or busy
     │   └── DeviceLostError     it computes no more
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
@@ -34,6 +35,10 @@ class ConsentError(ConfigError):
 
 class SuiteError(CudaL1Error):
     """A problem suite or one of its files cannot be read; the message names the file."""
+
+
+class NoRoomError(SuiteError):
+    """A problem finds too little memory on a device, of which others may have some."""
 
 
 class DeviceError(CudaL1Error):

@@ -262,7 +262,8 @@ def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:
     """Their workers', and the first others, one for each judge."""
     reserved = {core for each in devices for core in each.reserved_cores}
     others = sorted(os.sched_getaffinity(0) - reserved)
-    return tuple(sorted(reserved | set(others[: len(devices)])))
+    num_judges = sum(max(1, len(each.lane_cores)) for each in devices)
+    return tuple(sorted(reserved | set(others[:num_judges])))
 
 
 def num_idle(devices: Sequence[Device]) -> int:

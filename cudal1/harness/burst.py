@@ -31,6 +31,7 @@ from cudal1.harness.pieces import (
 from cudal1.harness.quiet import no_collection
 from cudal1.harness.rings import DeviceRings, Ring, host_ring
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import Layout
 
 if TYPE_CHECKING:
@@ -66,8 +67,17 @@ class Burst:
 class Desk:
     """The judge's private memory for bursts of one layout, reused from burst to burst."""
 
-    def __init__(self, layout: Layout, device: torch.device, *, arena_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        device: torch.device,
+        *,
+        arena_bytes: int = 0,
+        turns: Turns | None = None,
+    ) -> None:
         import torch
+
+        self._turns = turns or Turns()
 
         self.layout = layout
         self._ring_bytes = layout.total_bytes + arena_bytes
@@ -126,6 +136,7 @@ class Desk:
         import torch
 
         layout, count = self.layout, len(draws)
+        self._turns.pass_on()
         if list(draws) != self._staged_draws:  # reference and candidate get the same
             for slot, draw in enumerate(draws):
                 stage(self._staged, slot * layout.input_bytes, draw.storages, layout.storages)
@@ -148,19 +159,21 @@ class Desk:
         step = 1 if order is Order.CHAIN else count
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
-        interval = Interval(worker, order, timeout_s)
+        interval = Interval(worker, order, timeout_s, self._turns)
         worker.freeze()  # ours, too: who waits for a warden launches the copies 20 us later
-        calming_ns = 0 if is_ours else self._outside.calm_ns()
+        # beside others nothing is timed, and a GPU that is at work is at theirs
+        is_watched = not is_ours and self._turns.is_alone
+        calming_ns = self._outside.calm_ns() if is_watched else 0
         began_ns = time.perf_counter_ns()
         with no_collection():
             ending = interval.run(count, pieces)
         worker.freeze()
         unusual_ns = 0
-        if not is_ours:
+        if is_watched:
             calming_ns += self._outside.calm_ns()
             rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
             unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
-        elif worker.job.entry:  # reading what nobody computed may take longer
+        elif is_ours and worker.job.entry:  # reading what nobody computed may take longer
             self._outside.remember(worker, interval, count)
         # whoever reads an output pays for pages that nobody has touched
         touching_ns = sum(piece.num_untouched for piece in pieces) * touch_ns()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cudal1.harness.arrangement import dtype_name
 from cudal1.harness.draws import Tensors, not_dense
 from cudal1.harness.reference_code import ReferenceCode, kept_as_it_is
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import TensorSpec
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ class Calls:
     be compared: no dense tensors, or tensors of another number, shape or type than usual.
     """
 
-    def __init__(self, code: ReferenceCode) -> None:
+    def __init__(self, code: ReferenceCode, turns: Turns) -> None:
         self._code = code
+        self._turns = turns
         self.specs: tuple[TensorSpec, ...] = ()
         """Types and shapes of the outputs; none before the first call."""
 
@@ -59,6 +61,7 @@ class Calls:
     ) -> Tensors:
         import torch
 
+        self._turns.pass_on()
         with self._code, torch.no_grad():
             if mode is None:
                 result = model(*inputs)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from cudal1.candidate import Candidate
-from cudal1.errors import WorkerError
+from cudal1.errors import NoRoomError, WorkerError
 from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device
 from cudal1.harness.interval import Ending, wait_ready
@@ -22,6 +22,7 @@ from cudal1.harness.quiet import staying
 from cudal1.harness.rings import Ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.seeding import BITS
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import Job
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem
@@ -53,11 +54,13 @@ class Crew:
         device: where.
         protocol: how.
         zygote: forks them.
+        turns: in which judges of the device time on it.
+        num_lanes: of them.
     """
 
     def __init__(
         self, problem: Problem, oracle: Oracle, desk: Desk, *, device: Device,
-        protocol: EvalProtocol, zygote: Zygote,
+        protocol: EvalProtocol, zygote: Zygote, turns: Turns, num_lanes: int,
     ) -> None:  # fmt: skip
         self._problem = problem
         self._oracle = oracle
@@ -65,6 +68,11 @@ class Crew:
         self._device = device
         self._protocol = protocol
         self._zygote = zygote
+        self._turns = turns
+        self._is_shared = num_lanes > 1
+        self._lent: list[Worker] = []
+        """Those that are used now."""
+        turns.halt = self.halt
         self._empty: Worker | None = None
         self._references: dict[bool, Worker] = {}
         """One that has measured nothing yet (True), and on a GPU one that lasts."""
@@ -73,7 +81,7 @@ class Crew:
         self._times_lent = 0
         self._free_bytes = 0
         """Of the device, when the last candidate was loaded."""
-        practises = self._is_cuda and not REGISTERS.search(problem.source)
+        practises = self._begins_next and not REGISTERS.search(problem.source)
         self._practice = problem.source if practises else ""
         self._example = oracle.draw(protocol.seed).storages if practises else []
         """Public inputs, for who practises."""
@@ -100,7 +108,7 @@ class Crew:
             self._zygote.dismiss(worker)
             worker = None
         worker = self._zygote.welcome(worker or self._begin_candidate())
-        with self._zygote.lent(worker):
+        with self._zygote.lent(worker), self._used(worker):
             self._free_bytes, total_bytes = self._memory()
             if self._free_bytes < total_bytes // SHORT:
                 self._zygote.settle()  # those that are dying may hold what it needs
@@ -111,6 +119,8 @@ class Crew:
                 self.have_candidate()
                 yield worker
             except (torch.OutOfMemoryError, WorkerError) as error:
+                if self._is_shared and not isinstance(error, WorkerError):
+                    raise NoRoomError(too_large(self._problem, self._device, error)) from error
                 if self._took_too_much(worker):
                     said = "took the device's memory that others need"
                     raise Failure(Status.CRASHED, said) from None
@@ -130,8 +140,8 @@ class Crew:
             self._zygote.settle()
 
     def have_candidate(self) -> None:
-        """On a GPU, begin the worker of the next candidate."""
-        if self._next is None and self._is_cuda:
+        """On a GPU that no others use, begin the worker of the next candidate."""
+        if self._next is None and self._begins_next:
             self._next = self._begin_candidate()
 
     @contextmanager
@@ -149,7 +159,8 @@ class Crew:
         worker = self._references.pop(fresh)
         again = False
         try:
-            yield self._ready(worker)
+            with self._used(worker):
+                yield self._ready(worker)
             again = not fresh
         except (Failure, NotKept):
             again = not fresh
@@ -202,6 +213,39 @@ class Crew:
                 if self._next is not None:
                     self._next.thaw()
 
+    def halt(self) -> Callable[[], None]:
+        """Have all that may be at work on the device stand still; return what has it go on."""
+        import torch
+
+        self._zygote.settle()  # those that end give back what they had on the device
+        all_of_them = (*self._lent, self._next, self._empty, *self._references.values())
+        halted = [each for each in all_of_them if each is not None and not each.is_frozen]
+        for worker in halted:
+            worker.freeze()
+        still = ExitStack()
+        still.enter_context(self._zygote.still())
+        if self._is_cuda:
+            torch.cuda.synchronize()
+
+        def go_on() -> None:
+            still.close()
+            for worker in halted:
+                worker.thaw()
+
+        return go_on
+
+    @contextmanager
+    def _used(self, worker: Worker) -> Iterator[None]:
+        self._lent.append(worker)
+        try:
+            yield
+        finally:
+            self._lent.remove(worker)
+
+    @property
+    def _begins_next(self) -> bool:
+        return self._is_cuda and not self._is_shared
+
     @property
     def _is_cuda(self) -> bool:
         return self._device.device_class is DeviceClass.CUDA
@@ -243,7 +287,9 @@ class Crew:
 
     def _ready(self, worker: Worker) -> Worker:
         """One that runs our own code, built."""
-        ending = wait_ready(self._zygote.welcome(worker), self._protocol.start_timeout_s)
+        ending = wait_ready(
+            self._zygote.welcome(worker), self._protocol.start_timeout_s, self._turns
+        )
         if ending is not Ending.DONE:
             said = worker.display_text() or "no word"
             worker.close()

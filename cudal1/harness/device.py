@@ -18,6 +18,12 @@ from cudal1.record import Record, content_id
 GPUS = Path("/proc/driver/nvidia/gpus")
 """A folder for each GPU, where its driver runs."""
 
+MAX_LANES = 6
+"""Judges of one GPU. While one of them times, the others stand still; with so many the GPU waits
+for none of them (docs/LOG.md, 2026-11-28)."""
+CORES_OF_A_LANE, CORES_BESIDE = 2, 2
+"""A judge's own core and its workers'; and what a machine keeps for each GPU beside those."""
+
 
 class Device(Record):
     """One physical device."""
@@ -31,6 +37,8 @@ class Device(Record):
     """Core that reference and candidate share; None on a machine with a single one."""
     reserved_cores: tuple[int, ...] = ()
     """Such cores of all devices here: no judge runs on the one of another, if there are enough."""
+    lane_cores: tuple[int, ...] = ()
+    """Of a GPU on which several judges take turns: the core of each one's workers."""
     index: int = 0
     """Which of the GPUs that this process sees."""
     driver: str | None = None
@@ -125,16 +133,17 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
     if not torch.cuda.is_available():
         build = "" if torch.version.cuda else ", and this PyTorch was built without CUDA"
         raise DeviceError(f"device: cuda, but no GPU can be used{build}: set device: cpu")
-    # from the last core downwards: the first ones serve everything else
     count = torch.cuda.device_count()
-    reserved = tuple(cores[: -1 - count : -1]) if len(cores) > count else ()
+    lanes = _lane_cores(cores, count)
+    reserved = tuple(core for each in lanes for core in each)
     return [
         Device(
             device_class=DeviceClass.CUDA,
             kind=torch.cuda.get_device_name(index),
             id=f"GPU-{torch.cuda.get_device_properties(index).uuid}",
-            worker_core=reserved[index] if reserved else None,
-            reserved_cores=reserved if len(cores) >= 2 * count else reserved[index : index + 1],
+            worker_core=lanes[index][0] if lanes[index] else None,
+            reserved_cores=reserved if len(cores) >= 2 * len(reserved) else lanes[index],
+            lane_cores=lanes[index],
             index=index,
             driver=_driver(),
             arch=_arch(index),
@@ -142,6 +151,19 @@ def find_devices(device_class: DeviceClass) -> list[Device]:
         )
         for index in range(count)
     ]
+
+
+def _lane_cores(cores: list[int], num_devices: int) -> list[tuple[int, ...]]:
+    """Cores for the workers of each device's judges, from the last one downwards.
+
+    The first cores serve everything else: a judge for each of them, and what compiles.
+    """
+    wanted = (len(cores) // num_devices - CORES_BESIDE) // CORES_OF_A_LANE
+    each = max(1, min(MAX_LANES, wanted))
+    if len(cores) <= each * num_devices:
+        return [()] * num_devices
+    taken = cores[: -1 - each * num_devices : -1]
+    return [tuple(taken[first : first + each]) for first in range(0, len(taken), each)]
 
 
 def _node(uuid: str) -> str | None:

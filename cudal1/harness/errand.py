@@ -15,7 +15,7 @@ from cudal1.errors import SuiteError, WorkerError
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
-from cudal1.harness.pools import Pools, import_once
+from cudal1.harness.pools import Pending, Pools, import_once
 from cudal1.harness.progress import Failure
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
@@ -118,20 +118,35 @@ def leave() -> None:
     os._exit(1)
 
 
-def judge(asked: Errand) -> Judgement | Refusal:
-    """What the pool says.
-
-    Raises:
-        DeviceLostError: the device computes no more; whatever else is asked will raise it, too.
-    """
+def judge(asked: Errand) -> Judging:
+    """Begin with what the pool says."""
     assert _pool is not None
     first = asked.first.verdict if asked.first else None
-    try:
-        if first is not None and first.measurement is not None:
-            return _pool.confirm(asked.problem, asked.candidate, first, built=asked.built)
-        return _pool.judge(
+    if first is not None and first.measurement is not None:
+        pending = _pool.confirm(asked.problem, asked.candidate, first, built=asked.built)
+    else:
+        pending = _pool.judge(
             asked.problem, asked.candidate, timing=asked.timing, record=asked.record,
             built=asked.built, not_built=asked.not_built, elsewhere=asked.elsewhere,
         )  # fmt: skip
-    except (SuiteError, WorkerError) as error:
-        return Refusal(asked.problem.id, asked.candidate.id, str(error))
+    return Judging(asked, pending)
+
+
+class Judging:
+    """What the pool will say of one errand (`isolated.Later`)."""
+
+    def __init__(self, asked: Errand, pending: Pending) -> None:
+        self._asked = asked
+        self.awaited, self.until, self.is_known = pending.awaited, pending.until, pending.is_known
+        self._pending = pending
+
+    def result(self) -> Judgement | Refusal:
+        """Return it.
+
+        Raises:
+            DeviceLostError: the device computes no more; whatever else is asked will raise it, too.
+        """
+        try:
+            return self._pending.result()
+        except (SuiteError, WorkerError) as error:
+            return Refusal(self._asked.problem.id, self._asked.candidate.id, str(error))

@@ -25,6 +25,7 @@ from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError, tells
 from cudal1.harness.pieces import stage
 from cudal1.harness.progress import Failure, NotKept, Progress
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import State
 from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status
@@ -52,9 +53,10 @@ class Examination:
 
     def __init__(
         self, oracle: Oracle, desk: Desk, protocol: EvalProtocol, *, reference_call_us: float,
-        cost_us: float, rng: random.Random, progress: Progress,
+        cost_us: float, rng: random.Random, progress: Progress, turns: Turns,
     ) -> None:  # fmt: skip
         self.progress = progress
+        self._turns = turns
         self._oracle = oracle
         self._desk = desk
         self._protocol = protocol
@@ -84,7 +86,7 @@ class Examination:
     def await_build(self, worker: Worker) -> None:
         """Leave unless the candidate's module was built."""
         began = time.monotonic()
-        ending = wait_ready(worker, self._protocol.start_timeout_s)
+        ending = wait_ready(worker, self._protocol.start_timeout_s, self._turns)
         self.progress.build_s += time.monotonic() - began
         self.progress.layers = worker.layers
         if ending is Ending.TIMED_OUT:

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError, WorkerError
@@ -30,7 +30,8 @@ from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
 AHEAD = 2
-"""Candidates that a device has been given: one is judged, the next need not be waited for."""
+"""Candidates that each judge of a device has been given: one is judged, the next need not be waited
+for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
 FREE_LIMIT_S = 10.0
@@ -39,6 +40,29 @@ MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
 MAX_COMPILED_BYTES = 256 << 20
 """Of claims that wait; what is more is compiled again where the claim is confirmed."""
+
+
+class Place(NamedTuple):
+    """One of the judges of a seat's device, which take turns on it (`turns`)."""
+
+    seat: Seat
+    number: int
+
+    @property
+    def device(self) -> str:
+        """Its device's id."""
+        return self.seat.device.id
+
+    @property
+    def id(self) -> str:
+        """Its own."""
+        return f"{self.device}/{self.number}"
+
+
+def places_of(seat: Seat) -> list[Place]:
+    """Return the places of a seat."""
+    return [Place(seat, number) for number in range(max(1, len(seat.device.lane_cores)))]
+
 
 RecordOf = Callable[[Problem, Candidate], float | None]
 """The best certified speedup of a problem so far, a candidate's own aside; None: there is none."""
@@ -72,8 +96,8 @@ class Fleet:
         self._again: dict[str, deque[Errand]] = {}
         """Claims that a device is to confirm: of others, or its own where there is no other."""
         self._at: dict[str, str] = {}
-        """The problem of what each device was asked last."""
-        self._running: dict[Future[Judgement | Refusal], tuple[Seat, Errand]] = {}
+        """The problem of what was asked last at each place."""
+        self._running: dict[Future[Any], tuple[Place, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
         """Whose judge's process died, or device, or which another process held when this opened;
@@ -153,8 +177,9 @@ class Fleet:
 
     def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
-            for seat in self._alive():
-                yield from self._feed(seat)
+            for place in self._places():
+                if place.seat not in self.lost:  # meanwhile
+                    yield from self._feed(place)
             self._make_room(wanted=bool(self._running) and self._waiting.is_any_left())
             if self._running or (self._ahead.building and self._alive()):
                 asked: list[Future[Any]] = [*self._running, *self._ahead.building]
@@ -174,11 +199,16 @@ class Fleet:
         if self._builder is not None:
             self._builder.make_room(wanted=wanted)
 
-    def _feed(self, seat: Seat) -> Iterator[Refusal]:
-        """Ask a device as much as it may be asked; yield what is refused instead."""
-        while sum(busy is seat for busy, _ in self._running.values()) < AHEAD:
-            task = self._next(seat)
+    def _feed(self, place: Place) -> Iterator[Refusal]:
+        """Ask as much as may be asked at a place; yield what is refused instead."""
+        seat = place.seat
+        while self._may_ask(place):
+            task = self._next(place)
             if task is None:
+                return
+            is_suspect = task.num_lost > 0 and len(places_of(seat)) > 1
+            if is_suspect and self._asked_of(seat):
+                self._given_back.appendleft(task)  # until it can be alone: who else dies with it?
                 return
             try:
                 record = self._record_of(task.problem, task.candidate)
@@ -192,15 +222,26 @@ class Fleet:
                 asked = replace(
                     task, first=first, built=built, not_built=not_built, elsewhere=is_elsewhere
                 )
-                self._running[seat.process.submit(errand.judge, asked)] = seat, task
-                self._at[seat.device.id] = task.problem.id
-                self._waiting.went_to(seat.device.id, task.problem.id)
+                self._running[seat.process.submit(errand.judge, asked)] = place, task
+                self._at[place.id] = task.problem.id
+                self._waiting.went_to(place.id, task.problem.id)
             except BrokenExecutor as error:  # it died while nothing was asked
                 self._give_back(task)
-                if all(busy is not seat for busy, _ in self._running.values()):
+                if not self._asked_of(seat):
                     # else its results will say so
                     yield from self._lose([seat], blames=False, can_revive=True, said=str(error))
                 return
+
+    def _may_ask(self, place: Place) -> bool:
+        """Whether a place has too little to do, and nothing beside it that must be alone."""
+        asked = self._asked_of(place.seat)
+        if len(places_of(place.seat)) > 1 and any(task.num_lost for _, task in asked):
+            return False
+        return sum(at == place for at, _ in asked) < AHEAD
+
+    def _asked_of(self, seat: Seat) -> list[tuple[Place, Errand]]:
+        """What a seat was asked and has not answered."""
+        return [pair for pair in self._running.values() if pair[0].seat is seat]
 
     def _compiled_beside(self, seat: Seat, task: Errand) -> bytes:
         """What a candidate compiled when it made its claim, if that was on the same machine."""
@@ -208,44 +249,43 @@ class Fleet:
         same = {each.device.id for each in self._seats if each.machine == seat.machine}
         return task.first.compiled if task.first and claimed in same else b""
 
-    def _next(self, seat: Seat) -> Errand | None:
+    def _next(self, place: Place) -> Errand | None:
         """What is of the problem that it has prepared, and what needs no other to be prepared soon.
 
         So claims wait until its run is over, and those of a problem that another device is still at
         until there is no other run: preparing one costs as much as a few verdicts. Among the last
         runs claims come first, since others can help with a run but not with them.
         """
-        device = seat.device.id
-        mine = self._again[device]
-        is_full, at = len(mine) >= MANY_CLAIMS, self._at.get(device)
+        mine = self._again[place.seat.device.id]
+        is_full, at = len(mine) >= MANY_CLAIMS, self._at.get(place.id)
         claim = next((each for each in mine if each.problem.id == at), None)
-        if claim is None and (is_full or not self._goes_on(device)):
-            claim = next((each for each in mine if is_full or self._is_settled(device, each)), None)
+        if claim is None and (is_full or not self._goes_on(place)):
+            claim = next((each for each in mine if is_full or self._is_settled(place, each)), None)
         if claim is not None:
             mine.remove(claim)
             return claim
-        task = self._given_back.popleft() if self._given_back else self._waiting.take(device)
+        task = self._given_back.popleft() if self._given_back else self._waiting.take(place.id)
         return mine.popleft() if task is None and mine else task
 
-    def _goes_on(self, device: str) -> bool:
+    def _goes_on(self, place: Place) -> bool:
         """Whether it has more to do at its problem, and there are runs to begin after it."""
-        at = self._at.get(device)
-        return self._waiting.goes_on(device, at) and self._waiting.has_runs()
+        at = self._at.get(place.id)
+        return self._waiting.goes_on(place.id, at) and self._waiting.has_runs()
 
-    def _is_settled(self, device: str, claim: Errand) -> bool:
+    def _is_settled(self, place: Place, claim: Errand) -> bool:
         """Whether it is time to prepare a claim's problem."""
         if not (self._waiting.has_runs() or self._ahead.building):
             num_left = self._waiting.num_held() + sum(map(len, self._again.values()))
             share = num_left / len(self._alive())
-            if len(self._again[device]) >= share:  # or all others wait for this one
+            if len(self._again[place.seat.device.id]) >= share:  # or all others wait for this one
                 return True
         problem = claim.problem.id
-        elsewhere = {at for other, at in self._at.items() if other != device}
+        elsewhere = {at for other, at in self._at.items() if other != place.id}
         return not (problem in elsewhere or self._waiting.is_left(problem))
 
     def _heard(self, future: Future[Judgement | Refusal]) -> Iterator[Judgement | Refusal]:
         """What follows from an answer, or from its absence."""
-        seat, task = self._running[future]
+        (seat, _), task = self._running[future]
         try:
             judgement = future.result()
         except MachineLost:
@@ -310,25 +350,26 @@ class Fleet:
     ) -> Iterator[Refusal]:
         """Give back what those had whose judges died; those that start again are not lost.
 
-        The first that a judge had not answered was the one being judged. Where several judges died
-        with one candidate, it is refused, and the others have their verdicts.
+        The first that a judge had not answered was being judged, and where several judge side by
+        side, as many as there are: those are judged once more, each alone. Where several judges
+        died with one candidate, it is refused, and the others have their verdicts.
 
         Raises:
             WorkerError: none is left.
         """
-        for seat in gone:
-            self._at.pop(seat.device.id, None)
-            self._waiting.release(seat.device.id)
+        for place in [place for seat in gone for place in places_of(seat)]:
+            self._at.pop(place.id, None)
+            self._waiting.release(place.id)
         given_back: list[Errand] = []
         for seat in gone:
             unanswered = [
                 future
                 for future, (busy, _) in self._running.items()
-                if busy is seat and not (future.done() and future.exception() is None)
+                if busy.seat is seat and not (future.done() and future.exception() is None)
             ]
             tasks = [self._running.pop(future)[1] for future in unanswered]
-            if tasks and blames:
-                tasks[0] = replace(tasks[0], num_lost=tasks[0].num_lost + 1)
+            for number in range(min(len(tasks), len(places_of(seat))) if blames else 0):
+                tasks[number] = replace(tasks[number], num_lost=tasks[number].num_lost + 1)
             if not (can_revive and self._is_revived(seat)):
                 self.lost.append(seat)
                 tasks += self._again[seat.device.id]
@@ -365,7 +406,8 @@ class Fleet:
 
         def burden(device: str) -> tuple[bool, int]:
             mine, problem = self._again[device], task.problem.id
-            is_there = problem in {self._at.get(device), *(each.problem.id for each in mine)}
+            at = {self._at.get(place.id) for place in self._places() if place.device == device}
+            is_there = problem in {*at, *(each.problem.id for each in mine)}
             return not is_there, len(mine)
 
         self._again[min(able, key=burden)].append(task)
@@ -380,6 +422,9 @@ class Fleet:
             if each.device.kind == kind and each.device.id not in task.refused_by
         ]  # fmt: skip
         return [device for device in able if device != own] or able
+
+    def _places(self) -> list[Place]:
+        return [place for seat in self._alive() for place in places_of(seat)]
 
     def _other(self, seat: Seat) -> Seat | None:
         """Another device of its kind."""

@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.connection import Connection
@@ -78,6 +79,28 @@ class Forked:
         """
         return self._asked((name, arguments, named), ANSWER_LIMIT_S)
 
+    def begin(self, name: str, *arguments: Any, **named: Any) -> float:
+        """Have a method called there; what it does is then told by `finish`.
+
+        Return until when there is an answer, by the monotonic clock. One call at a time.
+        """
+        self._send((name, arguments, named))
+        return time.monotonic() + ANSWER_LIMIT_S
+
+    def fileno(self) -> int:
+        """What can be read once a call that was begun has an answer, or the process has ended."""
+        return self._ours.fileno()
+
+    def finish(self) -> Any:
+        """Return or raise what a call did that was begun and has an answer, or whose time is over.
+
+        Raises:
+            Ended: the process has ended.
+        """
+        if self._status is not None:
+            raise Ended(_ending(self._status))
+        return self._answer(0.0)
+
     def close(self) -> None:
         """Close the object, and end its process."""
         if self._status is None:
@@ -95,14 +118,18 @@ class Forked:
     def _asked(self, asked: Ask, limit_s: float) -> Any:
         if self._status is not None:
             raise Ended(_ending(self._status))
-        with contextlib.suppress(OSError):  # it is gone: the answer says how
-            self._ours.send(asked)
+        self._send(asked)
         return self._answer(limit_s)
+
+    def _send(self, asked: Ask) -> None:
+        if self._status is None:
+            with contextlib.suppress(OSError):  # it is gone: the answer says how
+                self._ours.send(asked)
 
     def _answer(self, limit_s: float) -> Any:
         if not self._ours.poll(limit_s):
             self.kill()
-            raise Ended(f"gives no answer within {limit_s:g} s")
+            raise Ended(f"gives no answer within {limit_s or ANSWER_LIMIT_S:g} s")
         try:
             is_error, content = self._ours.recv()
         except BlockingIOError as error:

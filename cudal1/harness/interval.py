@@ -23,6 +23,7 @@ from enum import Enum
 from cudal1.harness import wire
 from cudal1.harness.pieces import Piece
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import State
 
 SPIN_S = 0.02
@@ -62,14 +63,16 @@ class Order(Enum):
         return {Order.CHAIN: wire.CHAIN, Order.KEEP: wire.KEEP, Order.COPY: wire.COPY}[self]
 
 
-def wait_ready(worker: Worker, timeout_s: float) -> Ending:
-    """Wait until the worker has built its module."""
+def wait_ready(worker: Worker, timeout_s: float, turns: Turns | None = None) -> Ending:
+    """Wait until the worker has built its module, in so many seconds of its own turns."""
+    turns = turns or Turns()
     deadline = time.monotonic() + timeout_s
     while worker.state == State.STARTING:
         if not worker.is_alive():
             return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
         if time.monotonic() > deadline:
             return Ending.TIMED_OUT
+        deadline += turns.pass_on()
         time.sleep(NAP_S)
     return Ending.DONE if worker.state == State.READY else Ending.FAILED
 
@@ -77,8 +80,9 @@ def wait_ready(worker: Worker, timeout_s: float) -> Ending:
 class Interval:
     """One burst's exchanges, and what of them counts."""
 
-    def __init__(self, worker: Worker, order: Order, timeout_s: float) -> None:
+    def __init__(self, worker: Worker, order: Order, timeout_s: float, turns: Turns) -> None:
         self._worker = worker
+        self._turns = turns
         self.order = order
         self._timeout_ns = int(timeout_s * 1e9)
         self.elapsed_ns = 0
@@ -94,9 +98,10 @@ class Interval:
         for piece in pieces:
             started_ns = piece.publish(lambda: self._wake(count))
             worker.announce(piece.num_calls)
-            ending = _wait(worker, worker.num_published, deadline_ns)
+            ending, passed_ns = self._await(worker.num_published, deadline_ns)
             over_ns = piece.over()
-            self.elapsed_ns += over_ns - started_ns
+            self.elapsed_ns += over_ns - started_ns - passed_ns
+            deadline_ns += passed_ns
             if ending is not Ending.DONE:
                 return ending
             piece.capture()
@@ -114,24 +119,27 @@ class Interval:
         while worker.num_awake <= worker.num_published and time.perf_counter_ns() < deadline_ns:
             os.sched_yield()
 
-
-def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
-    for _ in range(LOOKS):
-        if worker.num_done >= target:
-            return Ending.DONE
-    spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
-    while True:
+    def _await(self, target: int, deadline_ns: int) -> tuple[Ending, int]:
+        """Wait until so many calls are done; also for how many ns others had the device."""
+        worker, passed_ns = self._worker, 0
         for _ in range(LOOKS):
             if worker.num_done >= target:
-                return Ending.DONE
-        if worker.state != State.READY:
-            return Ending.FAILED
-        now = time.perf_counter_ns()
-        if now > deadline_ns:
-            return Ending.TIMED_OUT
-        if now > spin_until:
-            if not worker.is_alive():
-                return Ending.FAILED if worker.state != State.READY else Ending.DIED
-            time.sleep(NAP_S)
-        else:
-            os.sched_yield()
+                return Ending.DONE, 0
+        spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
+        while True:
+            for _ in range(LOOKS):
+                if worker.num_done >= target:
+                    return Ending.DONE, passed_ns
+            if worker.state != State.READY:
+                return Ending.FAILED, passed_ns
+            now = time.perf_counter_ns()
+            if now - passed_ns > deadline_ns:
+                return Ending.TIMED_OUT, passed_ns
+            if now > spin_until:
+                if not worker.is_alive():
+                    has_failed = worker.state != State.READY
+                    return Ending.FAILED if has_failed else Ending.DIED, passed_ns
+                passed_ns += int(self._turns.pass_on() * 1e9)
+                time.sleep(NAP_S)
+            else:
+                os.sched_yield()

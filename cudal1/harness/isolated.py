@@ -1,4 +1,4 @@
-"""An executor of one isolated interpreter, which is asked one question after the other.
+"""An executor of one isolated interpreter, which is asked several questions at a time.
 
 Not `ProcessPoolExecutor`: its processes import the main program of whoever asks, with its import
 path and all of its environment. Threat: none new; both ends are ours, and talk over a socket pair
@@ -7,21 +7,23 @@ in pickles.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from cudal1 import processes
 from cudal1.errors import WorkerError, describe
@@ -34,12 +36,36 @@ END_LIMIT_S = 20.0
 CALM = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """Threads that wait sleep: they would hold cores on which others are timed."""
 
+NUMBER = struct.Struct("<Q")
+"""Before each answer: of its question, from 0."""
 NO_MORE = b""
 """The message behind the last question."""
 
 
+class Later(Protocol):
+    """What a function in the process returns whose answer is not known yet."""
+
+    def awaited(self) -> Collection[int]:
+        """Descriptors to wait for: the answer may be known once any of them can be read."""
+        ...
+
+    def until(self) -> float:
+        """When to look in any case, by the monotonic clock."""
+        ...
+
+    def is_known(self) -> bool:
+        """Do what can be done without waiting; return whether the answer is known now."""
+        ...
+
+    def result(self) -> Any:
+        """Return or raise the answer."""
+        ...
+
+
 class Isolated(Executor):
-    """One process that answers questions in their order; started by the first one.
+    """One process that is asked questions in their order; started by the first one.
+
+    It answers each before it hears the next one, unless a function returns a `Later`.
 
     Once it has ended, what was asked and all that is asked raises `BrokenExecutor`, until it is
     revived.
@@ -105,7 +131,8 @@ class _Life:
         self._channel = Connection(ours.detach())
         self._ended = os.pidfd_open(self._process.pid)
         self._turn = threading.Lock()
-        self._asked: deque[Future[Any]] = deque()
+        self._asked: dict[int, Future[Any]] = {}
+        self._num_asked = 0
         self._outbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._ending: str | None = None
         self._threads = [
@@ -124,7 +151,8 @@ class _Life:
                 raise BrokenExecutor(self._ending)
             future = Future[Any]()
             future.set_running_or_notify_cancel()
-            self._asked.append(future)
+            self._asked[self._num_asked] = future
+            self._num_asked += 1
             self._outbox.put(question)
         return future
 
@@ -159,8 +187,10 @@ class _Life:
                 answer = self._answer()
             except (EOFError, OSError):
                 break
-            future = self._asked.popleft()
-            is_error, content = _loaded(answer)
+            (number,), content = NUMBER.unpack_from(answer), answer[NUMBER.size :]
+            with self._turn:
+                future = self._asked.pop(number)
+            is_error, content = _loaded(content)
             if is_error:
                 future.set_exception(content)
             else:
@@ -172,7 +202,7 @@ class _Life:
         os.close(self._ended)
         with self._turn:
             self._ending = self._last_words()
-            left, self._asked = list(self._asked), deque()
+            left, self._asked = list(self._asked.values()), {}
         for future in left:
             future.set_exception(BrokenExecutor(self._ending))
         self._outbox.put(None)
@@ -209,12 +239,38 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the process that asks to pass on
     channel = Connection(int(sys.argv[1]))
     questions: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, questions), daemon=True).start()
-    while (question := questions.get()) != NO_MORE:
-        channel.send_bytes(_answer(question))
+    bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    threading.Thread(target=_listen, args=(channel, questions, bell), daemon=True).start()
+    later: dict[int, Later] = {}
+    num_heard, is_over = 0, False
+    while later or not is_over:
+        _wait(bell, later.values())
+        while not questions.empty():
+            question = questions.get()
+            if question == NO_MORE:
+                is_over = True
+                break
+            answer = _answer(question)
+            if isinstance(answer, bytes):
+                channel.send_bytes(NUMBER.pack(num_heard) + answer)
+            else:
+                later[num_heard] = answer
+            num_heard += 1
+        for number in [number for number, each in later.items() if each.is_known()]:
+            answer = _tried(later.pop(number).result)
+            channel.send_bytes(NUMBER.pack(number) + pickle.dumps(answer))
 
 
-def _listen(channel: Connection, questions: SimpleQueue[bytes]) -> None:
+def _wait(bell: int, later: Collection[Later]) -> None:
+    """Wait until there is a question, or what an answer waits for."""
+    until = min((each.until() for each in later), default=None)
+    limit_s = None if until is None else max(0.0, until - time.monotonic())
+    connection.wait({bell, *(each for one in later for each in one.awaited())}, limit_s)
+    with contextlib.suppress(BlockingIOError):
+        os.eventfd_read(bell)
+
+
+def _listen(channel: Connection, questions: SimpleQueue[bytes], bell: int) -> None:
     """Take questions in while others are answered."""
     question = None
     while question != NO_MORE:
@@ -223,6 +279,7 @@ def _listen(channel: Connection, questions: SimpleQueue[bytes]) -> None:
         except (EOFError, OSError):
             _end_now()
         questions.put(question)
+        os.eventfd_write(bell, 1)
 
 
 def _end_now() -> NoReturn:
@@ -231,12 +288,27 @@ def _end_now() -> NoReturn:
     raise AssertionError
 
 
-def _answer(question: bytes) -> bytes:
-    try:
+def _answer(question: bytes) -> bytes | Later:
+    """Return the answer to be sent, or what will have it."""
+
+    def asked() -> Any:
         fn, args = pickle.loads(question)
-        return pickle.dumps((False, fn(*args)))
+        return fn(*args)
+
+    is_error, content = _tried(asked)
+    if not is_error and hasattr(content, "is_known"):
+        return content
+    try:
+        return pickle.dumps((is_error, content))
     except Exception as error:  # noqa: BLE001 -- raised where it was asked
         return pickle.dumps((True, _portable(error)))
+
+
+def _tried(call: Callable[[], Any]) -> tuple[bool, Any]:
+    try:
+        return False, call()
+    except Exception as error:  # noqa: BLE001 -- raised where it was asked
+        return True, _portable(error)
 
 
 def _portable(error: Exception) -> Exception:

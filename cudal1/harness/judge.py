@@ -23,6 +23,7 @@ from statistics import median
 
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
+from cudal1.errors import NoRoomError
 from cudal1.harness import claims, plan, rule, statistics
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
@@ -37,6 +38,8 @@ from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
+from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.turns import Turns
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
@@ -68,7 +71,7 @@ class ProblemJudge:
 
     def __init__(
         self, problem: Problem, *, device: Device, protocol: EvalProtocol, zygote: Zygote,
-        ceilings: Ceilings,
+        ceilings: Ceilings, turns: Turns | None = None, num_lanes: int = 1,
     ) -> None:  # fmt: skip
         import torch
 
@@ -76,24 +79,29 @@ class ProblemJudge:
         self._device = device
         self._protocol = protocol
         self._zygote = zygote
+        self._turns = turns or Turns()
+        self._num_lanes = num_lanes
         self._rng = random.SystemRandom()
         place = torch.device(device.torch_name)
         self._oracle = Oracle(
             problem, weight_seed=protocol.seed, device=place, precision=protocol.precision,
-            mode=protocol.mode,
+            mode=protocol.mode, turns=self._turns,
         )  # fmt: skip
         self._work = self._oracle.work()
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
-        self._layout, arena_bytes = plan.layout_and_arena(self._oracle, protocol)
-        self._desk = Desk(self._layout, place, arena_bytes=arena_bytes)
-        self._crew = Crew(
-            problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote
+        self._layout, arena_bytes = plan.layout_and_arena(
+            self._oracle, protocol, num_lanes=num_lanes
         )
+        self._desk = Desk(self._layout, place, arena_bytes=arena_bytes, turns=self._turns)
+        self._crew = Crew(
+            problem, self._oracle, self._desk, device=device, protocol=protocol, zygote=zygote,
+            turns=self._turns, num_lanes=num_lanes,
+        )  # fmt: skip
         self._costs = Costs(self._oracle, self._desk, self._crew, protocol, self._rng)
         with ExitStack() as preparing:
             preparing.callback(self.close)
-            with self._crew.reference(fresh=self._is_cpu) as reference:
+            with self._crew.reference(fresh=self._is_cpu) as reference, self._turns.timing():
                 # on a CPU with the harness's own cost, which is small there
                 count = min(2 if self._is_cpu else plan.LEAST_SLOTS, self._layout.num_slots)
                 self._cost_us = 0.0 if self._is_cpu else self._costs.empty_us(count)
@@ -186,6 +194,8 @@ class ProblemJudge:
         try:
             measurement = examined(examination)
         except Failure as failure:
+            if self._num_lanes > 1 and lacks_memory(failure.reason):  # others may have it
+                raise NoRoomError(f"{self.problem.key}: {failure.reason}") from failure
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
         only_checked = status is Status.CORRECT and measurement is None
@@ -299,7 +309,8 @@ class ProblemJudge:
         """The claim; if it is below the floor, then below one of ceilings measured once more."""
         if not claims.is_impossible(claim):
             return claim
-        self._ceilings.again()
+        with self._turns.timing():
+            self._ceilings.again()
         return claim.model_copy(update={"floor_us": self._floor_us()})
 
     def _floor_us(self) -> float | None:
@@ -310,7 +321,7 @@ class ProblemJudge:
         return Examination(
             self._oracle, self._desk, self._protocol,
             reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
-            progress=progress,
+            progress=progress, turns=self._turns,
         )  # fmt: skip
 
     def _session(
@@ -344,7 +355,11 @@ class ProblemJudge:
             time_empty=self._costs.empty_us,
         )  # fmt: skip
         self._zygote.settle()  # who was dismissed before still held the device
-        with self._reference(worker, fresh=is_fresh) as reference, self._crew.still():
+        with (
+            self._reference(worker, fresh=is_fresh) as reference,
+            self._turns.timing(),
+            self._crew.still(),
+        ):
             quads.warm_up(worker, reference)
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]

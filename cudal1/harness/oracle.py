@@ -22,6 +22,7 @@ from cudal1.harness.reference import Reference, load_reference
 from cudal1.harness.reference_code import ReferenceCode, RefusalError
 from cudal1.harness.roofline import NO_WORK, Work, least_work
 from cudal1.harness.seeding import kept_others, seed_others, seed_torch
+from cudal1.harness.turns import Turns
 from cudal1.harness.weights import Weights, is_lazy, load_by_name
 from cudal1.harness.wire import TensorSpec, View
 from cudal1.problem import Problem
@@ -90,6 +91,7 @@ class Oracle:
     def __init__(
         self, problem: Problem, *, weight_seed: int, device: torch.device,
         precision: PrecisionClass = PrecisionClass.STRICT, mode: Mode = Mode.CONSTRUCTED,
+        turns: Turns | None = None,
     ) -> None:  # fmt: skip
         from cudal1.harness.operators import rounding
 
@@ -98,13 +100,14 @@ class Oracle:
         self._max_error = MAX_FAMILY_ERROR if self._rounding is None else TOO_HARD
         self.problem = problem
         self._mode = mode
+        self._turns = turns or Turns()
         self._code = ReferenceCode(problem)
         with self._code:
             reference = load_reference(problem)
         self._reference = reference
         self.init_inputs = repr(reference.init_inputs)
         self._draws = Draws(reference.draw, self._code, device)
-        self._calls = Calls(self._code)
+        self._calls = Calls(self._code, self._turns)
         self._families: dict[str, ReferenceError] = {}
         self.mutates_inputs = True
         self.is_seeded = self.is_carried = True
@@ -129,12 +132,13 @@ class Oracle:
 
     def _made(self, seed: int) -> torch.nn.Module:
         # made on the CPU and moved, as anyone would, and as the workers do
-        with self._code:
+        with self._turns.elsewhere(), self._code:
             seed_torch(seed, self.device)
             seed_others(seed)
             made = self._reference.make()
             if self._mode is not Mode.CONSTRUCTED:
                 made.train(self._mode is Mode.TRAIN)
+        with self._code:
             return made.to(self.device)
 
     def _made_exact(self, seed: int) -> torch.nn.Module:

@@ -22,6 +22,9 @@ CONTEXTS_BYTES, SHARE = 10 << 30, 16
 """What a dozen processes take of a GPU before any has a ring; and rings, which with the judge's own
 copies may take so many times one, each with an arena behind it. Eight may be alive: a candidate's
 two, the next one's, the reference's two, the empty one's, two of others that end."""
+SHARE_OF_A_LANE = 6
+"""The same for each of several judges: its candidate's, the reference's, the empty one's, one of a
+process that ends, and the judge's own two copies."""
 WITH_ARENA = 1.5
 """A ring and its arena, over a ring's share."""
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20
@@ -30,7 +33,9 @@ LARGE_BYTES, LARGE_STEP = 10 << 20, 2 << 20
 """PyTorch's has a piece for each tensor from the first size on, in steps of the second."""
 
 
-def layout_and_arena(oracle: Oracle, protocol: EvalProtocol) -> tuple[Layout, int]:
+def layout_and_arena(
+    oracle: Oracle, protocol: EvalProtocol, *, num_lanes: int = 1
+) -> tuple[Layout, int]:
     """Where a problem's tensors lie, with as many slots as its bursts may use; and its arena.
 
     The arena, in bytes, is what the reference's calls want in a burst whose outputs are all kept,
@@ -40,15 +45,15 @@ def layout_and_arena(oracle: Oracle, protocol: EvalProtocol) -> tuple[Layout, in
         oracle.weight_specs, oracle.storages, oracle.output_specs, 1, oracle.input_views
     )  # fmt: skip
     most = min(protocol.max_burst_calls, MAX_PLACES // len(one.outputs))
-    allowed = ring_bytes(oracle.device, protocol)
+    allowed = ring_bytes(oracle.device, protocol, num_lanes)
     if oracle.device.type != "cuda":
         slots = min(most, allowed // max(1, one.input_bytes + one.output_bytes))
         return replace(one, num_slots=max(1, slots)), 0
     # there memory takes time to be made
     most = min(most, max(LEAST_SLOTS, round(SPARE_SLOTS * protocol.burst_us / call_us(oracle))))
+    room = int(WITH_ARENA * ring_share(oracle.device, num_lanes))
     return shared(
-        one, most=most, allowed=allowed, room=int(WITH_ARENA * ring_share(oracle.device)),
-        call_bytes=call_bytes(oracle),
+        one, most=most, allowed=allowed, room=room, call_bytes=call_bytes(oracle)
     )  # fmt: skip
 
 
@@ -72,19 +77,20 @@ def shared(
     return replace(one, num_slots=slots), arena
 
 
-def ring_bytes(device: torch.device, protocol: EvalProtocol) -> int:
+def ring_bytes(device: torch.device, protocol: EvalProtocol, num_lanes: int = 1) -> int:
     """For the inputs and outputs of a burst, at most."""
     if device.type != "cuda":
         return protocol.ring_bytes
-    return min(protocol.ring_bytes, ring_share(device))
+    return min(protocol.ring_bytes, ring_share(device, num_lanes))
 
 
-def ring_share(device: torch.device) -> int:
+def ring_share(device: torch.device, num_lanes: int) -> int:
     """Of a GPU's memory, what inputs and outputs in one ring may take."""
     import torch
 
     total = torch.cuda.get_device_properties(device).total_memory
-    return max(total - CONTEXTS_BYTES, total // 2) // SHARE
+    share = SHARE if num_lanes == 1 else SHARE_OF_A_LANE * num_lanes
+    return max(total - CONTEXTS_BYTES * -(-num_lanes // 2), total // 2) // share
 
 
 def call_us(oracle: Oracle) -> float:

@@ -16,7 +16,7 @@ from typing import Self
 
 from cudal1 import interrupt
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceLostError, SuiteError
+from cudal1.errors import DeviceLostError, NoRoomError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
@@ -25,7 +25,8 @@ from cudal1.harness.launch import Start, launch
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
-from cudal1.harness.zygote import Zygote
+from cudal1.harness.turns import Turns
+from cudal1.harness.zygote import NUM_SPARES, Zygote
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
@@ -47,12 +48,15 @@ class Pool:
         start: starts what forks workers.
         holds: whether the process that forked this one holds the device for it (`pools`).
         ceilings: of the device, where they are known.
+        turns: in which judges of one device time on it.
+        num_lanes: of them.
     """
 
     def __init__(
         self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
         minimum: tuple[tuple[str, ...], ...] = MINIMUM, start: Start = launch,
-        holds: bool = False, ceilings: Ceilings | None = None,
+        holds: bool = False, ceilings: Ceilings | None = None, turns: Turns | None = None,
+        num_lanes: int = 1,
     ) -> None:  # fmt: skip
         self.device = device
         self._holds = holds
@@ -60,6 +64,8 @@ class Pool:
         self._minimum = minimum
         self._wait_s = wait_s
         self.protocol = protocol
+        self._turns = turns or Turns()
+        self._num_lanes = num_lanes
         self._stack = ExitStack()
         self._zygote: Zygote | None = None
         self._ceilings = ceilings or Ceilings(device.torch_name, core=device.worker_core)
@@ -77,8 +83,9 @@ class Pool:
                 opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
             self._zygote = Zygote(
-                self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, start=self._start
-            )
+                self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, start=self._start,
+                num_spares=NUM_SPARES[self.device.device_class] if self._num_lanes == 1 else 1,
+            )  # fmt: skip
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
             self._stack = opening.pop_all()
@@ -145,7 +152,7 @@ class Pool:
     def _prepared_for(
         self, problem: Problem, candidate: Candidate, built: bytes
     ) -> Iterator[tuple[ProblemJudge, float]]:
-        with self.device.watched(), undisturbed(self.device):
+        with self._turns.using(), self.device.watched(), undisturbed(self.device):
             began = time.monotonic()
             prepared, zygote = self._prepare(problem), self._zygote
             assert zygote is not None
@@ -155,7 +162,7 @@ class Pool:
 
     def reference_us(self, problem: Problem) -> float:
         """About how long one call of the reference takes, harness included."""
-        with self.device.watched(), undisturbed(self.device):
+        with self._turns.using(), self.device.watched(), undisturbed(self.device):
             return self._prepare(problem).reference_us
 
     def _prepare(self, problem: Problem) -> ProblemJudge:
@@ -177,10 +184,10 @@ class Pool:
         try:
             return ProblemJudge(
                 problem, device=self.device, protocol=self.protocol, zygote=zygote,
-                ceilings=self._ceilings,
+                ceilings=self._ceilings, turns=self._turns, num_lanes=self._num_lanes,
             )  # fmt: skip
         except torch.OutOfMemoryError as error:
-            raise SuiteError(too_large(problem, self.device, error)) from error
+            raise NoRoomError(too_large(problem, self.device, error)) from error
 
     def _forget_all(self) -> None:
         for prepared in self._prepared.values():

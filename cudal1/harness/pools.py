@@ -9,24 +9,114 @@ must not reach another problem's verdicts.
 from __future__ import annotations
 
 import importlib
-from collections import OrderedDict
-from contextlib import ExitStack
+import math
+import time
+from collections import deque
+from collections.abc import Collection
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Self
 
-from cudal1.errors import DeviceLostError, SuiteError, WorkerError
+from cudal1.errors import DeviceLostError, NoRoomError, SuiteError, WorkerError
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device
 from cudal1.harness.forked import Ended, Forked
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Lent, Source, Start, launch
 from cudal1.harness.pool import NUM_PREPARED, Pool
+from cudal1.harness.turns import Turns, TurnsFile
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a problem's pool is asked."""
+
+    problem: Problem
+    name: str
+    """Of the method."""
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+    is_alone: bool = False
+    """Whether the device has nothing else to do meanwhile."""
+
+
+class Pending:
+    """What will be said of a candidate (`isolated.Later`)."""
+
+    def __init__(self, pools: Pools, asked: Asked) -> None:
+        self.asked = asked
+        self.num_tries = 0
+        self._pools = pools
+        self._said: Judgement | None = None
+        self._error: Exception | None = None
+
+    def awaited(self) -> Collection[int]:
+        """Return the descriptor of the process that was asked, if one was."""
+        return self._pools.awaited(self)
+
+    def until(self) -> float:
+        """Return when that process is given up."""
+        return self._pools.until(self)
+
+    def is_known(self) -> bool:
+        """Go on with whatever all lanes have to do; return whether this is known now."""
+        self._pools.go_on()
+        return self._said is not None or self._error is not None
+
+    def settle(self, said: Judgement | None, error: Exception | None = None) -> None:
+        """Take what was said, or why nothing was."""
+        self._said, self._error = said, error
+
+    def result(self) -> Judgement:
+        """Return it; wait for it if need be.
+
+        Raises:
+            SuiteError: the problem cannot be judged.
+            DeviceLostError: the device computes no more, in a fresh process either.
+            WorkerError: our own machinery failed.
+        """
+        while not self.is_known():
+            wait(list(self.awaited()), max(0.0, self.until() - time.monotonic()))
+        if self._error is not None:
+            raise self._error
+        assert self._said is not None
+        return self._said
+
+
+@dataclass
+class _Lane:
+    """A place for the process of one problem."""
+
+    number: int
+    forked: Forked | None = None
+    problem_id: str = ""
+    source: Source | None = None
+    """What forks its workers."""
+    pending: Pending | None = None
+    until: float = 0.0
+
+    def close(self) -> None:
+        """End its process."""
+        forked, self.forked, self.problem_id = self.forked, None, ""
+        if forked is not None:
+            forked.close()
+
+    def kill(self) -> None:
+        """End its process as it stands."""
+        forked, self.forked, self.problem_id = self.forked, None, ""
+        if forked is not None:
+            forked.kill()
+
+
 class Pools:
     """Judges on a device that it holds alone while it is open, each problem in its own process.
+
+    On a GPU several problems are judged side by side, which take turns in timing (`turns`).
 
     Args:
         device: what it judges on.
@@ -49,7 +139,12 @@ class Pools:
         self._start = start
         self._source: Source | Lent | None = None
         self._peaks: Peaks | None = None
-        self._forked: OrderedDict[str, Forked] = OrderedDict()
+        self._num_active = max(1, len(device.lane_cores))
+        num_lanes = max(NUM_PREPARED[device.device_class], self._num_active)
+        self._lanes = deque(_Lane(number) for number in range(num_lanes))
+        """The latest used last."""
+        self._waiting = deque[Pending]()
+        self._turns: TurnsFile | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -64,6 +159,8 @@ class Pools:
             opening.callback(self._end_source)
             opening.callback(self._forget_all)
             self._source = self._start(self.device)
+            if self._num_active > 1:
+                self._turns = opening.enter_context(closing(TurnsFile()))
             import_once().set_num_threads(1)  # a fork must find no others
             self._open = opening.pop_all()
         return self
@@ -76,49 +173,133 @@ class Pools:
     ) -> None:
         self._open.close()
 
-    def judge(self, problem: Problem, *arguments: Any, **named: Any) -> Judgement:
-        """Return what the problem's pool says of a candidate: `Pool.judge`.
+    def judge(self, problem: Problem, *arguments: Any, **named: Any) -> Pending:
+        """Begin with what the problem's pool says of a candidate: `Pool.judge`."""
+        return self._begin(Asked(problem, "judge", arguments, named))
 
-        Raises:
-            SuiteError: the problem cannot be judged.
-            DeviceLostError: the device computes no more, in a fresh process either.
-            WorkerError: our own machinery failed.
-        """
-        return self._ask(problem, "judge", *arguments, **named)
+    def confirm(self, problem: Problem, *arguments: Any, **named: Any) -> Pending:
+        """Begin with what the problem's pool says of a claim: `Pool.confirm`."""
+        return self._begin(Asked(problem, "confirm", arguments, named))
 
-    def confirm(self, problem: Problem, *arguments: Any, **named: Any) -> Judgement:
-        """Return what the problem's pool says of a claim: `Pool.confirm`; raises as `judge`."""
-        return self._ask(problem, "confirm", *arguments, **named)
+    def _begin(self, asked: Asked) -> Pending:
+        pending = Pending(self, asked)
+        self._waiting.append(pending)
+        self.go_on()
+        return pending
 
-    def _ask(self, problem: Problem, name: str, *arguments: Any, **named: Any) -> Judgement:
+    # --- lanes -----------------------------------------------------------------------------------
+
+    def awaited(self, pending: Pending) -> Collection[int]:
+        """Return the descriptor of the process that was asked, if one was."""
+        lane = self._lane_of(pending)
+        return [] if lane is None or lane.forked is None else [lane.forked.fileno()]
+
+    def until(self, pending: Pending) -> float:
+        """Return when that process is given up; never, where none was asked."""
+        lane = self._lane_of(pending)
+        return math.inf if lane is None else lane.until
+
+    def go_on(self) -> None:
+        """Hear those that have answered, and ask as many as may be asked."""
+        for lane in self._busy():
+            assert lane.forked is not None
+            has_said = bool(wait([lane.forked.fileno()], 0))
+            if has_said or time.monotonic() >= lane.until:
+                self._hear(lane, lane.forked)
+        while (pending := self._next()) is not None:
+            self._waiting.remove(pending)
+            self._ask(pending)
+
+    def _busy(self) -> list[_Lane]:
+        return [lane for lane in self._lanes if lane.pending is not None]
+
+    def _lane_of(self, pending: Pending) -> _Lane | None:
+        return next((lane for lane in self._lanes if lane.pending is pending), None)
+
+    def _next(self) -> Pending | None:
+        """What is to be asked now: of a problem that no lane is at, if there is any."""
+        busy = [lane.pending for lane in self._lanes if lane.pending is not None]
+        if len(busy) >= self._num_active or any(each.asked.is_alone for each in busy):
+            return None
+        at = {each.asked.problem.id for each in busy}
+        for pending in self._waiting:
+            if pending.asked.is_alone:
+                return None if busy else pending
+            if pending.asked.problem.id not in at:
+                return pending
+        return self._waiting[0] if self._waiting else None
+
+    def _ask(self, pending: Pending) -> None:
+        asked = pending.asked
+        pending.num_tries += 1
+        free = [lane for lane in self._lanes if lane.pending is None]
+        same = (lane for lane in free if lane.problem_id == asked.problem.id)
+        lane = next(same, None) or next((each for each in free if each.forked is None), free[0])
+        self._lanes.remove(lane)
+        self._lanes.append(lane)
+        if asked.is_alone:
+            for each in free:
+                each.close()
+        lane.pending = pending
         try:
-            forked = self._of(problem)
-            return forked.ask(name, problem, *arguments, **named)
-        except Ended as error:
-            self._forget(problem)
-            raise SuiteError(f"{problem.key}: its reference {error}") from error
-        except DeviceLostError as error:
-            self._forget(problem)
-            require_working(self.device)
-            raise SuiteError(f"{problem.key}: loses the device for its process: {error}") from error
-        except MemoryError as error:
-            self._forget(problem)
-            raise SuiteError(f"{problem.key}: too large for the memory here: {error}") from error
-        except WorkerError:
-            self._forget(problem)
-            self._renew()
-            raise
+            if lane.problem_id != asked.problem.id or lane.forked is None:
+                lane.close()
+                self._prepare(lane, asked)
+            assert lane.forked is not None
+            lane.until = lane.forked.begin(
+                asked.name, asked.problem, *asked.arguments, **asked.named
+            )
+        except Exception as error:  # noqa: BLE001 -- for whoever asked
+            self._fail(lane, error)
 
-    def _of(self, problem: Problem) -> Forked:
-        forked = self._forked.pop(problem.id, None)
-        if forked is None:
-            while len(self._forked) >= NUM_PREPARED[self.device.device_class]:
-                self._forked.popitem(last=False)[1].close()
-            self._peaks = self._peaks or self._measured()
-            assert isinstance(self._source, Source)
-            forked = Forked(self._make, keeps=[self._source.channel.fileno()])
-        self._forked[problem.id] = forked
-        return forked
+    def _prepare(self, lane: _Lane, asked: Asked) -> None:
+        """Have a process for the problem in a lane."""
+        self._peaks = self._peaks or self._measured()
+        assert isinstance(self._source, Source)
+        keeps = [self._source.channel.fileno()]
+        keeps += [] if self._turns is None else [self._turns.fileno()]
+        lane.source = self._source
+        lane.forked = Forked(partial(self._make, lane, asked.is_alone), keeps=keeps)
+        lane.problem_id = asked.problem.id
+
+    def _hear(self, lane: _Lane, forked: Forked) -> None:
+        try:
+            said: Judgement = forked.finish()
+        except Exception as error:  # noqa: BLE001 -- for whoever asked
+            self._fail(lane, error)
+            return
+        pending, lane.pending = lane.pending, None
+        assert pending is not None
+        pending.settle(said)
+
+    def _fail(self, lane: _Lane, error: Exception) -> None:
+        """Say why a lane has said nothing, or have it tried once more."""
+        pending, lane.pending = lane.pending, None
+        assert pending is not None
+        asked, source = pending.asked, lane.source
+        if isinstance(error, Ended | DeviceLostError | MemoryError | WorkerError | NoRoomError):
+            lane.kill()
+        if isinstance(error, NoRoomError) and self._num_active > 1 and not asked.is_alone:
+            pending.asked = replace(asked, is_alone=True)
+            self._waiting.appendleft(pending)
+            return
+        key = asked.problem.key
+        if isinstance(error, Ended):
+            error = SuiteError(f"{key}: its reference {error}")
+        elif isinstance(error, DeviceLostError):
+            try:
+                require_working(self.device)
+                error = SuiteError(f"{key}: loses the device for its process: {error}")
+            except DeviceLostError as lost:
+                error = lost
+        elif isinstance(error, MemoryError):
+            error = SuiteError(f"{key}: too large for the memory here: {error}")
+        elif isinstance(error, WorkerError):
+            self._renew()
+            if source is not self._source and pending.num_tries == 1:
+                self._waiting.appendleft(pending)  # what forked its workers had ended with others
+                return
+        pending.settle(None, error)
 
     def _measured(self) -> Peaks:
         """Measure the device's ceilings, once for all problems, where no context stays behind."""
@@ -131,34 +312,37 @@ class Pools:
     def _ceilings(self) -> Ceilings:
         return Ceilings(self.device.torch_name, core=self.device.worker_core, known=self._peaks)
 
-    def _make(self) -> Pool:
+    def _make(self, lane: _Lane, is_alone: bool) -> Pool:
         """In the problem's process: a pool that holds no lock, and forks workers with ours."""
         assert isinstance(self._source, Source)
         source = Lent(self._source)
+        turns = Turns() if self._turns is None else self._turns.opened()
+        device = self.device
+        if device.lane_cores:
+            device = device.model_copy(update={"worker_core": device.lane_cores[lane.number]})
         pool = Pool(
-            self.device,
+            device,
             self.protocol,
             start=lambda _: source,
             holds=True,
             ceilings=self._ceilings(),
+            turns=turns,
+            num_lanes=1 if is_alone else self._num_active,
         )
         return pool.__enter__()
 
     def _renew(self) -> None:
         """Start another process that forks workers where the last one has ended."""
         if self._source is not None and not self._source.is_running():
-            self._forget_all()
+            for lane in self._lanes:
+                if lane.pending is None:
+                    lane.close()
             self._end_source()
             self._source = self._start(self.device)
 
-    def _forget(self, problem: Problem) -> None:
-        forked = self._forked.pop(problem.id, None)
-        if forked is not None:
-            forked.kill()
-
     def _forget_all(self) -> None:
-        while self._forked:
-            self._forked.popitem()[1].close()
+        for lane in self._lanes:
+            lane.close()
 
     def _end_source(self) -> None:
         source, self._source = self._source, None

@@ -96,6 +96,11 @@ class Worker:
         """Whether it has, or ends within so many seconds."""
         return self._spare.has_ended(within_s)
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it stands still."""
+        return self._is_frozen
+
     def freeze(self) -> None:
         """Stop it and all that it started; returns when they stand still. A dead one stays dead.
 

@@ -39,6 +39,7 @@ class Zygote:
         minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
         unsafe: start workers even where they do not, and say so among the layers of each.
         start: starts the process.
+        num_spares: workers that wait for a job; by default as many as suit the device.
 
     Raises:
         WorkerError: it does not start.
@@ -46,7 +47,7 @@ class Zygote:
 
     def __init__(
         self, device: Device, *, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        unsafe: bool = False, start: Start = launch,
+        unsafe: bool = False, start: Start = launch, num_spares: int | None = None,
     ) -> None:  # fmt: skip
         self.builds = Builds()
         """What its workers' candidates compiled."""
@@ -55,7 +56,7 @@ class Zygote:
         self._spares: list[Spare] = []
         self._leaving: list[Worker] = []
         self._is_still = False
-        self._num_spares = NUM_SPARES[device.device_class]
+        self._num_spares = num_spares or NUM_SPARES[device.device_class]
         # the first worker that is there tells; the fake device's stream stores what it is given
         self._in_place = None if device.device_class is DeviceClass.CPU else False
         self._source = start(device)
