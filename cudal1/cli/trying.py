@@ -8,6 +8,7 @@ from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
     Future,
+    ThreadPoolExecutor,
     wait,
 )
 
@@ -15,7 +16,7 @@ from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
 from cudal1.errors import DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import errand
-from cudal1.harness.device import Device
+from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.pools import require_working
 from cudal1.harness.seats import Seat
 from cudal1.harness.shortage import lacks_memory
@@ -43,7 +44,8 @@ def try_references(
         WorkerError: the processes of all devices have died, or they themselves.
     """
     unique = list({problem.id: problem for problem in problems}.values())
-    size = max(1, min(AT_A_TIME, -(-len(unique) // len(seats))))
+    num_lanes = max(num_lanes_of(seat.device) for seat in seats)
+    size = max(1, min(AT_A_TIME * num_lanes, -(-len(unique) // len(seats))))
     batches = deque(unique[first : first + size] for first in range(0, len(unique), size))
     free, running = deque(seats), dict[Future[tuple[Notes, list[str]]], Seat]()
     given: dict[Seat, list[Problem]] = {}
@@ -108,7 +110,8 @@ def _try(
                 disturbed.append(problem)  # by what else ran there, it may be
             else:
                 complaints.append(f"{problem.key}: cannot be judged: {reason}")
-        for problem, probe in _probes(disturbed, device, settings):
+        alone = device.model_copy(update={"lane_cores": ()})
+        for problem, probe in _probes(disturbed, alone, settings):
             if probe.reason is None:
                 notes[problem.id] = probe.rejection
             else:
@@ -121,10 +124,21 @@ def _try(
 def _probes(
     batch: list[Problem], device: Device, settings: Settings
 ) -> Iterator[tuple[Problem, Probe]]:
+    """Try them side by side, as they will be judged; each process tries some."""
     check = Check(settings.protocol, device)
-    return probe_all(
-        batch,
-        max_reference_ms=settings.max_reference_ms,
-        time_limit_s=settings.trial_limit_s,
-        check=check,
-    )
+
+    def tried(part: list[Problem]) -> list[tuple[Problem, Probe]]:
+        return list(
+            probe_all(
+                part,
+                max_reference_ms=settings.max_reference_ms,
+                time_limit_s=settings.trial_limit_s,
+                check=check,
+            )
+        )
+
+    num_lanes = num_lanes_of(device)
+    parts = [part for first in range(num_lanes) if (part := batch[first::num_lanes])]
+    with ThreadPoolExecutor(num_lanes) as pool:
+        for found in pool.map(tried, parts):
+            yield from found

@@ -27,7 +27,7 @@ import psutil
 from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error
 from cudal1.harness.crew import CANDIDATE, CPU_LIMIT_S
-from cudal1.harness.device import Device
+from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.kept import Kept
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import unreadable
@@ -262,7 +262,7 @@ def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:
     """Their workers', and the first others, one for each judge."""
     reserved = {core for each in devices for core in each.reserved_cores}
     others = sorted(os.sched_getaffinity(0) - reserved)
-    num_judges = sum(max(1, len(each.lane_cores)) for each in devices)
+    num_judges = sum(num_lanes_of(each) for each in devices)
     return tuple(sorted(reserved | set(others[:num_judges])))
 
 

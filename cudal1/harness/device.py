@@ -101,6 +101,11 @@ class Device(Record):
             )
 
 
+def num_lanes_of(device: Device) -> int:
+    """How many judges take turns on a device."""
+    return max(1, len(device.lane_cores))
+
+
 def find_device(device_class: DeviceClass) -> Device:
     """The machine's first device of that class.
 

@@ -21,6 +21,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError, WorkerError
 from cudal1.harness import claims, errand
 from cudal1.harness.ahead import Ahead, Compiles
+from cudal1.harness.device import num_lanes_of
 from cudal1.harness.errand import Errand, Refusal
 from cudal1.harness.isolated import Isolated
 from cudal1.harness.judge import Judgement
@@ -61,7 +62,7 @@ class Place(NamedTuple):
 
 def places_of(seat: Seat) -> list[Place]:
     """Return the places of a seat."""
-    return [Place(seat, number) for number in range(max(1, len(seat.device.lane_cores)))]
+    return [Place(seat, number) for number in range(num_lanes_of(seat.device))]
 
 
 RecordOf = Callable[[Problem, Candidate], float | None]

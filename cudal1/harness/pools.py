@@ -9,7 +9,6 @@ must not reach another problem's verdicts.
 from __future__ import annotations
 
 import importlib
-import math
 import time
 from collections import deque
 from collections.abc import Collection
@@ -22,7 +21,7 @@ from typing import Any, Self
 
 from cudal1.errors import DeviceLostError, NoRoomError, SuiteError, WorkerError
 from cudal1.harness.ceilings import Ceilings, Peaks
-from cudal1.harness.device import Device
+from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.forked import Ended, Forked
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Lent, Source, Start, launch
@@ -56,11 +55,11 @@ class Pending:
         self._error: Exception | None = None
 
     def awaited(self) -> Collection[int]:
-        """Return the descriptor of the process that was asked, if one was."""
+        """Return the descriptors of the processes that have something to say before it is known."""
         return self._pools.awaited(self)
 
     def until(self) -> float:
-        """Return when that process is given up."""
+        """Return when the first of them is given up."""
         return self._pools.until(self)
 
     def is_known(self) -> bool:
@@ -139,7 +138,7 @@ class Pools:
         self._start = start
         self._source: Source | Lent | None = None
         self._peaks: Peaks | None = None
-        self._num_active = max(1, len(device.lane_cores))
+        self._num_active = num_lanes_of(device)
         num_lanes = max(NUM_PREPARED[device.device_class], self._num_active)
         self._lanes = deque(_Lane(number) for number in range(num_lanes))
         """The latest used last."""
@@ -190,14 +189,13 @@ class Pools:
     # --- lanes -----------------------------------------------------------------------------------
 
     def awaited(self, pending: Pending) -> Collection[int]:
-        """Return the descriptor of the process that was asked, if one was."""
-        lane = self._lane_of(pending)
-        return [] if lane is None or lane.forked is None else [lane.forked.fileno()]
+        """Return the descriptor of the process that was asked; of all, if none was asked yet."""
+        lanes = self._lanes_of(pending)
+        return [lane.forked.fileno() for lane in lanes if lane.forked is not None]
 
     def until(self, pending: Pending) -> float:
-        """Return when that process is given up; never, where none was asked."""
-        lane = self._lane_of(pending)
-        return math.inf if lane is None else lane.until
+        """Return when that process is given up, or the first one of all."""
+        return min((lane.until for lane in self._lanes_of(pending)), default=time.monotonic())
 
     def go_on(self) -> None:
         """Hear those that have answered, and ask as many as may be asked."""
@@ -213,8 +211,9 @@ class Pools:
     def _busy(self) -> list[_Lane]:
         return [lane for lane in self._lanes if lane.pending is not None]
 
-    def _lane_of(self, pending: Pending) -> _Lane | None:
-        return next((lane for lane in self._lanes if lane.pending is pending), None)
+    def _lanes_of(self, pending: Pending) -> list[_Lane]:
+        busy = self._busy()
+        return [lane for lane in busy if lane.pending is pending] or busy
 
     def _next(self) -> Pending | None:
         """What is to be asked now: of a problem that no lane is at, if there is any."""

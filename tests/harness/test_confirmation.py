@@ -62,9 +62,9 @@ def _entries_begun(judge: ProblemJudge, monkeypatch: pytest.MonkeyPatch) -> list
     """Fills with what each worker that is begun from now on is to run, but for empty ones."""
     real, begun = judge._crew._begin, list[str]()
 
-    def begin(entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
+    def begin(entry: str, cpu_s: int | None, seed: int, source: str | None = None) -> Worker:
         begun.extend([entry] if entry else [])
-        return real(entry, cpu_s, source)
+        return real(entry, cpu_s, seed, source)
 
     monkeypatch.setattr(judge._crew, "_begin", begin)
     return begun
@@ -86,7 +86,8 @@ def test_a_doubtful_claim_is_measured_again_in_fresh_processes(
     assert measurement is not None, judgement.verdict.reason
     assert measurement.confirmed_on == judgement.verdict.device_id
     assert {sample.session for sample in judgement.samples} == {0, 1}
-    assert sorted(begun) == ["Model", "Model", "ModelNew", "ModelNew"]
+    # two seeds before the claim, and a third one
+    assert sorted(begun) == [*["Model"] * 2, *["ModelNew"] * 3]
 
 
 @pytest.mark.usefixtures("every_claim_is_doubtful")

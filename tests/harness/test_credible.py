@@ -72,7 +72,9 @@ class Played:
 
     def judged(self) -> Limit:
         quads: Any = self
-        examination: Any = SimpleNamespace(fresh=lambda count: [None] * count)
+        examination: Any = SimpleNamespace(
+            fresh=lambda count: [None] * count, order=self._desk.timed_order
+        )
         return Credible(quads, examination, self._desk, *self._workers).limit()
 
     def limit(self) -> float:

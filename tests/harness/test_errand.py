@@ -49,7 +49,7 @@ def test_what_was_begun_ahead_forks_the_workers_and_ends_with_the_pool(
         errand.begin_zygote(device)
     errand.open_pool(device, quick, 0.0)
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
-    said = errand.judge(Errand(problem, candidate, timing=False))
+    said = errand.judge(Errand(problem, candidate, timing=False)).result()
     assert not isinstance(said, errand.Refusal)
     assert said.verdict.status is Status.CORRECT
     (source,) = launched

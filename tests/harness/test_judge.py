@@ -521,7 +521,7 @@ def test_who_computes_something_else_when_a_claim_is_confirmed_has_failed(
 ) -> None:
     problem = named_problem("silu")
     honest = Candidate(problem_id=problem.id, source=problem.null_source)
-    claim = pool.judge(problem, honest).verdict.measurement
-    assert claim is not None
+    claim = pool.judge(problem, honest).verdict
+    assert claim.measurement is not None, claim.reason
     wrong = Candidate(problem_id=problem.id, source=_source("return torch.zeros_like(x)"))
     assert pool.confirm(problem, wrong, claim).verdict.status is Status.INCORRECT

@@ -11,6 +11,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.harness import Pool
 from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.protocol import Contract
 from cudal1.verdict import Status, Verdict
 
 ONE = "torch.randn(48, 32)"
@@ -52,15 +53,19 @@ Check = Callable[..., Verdict]
 
 
 @pytest.fixture
-def check(pool: Pool) -> Check:
+def check(pool: Pool, drop_in_pool: Pool) -> Check:
     """Check a candidate: the reference with some parts replaced."""
 
-    def checked(forward: str, *, other: dict[str, str] | None = None, **parts: str) -> Verdict:
+    def checked(
+        forward: str, *, other: dict[str, str] | None = None,
+        contract: Contract = Contract.KERNELBENCH, **parts: str,
+    ) -> Verdict:  # fmt: skip
         problem = problem_of(source(forward, **parts))
         theirs: dict[str, Any] = {"forward": forward, **parts, **(other or {})}
         text = source(**theirs, name="ModelNew")
         candidate = Candidate(problem_id=problem.id, source=text)
-        return pool.judge(problem, candidate, timing=False).verdict
+        its_pool = drop_in_pool if contract is Contract.DROP_IN else pool
+        return its_pool.judge(problem, candidate, timing=False).verdict
 
     return checked
 
@@ -132,9 +137,11 @@ def test_a_candidate_that_writes_between_the_elements_of_its_input_is_noticed(
     check: Check,
 ) -> None:
     writes = "x.as_strided((1,), (1,), 0).fill_(1.0); return torch.tanh(x)"
-    verdict = check(
-        "return torch.tanh(x)", inputs="torch.randn(48, 99)[:, 3:35]", other={"forward": writes}
-    )
+    parts: dict[str, Any] = {"inputs": "torch.randn(48, 99)[:, 3:35]", "other": {"forward": writes}}
+    verdict = check("return torch.tanh(x)", **parts)
+    assert verdict.properties is not None, verdict.reason
+    assert verdict.properties.leaves_inputs is False
+    verdict = check("return torch.tanh(x)", contract=Contract.DROP_IN, **parts)
     assert verdict.status is Status.INCORRECT
     assert verdict.reason is not None
     assert "changed its inputs" in verdict.reason
@@ -174,6 +181,7 @@ TIED = "self.a = nn.Linear(32, 32); self.b = nn.Linear(32, 32); self.b.weight = 
 BOTH = "return self.b(torch.relu(self.a(x)))"
 
 
+@pytest.mark.parametrize("contract", Contract)
 @pytest.mark.parametrize(
     ("forward", "init", "other"),
     [
@@ -205,18 +213,18 @@ BOTH = "return self.b(torch.relu(self.a(x)))"
     ],
 )  # fmt: skip
 def test_weights_are_loaded_by_name_whatever_else_there_is(
-    forward: str, init: str, other: dict[str, str] | None, check: Check
+    forward: str, init: str, other: dict[str, str] | None, contract: Contract, check: Check
 ) -> None:
-    verdict = check(forward, init=init, other=other)
+    verdict = check(forward, init=init, other=other, contract=contract)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 
 def test_renamed_weights_are_named_where_the_output_is_wrong(check: Check) -> None:
     renamed = {"init": LINEAR.replace("fc", "linear"), "forward": USED.replace("fc", "linear")}
-    verdict = check(USED, init=LINEAR, other=renamed)
+    verdict = check(USED, init=LINEAR, other=renamed, contract=Contract.DROP_IN)
     assert verdict.status is Status.INCORRECT
     assert verdict.reason is not None
-    assert verdict.reason.startswith("wrong output: input 3")
+    assert verdict.reason.startswith("does not follow its weights")
     assert "it has none called fc.weight, fc.bias" in verdict.reason
     assert "its own linear.weight, linear.bias kept the values" in verdict.reason
 
