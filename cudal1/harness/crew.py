@@ -267,7 +267,7 @@ class Crew:
             ring = self._ring()
         except WorkerError:
             self._zygote.settle()  # who was dismissed before still held the device's memory
-            ring = self._ring()
+            ring = self._ring_beside_others()
         job = Job(
             device=self._device.device_class.value, entry=entry,
             init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
@@ -280,6 +280,14 @@ class Crew:
             trains=TRAINS[self._protocol.mode],
         )  # fmt: skip
         return self._zygote.begin(job, ring, source)
+
+    def _ring_beside_others(self) -> Ring:
+        try:
+            return self._ring()
+        except WorkerError as error:
+            if self._is_shared:
+                raise NoRoomError(f"{self._problem.key}: {error}") from error
+            raise
 
     def _ring(self) -> Ring:
         weights = list(self._oracle.original_weights.values())

@@ -234,17 +234,23 @@ class Examination:
         return self._oracle.draw(self.rng.getrandbits(62), self._deck.pop())
 
     def _refuse_if_slow(self, worker: Worker) -> None:
-        """Leave if every burst took too long; who had few of them may have met a busy moment."""
-        looks = 0
-        while (
-            times := self.progress.call_us / self.reference_call_us
-        ) > self._protocol.slow_factor:
-            if looks == SLOW_LOOKS:
-                said = f"{times:.0f} times slower than the reference"
-                raise Failure(Status.TIMED_OUT, said)
+        """Leave if every burst took too long; who had few of them may have met a busy moment.
+
+        Beside other judges every call takes longer, so the device is asked for alone.
+        """
+        for _ in range(SLOW_LOOKS):
+            if not self._is_too_slow():
+                return
             draws = [self._draw_for_check(0)]
-            self.compare(worker, self.run(worker, draws), exact=True)
-            looks += 1
+            with self._turns.timing():
+                burst = self.run(worker, draws)
+            self.compare(worker, burst, exact=True)
+        if self._is_too_slow():
+            times = self.progress.call_us / self.reference_call_us
+            raise Failure(Status.TIMED_OUT, f"{times:.0f} times slower than the reference")
+
+    def _is_too_slow(self) -> bool:
+        return self.progress.call_us / self.reference_call_us > self._protocol.slow_factor
 
     def change_weights(self, *workers: Worker) -> None:
         """Give the workers and the oracle other weights, where the problem has any."""
@@ -340,8 +346,11 @@ class Examination:
                 for output, (answer, error) in zip(outputs, key, strict=True)
                 if tells(draw, error)
             ]
-            for output, answer, error in telling:
-                comparison = compare(output, answer, error)
+            compared = [compare(output, answer, error) for output, answer, error in telling]
+            is_right = all(each.meets(self._protocol.precision) for each in compared)
+            if not is_right and not self._oracle.is_in_range(draw):
+                continue
+            for comparison in compared:
                 self.progress.compared.note(comparison, self._protocol.precision)
                 if not comparison.meets(self._protocol.precision):
                     self._fail(burst, slot, comparison)

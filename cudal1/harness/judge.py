@@ -58,6 +58,10 @@ class Judgement:
     samples: tuple[TimingSample, ...]
     build_s: float = 0.0
     """Of `verdict.judge_s`, what the device waited for the candidate to start and be built."""
+    waited_s: float = 0.0
+    """For other judges of the device, beside `verdict.judge_s`."""
+    timed_s: float = 0.0
+    """Of `verdict.judge_s`, what it had the device alone."""
     prepare_s: float = 0.0
     """Before it: what preparing the problem took, if that was not prepared."""
     is_to_confirm: bool = False
@@ -186,7 +190,8 @@ class ProblemJudge:
     def _judgement(
         self, candidate: Candidate, examined: Callable[[Examination], Measurement | None]
     ) -> Judgement:
-        started = time.monotonic()
+        started, waited_s = time.monotonic(), self._turns.waited_s
+        timed_s = self._turns.timed_s
         examination = self._examination(Progress())
         progress, flags = examination.progress, screen(candidate.source)
         measurement: Measurement | None = None
@@ -198,6 +203,7 @@ class ProblemJudge:
                 raise NoRoomError(f"{self.problem.key}: {failure.reason}") from failure
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
+        waited_s = self._turns.waited_s - waited_s
         only_checked = status is Status.CORRECT and measurement is None
         protocol = self._protocol.checks_only() if only_checked else self._protocol
         verdict = Verdict(
@@ -206,10 +212,11 @@ class ProblemJudge:
             flags=flags, correctness=progress.compared.correctness(), measurement=measurement,
             properties=progress.seen if status is Status.CORRECT else None,
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            judge_s=time.monotonic() - started,
+            judge_s=max(0.0, time.monotonic() - started - waited_s),
         )  # fmt: skip
         return Judgement(
-            verdict, tuple(progress.samples), build_s=progress.build_s,
+            verdict, tuple(progress.samples), build_s=progress.build_s, waited_s=waited_s,
+            timed_s=self._turns.timed_s - timed_s,
             is_to_confirm=measurement is not None and progress.is_to_confirm,
         )  # fmt: skip
 

@@ -35,6 +35,11 @@ def rounding(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor
     }[precision]
 
 
+def narrowest(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Through the type of the smallest range that operators may use in a class; None: their own."""
+    return to_half(torch.float16) if precision is PrecisionClass.HALF else None
+
+
 class Rounding(TorchDispatchMode):
     """Operators take and give float32 (or wider) numbers that were rounded.
 

@@ -22,9 +22,9 @@ CONTEXTS_BYTES, SHARE = 10 << 30, 16
 """What a dozen processes take of a GPU before any has a ring; and rings, which with the judge's own
 copies may take so many times one, each with an arena behind it. Eight may be alive: a candidate's
 two, the next one's, the reference's two, the empty one's, two of others that end."""
-SHARE_OF_A_LANE = 6
+SHARE_OF_A_LANE = 10
 """The same for each of several judges: its candidate's, the reference's, the empty one's, one of a
-process that ends, and the judge's own two copies."""
+process that ends, each with its arena, and the judge's own two copies."""
 WITH_ARENA = 1.5
 """A ring and its arena, over a ring's share."""
 ARENA_MARGIN, OUTPUTS_MARGIN, ARENA_STEP, LEAST_ARENA = 2, 1.5, 512, 64 << 20

@@ -59,6 +59,8 @@ class Turns:
         """Has all that the judge has on the device stand still; returns what has it go on."""
         self._go_on: Callable[[], None] = _nothing
         """Has go on what stands still now."""
+        self.waited_s = self.timed_s = 0.0
+        """Seconds in which others had the device, and in which this judge had it alone."""
         self._is_using = False
         self._is_timing = False
 
@@ -121,10 +123,11 @@ class Turns:
         go_on, self._go_on = self._go_on, _nothing
         self._lock(GATE, _WRITE)
         self._lock(DEVICE, _WRITE)
-        self._is_timing = True
+        self._is_timing, began = True, time.monotonic()
         try:
             yield
         finally:
+            self.timed_s += time.monotonic() - began
             self._is_timing, self._is_using = False, True
             # what one holds alone becomes shared in one step
             self._lock(DEVICE, _READ)
@@ -153,8 +156,9 @@ class Turns:
     def _lock(self, byte: int, kind: int) -> None:
         """Wait for a lock of one byte, or give it up."""
         assert self._descriptor is not None
-        asked = _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+        asked, began = _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0), time.monotonic()
         fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLKW, asked)
+        self.waited_s += time.monotonic() - began
 
 
 def _nothing() -> None:

@@ -152,8 +152,6 @@ def test_weights_that_hardly_matter_are_found(table: Table) -> None:
     parts = "return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR
     loose = table(*parts, contract=Contract.DROP_IN)
     assert survivors(loose) >= {"other_weights", "first_weights"}
-    # no constructor's draw changes a bit of an answer: there are no others to meet
-    assert fate(table(*parts), "other_weights") is None
 
 
 @pytest.mark.parametrize("contract", Contract)
