@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -85,6 +86,7 @@ class Plan:
 def main() -> None:
     """Go on with the audit, print its tables, leave its result."""
     given = _options().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"ended; {given.out} has what is done"))
     try:
         _run(given)
     except CudaL1Error as error:
