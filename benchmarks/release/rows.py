@@ -20,6 +20,9 @@ from cudal1.text_file import naming_utf8
 
 KERNELS_FOLDER = "optimized_cuda_code"
 CUDA_GRAPH_FILE = Path("more_baselines/cuda_graph.json")
+NO_CODE = ("", "None")
+"""What stands where the release has no code; seventeen rows of the H100's file claim a speedup
+beside the second."""
 Place = tuple[int, int]
 """A level and a number in it."""
 
@@ -109,7 +112,10 @@ def read(checkout: Path, kind: str, which: Which) -> list[Entry]:
         sources = {place: _as_candidate(row.ref_code) for place, row in rows.items()}
     else:
         graphs = _by_place(checkout / CUDA_GRAPH_FILE, GraphRow)
-        sources = {place: row.code and _as_candidate(row.code) for place, row in graphs.items()}
+        sources = {
+            place: None if row.code is None else _as_candidate(row.code)
+            for place, row in graphs.items()
+        }
     return [
         Entry(place, _as_read(row.ref_code), _as_read(sources.get(place)), _claim(row, which))
         for place, row in sorted(rows.items())
@@ -224,8 +230,10 @@ def _as_read(code: str | None) -> str | None: ...
 
 
 def _as_read(code: str | None) -> str | None:
-    """Return a source as it is read from a file, None for an empty one: ids are of that text."""
-    return naming_utf8(code.replace("\r\n", "\n").replace("\r", "\n")) if code else None
+    """Return a source as it is read from a file, None where there is none: ids are of that text."""
+    if code is None or code.strip() in NO_CODE:
+        return None
+    return naming_utf8(code.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _as_candidate(code: str) -> str:

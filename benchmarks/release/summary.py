@@ -26,6 +26,11 @@ def summarise(findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "num_rows": len(findings),
         "without_code": [f.entry.name for f in findings if not f.entry.source],
+        "claims_without_code": {
+            f.entry.name: f.entry.claim
+            for f in findings
+            if not f.entry.source and f.entry.claim is not None
+        },
         "levels": [
             {"level": level, **_level([f for f in findings if f.entry.place[0] == level])}
             for level in levels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from benchmarks.release.rows import Which
@@ -52,6 +53,9 @@ def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
     if side["without_code"]:
         without = side["without_code"]
         said = f"{len(without)} of {side['num_rows']} rows have no code ({', '.join(without)})."
+        if claims := side["claims_without_code"]:
+            said += f" {len(claims)} of them claim a speedup, {_times(fmean(claims.values()))} in "
+            said += "the mean, which is counted nowhere below."
         yield from (said, "")
     yield from _levels(side["levels"])
     yield from _bounds(side["levels"])

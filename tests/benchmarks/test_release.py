@@ -153,9 +153,11 @@ def test_classes_are_nested() -> None:
 
 
 def test_rows_without_code_are_named_and_not_counted() -> None:
-    empty = finding(2, None, entry=Entry((1, 2), REFERENCE, None, None))
+    empty = finding(2, entry=Entry((1, 2), REFERENCE, None, 9.0))
     found = summary.summarise([finding(judged=verdict()), empty])
     assert found["without_code"] == ["1:2"]
+    assert found["claims_without_code"] == {"1:2": 9.0}
+    assert found["levels"][0]["claimed"]["mean"] == 2.0
     assert found["levels"][0]["num_with_code"] == 1
     assert found["is_complete"]
 

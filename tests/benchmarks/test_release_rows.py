@@ -25,6 +25,14 @@ def test_a_row_without_code_has_no_source(checkout: Path) -> None:
     assert len(entries) == len(ROWS)
 
 
+@pytest.mark.parametrize("code", [None, "", "None", "None\n"])
+def test_what_says_that_there_is_no_code_is_none(code: str | None, tmp_path: Path) -> None:
+    checkout = write(tmp_path / "release", [row(1, 1, code, score_default=3.0)], {(1, 1): "None"})
+    (entry,) = read(checkout, "h100", Which.KERNELS)
+    assert (entry.source, entry.claim) == (None, 3.0)
+    assert read(checkout, "h100", Which.CUDA_GRAPH)[0].source is None
+
+
 def test_a_row_has_the_claim_over_eager_mode(checkout: Path) -> None:
     assert read(checkout, "h100", Which.KERNELS)[0].claim == 2.0
 
