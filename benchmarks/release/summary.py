@@ -114,8 +114,9 @@ def properties(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def _word(value: bool | None) -> str:
-    return {True: "yes", False: "no", None: "unknown"}[value]
+def _word(value: object) -> str:
+    words = {True: "yes", False: "no", None: "unknown"}
+    return words[value] if isinstance(value, bool | None) else str(value)
 
 
 def largest_claims(findings: Sequence[Finding]) -> dict[str, Any] | None:
