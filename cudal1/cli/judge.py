@@ -232,9 +232,12 @@ def _seats(
 
 def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> int:
     """Judge two files; returns the exit code."""
+    from cudal1.cli.beside import remedy
     from cudal1.cli.show import show_verdict
 
     verdict = _verdict(problem, candidate, settings, asks)
+    if note := remedy(candidate, verdict.reason or ""):
+        say(f"note: {note}")
     if asks.as_json:
         answer_json(verdict, indent=2)
     else:

@@ -1,0 +1,243 @@
+"""Judge the kernels that the authors of CUDA-L1 released, and say what is true of them.
+
+python -m benchmarks.release --checkout PATH --out DIR [--kernelbench PATH]
+
+PATH is a checkout of https://github.com/deepreinforce-ai/CUDA-L1, of which nothing is copied into
+this repository. Of every row of a GPU kind's file that has code, three questions are asked:
+
+* `judge`: what does cudal1 say of it, under the contract of KernelBench, in the loosest class? A
+  verdict tells the tightest class that was met, and properties. What is not correct as constructed,
+  and agrees with its reference in evaluation mode, is judged in that mode, too: the authors' own
+  script compares outputs in it.
+* `check`: do its outputs agree with its reference's in a plain process, without our harness?
+* `peer`: what does KernelBench's own evaluator say, and how long does it take? It needs
+  --kernelbench, a checkout of https://github.com/ScalingIntelligence/KernelBench.
+
+Their file of references as CUDA graphs is asked the first two. Released code runs unguarded in
+`check` and `peer`, as it does under KernelBench: use a machine that holds nothing.
+
+`--only warm` asks for all verdicts again, with caches as they are, and stops at the first one.
+
+What was asked is in DIR, row by row, and a run that was cut off goes on there. `release_KIND.json`
+and `release_KIND.md` hold what is known so far: names of rows, numbers and reasons, no code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import machine, note
+from benchmarks.release import summary
+from benchmarks.release.checking import CONSTRUCTED, EVAL, Checking, check, read_line
+from benchmarks.release.evaluating import Evaluating, evaluate, known_evaluations
+from benchmarks.release.findings import Finding, wants_eval
+from benchmarks.release.judging import Audit, judge, protocol_of, time_first
+from benchmarks.release.rows import Entry, Which, choose, chosen_places, read, revision
+from benchmarks.release.state import State
+from benchmarks.release.tables import markdown
+from cudal1.errors import ConfigError, CudaL1Error
+from cudal1.harness import Device, find_device
+from cudal1.problem import DeviceClass
+from cudal1.protocol import HARNESS_VERSION, EvalProtocol
+
+QUESTIONS = ("judge", "check", "peer")
+WARM = "warm"
+"""No question of a row: after how many seconds does the first verdict come, with warm caches?"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked, of what."""
+
+    given: argparse.Namespace
+    state: State
+    device: Device
+    entries: dict[Which, list[Entry]]
+    questions: Sequence[str]
+    deadline: float
+
+    def audit(self, which: Which, mode: str) -> Audit:
+        """Return how sources are judged in a mode."""
+        protocol = protocol_of(self.given.protocol, contract=self.given.contract, mode=mode)
+        return Audit(self.state, which, mode, protocol, self.device.device_class)
+
+    def checking(self, which: Which) -> Checking:
+        """Return how sources are checked."""
+        given = self.given
+        return Checking(
+            self.state,
+            which,
+            self.device.device_class,
+            beside=given.beside,
+            limit_s=given.row_limit_s,
+            threads=given.threads,
+        )
+
+
+def main() -> None:
+    """Go on with the audit, print its tables, leave its result."""
+    given = _options().parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"ended; {given.out} has what is done"))
+    try:
+        _run(given)
+    except CudaL1Error as error:
+        sys.exit(str(error))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.release",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--checkout", type=Path, required=True, help="of the authors' repository")
+    add("--out", type=Path, required=True, help="folder of what is done so far, and of the result")
+    add("--work", type=Path, help="folder of sources, builds and caches; default: OUT/work")
+    add("--kind", default="h100", help="whose file: h100, a100, … (h100)")
+    add("--sources", default="kernels,cuda_graph", help=f"of {', '.join(Which)}")
+    add("--rows", default="", help="only these, such as 1:1,2:14")
+    add("--levels", type=int, nargs="+", default=[], help="only these")
+    add("--only", choices=[*QUESTIONS, WARM], help="ask only this")
+    add("--kernelbench", type=Path, help="a checkout of KernelBench, for `peer`")
+    add("--limit-s", type=float, default=math.inf, help="seconds for `peer` in all; then a bound")
+    add("--minutes", type=float, default=8.5, help="begin nothing after these")
+    add("--device", choices=["cpu", "cuda"], default="cuda")
+    add("--protocol", help="a name or a YAML file; default: the device's")
+    add("--contract", default="kernelbench", help="what candidates owe (kernelbench)")
+    add("--beside", type=int, default=6, help="rows that are checked at a time")
+    add("--row-limit-s", type=float, default=300.0, help="seconds of a row's check")
+    add("--threads", type=int, default=2, help="of PyTorch, in each check")
+    return parser
+
+
+def _run(given: argparse.Namespace) -> None:
+    deadline = time.monotonic() + 60 * given.minutes
+    device = find_device(DeviceClass(given.device))
+    given.protocol = given.protocol or given.device
+    out: Path = given.out.resolve()
+    state = State(out, (given.work or out / "work").resolve())
+    plan = Plan(given, state, device, _entries(given), _questions(given), deadline)
+    subject = {
+        "device": device.kind,
+        "kind": given.kind,
+        "contract": given.contract,
+        "release": revision(given.checkout, given.kind),
+    }
+    with state.held(subject) as lock:
+        try:
+            for which in plan.entries:
+                _ask(plan, which, keep_open=lock)
+        finally:
+            found = collect(plan, subject)
+            _save(plan, found)
+    print(markdown(found))
+
+
+def _entries(given: argparse.Namespace) -> dict[Which, list[Entry]]:
+    places = chosen_places(given.rows)
+    found: dict[Which, list[Entry]] = {}
+    for name in filter(None, given.sources.split(",")):
+        if name not in set(Which):
+            raise ConfigError(f"--sources {name}: must be of {', '.join(Which)}")
+        entries = read(given.checkout, given.kind, Which(name))
+        found[Which(name)] = choose(entries, places=places, levels=given.levels)
+    return found
+
+
+def _questions(given: argparse.Namespace) -> Sequence[str]:
+    if given.only == "peer" and given.kernelbench is None:
+        raise ConfigError("--only peer: give --kernelbench, a checkout of KernelBench")
+    return (given.only,) if given.only else QUESTIONS
+
+
+def _ask(plan: Plan, which: Which, *, keep_open: int) -> None:
+    """Ask all questions of some sources, as far as there is time."""
+    entries, deadline = plan.entries[which], plan.deadline
+    if "judge" in plan.questions:
+        audit = plan.audit(which, CONSTRUCTED)
+        judge(audit, entries, deadline=deadline, keep_open=keep_open)
+    if WARM in plan.questions:
+        time_first(plan.audit(which, CONSTRUCTED), entries, deadline=deadline, keep_open=keep_open)
+    if "check" in plan.questions:
+        check(plan.checking(which), entries, deadline=deadline)
+    if "judge" in plan.questions and "mode" in EvalProtocol.model_fields:
+        again = [finding.entry for finding in findings(plan, which) if wants_eval(finding)]
+        judge(plan.audit(which, EVAL), again, deadline=deadline, keep_open=keep_open)
+    # the ratio of wall times is of the kernels
+    if "peer" in plan.questions and plan.given.kernelbench and which is Which.KERNELS:
+        given, device_class = plan.given, plan.device.device_class
+        evaluating = Evaluating(plan.state, which, device_class, given.kernelbench, given.limit_s)
+        evaluate(evaluating, entries, deadline=deadline)
+
+
+def findings(plan: Plan, which: Which) -> list[Finding]:
+    """Return what is known of each row so far."""
+    constructed, in_eval = plan.audit(which, CONSTRUCTED), plan.audit(which, EVAL)
+    verdicts, refused = constructed.verdicts(), constructed.refused()
+    eval_verdicts = in_eval.verdicts()
+    ids = {entry.place: (entry.problem_id, entry.candidate_id) for entry in plan.entries[which]}
+    checks, evaluations = plan.checking(which).known(), known_evaluations(plan.state, which)
+    return [
+        Finding(
+            entry,
+            verdicts.get(ids[entry.place]),
+            refused.get(entry.problem_id),
+            eval_verdicts.get(ids[entry.place]),
+            read_line(checks[entry.place]) if entry.place in checks else {},
+            evaluations.get(entry.place),
+        )
+        for entry in plan.entries[which]
+    ]
+
+
+def collect(plan: Plan, subject: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that is known so far, ready to be shown and saved."""
+    audits = {which: plan.audit(which, CONSTRUCTED) for which in plan.entries}
+    protocol = next(iter(audits.values())).protocol
+    sources: dict[str, Any] = {}
+    for which, audit in audits.items():
+        known = findings(plan, which)
+        lines = plan.checking(which).known().values()
+        sources[which.value] = {
+            **summary.summarise(known),
+            "walls": summary.walls(
+                audit.lines(audit.runs_file), audit.lines(audit.warm_file), known, lines
+            ),
+            "rows": [finding.as_dict() for finding in known if finding.entry.source],
+        }
+    return {
+        "benchmark": "release",
+        "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(plan.device),
+        "kind": subject["kind"],
+        "revision": subject["release"],
+        "contract": subject["contract"],
+        "harness_version": HARNESS_VERSION,
+        "protocol_id": protocol.id,
+        "protocol": protocol.model_dump(mode="json"),
+        "sources": sources,
+    }
+
+
+def _save(plan: Plan, found: Mapping[str, Any]) -> None:
+    file = plan.state.folder / f"release_{found['kind']}.json"
+    text = json.dumps(found, indent=1, allow_nan=False)
+    for place in (str(plan.state.work), str(plan.state.folder), sys.prefix):
+        text = text.replace(place, ".")  # where it lies is nobody's business
+    file.write_text(text + "\n", encoding="utf-8")
+    file.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
+    note(f"{file}: what is known so far")
+
+
+if __name__ == "__main__":
+    main()

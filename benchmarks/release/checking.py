@@ -1,0 +1,195 @@
+"""The plain check: does a released source agree with its reference by KernelBench's contract?
+
+Independent of cudal1's harness: `check_worker` says what is run, in a fresh process for each row
+and mode. Rows are checked side by side, since nothing is timed. One that runs out of memory there
+is checked again alone.
+
+KernelBench runs modules as they are constructed, in training mode unless they say otherwise; the
+authors' own script (`eval/eval_cuda.py`) compares them after `.eval()`. So what does not agree as
+constructed is checked in that mode, too.
+
+Threat: released code runs unguarded here, as under KernelBench, and could write its own result. The
+check decides nothing: its results stand beside verdicts in a table.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ablation.memory import Lines
+from benchmarks.common import note
+from benchmarks.release.children import Children, side_by_side
+from benchmarks.release.jobs import run_job
+from benchmarks.release.rows import Entry, Place, Which
+from benchmarks.release.state import State, lines_of
+from cudal1.harness.shortage import lacks_memory
+from cudal1.problem import DeviceClass
+
+WORKER = Path(__file__).with_name("check_worker.py")
+AGREES, DISAGREES = 2e-3, 1e-2
+"""Relative L2 errors: below the first outputs agree, above the second they do in no class."""
+CONSTRUCTED, EVAL = "constructed", "eval"
+"""Modes in which modules run."""
+COMPILERS = 4
+"""Compilers that one extension may start at a time."""
+
+
+class Outcome(StrEnum):
+    """What the plain check says of a source."""
+
+    AGREES = "agrees"
+    """Every output, for every input and seed, is within `AGREES` of the reference's."""
+    NEAR = "near"
+    """Some output is farther off, none beyond `DISAGREES`."""
+    DISAGREES = "disagrees"
+    """Some output is beyond `DISAGREES`, of another shape or type, or not finite."""
+    FAILS = "fails"
+    """It does not build, raises an error, dies, or does not end."""
+    NO_REFERENCE = "no reference"
+    """The reference itself fails."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One source in one mode."""
+
+    outcome: Outcome
+    relative_l2: float | None
+    """The largest of all; None where there is none, or it is not finite."""
+    allclose: dict[str, bool]
+    """By KernelBench's tolerances: whether `torch.allclose` holds of every output."""
+    reason: str | None
+    """Why it failed, or how an output is of another kind."""
+    leaves_inputs: bool | None
+    """Whether no input was changed, as far as it ran."""
+    fresh_outputs: bool | None
+    """Whether later calls left an earlier output alone; None: it did not get there."""
+
+
+@dataclass(frozen=True)
+class Checking:
+    """How rows are checked."""
+
+    state: State
+    which: Which
+    device_class: DeviceClass
+    beside: int
+    """Rows at a time."""
+    limit_s: float
+    """Seconds that one row may take in one mode, compiling included."""
+    threads: int
+    """Of PyTorch, in each process."""
+    worker: Path = WORKER
+    """The script that is given each row."""
+
+    def known(self) -> dict[Place, dict[str, Any]]:
+        """Return the lines on rows that have been checked."""
+        return {
+            (line["level"], line["number"]): line
+            for line in lines_of(self.state.checks)
+            if line["which"] == self.which
+        }
+
+
+def check(checking: Checking, entries: Sequence[Entry], *, deadline: float) -> None:
+    """Check the entries that have not been; those without a source are left out."""
+    known = checking.known()
+    left = [entry for entry in entries if entry.source and entry.place not in known]
+    if not left:
+        return
+    note(f"checking {checking.which}: {len(left)} rows, {checking.beside} at a time")
+    kept, lock, short = Lines(checking.state.checks), threading.Lock(), list[Entry]()
+
+    def keep(entry: Entry, line: dict[str, Any]) -> None:
+        with lock:
+            kept.add(line)
+            note(f"{entry.name}: {read_line(line)[CONSTRUCTED].outcome}")
+
+    def one(entry: Entry, children: Children) -> None:
+        line = _line(checking, entry, children)
+        if checking.beside > 1 and _is_short(line):
+            short.append(entry)
+        else:
+            keep(entry, line)
+
+    def alone(entry: Entry, children: Children) -> None:
+        keep(entry, _line(checking, entry, children))
+
+    side_by_side(left, one, beside=checking.beside, deadline=deadline)
+    side_by_side(short, alone, beside=1, deadline=deadline)
+
+
+def read_line(line: dict[str, Any]) -> dict[str, Checked]:
+    """Return what a line says of each mode that was tried."""
+    return {mode: _checked(result) for mode, result in line["modes"].items()}
+
+
+def _line(checking: Checking, entry: Entry, children: Children) -> dict[str, Any]:
+    began = time.monotonic()
+    modes = {CONSTRUCTED: _result(checking, entry, CONSTRUCTED, children)}
+    if _checked(modes[CONSTRUCTED]).outcome not in (Outcome.AGREES, Outcome.NO_REFERENCE):
+        modes[EVAL] = _result(checking, entry, EVAL, children)
+    return {
+        "which": checking.which,
+        "level": entry.place[0],
+        "number": entry.place[1],
+        "candidate_id": entry.candidate_id,
+        "wall_s": time.monotonic() - began,
+        "modes": modes,
+    }
+
+
+def _result(checking: Checking, entry: Entry, mode: str, children: Children) -> dict[str, Any]:
+    """What the worker left of one row in one mode; what it could not say, its end says."""
+    folder = checking.state.work / f"check-{checking.which}-{entry.name.replace(':', '-')}-{mode}"
+    content = {"device": checking.device_class.value, "mode": mode, "threads": checking.threads}
+    found, ended = run_job(
+        children,
+        checking.worker,
+        folder,
+        entry,
+        content,
+        limit_s=checking.limit_s,
+        environment={"MAX_JOBS": str(COMPILERS)},
+    )
+    found = found or {"stage": "reference", "error": ended.why, "trials": []}
+    if found["error"] is None and found["stage"] != "done" and ended.code != 0:
+        found["error"] = ended.why
+    return found
+
+
+def _is_short(line: dict[str, Any]) -> bool:
+    return any(lacks_memory(result["error"] or "") for result in line["modes"].values())
+
+
+def _checked(result: dict[str, Any]) -> Checked:
+    trials, error = result["trials"], result["error"]
+    problem = next((trial["problem"] for trial in trials if trial["problem"]), None)
+    errors = [trial["relative_l2"] for trial in trials]
+    worst = None if None in errors else max(errors, default=None)
+    if error is not None and result["stage"] == "reference":
+        outcome = Outcome.NO_REFERENCE
+    elif error is not None:
+        outcome = Outcome.FAILS
+    elif worst is None or worst > DISAGREES:
+        outcome = Outcome.DISAGREES
+    else:
+        outcome = Outcome.AGREES if worst < AGREES else Outcome.NEAR
+    names = trials[0]["allclose"] if trials else ()
+    return Checked(
+        outcome,
+        worst,
+        {
+            each: error is None and all(trial["allclose"][each] for trial in trials)
+            for each in names
+        },
+        problem if error is None else f"{result['stage']}: {error}",
+        result.get("leaves_inputs"),
+        result.get("fresh_outputs"),
+    )

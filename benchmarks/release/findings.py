@@ -1,0 +1,192 @@
+"""What an audit found of each row: verdicts, plain check and KernelBench's evaluation together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.release.causes import cause, one_line
+from benchmarks.release.checking import CONSTRUCTED, EVAL, Checked, Outcome
+from benchmarks.release.rows import Entry
+from cudal1.protocol import PrecisionClass
+from cudal1.verdict import Status, Verdict
+
+
+@dataclass(frozen=True)
+class Finding:
+    """All that is known of one row; None for what has not been asked yet."""
+
+    entry: Entry
+    verdict: Verdict | None
+    """As the modules are constructed."""
+    refusal: str | None
+    """Why its reference cannot be judged."""
+    eval_verdict: Verdict | None
+    """In evaluation mode, where it was judged in it, too."""
+    checks: dict[str, Checked]
+    """The plain check, by mode."""
+    evaluation: dict[str, Any] | None
+    """What KernelBench's evaluator says."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to ask cudal1."""
+        return self.verdict is not None or self.refusal is not None
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether it is correct as constructed."""
+        return self.verdict is not None and self.verdict.is_successful
+
+    @property
+    def is_correct_in_eval_only(self) -> bool:
+        """Whether it is correct in evaluation mode and not as constructed."""
+        judged = self.eval_verdict
+        return not self.is_correct and judged is not None and judged.is_successful
+
+    @property
+    def precision(self) -> PrecisionClass | None:
+        """The tightest class that it met; None where it is not correct."""
+        checked = self.verdict.correctness if self.is_correct and self.verdict else None
+        return checked.precision if checked else None
+
+    @property
+    def certified(self) -> float | None:
+        """Its certified speedup; None where it is not correct, or was not timed."""
+        return self.verdict.speedup if self.verdict else None
+
+    @property
+    def estimate(self) -> float | None:
+        """The estimate of its speedup, on which a certificate is a bound."""
+        measured = self.verdict.measurement if self.verdict else None
+        return measured.speedup if measured else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the plain check says of it as constructed."""
+        checked = self.checks.get(CONSTRUCTED)
+        return checked.outcome if checked else None
+
+    @property
+    def called(self) -> str:
+        """What cudal1 calls it, in a word or two: a status, or why there is none."""
+        if self.verdict is not None:
+            return self.verdict.status.value
+        return "refused reference" if self.refusal is not None else "not judged"
+
+    @property
+    def why(self) -> str | None:
+        """Why it is not called correct, in one line."""
+        if self.verdict is not None and self.verdict.reason is not None:
+            return one_line(self.verdict.reason)
+        return one_line(self.refusal) if self.refusal is not None else None
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether cudal1 and the plain check say different things of it."""
+        if not self.is_settled or self.outcome in (None, Outcome.NO_REFERENCE, Outcome.NEAR):
+            return False
+        return self.is_correct != (self.outcome is Outcome.AGREES)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as it is kept: names, numbers and our own words, none of the code."""
+        found: dict[str, Any] = {
+            "row": self.entry.name,
+            "candidate_id": self.entry.candidate_id,
+            "claim": self.entry.claim,
+            "called": self.called,
+            "why": self.why,
+            "verdict": _verdict(self.verdict),
+            "check": {mode: _check(checked) for mode, checked in self.checks.items()},
+            "kernelbench": _evaluation(self.evaluation),
+        }
+        if self.eval_verdict is not None:
+            found["verdict_in_eval"] = _verdict(self.eval_verdict)
+        return found
+
+
+def wants_eval(finding: Finding) -> bool:
+    """Return whether a row is to be judged in evaluation mode, too.
+
+    The authors' own script compares outputs in that mode. So what is not correct as constructed,
+    and agrees in that mode, is judged as they ran it.
+    """
+    in_eval = finding.checks.get(EVAL)
+    return (
+        finding.verdict is not None
+        and not finding.is_correct
+        and in_eval is not None
+        and in_eval.outcome is Outcome.AGREES
+    )
+
+
+def properties_of(verdict: Verdict) -> dict[str, bool | None]:
+    """Return the properties on a correct verdict, by name."""
+    seen = getattr(verdict, "properties", None)
+    return {} if seen is None else seen.model_dump(mode="json")
+
+
+def claims(findings: Sequence[Finding]) -> list[float]:
+    """Return the claims, where there are any."""
+    return [finding.entry.claim for finding in findings if finding.entry.claim is not None]
+
+
+def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
+    if verdict is None:
+        return None
+    checked, measured = verdict.correctness, verdict.measurement
+    found: dict[str, Any] = {
+        "status": verdict.status.value,
+        "cause": cause(verdict),
+        "reason": None if verdict.reason is None else one_line(verdict.reason),
+        "flags": sorted({flag.kind for flag in verdict.flags if not flag.is_advisory}),
+        "judge_s": round(verdict.judge_s, 3),
+    }
+    if checked is not None:
+        found |= {
+            "num_inputs": checked.num_inputs,
+            "precision": None if checked.precision is None else checked.precision.value,
+            "relative_l2": checked.max_relative_l2,
+        }
+    if measured is not None:
+        found |= {
+            "certified": measured.certified,
+            "estimate": measured.speedup,
+            "lower": measured.lower,
+            "upper": measured.upper,
+            "is_stable": measured.is_stable,
+            "is_confirmed": measured.is_confirmed,
+            "doubt": None if measured.doubt is None else measured.doubt.value,
+            "reference_us": measured.reference_us,
+            "candidate_us": measured.candidate_us,
+        }
+    if verdict.status is Status.CORRECT:
+        found["properties"] = properties_of(verdict)
+    return found
+
+
+def _check(checked: Checked) -> dict[str, Any]:
+    return {
+        "outcome": checked.outcome.value,
+        "relative_l2": checked.relative_l2,
+        "allclose": checked.allclose,
+        "reason": None if checked.reason is None else one_line(checked.reason),
+        "leaves_inputs": checked.leaves_inputs,
+        "fresh_outputs": checked.fresh_outputs,
+    }
+
+
+def _evaluation(line: dict[str, Any] | None) -> dict[str, Any] | None:
+    if line is None:
+        return None
+    speedup = None
+    if line["correct"] and line.get("candidate_ms", 0) > 0 and line.get("reference_ms", 0) > 0:
+        speedup = line["reference_ms"] / line["candidate_ms"]
+    return {
+        "compiled": line["compiled"],
+        "correct": line["correct"],
+        "speedup": speedup,
+        "reason": one_line(line["reason"]),
+        "wall_s": round(line["wall_s"], 2),
+    }

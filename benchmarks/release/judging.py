@@ -1,0 +1,216 @@
+"""cudal1's verdicts on released sources: what `cudal1 judge` says, in one run of the command.
+
+The loosest class is asked for, once: classes are nested, and a verdict tells the tightest one that
+its checks met. Verdicts and refused references are kept as the command finds them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.ablation.memory import Lines
+from benchmarks.common import note
+from benchmarks.release.command import Files, cut_off, run
+from benchmarks.release.rows import Entry, Which
+from benchmarks.release.state import State, lines_of
+from cudal1 import processes, protocols
+from cudal1.cli.verdict_file import read_judged
+from cudal1.errors import ConfigError
+from cudal1.problem import DeviceClass
+from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.verdict import Verdict
+
+NAME = "task"
+"""A problem's name: the release has none."""
+REFUSED = re.compile(rf"kernelbench/L(\d+)/(\d+)_{NAME}: cannot be judged: (.*)", re.DOTALL)
+"""How `cudal1 judge` names a problem that cannot be judged."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What is judged, how, and where results are kept."""
+
+    state: State
+    which: Which
+    mode: str
+    """`constructed` or `eval`."""
+    protocol: EvalProtocol
+    device_class: DeviceClass
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are kept."""
+        return self.state.judging(self.which, self.mode)
+
+    @property
+    def verdicts_file(self) -> Path:
+        """As `cudal1 judge` writes it."""
+        return self.folder / "verdicts.jsonl"
+
+    @property
+    def refused_file(self) -> Path:
+        """A line for each reference that was refused."""
+        return self.folder / "refused.jsonl"
+
+    def verdicts(self) -> dict[tuple[str, str], Verdict]:
+        """Return the verdicts so far, by the ids of problem and candidate."""
+        if not self.verdicts_file.exists():
+            return {}
+        verdicts = [judged.verdict for judged in read_judged(self.verdicts_file)]
+        return {
+            (verdict.problem_id, verdict.candidate_id): verdict
+            for verdict in verdicts
+            if verdict.protocol_id == self.protocol.id
+        }
+
+    def refused(self) -> dict[str, str]:
+        """Return why references were refused so far, by the problem's id."""
+        return {line["problem_id"]: line["reason"] for line in self.lines(self.refused_file)}
+
+    def left(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the entries with neither a verdict nor a refused reference."""
+        verdicts, refused = self.verdicts(), self.refused()
+        return [
+            entry
+            for entry in entries
+            if entry.source
+            and (entry.problem_id, entry.candidate_id) not in verdicts
+            and entry.problem_id not in refused
+        ]
+
+    @property
+    def runs_file(self) -> Path:
+        """A line for each run of the command."""
+        return self.folder / "runs.jsonl"
+
+    @property
+    def warm_file(self) -> Path:
+        """A line for each run with warm caches, up to its first verdict."""
+        return self.folder / "warm.jsonl"
+
+    def lines(self, file: Path) -> list[dict[str, Any]]:
+        """Return the lines of a file that are of this protocol."""
+        return [line for line in lines_of(file) if line["protocol_id"] == self.protocol.id]
+
+
+def protocol_of(name: str, *, contract: str, mode: str) -> EvalProtocol:
+    """Return a protocol in the loosest class, under a contract and in a mode.
+
+    Raises:
+        ConfigError: there is no such protocol, or it has no such contract or mode.
+    """
+    wanted = {"precision": PrecisionClass.HALF, "contract": contract, "mode": mode}
+    known = {key: value for key, value in wanted.items() if key in EvalProtocol.model_fields}
+    try:
+        return EvalProtocol.model_validate({**protocols.load(name).model_dump(), **known})
+    except ValueError as error:
+        raise ConfigError(f"--contract {contract}, mode {mode}: {error}") from error
+
+
+def judge(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open: int) -> None:
+    """Judge the entries that have neither a verdict nor a refused reference yet.
+
+    Args:
+        audit: what is judged, and how.
+        entries: those without a source are left out.
+        deadline: the command is interrupted then; what it has judged is kept.
+        keep_open: a descriptor that the command inherits.
+
+    Raises:
+        ConfigError: the command says that it cannot judge.
+    """
+    audit.folder.mkdir(parents=True, exist_ok=True)
+    files = Files(audit.folder, audit.verdicts_file)
+    runs = Lines(audit.runs_file)
+    if (killed := cut_off(files)) is not None:
+        runs.add({**killed, "protocol_id": audit.protocol.id})
+    left = audit.left(entries)
+    if not left:
+        return
+    note(f"judging {audit.which} ({audit.mode}): {len(left)} candidates")
+    command = _command(audit, left, files.verdicts)
+    told = run(
+        command, files, environment=_environment(audit), deadline=deadline, keep_open=keep_open
+    )
+    _keep_refused(audit, files.answer, left)
+    runs.add({**told, "protocol_id": audit.protocol.id})
+    num_settled = len(left) - len(audit.left(left))
+    note(f"{num_settled} of {len(left)} settled in {told['wall_s']:.1f} s")
+
+
+def time_first(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open: int) -> None:
+    """Note after how many seconds the first verdict comes when caches are warm.
+
+    All entries are asked for once more, beside what is kept, and the command is interrupted at its
+    first verdict.
+    """
+    folder = audit.state.work / f"{audit.folder.name}-again"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    files = Files(folder, folder / "verdicts.jsonl")
+    command = _command(audit, [entry for entry in entries if entry.source], files.verdicts)
+    told = run(
+        command,
+        files,
+        environment=_environment(audit),
+        deadline=deadline,
+        keep_open=keep_open,
+        only_first=True,
+    )
+    Lines(audit.warm_file).add({**told, "protocol_id": audit.protocol.id})
+    note(f"warm, the first verdict after {told['first_verdict_s']} s")
+
+
+def _environment(audit: Audit) -> dict[str, str]:
+    """Caches of its own: they are empty when an audit begins."""
+    return processes.sparse(XDG_CACHE_HOME=str(audit.state.work / "cache"))
+
+
+def _command(audit: Audit, entries: Sequence[Entry], verdicts: Path) -> list[str]:
+    """Write what the command reads, and return it."""
+    folder = audit.state.work / audit.folder.name
+    for entry in entries:
+        level, number = entry.place
+        file = folder / "KernelBench" / f"level{level}" / f"{number}_{NAME}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(entry.reference, encoding="utf-8")
+    rows = [
+        {"level": entry.place[0], "problem_id": entry.place[1], "source": entry.source}
+        for entry in entries
+    ]
+    candidates, protocol = folder / "candidates.jsonl", folder / "protocol.yaml"
+    candidates.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    protocol.write_text(yaml.safe_dump(audit.protocol.model_dump(mode="json")), encoding="utf-8")
+    options = {
+        "--suite": f"kernelbench:{folder}",
+        "--candidates": str(candidates),
+        "--out": str(verdicts),
+        "--protocol": str(protocol),
+        "--device": audit.device_class.value,
+        "--baselines": "none",
+    }
+    words = [word for option in options.items() for word in option]
+    return processes.python("cudal1.cli", "judge", *words, "--json")
+
+
+def _keep_refused(audit: Audit, answer: Path, entries: Sequence[Entry]) -> None:
+    """Keep the references that the command named as refused."""
+    try:
+        complaints = json.loads(answer.read_text(encoding="utf-8"))["complaints"]
+    except (ValueError, KeyError):  # it was killed
+        return
+    refused = Lines(audit.refused_file)
+    problem_ids = {entry.place: entry.problem_id for entry in entries}
+    for match in filter(None, map(REFUSED.fullmatch, complaints)):
+        problem_id = problem_ids[int(match[1]), int(match[2])]
+        refused.add(
+            {"problem_id": problem_id, "reason": match[3], "protocol_id": audit.protocol.id}
+        )

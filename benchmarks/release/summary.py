@@ -1,0 +1,249 @@
+"""Numbers over all rows of an audit: what is counted, what is compared, what is left."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean, median
+from typing import Any
+
+from benchmarks.release.causes import cause, kind_of_refusal
+from benchmarks.release.checking import CONSTRUCTED, Outcome
+from benchmarks.release.findings import Finding, claims, properties_of
+from cudal1.harness.correctness import ORDER
+from cudal1.metrics import MEANINGFUL_SPEEDUP
+
+FEW = 5
+"""So many of the largest claims are looked at by themselves."""
+AT_LEAST = (1.05, 1.2, 2.0)
+"""Speedups above which rows are counted."""
+
+
+def summarise(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return all numbers over the rows that have code."""
+    coded = [finding for finding in findings if finding.entry.source]
+    levels = sorted({finding.entry.place[0] for finding in findings})
+    return {
+        "num_rows": len(findings),
+        "without_code": [f.entry.name for f in findings if not f.entry.source],
+        "claims_without_code": {
+            f.entry.name: f.entry.claim
+            for f in findings
+            if not f.entry.source and f.entry.claim is not None
+        },
+        "levels": [
+            {"level": level, **_level([f for f in findings if f.entry.place[0] == level])}
+            for level in levels
+        ]
+        + [{"level": "all", **_level(findings)}],
+        "causes": causes(coded),
+        "refused": _named(coded, lambda f: f.refusal and kind_of_refusal(f.refusal)),
+        "properties": properties(coded),
+        "largest_claims": largest_claims(coded),
+        "agreement": agreement(coded),
+        "kernelbench": evaluations(coded),
+        "is_complete": all(f.is_settled and f.outcome is not None for f in coded),
+    }
+
+
+def _level(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Claims beside what is certified, of one level."""
+    coded = [finding for finding in findings if finding.entry.source]
+    correct = [finding for finding in coded if finding.is_correct]
+    certified = [f.certified for f in correct if f.certified is not None]
+    classes = Counter(finding.precision for finding in correct)
+    nested = {
+        precision.value: sum(classes[each] for each in ORDER[: place + 1])
+        for place, precision in enumerate(ORDER)
+    }
+    return {
+        "num_rows": len(findings),
+        "num_with_code": len(coded),
+        "num_settled": sum(finding.is_settled for finding in coded),
+        "num_refused": sum(finding.refusal is not None for finding in coded),
+        "num_correct": len(correct),
+        "num_correct_in_class": nested,
+        "num_correct_in_eval_only": sum(f.is_correct_in_eval_only for f in coded),
+        "claimed": _spread(claims(coded)),
+        "claimed_of_correct": _spread(claims(correct)),
+        "certified_of_correct": _spread(certified),
+        "estimated_of_correct": _spread(f.estimate for f in correct if f.estimate is not None),
+        "num_claimed_at_least": _above(claims(coded)),
+        "num_certified_at_least": _above(certified),
+        "num_certified_as_claimed": sum(
+            f.certified is not None and f.entry.claim is not None and f.certified >= f.entry.claim
+            for f in correct
+        ),
+    }
+
+
+def _spread(values: Iterable[float]) -> dict[str, float] | None:
+    known = list(values)
+    if not known:
+        return None
+    return {"mean": fmean(known), "median": median(known), "max": max(known)}
+
+
+def _above(values: Sequence[float]) -> dict[str, int]:
+    return {
+        str(bound): sum(v >= bound for v in values) for bound in (MEANINGFUL_SPEEDUP, *AT_LEAST)
+    }
+
+
+def causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return how many rows are not correct by kind of cause, most first, with their names."""
+    return _named(findings, lambda f: cause(f.verdict) if f.verdict is not None else None)
+
+
+def properties(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return how many correct rows have each property, and what the plain check saw of two."""
+    seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    plain: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for finding in findings:
+        if not finding.is_correct or finding.verdict is None:
+            continue
+        for name, value in properties_of(finding.verdict).items():
+            seen[name][_word(value)] += 1
+        checked = finding.checks.get(CONSTRUCTED)
+        if checked is not None:
+            plain["leaves_inputs"][_word(checked.leaves_inputs)] += 1
+            plain["fresh_outputs"][_word(checked.fresh_outputs)] += 1
+    return {
+        "verdicts": {name: dict(counts) for name, counts in seen.items()},
+        "plain_check": {name: dict(counts) for name, counts in plain.items()},
+    }
+
+
+def _word(value: object) -> str:
+    words = {True: "yes", False: "no", None: "unknown"}
+    return words[value] if isinstance(value, bool | None) else str(value)
+
+
+def largest_claims(findings: Sequence[Finding]) -> dict[str, Any] | None:
+    """Return the largest claims, what became of them, and their share of the claimed mean."""
+    claimed = sorted(
+        ((f.entry.claim, f) for f in findings if f.entry.claim is not None),
+        key=lambda pair: -pair[0],
+    )
+    if len(claimed) <= FEW:
+        return None
+    amounts = [amount for amount, _ in claimed]
+    certified = sorted((f.certified for f in findings if f.certified is not None), reverse=True)
+    return {
+        "share_of_claimed": sum(amounts[:FEW]) / sum(amounts),
+        "mean_claimed": fmean(amounts),
+        "mean_claimed_without": fmean(amounts[FEW:]),
+        "share_of_certified": sum(certified[:FEW]) / sum(certified) if certified else None,
+        "rows": [
+            {
+                "row": f.entry.name,
+                "claim": amount,
+                "called": f.called,
+                "certified": f.certified,
+                "estimate": f.estimate,
+                "check": None if f.outcome is None else f.outcome.value,
+                "why": f.why,
+            }
+            for amount, f in claimed[:FEW]
+        ],
+    }
+
+
+def agreement(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return what cudal1 calls the rows of each outcome of the plain check."""
+    table: dict[str, dict[str, int]] = {}
+    for outcome in Outcome:
+        mine = [f for f in findings if f.outcome is outcome and f.is_settled]
+        if mine:
+            table[outcome.value] = dict(Counter(f.called for f in mine).most_common())
+    agree = [f for f in findings if f.outcome is Outcome.AGREES and f.is_settled]
+    judged = [f for f in agree if f.verdict is not None]
+    beyond = [f for f in findings if f.outcome is Outcome.DISAGREES and f.is_settled]
+    return {
+        "table": table,
+        "num_agree": len(agree),
+        "num_agree_called_correct": sum(f.is_correct for f in agree),
+        "num_agree_refused": len(agree) - len(judged),
+        "share_of_agreeing_called_correct": _share(sum(f.is_correct for f in agree), len(agree)),
+        "share_of_agreeing_and_judged": _share(sum(f.is_correct for f in judged), len(judged)),
+        "num_disagree": len(beyond),
+        "num_disagree_called_correct": sum(f.is_correct for f in beyond),
+        "disputed": [
+            {
+                "row": f.entry.name,
+                "called": f.called,
+                "why": f.why,
+                "check": f.outcome.value,
+                "relative_l2": f.checks[CONSTRUCTED].relative_l2,
+                "check_reason": f.checks[CONSTRUCTED].reason,
+                "is_correct_in_eval_only": f.is_correct_in_eval_only,
+            }
+            for f in findings
+            if f.is_disputed and f.outcome is not None
+        ],
+    }
+
+
+def evaluations(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Return how KernelBench's evaluator and cudal1 differ, and its wall time."""
+    both = [f for f in findings if f.evaluation is not None]
+    settled = [f for f in both if f.is_settled]
+    pairs = Counter((f.is_correct, bool(f.evaluation and f.evaluation["correct"])) for f in settled)
+    return {
+        "num_evaluated": len(both),
+        "num_left": len(findings) - len(both),
+        "wall_s": sum(f.evaluation["wall_s"] for f in both if f.evaluation),
+        "num_correct": sum(bool(f.evaluation and f.evaluation["correct"]) for f in both),
+        "both_correct": pairs[True, True],
+        "only_cudal1": pairs[True, False],
+        "only_kernelbench": pairs[False, True],
+        "neither": pairs[False, False],
+    }
+
+
+def walls(
+    runs: Sequence[dict[str, Any]],
+    warm: Sequence[dict[str, Any]],
+    findings: Sequence[Finding],
+    check_lines: Iterable[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return wall times of each side; KernelBench's over ours, a bound while it has rows left.
+
+    Args:
+        runs: of our command, those that were cut off included.
+        warm: runs with warm caches, up to the first verdict.
+        findings: all rows.
+        check_lines: of the plain check.
+    """
+    coded = [finding for finding in findings if finding.entry.source]
+    ours_s = sum(run["wall_s"] for run in runs)
+    theirs = evaluations(coded)
+    is_whole = bool(coded) and all(finding.is_settled for finding in coded)
+    ratio = theirs["wall_s"] / ours_s if is_whole and ours_s and theirs["num_evaluated"] else None
+    return {
+        "cudal1_s": ours_s,
+        "num_runs": len(runs),
+        "first_verdict_s": runs[0]["first_verdict_s"] if runs else None,
+        "first_verdict_warm_s": warm[-1]["first_verdict_s"] if warm else None,
+        "is_whole": is_whole,
+        "check_s_of_rows": sum(line["wall_s"] for line in check_lines),
+        "kernelbench_s": theirs["wall_s"],
+        "times_faster_at_least": ratio,
+        "times_faster": ratio if theirs["num_left"] == 0 else None,
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _named(
+    findings: Sequence[Finding], say: Callable[[Finding], str | None]
+) -> list[dict[str, Any]]:
+    """Rows by what is said of them, most first."""
+    rows: defaultdict[str, list[str]] = defaultdict(list)
+    for finding in findings:
+        if said := say(finding):
+            rows[said].append(finding.entry.name)
+    ordered = sorted(rows.items(), key=lambda item: (-len(item[1]), item[0]))
+    return [{"what": what, "count": len(names), "rows": names} for what, names in ordered]
