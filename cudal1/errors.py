@@ -4,7 +4,7 @@
     ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
     │   └── ConsentError        a run that nobody has allowed to spend would have to
     ├── SuiteError       a problem suite cannot be read
-    │   └── NoRoomError         a problem finds too little memory on a device
+    │   └── CrowdedError        a problem cannot be judged beside others on a device
     ├── DeviceError      the device that was asked for is absent or busy
     │   └── DeviceLostError     it computes no more
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
@@ -37,8 +37,9 @@ class SuiteError(CudaL1Error):
     """A problem suite or one of its files cannot be read; the message names the file."""
 
 
-class NoRoomError(SuiteError):
-    """A problem finds too little memory on a device, of which others may have some."""
+class CrowdedError(SuiteError):
+    """A problem cannot be judged beside others on a device: they may have the memory that it needs,
+    or what they do there does not end."""
 
 
 class DeviceError(CudaL1Error):

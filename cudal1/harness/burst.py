@@ -199,6 +199,10 @@ class Desk:
         staged = self._staged[:size].view(torch.int64).view(count, -1)
         return not published[rows].equal(staged[rows])
 
+    def await_calm(self, patience_s: float) -> bool:
+        """Wait for so long until nobody is at work on a GPU; return whether that is so."""
+        return self._outside.await_calm(int(patience_s * 1e9))
+
     def usual_us(self, order: Order, count: int) -> float:
         """What the reference does outside of the interval for each of so many calls."""
         return self._outside.usual_us(order, count)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from cudal1.candidate import Candidate
-from cudal1.errors import NoRoomError, WorkerError
+from cudal1.errors import CrowdedError, WorkerError
 from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device
 from cudal1.harness.interval import Ending, wait_ready
@@ -120,7 +120,7 @@ class Crew:
                 yield worker
             except (torch.OutOfMemoryError, WorkerError) as error:
                 if self._is_shared and not isinstance(error, WorkerError):
-                    raise NoRoomError(too_large(self._problem, self._device, error)) from error
+                    raise CrowdedError(too_large(self._problem, self._device, error)) from error
                 if self._took_too_much(worker):
                     said = "took the device's memory that others need"
                     raise Failure(Status.CRASHED, said) from None
@@ -286,7 +286,7 @@ class Crew:
             return self._ring()
         except WorkerError as error:
             if self._is_shared:
-                raise NoRoomError(f"{self._problem.key}: {error}") from error
+                raise CrowdedError(f"{self._problem.key}: {error}") from error
             raise
 
     def _ring(self) -> Ring:

@@ -23,7 +23,7 @@ from statistics import median
 
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
-from cudal1.errors import NoRoomError
+from cudal1.errors import CrowdedError
 from cudal1.harness import claims, plan, rule, statistics
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
@@ -46,6 +46,9 @@ from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status, Verdict
 
+CALM_LIMIT_S = 5.0
+"""A call of another candidate that was begun on a device takes no longer, as a rule; a problem that
+waits in vain is judged once more, alone."""
 SLOWER = 1.1
 """A reference's process so much slower than the fastest one is not asked to confirm a claim."""
 
@@ -105,7 +108,7 @@ class ProblemJudge:
         self._costs = Costs(self._oracle, self._desk, self._crew, protocol, self._rng)
         with ExitStack() as preparing:
             preparing.callback(self.close)
-            with self._crew.reference(fresh=self._is_cpu) as reference, self._turns.timing():
+            with self._crew.reference(fresh=self._is_cpu) as reference, self._alone():
                 # on a CPU with the harness's own cost, which is small there
                 count = min(2 if self._is_cpu else plan.LEAST_SLOTS, self._layout.num_slots)
                 self._cost_us = 0.0 if self._is_cpu else self._costs.empty_us(count)
@@ -200,7 +203,7 @@ class ProblemJudge:
             measurement = examined(examination)
         except Failure as failure:
             if self._num_lanes > 1 and lacks_memory(failure.reason):  # others may have it
-                raise NoRoomError(f"{self.problem.key}: {failure.reason}") from failure
+                raise CrowdedError(f"{self.problem.key}: {failure.reason}") from failure
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
         waited_s = self._turns.waited_s - waited_s
@@ -364,7 +367,7 @@ class ProblemJudge:
         self._zygote.settle()  # who was dismissed before still held the device
         with (
             self._reference(worker, fresh=is_fresh) as reference,
-            self._turns.timing(),
+            self._alone(),
             self._crew.still(),
         ):
             quads.warm_up(worker, reference)
@@ -384,6 +387,21 @@ class ProblemJudge:
         if certified < self._protocol.dead_zone:
             certified = 1.0
         return measured.model_copy(update={"certified": certified, "doubt": doubt})
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Have the device alone, once what others began on it is over.
+
+        Threat: another judge's candidate may have begun what never ends, and must not seem to be
+        this one's.
+
+        Raises:
+            CrowdedError: it is not over in time.
+        """
+        with self._turns.timing():
+            if self._num_lanes > 1 and not self._desk.await_calm(CALM_LIMIT_S):
+                raise CrowdedError(f"{self.problem.key}: the device is at work for others")
+            yield
 
     def _reference(self, worker: Worker, *, fresh: bool) -> AbstractContextManager[Worker]:
         return self._crew.reference(fresh=fresh, seed=worker.job.seed)

@@ -56,6 +56,15 @@ class Outside:
         """
         if not self._is_cuda:
             return 0
+        began_ns = time.perf_counter_ns()
+        self.await_calm(PATIENCE_NS)
+        waited_ns = time.perf_counter_ns() - began_ns
+        return waited_ns if waited_ns > QUIET_NS else 0
+
+    def await_calm(self, patience_ns: int) -> bool:
+        """Wait for so long until nobody else is at work on a GPU; return whether that is so."""
+        if not self._is_cuda:
+            return True
         import torch
 
         began_ns = time.perf_counter_ns()
@@ -64,9 +73,10 @@ class Outside:
             self._touched.fill_(0)
             torch.cuda.synchronize()
             ended_ns = time.perf_counter_ns()
-            waited_ns = ended_ns - began_ns
-            if ended_ns - started_ns < CALM_NS or waited_ns > PATIENCE_NS:
-                return waited_ns if waited_ns > QUIET_NS else 0
+            if ended_ns - started_ns < CALM_NS:
+                return True
+            if ended_ns - began_ns > patience_ns:
+                return False
 
     def remember(self, worker: Worker, interval: Interval, count: int) -> None:
         """What the reference did there."""

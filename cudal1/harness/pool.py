@@ -16,7 +16,7 @@ from typing import Self
 
 from cudal1 import interrupt
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceLostError, NoRoomError
+from cudal1.errors import DeviceLostError, CrowdedError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
@@ -187,7 +187,7 @@ class Pool:
                 ceilings=self._ceilings, turns=self._turns, num_lanes=self._num_lanes,
             )  # fmt: skip
         except torch.OutOfMemoryError as error:
-            raise NoRoomError(too_large(problem, self.device, error)) from error
+            raise CrowdedError(too_large(problem, self.device, error)) from error
 
     def _forget_all(self) -> None:
         for prepared in self._prepared.values():

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Self
 
-from cudal1.errors import DeviceLostError, NoRoomError, SuiteError, WorkerError
+from cudal1.errors import DeviceLostError, CrowdedError, SuiteError, WorkerError
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.forked import Ended, Forked
@@ -276,9 +276,9 @@ class Pools:
         pending, lane.pending = lane.pending, None
         assert pending is not None
         asked, source = pending.asked, lane.source
-        if isinstance(error, Ended | DeviceLostError | MemoryError | WorkerError | NoRoomError):
+        if isinstance(error, Ended | DeviceLostError | MemoryError | WorkerError | CrowdedError):
             lane.kill()
-        if isinstance(error, NoRoomError) and self._num_active > 1 and not asked.is_alone:
+        if isinstance(error, CrowdedError) and self._num_active > 1 and not asked.is_alone:
             pending.asked = replace(asked, is_alone=True)
             self._waiting.appendleft(pending)
             return

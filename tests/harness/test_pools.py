@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import NoRoomError, SuiteError
+from cudal1.errors import CrowdedError, SuiteError
 from cudal1.harness import find_device
 from cudal1.harness.device import Device
 from cudal1.harness.pool import Pool
@@ -78,7 +78,7 @@ def test_a_problem_that_finds_no_memory_is_tried_once_more_alone(
 
     def judge(self: Pool, *arguments: object, **named: object) -> object:
         if self._num_lanes > 1:
-            raise NoRoomError("no room")
+            raise CrowdedError("no room")
         return real(self, *arguments, **named)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(Pool, "judge", judge)  # before the problem's process is forked
