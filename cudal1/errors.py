@@ -38,8 +38,10 @@ class SuiteError(CudaL1Error):
 
 
 class CrowdedError(SuiteError):
-    """A problem cannot be judged beside others on a device: they may have the memory that it needs,
-    or what they do there does not end."""
+    """A problem cannot be judged beside others on a device.
+
+    They may have the memory that it needs, or what they do there does not end.
+    """
 
 
 class DeviceError(CudaL1Error):

@@ -16,7 +16,7 @@ from typing import Self
 
 from cudal1 import interrupt
 from cudal1.candidate import Candidate
-from cudal1.errors import DeviceLostError, CrowdedError
+from cudal1.errors import CrowdedError, DeviceLostError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Self
 
-from cudal1.errors import DeviceLostError, CrowdedError, SuiteError, WorkerError
+from cudal1.errors import CrowdedError, DeviceLostError, SuiteError, WorkerError
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.forked import Ended, Forked
