@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cudal1.harness.arrangement import Arrangement, dtype_name
 from cudal1.harness.families import FAMILIES, OWN, change_inputs
 from cudal1.harness.reference_code import ReferenceCode
-from cudal1.harness.seeding import others, seed_others, seed_torch
+from cudal1.harness.seeding import others, seed_others, seed_torch, torch_states
 from cudal1.harness.wire import DTYPES
 
 if TYPE_CHECKING:
@@ -74,10 +74,27 @@ class Draws:
         Raises:
             RefusalError: the generator raised an exception, or draws what cannot be judged.
         """
+        own = self._own(seed)
+        return own if family == OWN else self._changed(own, family)
+
+    def variants(self, seed: int, families: Sequence[str]) -> Iterator[Draw]:
+        """Yield what `draw` returns for each of the families; the generator draws once.
+
+        Raises:
+            RefusalError: as `draw`.
+        """
+        own = self._own(seed)
+        states = torch_states(self._device)
+        for family in families:
+            states.restore()
+            yield own if family == OWN else self._changed(own, family)
+
+    def _own(self, seed: int) -> Draw:
+        """Return what the generator draws under a seed."""
         seed_torch(seed, self._device)
         if self._uses_others is not False:
             seed_others(seed)
-        is_learning = self._uses_others is None and family == OWN
+        is_learning = self._uses_others is None
         before = others() if is_learning else None
         with self._code, self._device:
             drawn = self._draw()
@@ -86,7 +103,7 @@ class Draws:
         with self._code:
             tensors = [self._dense(value) for value in self._listed(drawn)]
         # outside of the device's context, in which each operator takes ten times as long to begin
-        return self._arranged(tensors, family)
+        return self._arranged(tensors)
 
     def given(self, draw: Draw, change: Change | None) -> Tensors:
         """Return the inputs for one call, changed; they share what they share in the draw."""
@@ -111,7 +128,7 @@ class Draws:
             raise self._code.refusal(f"get_inputs() gives {said}")
         return value
 
-    def _arranged(self, tensors: Tensors, family: str) -> Draw:
+    def _arranged(self, tensors: Tensors) -> Draw:
         if self._arrangement is None:
             self._arrangement = Arrangement.of(tensors)
             if not any(spec.num_bytes for spec in self._arrangement.storages):
@@ -121,18 +138,19 @@ class Draws:
             raise self._code.refusal(f"its inputs change from draw to draw: {said}")
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
-            placed = [tensor.to(self._device).contiguous() for tensor in tensors]
-            if family != OWN:
-                with self._device:
-                    placed = change_inputs(placed, family)
-            return Draw(placed, family)
+            return Draw([tensor.to(self._device).contiguous() for tensor in tensors], OWN)
         storages = arrangement.filled(tensors, self._device)
         if storages is None:
             raise self._code.refusal("its inputs share memory in some draws and not in others")
-        if family != OWN:
-            with self._device:
-                storages = arrangement.changed(storages, FAMILIES[family])
-        return Draw(arrangement.of_storages(storages), family, storages)
+        return Draw(arrangement.of_storages(storages), OWN, storages)
+
+    def _changed(self, own: Draw, family: str) -> Draw:
+        """Return a draw of the problem's own inputs as a family has them."""
+        with self._device:
+            if own.arranged is None:
+                return Draw(change_inputs(own.inputs, family), family)
+            storages = self.arrangement.changed(own.arranged, FAMILIES[family])
+        return Draw(self.arrangement.of_storages(storages), family, storages)
 
 
 def not_dense(value: Any) -> str:

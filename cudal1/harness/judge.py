@@ -94,7 +94,7 @@ class ProblemJudge:
             problem, weight_seed=protocol.seed, device=place, precision=protocol.precision,
             mode=protocol.mode, turns=self._turns,
         )  # fmt: skip
-        self._work = self._oracle.work()
+        self._work = self._oracle.traits.work
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout, arena_bytes = plan.layout_and_arena(

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cudal1.errors import SuiteError
 from cudal1.harness import mutations
-from cudal1.harness.correctness import compare
+from cudal1.harness.correctness import Expected
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.mutations import Case
 from cudal1.harness.operators import Dropping
-from cudal1.harness.oracle import Draw, Key, Oracle, Tensors, tells
+from cudal1.harness.oracle import Draw, Oracle, Tensors, tells
 from cudal1.harness.quiet import undisturbed
 from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.traits import Traits
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
@@ -51,11 +52,19 @@ effect, an operator that does nothing (dropout, a second ReLU), values that a ha
 the others, an output without change is the worst that can be: it follows from nothing."""
 
 
-def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> KillTable:
-    """What the correctness check of `protocol` would notice on this problem.
+def examine(
+    problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None = None
+) -> tuple[KillTable, Traits]:
+    """Return what the check of `protocol` would notice on a problem, and what was learned of it.
 
     The reference runs in this process, as in a judge's: admission has tried it before. Inputs are
     drawn by the problem's id, so that the same problem gives the same table.
+
+    Args:
+        problem: whose check it is.
+        protocol: says what the check is.
+        device: where candidates are to be judged.
+        traits: what is known of the reference; None: it is found out.
 
     Raises:
         SuiteError: the reference cannot be run here, or there is too little memory, of which
@@ -64,7 +73,8 @@ def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> Kill
     """
     try:
         with device.watched(), undisturbed(device):
-            return _Trial(problem, protocol, device).table()
+            trial = _Trial(problem, protocol, device, traits)
+            return trial.table(), trial.traits
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(f"{type(error).__name__}: {error}"):
             raise
@@ -123,7 +133,9 @@ class _Suspect:
 class _Trial:
     """The check of `examination.Examination`, with mutants in the place of a worker's outputs."""
 
-    def __init__(self, problem: Problem, protocol: EvalProtocol, device: Device) -> None:
+    def __init__(
+        self, problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None
+    ) -> None:
         import torch
 
         place = torch.device(device.torch_name)
@@ -133,7 +145,10 @@ class _Trial:
             device=place,
             precision=protocol.precision,
             mode=protocol.mode,
+            traits=traits,
         )
+        self.traits = self._oracle.traits
+        self._first_weights = self._oracle.in_force
         self._problem = problem
         self._protocol = protocol
         self._is_drop_in = protocol.contract is Contract.DROP_IN
@@ -182,16 +197,29 @@ class _Trial:
             previous,
             self._first,
             self._weight_seed,
-            self._give_weights,
+            self._under,
             has_other_weights=self._has_other_weights,
         )
 
-    def _give_weights(self, seed: int | None) -> None:
-        """Compute with other weights, as a candidate meets them; None: with the first ones."""
+    def _give_weights(self, seed: int) -> None:
+        """Compute with other weights, as a candidate meets them."""
         if self._is_drop_in:
             self._oracle.change_weights(seed)
         else:
-            self._oracle.reseed(self._protocol.seed if seed is None else seed)
+            self._oracle.reseed(seed)
+
+    @contextmanager
+    def _under(self, seed: int | None) -> Iterator[None]:
+        """Compute with the weights of a seed, None: the first ones; then as before again."""
+        before = self._oracle.in_force
+        try:
+            if seed is None:
+                self._oracle.restore(self._first_weights)
+            else:
+                self._give_weights(seed)
+            yield
+        finally:
+            self._oracle.restore(before)
 
     def _alive(self) -> list[_Suspect]:
         """Whom it is worth to go on for: of the operators, the last one that does anything."""
@@ -247,18 +275,21 @@ class _Trial:
             if draw.is_own:
                 self._refused = f"it raises an error on input {self._num_inputs + 1}"
             return
-        key = self._oracle.exact_key(draw)
-        if not any(tells(draw, error) for _, error in key):
+        expected = [
+            Expected(answer, error, self._protocol.precision) if tells(draw, error) else None
+            for answer, error in self._oracle.exact_key(draw, outputs)
+        ]
+        if not any(expected):
             return
         self._num_inputs += 1
         case = self._case(draw, outputs, self._previous)
-        if not self._passes(outputs, key, draw):
+        if not _passes(outputs, expected):
             self._refused = f"input {self._num_inputs} ({draw.family})"
         for suspect in self._alive():
-            self._try(suspect, case, key)
+            self._try(suspect, case, expected)
         self._first, self._previous = self._first or case, outputs
 
-    def _try(self, suspect: _Suspect, case: Case, key: Key) -> None:
+    def _try(self, suspect: _Suspect, case: Case, expected: Sequence[Expected | None]) -> None:
         import torch
 
         changed = suspect.make(self._oracle, case)
@@ -269,15 +300,14 @@ class _Trial:
         if all(torch.equal(mine, right) for mine, right in pairs):
             return
         suspect.is_unchanged = False
-        if not self._passes(changed, key, case.draw):
+        if not _passes(changed, expected):
             suspect.killed_by, suspect.killed_after = case.draw.family, self._num_inputs
 
-    def _passes(self, outputs: Tensors, key: Key, draw: Draw) -> bool:
-        return all(
-            compare(output, answer, error).meets(self._protocol.precision)
-            for output, (answer, error) in zip(outputs, key, strict=True)
-            if tells(draw, error)
-        )
+
+def _passes(outputs: Tensors, expected: Sequence[Expected | None]) -> bool:
+    """Return whether the check lets outputs pass; None: this one says nothing."""
+    pairs = zip(outputs, expected, strict=True)
+    return all(answer is None or answer.admits(output) for output, answer in pairs)
 
 
 def _of_output(
