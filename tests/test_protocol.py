@@ -9,10 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from cudal1 import protocol
-from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 
 FIELDS: dict[str, Any] = {
-    "correctness_stages": (3, 16), "precision": PrecisionClass.STRICT, "timing": True,
+    "correctness_stages": (3, 16), "contract": Contract.KERNELBENCH, "mode": Mode.CONSTRUCTED,
+    "precision": PrecisionClass.STRICT, "timing": True,
     "rule": Rule.CERTIFIED, "window_s": None, "burst_us": 3000.0,
     "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
     "max_quads": 24, "alpha": 0.01, "certify_within": 0.1, "max_claim": 50.0, "dead_zone": 1.02,
@@ -25,6 +26,7 @@ FIELDS: dict[str, Any] = {
 OTHER: dict[str, dict[str, Any]] = {
     "correctness_stages": {"correctness_stages": (3, 17)}, "timing": {"timing": False},
     "precision": {"precision": PrecisionClass.TF32}, "alpha": {"alpha": 0.02},
+    "contract": {"contract": Contract.DROP_IN}, "mode": {"mode": Mode.EVAL},
     "give_up_alpha": {"give_up_alpha": 0.2},
     "rule": {"rule": Rule.PAPER, "window_s": 1.0}, "window_s": {"window_s": 3.0},
     "confirm_within": {"confirm_within": 0.2},

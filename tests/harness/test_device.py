@@ -38,7 +38,9 @@ def test_each_gpu_has_a_core_that_all_judges_know_of(gpus: tuple[int, int]) -> N
     devices = find_devices(DeviceClass.CUDA)
     own = [device.worker_core for device in devices]
     assert len(set(own)) == len(own) == gpus[1]
-    assert all(set(device.reserved_cores) == set(own) for device in devices)
+    lanes = {core for device in devices for core in device.lane_cores}
+    assert all(set(device.reserved_cores) == lanes >= set(own) for device in devices)
+    assert len(lanes) == sum(len(device.lane_cores) for device in devices)
     assert set(own) < set(range(gpus[0]))
 
 

@@ -113,7 +113,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
     path = tmp_path / "ledger.duckdb"
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
         for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():
-            columns = older.execute(f"describe {table}").pl()["column_name"].to_list()
+            columns = [row[0] for row in older.execute(f"describe {table}").fetchall()]
             rows = newer.sql(f"from {table}").pl().select(columns)
             older.register("rows", rows)
             older.execute(f"delete from {table}")
