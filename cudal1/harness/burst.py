@@ -16,7 +16,7 @@ from cudal1.harness import wire
 from cudal1.harness.interval import Ending, Interval, Order
 from cudal1.harness.memory import touch_ns
 from cudal1.harness.oracle import Draw
-from cudal1.harness.outside import PATIENCE_NS, Outside
+from cudal1.harness.outside import PATIENCE_NS, WARM, Outside
 from cudal1.harness.pieces import (
     RANDOM,
     DevicePiece,
@@ -49,8 +49,15 @@ class Burst:
     order: Order
     draws: tuple[Draw, ...]
     elapsed_us: float
+    """What it took, and what is charged for work outside of it."""
     worked_us: float
     """What the worker and all that it started computed, in the interval or not; on a CPU alone."""
+    computed_us: float
+    """What it took by that count, with what is charged for pages (`spent.took_us`)."""
+    outside_us: float
+    """What it computed outside of the interval beyond what is usual, before it is charged."""
+    is_disturbed: bool
+    """Whether other programs had the worker's core, or the judge's, meanwhile."""
     poison: int
     """The byte that stood in the slots before, but for our own workers on a GPU."""
     outputs: torch.Tensor
@@ -160,13 +167,20 @@ class Desk:
             calming_ns += self._outside.calm_ns()
             rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
             unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
-        elif worker.job.entry:  # reading what nobody computed may take longer
+        else:
             self._outside.remember(worker, interval, count)
         # whoever reads an output pays for pages that nobody has touched
         touching_ns = sum(piece.num_untouched for piece in pieces) * touch_ns()
-        elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns + touching_ns) / 1000
+        elapsed_ns = interval.elapsed_ns + calming_ns + unusual_ns + touching_ns
+        computed_ns = elapsed_ns
+        if not worker.has_changed:
+            computed_ns = self._outside.computed_ns(worker, interval, count) + touching_ns
         return Burst(
-            ending, order, tuple(draws), elapsed_us, worker.worked_ns / 1000, poison, held,
+            ending, order, tuple(draws), elapsed_us=elapsed_ns / 1000,
+            worked_us=worker.worked_ns / 1000, computed_us=computed_ns / 1000,
+            outside_us=unusual_ns / WARM / 1000,
+            is_disturbed=self._outside.is_disturbed(worker, interval, is_ours=is_ours),
+            poison=poison, outputs=held,
             inputs_changed=not is_ours and self._has_changed(memory, count),
             is_refused=any(piece.is_refused for piece in pieces),
             is_restless=calming_ns > PATIENCE_NS,

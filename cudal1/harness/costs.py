@@ -51,7 +51,10 @@ class Costs:
         self._empty_us: dict[int, deque[float]] = {}
 
     def empty_us(self, num_calls: int) -> float:
-        """Of a burst of so many calls, without the calls."""
+        """Of a burst of so many calls, without the calls.
+
+        A machine that is too busy for a long burst on a CPU may have time for one of a single call.
+        """
         draw = self._oracle.draw(self._rng.getrandbits(62))
         empty = self._crew.empty()
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
@@ -62,6 +65,9 @@ class Costs:
             smallest = sorted(known)[:AGREEING]
             if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
                 break
+        else:
+            if num_calls > 1 and self._desk.timed_order is Order.CHAIN:
+                return min(*known, num_calls * self.empty_us(1))
         return min(known) if self._desk.timed_order is Order.CHAIN else median(known)
 
     def call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from cudal1.harness.pieces import Piece
+from cudal1.harness.processor import waiting
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
 
@@ -74,11 +75,19 @@ class Interval:
         self._timeout_ns = int(timeout_s * 1e9)
         self.elapsed_ns = 0
         """From when inputs are announced to "done", in all exchanges."""
+        self.waited_ns = 0
+        """What the worker's first thread, or the judge, waited for a core, there or in between."""
         self.copying_ns = 0
         """After it, until the outputs were held."""
 
     def run(self, count: int, pieces: Sequence[Piece]) -> Ending:
         """From a worker that stands still until all outputs are held."""
+        with waiting(self._worker.memory.process) as waited:
+            ending = self._run(count, pieces)
+        self.waited_ns = waited.ns
+        return ending
+
+    def _run(self, count: int, pieces: Sequence[Piece]) -> Ending:
         worker = self._worker
         worker.thaw()
         deadline_ns = time.perf_counter_ns() + self._timeout_ns

@@ -7,17 +7,24 @@ first is read, an input looked at while it comes.
 A worker of the CPU has one core, which stands idle outside of the interval: the loop sleeps. So
 what it computed beyond the interval's length, as the kernel counts it, it computed outside. On a
 GPU the judge looks whether the device is idle, and copies of outputs take longer while it is not.
+
+Where other programs have a core meanwhile, the worker's or the judge's, a burst on a CPU is
+disturbed: an interval is longer than its calls by what they waited. Then only what was computed
+tells, wherever that was. Threat: a worker can wait on purpose, for a thread of its own; so a
+candidate counts as disturbed only while the reference is.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 from cudal1.harness.interval import Interval, Order
 from cudal1.harness.sandbox import Worker
+from cudal1.problem import DeviceClass
 
 if TYPE_CHECKING:
     import torch
@@ -35,6 +42,35 @@ differs by as much."""
 WARM = 1.25
 """Who works there has not just been woken: the same work takes a fifth less (8 MiB of zeros)."""
 NUM_REMEMBERED = 15
+DISTURBED, DISTURBED_NS = 0.05, 20_000
+"""A burst in which the worker or the judge waited longer for a core than this share of its interval
+and so much; waking takes some 5 us a burst."""
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The least that bursts took in which a worker computed nothing."""
+
+    elapsed_ns: int
+    worked_ns: int
+    undisturbed_ns: int | None
+    """What was computed in those that nobody disturbed."""
+
+    @classmethod
+    def seen(
+        cls, known: _Loop | None, worker: Worker, interval: Interval, *, is_disturbed: bool
+    ) -> _Loop:
+        """With one more."""
+        elapsed_ns, worked_ns = interval.elapsed_ns, worker.worked_ns
+        undisturbed_ns = None if is_disturbed else worked_ns
+        if known is None:
+            return cls(elapsed_ns, worked_ns, undisturbed_ns)
+        found = [each for each in (known.undisturbed_ns, undisturbed_ns) if each is not None]
+        return cls(
+            min(known.elapsed_ns, elapsed_ns),
+            min(known.worked_ns, worked_ns),
+            min(found, default=None),
+        )
 
 
 class Outside:
@@ -46,7 +82,11 @@ class Outside:
         self._is_cuda = device.type == "cuda"
         self._touched = torch.zeros(1, device=device)
         self._usual_ns: dict[tuple[Order, int], deque[int]] = {}
-        """Of the reference's last bursts of so many calls."""
+        """Of the reference's last bursts of so many calls, those that nobody disturbed."""
+        self._loops: dict[int, _Loop] = {}
+        """What our own loop takes in a chain of so many calls."""
+        self._was_disturbed: deque[bool] = deque(maxlen=NUM_REMEMBERED)
+        """Of the reference's last bursts."""
 
     def calm_ns(self) -> int:
         """Wait for what still runs on a GPU while its worker stands still; how long, if long.
@@ -69,10 +109,47 @@ class Outside:
                 return waited_ns if waited_ns > QUIET_NS else 0
 
     def remember(self, worker: Worker, interval: Interval, count: int) -> None:
-        """What the reference did there."""
-        kind = interval.order, count
-        known_ns = self._usual_ns.setdefault(kind, deque(maxlen=NUM_REMEMBERED))
-        known_ns.append(self._outside_ns(worker, interval))
+        """What a worker of ours did there, the reference or one that computes nothing."""
+        kind, is_disturbed = (interval.order, count), self._is_disturbed(worker, interval)
+        if not worker.job.entry:
+            if interval.order is Order.CHAIN:
+                known = self._loops.get(count)
+                self._loops[count] = _Loop.seen(known, worker, interval, is_disturbed=is_disturbed)
+            return
+        self._was_disturbed.append(is_disturbed)
+        if not is_disturbed:
+            known_ns = self._usual_ns.setdefault(kind, deque(maxlen=NUM_REMEMBERED))
+            known_ns.append(self._outside_ns(worker, interval))
+
+    def is_disturbed(self, worker: Worker, interval: Interval, *, is_ours: bool) -> bool:
+        """Whether other programs had a core while a burst ran on a CPU."""
+        return (is_ours or any(self._was_disturbed)) and self._is_disturbed(worker, interval)
+
+    def computed_ns(self, worker: Worker, interval: Interval, count: int) -> int:
+        """What a worker of the CPU computed in and around an interval, but for our own loop.
+
+        Where it slept in the interval, that counts, too.
+        """
+        slept_ns = interval.elapsed_ns - interval.waited_ns
+        return max(worker.worked_ns - self._loop_ns(count), slept_ns)
+
+    def _is_disturbed(self, worker: Worker, interval: Interval) -> bool:
+        is_host = worker.job.device == DeviceClass.CPU.value  # the fake device sleeps
+        return is_host and interval.waited_ns > max(DISTURBED_NS, DISTURBED * interval.elapsed_ns)
+
+    def _loop_ns(self, count: int) -> int:
+        """What our own loop computes outside of the intervals of so many calls, at least.
+
+        A busy machine may have disturbed all such bursts, but then no shorter ones took longer.
+        """
+        mine = self._loops.get(count)
+        if mine is None:
+            return 0
+        least_ns = mine.undisturbed_ns
+        if least_ns is None:
+            shorter = [loop for number, loop in self._loops.items() if number <= count]
+            least_ns = min(loop.worked_ns for loop in shorter)
+        return max(0, least_ns - mine.elapsed_ns)
 
     def usual_us(self, order: Order, count: int) -> float:
         """What the reference does there for each call; 0 where none was run."""

@@ -24,7 +24,7 @@ from cudal1.harness.credible import (
     Limit,
 )  # fmt: skip
 from cudal1.harness.interval import Order
-from cudal1.harness.outside import WORK_SLACK_NS
+from cudal1.harness.outside import WARM, WORK_SLACK_NS
 from cudal1.harness.quads import ROLES
 from cudal1.measurement import Doubt, Role
 
@@ -44,9 +44,10 @@ class Played:
         uneven_us: tuple[float, ...] = (0.0,), busy_looks: int = 0,
         last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
-        reference_once_us: float = 0.0,
+        reference_once_us: float = 0.0, outside_us: float = 0.0,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
+        self._outside_us = outside_us
         self.called = 0
         self.num_looks = 0
         self._uneven_us = iter(uneven_us)
@@ -90,6 +91,9 @@ class Played:
     @property
     def spent(self) -> Played:
         return self
+
+    def outside_us(self, _count: int) -> float:
+        return self._outside_us
 
     def worked_us(self, role: Role, _count: int) -> float:
         own_us = self._desk.usual_us() + self.time_empty(COUNT) / COUNT
@@ -161,6 +165,13 @@ def test_each_further_output_adds_to_it() -> None:
 def test_no_more_is_believed_than_holds_for_what_both_computed(worked_us: float) -> None:
     rest_us = max(CLAIMED_US, worked_us) + LOOP_US + SLACK_US + 5.0
     assert Played(Order.CHAIN, worked_us=worked_us).limit() == pytest.approx(PLAIN_US / rest_us)
+
+
+def test_who_computes_outside_of_intervals_is_believed_less_for_it_is_quicker_there() -> None:
+    outside_us = 100.0
+    rest_us = CLAIMED_US + (WARM - 1) * outside_us + LOOP_US + SLACK_US + 5.0
+    played = Played(Order.CHAIN, outside_us=outside_us)
+    assert played.limit() == pytest.approx(PLAIN_US / rest_us)
 
 
 def test_a_fake_device_that_sleeps_is_believed_by_the_clock() -> None:
