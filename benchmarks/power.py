@@ -39,7 +39,7 @@ PRODUCTS = {1.05: (21, 20), 1.2: (12, 10), 2.0: (20, 10)}
 """How often the reference and the candidate make the product, by what the candidate gains."""
 ROUNDS = 41
 """Of plain timing."""
-SIZES = {"cpu": 128, "cuda": 1024}
+SIZES = {"cpu": 192, "cuda": 1024}
 PRODUCT = """import torch
 import torch.nn as nn
 

@@ -113,18 +113,19 @@ def settled(
     """
     if is_impossible(claim) and is_impossible(again):
         raise _impossible(max(claim, again, key=lambda each: each.candidate_us))
-    is_refused = are_apart(claim, again, protocol) or is_impossible(claim) or is_impossible(again)
+    apart, once = are_apart(claim, again, protocol), is_impossible(claim) or is_impossible(again)
     certified = min(claim.certified, max(1.0, again.certified))
     doubt, believed = claim.doubt, claim.believed
-    if is_refused:
-        certified, doubt, believed = 1.0, Doubt.APART, again.speedup
+    if apart or once:
+        certified = 1.0
+        doubt, believed = (Doubt.APART, again.speedup) if apart else (None, None)
     elif certified < claim.certified:
         doubt, believed = again.doubt or Doubt.AGAIN, again.believed or certified
     return claim.model_copy(
         update={
             "certified": certified, "doubt": doubt, "believed": believed,
             "is_stable": claim.is_stable and again.is_stable,
-            "is_confirmed": not is_refused and certified > 1.0, "confirmed_on": confirmed_on,
+            "is_confirmed": certified > 1.0, "confirmed_on": confirmed_on,
         }
     )  # fmt: skip
 
