@@ -200,8 +200,8 @@ class Desk:
         staged = self._staged[:size].view(torch.int64).view(count, -1)
         return not published[rows].equal(staged[rows])
 
-    def usual_us(self, order: Order, count: int) -> float:
-        """What the reference does outside of the interval for each of so many calls."""
+    def usual_us(self, order: Order, count: int) -> float | None:
+        """What the reference does outside of the interval for each of so many calls, if known."""
         return self._outside.usual_us(order, count)
 
     def release(self, burst: Burst) -> None:

@@ -142,7 +142,8 @@ class Credible:
         loop_us = min(MOST_LOOP_US, max(LEAST_LOOP_US, measured_us))
         usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
         tensors_us = OUTPUT_US * (len(self._desk.layout.outputs) - 1)
-        return loop_us + tensors_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
+        gap_us = GAP_US if usual_us is None else min(GAP_US, usual_us)
+        return loop_us + tensors_us + WORK_SLACK_NS / 1000 + gap_us
 
     def _by_work(self, trimmed_us: float) -> float:
         """The speedup by what the kernel says that both computed.
@@ -154,7 +155,8 @@ class Credible:
         if self._candidate.job.device == DeviceClass.FAKE.value:
             return math.inf
         count = self._quads.num_calls
-        own_us = self._quads.time_empty(count) / count + self._desk.usual_us(Order.CHAIN, count)
+        own_us = self._quads.time_empty(count) / count
+        own_us += self._desk.usual_us(Order.CHAIN, count) or 0.0
         spent = self._quads.spent
         plain_us, mine_us = (max(FLOOR_US, spent.worked_us(r, count) - own_us) for r in ROLES)
         return plain_us / (mine_us + (WARM - 1) * spent.outside_us(count) + trimmed_us)

@@ -151,9 +151,11 @@ class Outside:
             least_ns = min(loop.worked_ns for loop in shorter)
         return max(0, least_ns - mine.elapsed_ns)
 
-    def usual_us(self, order: Order, count: int) -> float:
-        """What the reference does there for each call; 0 where none was run."""
-        return max(0.0, median(self._usual_ns.get((order, count), [0])) / count / 1000)
+    def usual_us(self, order: Order, count: int) -> float | None:
+        """What the reference does there for each call; None where each of its bursts was
+        disturbed."""
+        known_ns = self._usual_ns.get((order, count))
+        return None if known_ns is None else max(0.0, median(known_ns) / count / 1000)
 
     def unusual_ns(self, worker: Worker, interval: Interval, count: int, rest_ns: int) -> int:
         """What a candidate did there beyond it, of `rest_ns` that were not in the interval."""

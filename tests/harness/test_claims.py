@@ -71,8 +71,8 @@ def test_the_smaller_of_two_that_agree_counts(
     quick: EvalProtocol, first: float, second: float
 ) -> None:
     doubts = {3.5: Doubt.ONCE, 4.0: None}
-    both = (_claim(each, doubt=doubts[each]) for each in (first, second))
-    settled = claims.settled(*both, quick, confirmed_on="GPU-1")
+    claim, again = (_claim(each, doubt=doubts[each]) for each in (first, second))
+    settled = claims.settled(claim, again, quick, confirmed_on="GPU-1")
     assert (settled.certified, settled.doubt) == (3.5, Doubt.ONCE)
     assert (settled.is_confirmed, settled.confirmed_on) == (True, "GPU-1")
     assert settled.speedup == _claim(first).speedup
@@ -128,8 +128,8 @@ def test_a_second_that_certifies_nothing_does_not_confirm(quick: EvalProtocol) -
 def test_two_are_apart_where_noise_does_not_explain_it(
     quick: EvalProtocol, first: tuple[float, float], second: tuple[float, float], apart: bool
 ) -> None:
-    both = (_claim(2.0, lower=low, upper=high) for low, high in (first, second))
-    assert claims.are_apart(*both, quick) is apart
+    claim, again = (_claim(2.0, lower=low, upper=high) for low, high in (first, second))
+    assert claims.are_apart(claim, again, quick) is apart
 
 
 def test_where_bounds_are_missing_buckets_tell_how_far_it_may_be(quick: EvalProtocol) -> None:
@@ -149,8 +149,8 @@ def test_the_paper_compares_estimates(quick: EvalProtocol) -> None:
 
 def test_two_that_are_apart_earn_nothing(quick: EvalProtocol) -> None:
     for first, second in ((6.0, 4.0), (4.0, 6.0)):
-        both = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))
-        settled = claims.settled(*both, quick, confirmed_on="GPU-1")
+        claim, again = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))
+        settled = claims.settled(claim, again, quick, confirmed_on="GPU-1")
         assert (settled.certified, settled.is_confirmed) == (1.0, False)
         assert (settled.doubt, settled.believed) == (Doubt.APART, second * 1.05)
     slower = claims.settled(_claim(4.0), _claim(0.5), quick, confirmed_on="GPU-1")

@@ -40,7 +40,7 @@ class Played:
     def __init__(
         self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
-        usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
+        usual_us: float | None = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, ...] = (0.0,), busy_looks: int = 0,
         last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
@@ -96,7 +96,7 @@ class Played:
         return self._outside_us
 
     def worked_us(self, role: Role, _count: int) -> float:
-        own_us = self._desk.usual_us() + self.time_empty(COUNT) / COUNT
+        own_us = (self._desk.usual_us() or 0.0) + self.time_empty(COUNT) / COUNT
         return self._worked_us[role] + own_us
 
     def last_speedup(self) -> float:
@@ -145,10 +145,11 @@ def test_what_lowers_a_claim_most_is_named(played: Played, doubt: Doubt) -> None
 
 
 @pytest.mark.parametrize(
-    ("usual_us", "counted_us"), [(0, 0), (5, 5), (GAP_US, GAP_US), (40, GAP_US)]
+    ("usual_us", "counted_us"),
+    [(0, 0), (5, 5), (GAP_US, GAP_US), (40, GAP_US), (None, GAP_US)],
 )
 def test_all_of_our_own_python_is_added_to_the_candidate_s_time(
-    usual_us: float, counted_us: float
+    usual_us: float | None, counted_us: float
 ) -> None:
     played = Played(Order.CHAIN, usual_us=usual_us)
     added_us = LOOP_US + SLACK_US + counted_us

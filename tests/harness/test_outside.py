@@ -153,7 +153,7 @@ def test_of_our_own_loop_no_more_is_left_out_than_it_certainly_takes() -> None:
 
 
 def test_what_is_usual_is_told_by_bursts_that_nobody_disturbed(busy: Outside) -> None:
-    assert busy.usual_us(Order.CHAIN, CALLS) == 0.0
+    assert busy.usual_us(Order.CHAIN, CALLS) is None
     busy.remember(*ran(USUAL_NS), CALLS)
     busy.remember(*ran(9 * USUAL_NS, waited_ns=LONG_NS), CALLS)
     assert busy.usual_us(Order.CHAIN, CALLS) == USUAL_NS / CALLS / 1000
