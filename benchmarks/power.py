@@ -150,21 +150,50 @@ def main() -> None:
             rows.append(row)
             note(f"{case.name}, {num_hogs} busy: {row['status']} {row['certified']}")
             save(
-                name, given.out, device, protocol, found_share=given.found,
+                name,
+                given.out,
+                device,
+                protocol,
+                found_share=given.found,
                 is_complete=len(rows) == num_wanted(len(gains), given),
                 summaries=[asdict(each) for each in summaries(rows, found_share=given.found)],
                 verdicts=rows,
-            )  # fmt: skip
+            )
     print_table(
-        ["pairs", "busy", "gain", "verdicts", "correct", "faster", "found", "too much", "slower",
-         "estimate", "certified", "quads", "s a verdict"],
-        [[
-            each.kind, str(each.num_hogs), f"{each.gain:.2f}", str(each.num_verdicts),
-            str(each.num_correct), f"{each.faster:.1%}", f"{each.found:.1%}",
-            f"{each.too_much:.1%}", f"{each.slower:.1%}", f"{each.estimate:.3f}",
-            f"{each.certified:.2f}", f"{each.quads:.0f}", f"{each.judge_s:.1f}",
-        ] for each in summaries(rows, found_share=given.found)],
-    )  # fmt: skip
+        [
+            "pairs",
+            "busy",
+            "gain",
+            "verdicts",
+            "correct",
+            "faster",
+            "found",
+            "too much",
+            "slower",
+            "estimate",
+            "certified",
+            "quads",
+            "s a verdict",
+        ],
+        [
+            [
+                each.kind,
+                str(each.num_hogs),
+                f"{each.gain:.2f}",
+                str(each.num_verdicts),
+                str(each.num_correct),
+                f"{each.faster:.1%}",
+                f"{each.found:.1%}",
+                f"{each.too_much:.1%}",
+                f"{each.slower:.1%}",
+                f"{each.estimate:.3f}",
+                f"{each.certified:.2f}",
+                f"{each.quads:.0f}",
+                f"{each.judge_s:.1f}",
+            ]
+            for each in summaries(rows, found_share=given.found)
+        ],
+    )
 
 
 def gain_cases(device: Device) -> list[Case]:
@@ -216,13 +245,21 @@ def judged(pool: Pool, case: Case, num_hogs: int) -> Row:
     verdict: Verdict = pool.judge(case.problem, asked).verdict
     m = verdict.measurement
     return {
-        "kind": "equals" if case.is_null else case.name, "name": case.name, "hogs": num_hogs,
-        "gain": round(case.gain, 4), "status": str(verdict.status), "reason": verdict.reason,
-        "certified": m and m.certified, "estimate": m and round(m.speedup, 4),
-        "lower": m and m.lower and round(m.lower, 4), "upper": m and m.upper and round(m.upper, 4),
-        "quads": m and m.num_quads, "doubt": m and m.doubt, "is_confirmed": m and m.is_confirmed,
+        "kind": "equals" if case.is_null else case.name,
+        "name": case.name,
+        "hogs": num_hogs,
+        "gain": round(case.gain, 4),
+        "status": str(verdict.status),
+        "reason": verdict.reason,
+        "certified": m and m.certified,
+        "estimate": m and round(m.speedup, 4),
+        "lower": m and m.lower and round(m.lower, 4),
+        "upper": m and m.upper and round(m.upper, 4),
+        "quads": m and m.num_quads,
+        "doubt": m and m.doubt,
+        "is_confirmed": m and m.is_confirmed,
         "took_s": round(time.monotonic() - started, 2),
-    }  # fmt: skip
+    }
 
 
 def summaries(rows: Sequence[Row], *, found_share: float) -> list[Summary]:
@@ -243,8 +280,12 @@ def _summary(rows: Sequence[Row], found_share: float) -> Summary:
         return sum(told) / len(told) if told else 0.0
 
     return Summary(
-        kind=rows[0]["kind"], num_hogs=rows[0]["hogs"], gain=gain, num_verdicts=len(rows),
-        num_correct=len(correct), faster=share([each > 1 for each in certified]),
+        kind=rows[0]["kind"],
+        num_hogs=rows[0]["hogs"],
+        gain=gain,
+        num_verdicts=len(rows),
+        num_correct=len(correct),
+        faster=share([each > 1 for each in certified]),
         found=share([each > 1 and each >= enough for each in certified]),
         too_much=share([each > gain for each in certified]),
         slower=share([each < 1 for each in certified]),
@@ -252,7 +293,7 @@ def _summary(rows: Sequence[Row], found_share: float) -> Summary:
         certified=median(certified) if correct else math.nan,
         quads=median(row["quads"] for row in correct) if correct else math.nan,
         judge_s=fmean(row["took_s"] for row in rows),
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from cudal1.harness import wire
 from cudal1.harness.interval import Ending, Interval, Order
 from cudal1.harness.memory import touch_ns
 from cudal1.harness.oracle import Draw
-from cudal1.harness.outside import PATIENCE_NS, WARM, Outside
+from cudal1.harness.outside import PATIENCE_NS, Outside
 from cudal1.harness.pieces import (
     RANDOM,
     DevicePiece,
@@ -162,24 +162,17 @@ class Desk:
         with no_collection():
             ending = interval.run(count, pieces)
         worker.freeze()
-        unusual_ns = 0
         if not is_ours:
             calming_ns += self._outside.calm_ns()
-            rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
-            unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
-        else:
-            self._outside.remember(worker, interval, count)
+        rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
+        account = self._outside.account(worker, interval, count, is_ours=is_ours, rest_ns=rest_ns)
         # whoever reads an output pays for pages that nobody has touched
-        touching_ns = sum(piece.num_untouched for piece in pieces) * touch_ns()
-        elapsed_ns = interval.elapsed_ns + calming_ns + unusual_ns + touching_ns
-        computed_ns = elapsed_ns
-        if not worker.has_changed:
-            computed_ns = self._outside.computed_ns(worker, interval, count) + touching_ns
+        touching_ns = calming_ns + sum(piece.num_untouched for piece in pieces) * touch_ns()
         return Burst(
-            ending, order, tuple(draws), elapsed_us=elapsed_ns / 1000,
-            worked_us=worker.worked_ns / 1000, computed_us=computed_ns / 1000,
-            outside_us=unusual_ns / WARM / 1000,
-            is_disturbed=self._outside.is_disturbed(worker, interval, is_ours=is_ours),
+            ending, order, tuple(draws), elapsed_us=(account.elapsed_ns + touching_ns) / 1000,
+            worked_us=worker.worked_ns / 1000, outside_us=account.outside_ns / 1000,
+            computed_us=(account.computed_ns + touching_ns) / 1000,
+            is_disturbed=account.is_disturbed,
             poison=poison, outputs=held,
             inputs_changed=not is_ours and self._has_changed(memory, count),
             is_refused=any(piece.is_refused for piece in pieces),

@@ -48,6 +48,20 @@ and so much; waking takes some 5 us a burst."""
 
 
 @dataclass(frozen=True)
+class Account:
+    """What counts of a burst."""
+
+    elapsed_ns: int
+    """Of its interval, and what is charged for work outside of it."""
+    outside_ns: int
+    """What was computed there, on a GPU copied, beyond what is usual."""
+    computed_ns: int
+    """What it took by the kernel's count of what was computed, on a CPU."""
+    is_disturbed: bool
+    """Whether other programs had a core meanwhile, on a CPU."""
+
+
+@dataclass(frozen=True)
 class _Loop:
     """The least that bursts took in which a worker computed nothing."""
 
@@ -108,9 +122,43 @@ class Outside:
             if ended_ns - started_ns < CALM_NS or waited_ns > PATIENCE_NS:
                 return waited_ns if waited_ns > QUIET_NS else 0
 
-    def remember(self, worker: Worker, interval: Interval, count: int) -> None:
-        """What a worker of ours did there, the reference or one that computes nothing."""
-        kind, is_disturbed = (interval.order, count), self._is_disturbed(worker, interval)
+    def account(
+        self, worker: Worker, interval: Interval, count: int, *, is_ours: bool, rest_ns: int
+    ) -> Account:
+        """What counts of a burst of so many calls.
+
+        Args:
+            worker: that ran it, and stands still again.
+            interval: of the burst.
+            count: its calls.
+            is_ours: whether it runs our own code, to which others' are then compared.
+            rest_ns: all time from its thaw to its stop that was not in the interval.
+        """
+        is_disturbed = self._is_disturbed(worker, interval)
+        if is_ours:
+            self._remember(worker, interval, count, is_disturbed=is_disturbed)
+            outside_ns, charged_ns = 0, 0
+        else:
+            is_disturbed = is_disturbed and any(self._was_disturbed)
+            outside_ns = self._unusual_ns(worker, interval, count)
+            charged_ns = outside_ns if self._is_cuda else round(WARM * outside_ns)
+            if worker.has_changed and not self._is_cuda:  # whoever has ended may have done anything
+                outside_ns = charged_ns = rest_ns
+        elapsed_ns = interval.elapsed_ns + charged_ns
+        computed_ns = elapsed_ns
+        if not worker.has_changed:
+            computed_ns = self._computed_ns(worker, interval, count)
+        return Account(elapsed_ns, outside_ns, computed_ns, is_disturbed)
+
+    def usual_us(self, order: Order, count: int) -> float | None:
+        """What the reference does there for each call; None where all its bursts were disturbed."""
+        known_ns = self._usual_ns.get((order, count))
+        return None if known_ns is None else max(0.0, median(known_ns) / count / 1000)
+
+    def _remember(
+        self, worker: Worker, interval: Interval, count: int, *, is_disturbed: bool
+    ) -> None:
+        """What a worker of ours did, the reference or one that computes nothing."""
         if not worker.job.entry:
             if interval.order is Order.CHAIN:
                 known = self._loops.get(count)
@@ -118,14 +166,11 @@ class Outside:
             return
         self._was_disturbed.append(is_disturbed)
         if not is_disturbed:
+            kind = interval.order, count
             known_ns = self._usual_ns.setdefault(kind, deque(maxlen=NUM_REMEMBERED))
             known_ns.append(self._outside_ns(worker, interval))
 
-    def is_disturbed(self, worker: Worker, interval: Interval, *, is_ours: bool) -> bool:
-        """Whether other programs had a core while a burst ran on a CPU."""
-        return (is_ours or any(self._was_disturbed)) and self._is_disturbed(worker, interval)
-
-    def computed_ns(self, worker: Worker, interval: Interval, count: int) -> int:
+    def _computed_ns(self, worker: Worker, interval: Interval, count: int) -> int:
         """What a worker of the CPU computed in and around an interval, but for our own loop.
 
         Where it slept in the interval, that counts, too.
@@ -151,23 +196,15 @@ class Outside:
             least_ns = min(loop.worked_ns for loop in shorter)
         return max(0, least_ns - mine.elapsed_ns)
 
-    def usual_us(self, order: Order, count: int) -> float | None:
-        """What the reference does there for each call; None where each of its bursts was
-        disturbed."""
-        known_ns = self._usual_ns.get((order, count))
-        return None if known_ns is None else max(0.0, median(known_ns) / count / 1000)
-
-    def unusual_ns(self, worker: Worker, interval: Interval, count: int, rest_ns: int) -> int:
-        """What a candidate did there beyond it, of `rest_ns` that were not in the interval."""
+    def _unusual_ns(self, worker: Worker, interval: Interval, count: int) -> int:
+        """What a candidate did outside of an interval, beyond what the reference does there."""
         outside_ns = self._outside_ns(worker, interval)
         known_ns = self._usual_ns.get((interval.order, count)) or [outside_ns]
         if self._is_cuda:
             return max(0, outside_ns - round(COPY_SLACK * min(known_ns)))
-        if worker.has_changed:  # whoever has ended may have done anything
-            return rest_ns
         # below zero it slept inside of the interval, and had that counted as time already
         usual_ns = max(0, round(median(known_ns)))
-        return round(WARM * max(0, outside_ns - usual_ns - WORK_SLACK_NS * count))
+        return max(0, outside_ns - usual_ns - WORK_SLACK_NS * count)
 
     def _outside_ns(self, worker: Worker, interval: Interval) -> int:
         return interval.copying_ns if self._is_cuda else worker.worked_ns - interval.elapsed_ns

@@ -57,9 +57,7 @@ def is_clear(ratios: Sequence[float]) -> bool:
     return bool(ratios) and min(ratios) > math.log(CLEAR)
 
 
-def takes_pairs(
-    ratios: Sequence[float], protocol: EvalProtocol, *, are_bursts_alike: bool
-) -> bool:
+def takes_pairs(ratios: Sequence[float], protocol: EvalProtocol, *, are_bursts_alike: bool) -> bool:
     """Whether pairs suffice, in half the time of quads.
 
     That is so once only a loss may still be shown, which need not be known as exactly as a gain.

@@ -82,9 +82,14 @@ class Stage:
         self.events.append(Played(role, any(draw.family != "own" for draw in draws)))
         us = self.us[role] * len(draws)
         return SimpleNamespace(
-            order=self._order, draws=draws, elapsed_us=us, worked_us=2 * us, computed_us=us,
-            outside_us=0.0, is_disturbed=False,
-        )  # fmt: skip
+            order=self._order,
+            draws=draws,
+            elapsed_us=us,
+            worked_us=2 * us,
+            computed_us=us,
+            outside_us=0.0,
+            is_disturbed=False,
+        )
 
     def _compare(self, _: Any, burst: Any, *, exact: bool, reference: Any) -> None:
         assert burst.draws is reference.draws

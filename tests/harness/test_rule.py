@@ -55,12 +55,15 @@ def test_for_a_clear_gain_pairs_suffice_where_bursts_are_alike(quick: EvalProtoc
     assert not rule.takes_pairs(clear, quick, are_bursts_alike=False)
 
 
-@pytest.mark.parametrize(("speedups", "is_open"), [
-    ([1.2] * 9, False),  # certified
-    ([1.2, 0.9] * 4 + [1.2], True),
-    ([0.9] * 9, False),  # given up
-    ([1.2, 0.9] * 4, False),  # too early
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("speedups", "is_open"),
+    [
+        ([1.2] * 9, False),  # certified
+        ([1.2, 0.9] * 4 + [1.2], True),
+        ([0.9] * 9, False),  # given up
+        ([1.2, 0.9] * 4, False),  # too early
+    ],
+)
 def test_where_a_gain_is_open_after_the_first_quads_longer_bursts_may_tell(
     quick: EvalProtocol, speedups: list[float], is_open: bool
 ) -> None:

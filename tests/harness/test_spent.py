@@ -14,14 +14,23 @@ COUNT = 4
 
 
 def burst(
-    call_us: float, *, count: int = COUNT, worked_us: float = 0.0, computed_us: float = 0.0,
-    outside_us: float = 0.0, is_disturbed: bool = False,
-) -> Any:  # fmt: skip
+    call_us: float,
+    *,
+    count: int = COUNT,
+    worked_us: float = 0.0,
+    computed_us: float = 0.0,
+    outside_us: float = 0.0,
+    is_disturbed: bool = False,
+) -> Any:
     """One whose calls take and compute so much."""
     return SimpleNamespace(
-        draws=[None] * count, elapsed_us=count * call_us, worked_us=count * worked_us,
-        computed_us=count * computed_us, outside_us=count * outside_us, is_disturbed=is_disturbed,
-    )  # fmt: skip
+        draws=[None] * count,
+        elapsed_us=count * call_us,
+        worked_us=count * worked_us,
+        computed_us=count * computed_us,
+        outside_us=count * outside_us,
+        is_disturbed=is_disturbed,
+    )
 
 
 def test_the_clock_tells_what_bursts_took_that_nobody_disturbed() -> None:
