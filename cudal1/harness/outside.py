@@ -70,20 +70,13 @@ class _Loop:
     undisturbed_ns: int | None
     """What was computed in those that nobody disturbed."""
 
-    @classmethod
-    def seen(
-        cls, known: _Loop | None, worker: Worker, interval: Interval, *, is_disturbed: bool
-    ) -> _Loop:
-        """With one more."""
-        elapsed_ns, worked_ns = interval.elapsed_ns, worker.worked_ns
-        undisturbed_ns = None if is_disturbed else worked_ns
-        if known is None:
-            return cls(elapsed_ns, worked_ns, undisturbed_ns)
-        found = [each for each in (known.undisturbed_ns, undisturbed_ns) if each is not None]
-        return cls(
-            min(known.elapsed_ns, elapsed_ns),
-            min(known.worked_ns, worked_ns),
-            min(found, default=None),
+    def least(self, other: _Loop) -> _Loop:
+        """Of both."""
+        undisturbed_ns = [self.undisturbed_ns, other.undisturbed_ns]
+        return _Loop(
+            min(self.elapsed_ns, other.elapsed_ns),
+            min(self.worked_ns, other.worked_ns),
+            min((each for each in undisturbed_ns if each is not None), default=None),
         )
 
 
@@ -144,7 +137,7 @@ class Outside:
             charged_ns = outside_ns if self._is_cuda else round(WARM * outside_ns)
             if worker.has_changed and not self._is_cuda:  # whoever has ended may have done anything
                 outside_ns = charged_ns = rest_ns
-        elapsed_ns = interval.elapsed_ns + charged_ns
+        elapsed_ns = charged_ns + self._took_ns(worker, interval, is_disturbed=is_disturbed)
         computed_ns = elapsed_ns
         if not worker.has_changed:
             computed_ns = self._computed_ns(worker, interval, count)
@@ -161,14 +154,27 @@ class Outside:
         """What a worker of ours did, the reference or one that computes nothing."""
         if not worker.job.entry:
             if interval.order is Order.CHAIN:
+                elapsed_ns = self._took_ns(worker, interval, is_disturbed=is_disturbed)
+                seen = _Loop(
+                    elapsed_ns, worker.worked_ns, None if is_disturbed else worker.worked_ns
+                )
                 known = self._loops.get(count)
-                self._loops[count] = _Loop.seen(known, worker, interval, is_disturbed=is_disturbed)
+                self._loops[count] = seen if known is None else known.least(seen)
             return
         self._was_disturbed.append(is_disturbed)
         if not is_disturbed:
             kind = interval.order, count
             known_ns = self._usual_ns.setdefault(kind, deque(maxlen=NUM_REMEMBERED))
             known_ns.append(self._outside_ns(worker, interval))
+
+    def _took_ns(self, worker: Worker, interval: Interval, *, is_disturbed: bool) -> int:
+        """How long an interval was; of a worker that computes nothing no longer than it computed.
+
+        Else too much would be subtracted of all other bursts where each of its own was disturbed.
+        """
+        if worker.job.entry or not is_disturbed:
+            return interval.elapsed_ns
+        return min(interval.elapsed_ns, worker.worked_ns)
 
     def _computed_ns(self, worker: Worker, interval: Interval, count: int) -> int:
         """What a worker of the CPU computed in and around an interval, but for our own loop.
@@ -190,11 +196,10 @@ class Outside:
         mine = self._loops.get(count)
         if mine is None:
             return 0
-        least_ns = mine.undisturbed_ns
-        if least_ns is None:
-            shorter = [loop for number, loop in self._loops.items() if number <= count]
-            least_ns = min(loop.worked_ns for loop in shorter)
-        return max(0, least_ns - mine.elapsed_ns)
+        shorter = [(number, loop) for number, loop in self._loops.items() if number <= count]
+        worked_ns = mine.undisturbed_ns or min(loop.worked_ns for _, loop in shorter)
+        elapsed_ns = min(loop.elapsed_ns * count // number for number, loop in shorter)
+        return worked_ns - elapsed_ns
 
     def _unusual_ns(self, worker: Worker, interval: Interval, count: int) -> int:
         """What a candidate did outside of an interval, beyond what the reference does there."""

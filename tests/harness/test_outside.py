@@ -194,3 +194,14 @@ def test_what_is_usual_is_told_by_bursts_that_nobody_disturbed(busy: Outside) ->
     remember(busy, ran(USUAL_NS))
     remember(busy, ran(9 * USUAL_NS, waited_ns=LONG_NS))
     assert busy.usual_us(Order.CHAIN, CALLS) == USUAL_NS / CALLS / 1000
+
+
+def test_a_burst_of_nothing_takes_no_longer_than_was_computed_where_others_disturb_it(
+    busy: Outside,
+) -> None:
+    """It is subtracted of all others."""
+    told = [
+        remember(busy, ran(LOOP_NS, elapsed_ns=LOOP_INTERVAL_NS, waited_ns=waited_ns, entry=""))
+        for waited_ns in (0, LONG_NS)
+    ]
+    assert [each.elapsed_ns for each in told] == [LOOP_INTERVAL_NS, LOOP_INTERVAL_NS + LOOP_NS]
