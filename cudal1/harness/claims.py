@@ -98,7 +98,7 @@ def is_worth_another(claim: Measurement, again: Measurement, protocol: EvalProto
     A small gain is a matter of two processes' luck. A larger one is certified already; where the
     second does not contradict it, noise has taken it away.
     """
-    if again.certified > 1.0:
+    if claim.certified <= 1.0 or again.certified > 1.0:
         return False
     return is_small(claim, protocol) or not are_apart(claim, again, protocol)
 

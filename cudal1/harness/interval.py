@@ -30,6 +30,8 @@ SPIN_S = 0.02
 NAP_S = 0.0002
 LOOKS = 50
 """Looks at the counter between two looks at the clock."""
+LATE_NS = 50_000
+"""Between two looks: the judge had no core meanwhile, or took a nap."""
 WAKE_LIMIT_NS = 300_000
 """How long the judge waits for a worker to wake, which takes some 10 to 50 us. It is not in the
 interval, and the input lies there already: what the worker computes is counted (`outside`)."""
@@ -76,7 +78,8 @@ class Interval:
         self.elapsed_ns = 0
         """From when inputs are announced to "done", in all exchanges."""
         self.waited_ns = 0
-        """What the worker's first thread, or the judge, waited for a core, there or in between."""
+        """What the worker's first thread waited for a core, there or in between, and by how much
+        the judge may have seen "done" too late."""
         self.copying_ns = 0
         """After it, until the outputs were held."""
 
@@ -84,7 +87,7 @@ class Interval:
         """From a worker that stands still until all outputs are held."""
         with waiting(self._worker.memory.process) as waited:
             ending = self._run(count, pieces)
-        self.waited_ns = waited.ns
+        self.waited_ns += waited.ns
         return ending
 
     def _run(self, count: int, pieces: Sequence[Piece]) -> Ending:
@@ -94,8 +97,10 @@ class Interval:
         for piece in pieces:
             started_ns = piece.publish(lambda: self._wake(count))
             worker.announce(piece.num_calls)
-            ending = _wait(worker, worker.num_published, deadline_ns)
+            ending, looked_ns = _wait(worker, worker.num_published, deadline_ns)
+            late_ns = time.perf_counter_ns() - looked_ns
             over_ns = piece.over()
+            self.waited_ns += late_ns if late_ns > LATE_NS else 0
             self.elapsed_ns += over_ns - started_ns
             if ending is not Ending.DONE:
                 return ending
@@ -115,23 +120,26 @@ class Interval:
             os.sched_yield()
 
 
-def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
+def _wait(worker: Worker, target: int, deadline_ns: int) -> tuple[Ending, int]:
+    """Wait until the worker says "done"; return how it ended, and when it had not yet, in ns."""
+    looked_ns = time.perf_counter_ns()
     for _ in range(LOOKS):
         if worker.num_done >= target:
-            return Ending.DONE
+            return Ending.DONE, looked_ns
     spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
     while True:
         for _ in range(LOOKS):
             if worker.num_done >= target:
-                return Ending.DONE
+                return Ending.DONE, looked_ns
         if worker.state != State.READY:
-            return Ending.FAILED
-        now = time.perf_counter_ns()
-        if now > deadline_ns:
-            return Ending.TIMED_OUT
-        if now > spin_until:
+            return Ending.FAILED, looked_ns
+        looked_ns = time.perf_counter_ns()
+        if looked_ns > deadline_ns:
+            return Ending.TIMED_OUT, looked_ns
+        if looked_ns > spin_until:
             if not worker.is_alive():
-                return Ending.FAILED if worker.state != State.READY else Ending.DIED
+                has_failed = worker.state != State.READY
+                return Ending.FAILED if has_failed else Ending.DIED, looked_ns
             time.sleep(NAP_S)
         else:
             os.sched_yield()

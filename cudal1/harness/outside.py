@@ -16,6 +16,7 @@ candidate counts as disturbed only while the reference is.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -42,9 +43,11 @@ differs by as much."""
 WARM = 1.25
 """Who works there has not just been woken: the same work takes a fifth less (8 MiB of zeros)."""
 NUM_REMEMBERED = 15
+ENOUGH = 5
+"""Bursts of nothing that tell what our own loop computes; a single one may have cost more."""
 DISTURBED, DISTURBED_NS = 0.05, 20_000
-"""A burst in which the worker or the judge waited longer for a core than this share of its interval
-and so much; waking takes some 5 us a burst."""
+"""A burst in which the worker waited longer for a core, or the judge looked later, than this share
+of its interval and so much; waking takes some 5 us a burst."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +64,24 @@ class Account:
     """Whether other programs had a core meanwhile, on a CPU."""
 
 
-@dataclass(frozen=True)
 class _Loop:
-    """The least that bursts took in which a worker computed nothing."""
+    """The least that bursts took in which a worker computed nothing, in ns."""
 
-    elapsed_ns: int
-    worked_ns: int
-    undisturbed_ns: int | None
-    """What was computed in those that nobody disturbed."""
+    def __init__(self) -> None:
+        self.elapsed_ns = self.worked_ns = sys.maxsize
+        self._undisturbed_ns: list[int] = []
 
-    def least(self, other: _Loop) -> _Loop:
-        """Of both."""
-        undisturbed_ns = [self.undisturbed_ns, other.undisturbed_ns]
-        return _Loop(
-            min(self.elapsed_ns, other.elapsed_ns),
-            min(self.worked_ns, other.worked_ns),
-            min((each for each in undisturbed_ns if each is not None), default=None),
-        )
+    @property
+    def undisturbed_ns(self) -> int | None:
+        """What was computed in those that nobody disturbed, once they are some."""
+        return min(self._undisturbed_ns) if len(self._undisturbed_ns) >= ENOUGH else None
+
+    def see(self, elapsed_ns: int, worked_ns: int, *, is_disturbed: bool) -> None:
+        """Take one more in."""
+        self.elapsed_ns = min(self.elapsed_ns, elapsed_ns)
+        self.worked_ns = min(self.worked_ns, worked_ns)
+        if not is_disturbed:
+            self._undisturbed_ns = sorted([*self._undisturbed_ns, worked_ns])[:ENOUGH]
 
 
 class Outside:
@@ -155,11 +159,8 @@ class Outside:
         if not worker.job.entry:
             if interval.order is Order.CHAIN:
                 elapsed_ns = self._took_ns(worker, interval, is_disturbed=is_disturbed)
-                seen = _Loop(
-                    elapsed_ns, worker.worked_ns, None if is_disturbed else worker.worked_ns
-                )
-                known = self._loops.get(count)
-                self._loops[count] = seen if known is None else known.least(seen)
+                loop = self._loops.setdefault(count, _Loop())
+                loop.see(elapsed_ns, worker.worked_ns, is_disturbed=is_disturbed)
             return
         self._was_disturbed.append(is_disturbed)
         if not is_disturbed:

@@ -1,7 +1,7 @@
 """How long a thread waited for a core, as the kernel counts it.
 
 On a busy machine a burst takes several times as long as its calls compute: other programs have the
-core for some milliseconds, a worker's or the judge's. That is no part of any call.
+worker's core for some milliseconds. That is no part of any call.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ class Waited:
 
 @contextmanager
 def waiting(process: int | None) -> Iterator[Waited]:
-    """Add up how long the first thread of a process, and the one that asks, wait meanwhile."""
-    files = [_opened("thread-self")]
-    files += [] if process is None else [_opened(str(process))]
-    began_ns = [_told(file) for file in files]
+    """Add up how long the first thread of a process, if there is one, waits meanwhile."""
     found = Waited()
+    file = None if process is None else _opened(process)
+    if file is None:
+        yield found
+        return
+    began_ns = _told(file)
     try:
         yield found
     finally:
-        for file, began in zip(files, began_ns, strict=True):
-            found.ns += max(0, _told(file) - began)
-            if file is not None:
-                os.close(file)
+        found.ns = max(0, _told(file) - began_ns)
+        os.close(file)
 
 
-def _opened(of: str) -> int | None:
+def _opened(process: int) -> int | None:
     try:
-        return os.open(f"/proc/{of}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(f"/proc/{process}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def _told(file: int | None) -> int:
+def _told(file: int) -> int:
     try:
-        return 0 if file is None else int(os.pread(file, NUM_BYTES, 0).split()[WAITED])
+        return int(os.pread(file, NUM_BYTES, 0).split()[WAITED])
     except (OSError, IndexError):  # it has gone
         return 0

@@ -13,6 +13,7 @@ from cudal1.harness.interval import Interval, Order
 from cudal1.harness.outside import (
     COPY_SLACK,
     DISTURBED_NS,
+    ENOUGH,
     WARM,
     WORK_SLACK_NS,
     Account,
@@ -124,7 +125,8 @@ def test_on_a_gpu_it_is_the_copies_that_take_longer(monkeypatch: pytest.MonkeyPa
 def busy() -> Outside:
     """Of a CPU on which the reference was disturbed, and a worker that computes nothing was not."""
     outside = Outside(torch.device("cpu"))
-    remember(outside, ran(LOOP_NS, elapsed_ns=LOOP_INTERVAL_NS, entry=""))
+    for _ in range(ENOUGH):
+        remember(outside, ran(LOOP_NS, elapsed_ns=LOOP_INTERVAL_NS, entry=""))
     remember(outside, ran(USUAL_NS, waited_ns=LONG_NS))
     return outside
 
@@ -184,8 +186,9 @@ def test_of_our_own_loop_no_more_is_left_out_than_it_certainly_takes() -> None:
         worker, interval = ran(loop_ns, elapsed_ns=LOOP_INTERVAL_NS, waited_ns=LONG_NS, entry="")
         interval.elapsed_ns = LOOP_INTERVAL_NS
         remember(outside, (worker, interval), count)
-    assert left_out_ns() == LOOP_NS // 3
-    remember(outside, ran(LOOP_NS, elapsed_ns=LOOP_INTERVAL_NS, entry=""))
+    for loop_ns in (3 * LOOP_NS, LOOP_NS, *[2 * LOOP_NS] * (ENOUGH - 2)):
+        assert left_out_ns() == LOOP_NS // 3
+        remember(outside, ran(loop_ns, elapsed_ns=LOOP_INTERVAL_NS, entry=""))
     assert left_out_ns() == LOOP_NS
 
 

@@ -1,4 +1,4 @@
-"""What is waited for a core is counted by the kernel, and told of one process and of ourselves."""
+"""How long a process waits for a core is counted by the kernel."""
 
 from __future__ import annotations
 
@@ -39,23 +39,32 @@ def rival(core: int) -> Iterator[int]:
         busy.kill()
 
 
-@pytest.mark.parametrize("asks_for_rival", [False, True])
-def test_who_competes_for_a_core_waits(rival: int, asks_for_rival: bool) -> None:
+@pytest.mark.parametrize("whose", ["own", "rival"])
+def test_a_process_that_competes_for_a_core_waits(rival: int, whose: str) -> None:
     deadline = time.monotonic() + LIMIT_S
     total_ns = 0
     while total_ns < LONG_NS:
         assert time.monotonic() < deadline
-        with waiting(rival if asks_for_rival else None) as waited:
+        with waiting(rival if whose == "rival" else os.getpid()) as waited:
             until = time.thread_time_ns() + LONG_NS
             while time.thread_time_ns() < until:
                 pass
         total_ns += waited.ns
 
 
-def test_who_sleeps_does_not_wait() -> None:
+def test_a_process_that_sleeps_does_not_wait() -> None:
+    with subprocess.Popen(["sleep", "100"]) as asleep:
+        time.sleep(0.1)  # until it sleeps
+        with waiting(asleep.pid) as waited:
+            time.sleep(0.2)
+        asleep.kill()
+    assert waited.ns == 0
+
+
+def test_of_no_process_nothing_is_told() -> None:
     with waiting(None) as waited:
-        time.sleep(0.2)
-    assert waited.ns < 0.1e9
+        pass
+    assert waited.ns == 0
 
 
 def test_a_process_that_has_gone_waits_no_longer() -> None:
