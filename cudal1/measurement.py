@@ -66,7 +66,8 @@ class TimingSample(Record):
     num_calls: int = Field(ge=1)
     """Calls in the burst."""
     burst_us: float = Field(ge=0)
-    """The whole interval: from publishing inputs to holding every output."""
+    """The whole interval, from publishing inputs to holding every output, and charges. Where
+    other programs disturbed its quad on a CPU: what was computed (`harness.spent`)."""
     net_us: float
     """One call, net of the empty burst; may be negative when a call costs nothing measurable."""
 
