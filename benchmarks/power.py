@@ -115,7 +115,7 @@ class Summary:
     faster: float
     """Share of the correct ones that were certified to be faster."""
     found: float
-    """Share that was certified at enough of its gain; 0 of equals."""
+    """Share that was certified at enough of its gain; of equals that is `faster`."""
     too_much: float
     """Share that was certified above its gain: what `alpha` bounds, but for processes' luck."""
     slower: float
