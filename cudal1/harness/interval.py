@@ -24,6 +24,7 @@ from cudal1.harness.pieces import Piece
 from cudal1.harness.processor import waiting
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
+from cudal1.problem import DeviceClass
 
 SPIN_S = 0.02
 """How long the judge polls without sleeping; longer calls can bear a coarser look."""
@@ -85,7 +86,8 @@ class Interval:
 
     def run(self, count: int, pieces: Sequence[Piece]) -> Ending:
         """From a worker that stands still until all outputs are held."""
-        with waiting(self._worker.memory.process) as waited:
+        is_host = self._worker.job.device == DeviceClass.CPU.value
+        with waiting(self._worker.memory.process if is_host else None) as waited:
             ending = self._run(count, pieces)
         self.waited_ns += waited.ns
         return ending
