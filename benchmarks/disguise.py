@@ -14,12 +14,21 @@ KEPT = {"ModelNew", "Model", "forward", "self", "cls"}
 """Names that a judge, or Python's custom, wants as they are."""
 
 
-def disguised(source: str, *, seed: int = 0) -> str:
-    """The source in disguise; the same one for the same seed."""
+def disguised(source: str, *, seed: int = 0, keep_attributes: bool = False) -> str:
+    """The source in disguise; the same one for the same seed.
+
+    Args:
+        source: of a module.
+        seed: of the choices.
+        keep_attributes: whether attributes stay as they are: a module's parameters are known by
+            their names.
+    """
     rng = random.Random(f"{seed}:{source}")
     tree = ast.parse(source)
     names = _Names(rng)
     names.visit(tree)
+    if keep_attributes:
+        names.attributes.clear()
     tree = _Rewriting(names, rng).visit(tree)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 

@@ -6,7 +6,8 @@ python -m benchmarks.repeats --device cuda --protocol cuda-quick --of FOLDER [--
 The best candidate of each problem in the ledger of FOLDER (what `benchmarks.pipeline` leaves), if
 it was certified as a gain, is judged some times in each round, and its problem's reference against
 itself once. Rounds take turns: under the protocol as it is, and under the same with the two gates
-of the paper (2.4.4: variance of the buckets 0.005, two measurements within 10 %).
+of the paper (2.4.4: variance of the buckets 0.005, which takes no bound away, and two measurements
+within 10 %).
 
 *Lost* are verdicts that certify nothing although the candidate was chosen for a gain and is right
 now, too. *Both ways* are candidates that had a gain in some of their verdicts and none in others.

@@ -29,7 +29,7 @@ class Role(StrEnum):
 
 
 class Doubt(StrEnum):
-    """Why less is believed than timing certified (`cudal1.harness.credible`)."""
+    """Why less is believed than timing certified (`cudal1.harness.credible` and `.claims`)."""
 
     OVERHEAD = "overhead"
     """On a CPU: it may be what a leaner loop than ours leaves out."""
@@ -47,6 +47,10 @@ class Doubt(StrEnum):
     """On a GPU: it is saved once a burst, however many calls that has."""
     LONGER = "not_when_longer"
     """On a GPU: the last and longest bursts say less."""
+    AGAIN = "again"
+    """Measured again, in fresh processes, less is certified."""
+    APART = "apart"
+    """Measured again, in fresh processes, it is another speedup, not by noise alone."""
 
 
 class TimingSample(Record):
@@ -62,7 +66,8 @@ class TimingSample(Record):
     num_calls: int = Field(ge=1)
     """Calls in the burst."""
     burst_us: float = Field(ge=0)
-    """The whole interval: from publishing inputs to holding every output."""
+    """The whole interval, from publishing inputs to holding every output, and charges. Where
+    other programs disturbed its quad on a CPU: what was computed (`harness.spent`)."""
     net_us: float
     """One call, net of the empty burst; may be negative when a call costs nothing measurable."""
 
@@ -75,8 +80,8 @@ class Measurement(Record):
     speedup: float = Field(gt=0)
     """Estimate: reference time over candidate time; median of the bucket medians (paper eq. 3)."""
     certified: float = Field(ge=0)
-    """Largest speedup that the stop rule certified at `alpha`; 1.0 when none above it was, and
-    the conservative reading of a slower candidate (its estimate, rounded up) when it is slower.
+    """Largest speedup that the stop rule certified at `alpha`. Of a candidate that is certified to
+    be slower, the smallest above its own. 1.0 where no difference is shown.
     Without an `alpha` nothing is certified: it is the reading of the paper's rule."""
     alpha: float | None
     """Probability of a false `certified`; None under the paper's rule, which has none."""
@@ -85,17 +90,19 @@ class Measurement(Record):
     be above `certified`, which is rounded down and may have been doubted since."""
     doubt: Doubt | None = None
     """What lowered `certified` most, where the quads alone certify more; otherwise None."""
+    believed: float | None = None
+    """The speedup that the doubt lets stand; None without one."""
     upper: float | None = None
     """The median speedup is above it with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)
-    """ABBA or BAAB quads; pairs under the paper's rule, and where a gain was clear on a GPU."""
+    """ABBA or BAAB quads; pairs under the paper's rule, and where they suffice (`harness.rule`)."""
     bucket_medians: tuple[float, ...]
     """Speedup in each time-ordered bucket; under the paper's rule its mean."""
     bucket_variance: float = Field(ge=0)
     """Sample variance of `bucket_medians`."""
     is_stable: bool
     """False: the variance gate or the agreement of the buckets failed, here or when the claim was
-    measured again; nothing above 1.0 is then certified."""
+    measured again. Without an `alpha` nothing above 1.0 then counts; bounds hold all the same."""
     is_confirmed: bool | None = None
     """For claims large enough to need it: whether fresh processes agreed. Otherwise None."""
     confirmed_on: str | None = None
@@ -134,7 +141,8 @@ class Measurement(Record):
         return self
 
     @model_validator(mode="after")
-    def _unstable_earns_nothing(self) -> Self:
-        if (not self.is_stable or self.is_confirmed is False) and self.certified > 1.0:
-            raise ValueError(f"certified {self.certified} without a stable, agreeing measurement")
+    def _refused_earns_nothing(self) -> Self:
+        is_refused = self.is_confirmed is False or (self.alpha is None and not self.is_stable)
+        if is_refused and self.certified > 1.0:
+            raise ValueError(f"certified {self.certified} without an agreeing, stable measurement")
         return self

@@ -101,16 +101,18 @@ class EvalProtocol(Record):
     num_buckets: int = Field(ge=1)
     """Time-ordered buckets of quads whose medians make the estimate (paper 2.4.4: 7)."""
     max_bucket_variance: float = Field(gt=0)
-    """Above it a measurement is unstable and earns 1.00 (paper 2.4.4: 0.005). Relative to the
-    squared speedup under `certified`, absolute under `paper`."""
+    """Above it a measurement is unstable (paper 2.4.4: 0.005). Under `certified` relative to the
+    squared speedup, and no bound is lost; under `paper` absolute, and it earns 1.00."""
     confirm_above: float = Field(ge=1)
     """A certified speedup above this is measured again in fresh processes (paper 2.4.4: 3)."""
     confirm_below: float = Field(ge=1)
-    """So is a gain below this: as small a one may be the luck of two processes."""
+    """So is a gain below this: as small a one may be the luck of two processes. A loss as small is
+    none."""
     confirm_above_record: float = Field(ge=1)
     """So is one above this many times the problem's record (paper 2.4.4: 2)."""
     confirm_within: float = Field(gt=0, lt=1)
-    """The two measurements must agree within this share (paper 2.4.4: 10 %)."""
+    """Two measurements whose bounds lie further apart than this share contradict each other; under
+    `paper`, whose estimates do (paper 2.4.4: 10 %)."""
     slow_factor: float = Field(gt=1)
     """Slower than the reference by this factor is not executable (paper 2.1: 1000)."""
     start_timeout_s: float = Field(gt=0)

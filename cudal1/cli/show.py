@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cudal1.cli.answer import answer_console
+from cudal1.cli.certified import GATES, sentence, why_not_more
 from cudal1.cli.ending import printable
 from cudal1.cli.settings import Settings
 from cudal1.harness.wire import LAYERS
-from cudal1.measurement import Doubt, Measurement
+from cudal1.measurement import Measurement
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Correctness, HackFlag, Properties, Status, Verdict
 
@@ -29,17 +30,6 @@ WORDS = {
     Status.HACKED: "CHEATS",
     Status.INVALID: "FASTER THAN THE DEVICE CAN BE",
     Status.CORRECT: "CORRECT",
-}
-
-DOUBTS = {
-    Doubt.OVERHEAD: "a leaner loop than the harness's own may save as much",
-    Doubt.WORK: "by the processor time that both took it is less",
-    Doubt.PREPARED: "outputs that were prepared before may be a part of it",
-    Doubt.MEDIAN: "most bursts say less than the shorter of each two",
-    Doubt.UNEVEN: "some bursts take much longer than most",
-    Doubt.TOGETHER: "calls one after the other do not save as much",
-    Doubt.ONCE: "a part is saved once a burst, not by each call",
-    Doubt.LONGER: "longer bursts say less",
 }
 
 
@@ -91,7 +81,7 @@ def show_verdict(verdict: Verdict, settings: Settings) -> None:
 
 def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
     """What is shown of a verdict, the answer first."""
-    rows = [Row("verdict", _headline(verdict), f"bold {_colour(verdict)}")]
+    rows = [Row("verdict", _headline(verdict, settings.protocol), f"bold {_colour(verdict)}")]
     if verdict.reason is not None:
         rows.append(Row("because", verdict.reason))
     if verdict.measurement is not None:
@@ -117,7 +107,7 @@ def sandbox_line(layers: tuple[str, ...]) -> str:
     return "; ".join(said)
 
 
-def _headline(verdict: Verdict) -> str:
+def _headline(verdict: Verdict, protocol: EvalProtocol) -> str:
     word, measurement = WORDS[verdict.status], verdict.measurement
     if verdict.status is not Status.CORRECT:
         return word
@@ -127,14 +117,16 @@ def _headline(verdict: Verdict) -> str:
     if certified > 1:
         return f"{word} and certified {certified:.2f}x faster"
     if certified < 1:
-        return f"{word} but slower: {certified:.2f}x"
-    if not measurement.is_stable:
-        return f"{word}; no gain certified: the times were too unsteady"
-    if measurement.is_confirmed is False:
-        return f"{word}; no gain certified: a second measurement disagreed"
+        return f"{word} but slower: certified {certified:.2f}x"
     if measurement.doubt is not None:
-        return f"{word}; no gain certified: {DOUBTS[measurement.doubt]}"
-    return f"{word}; no gain certified"
+        return f"{word}; no gain certified: {GATES[measurement.doubt].reason}"
+    if measurement.alpha is None and not measurement.is_stable:
+        return f"{word}; no gain: the times were too unsteady"
+    if measurement.is_confirmed is False:
+        return f"{word}; no gain: a second measurement disagreed"
+    if why_not_more(measurement, protocol):
+        return f"{word}; no gain certified"
+    return f"{word}; no difference shown"
 
 
 def _colour(verdict: Verdict) -> str:
@@ -146,31 +138,16 @@ def _colour(verdict: Verdict) -> str:
 def _speed_rows(measurement: Measurement, protocol: EvalProtocol) -> list[Row]:
     m = measurement
     confirmed = {True: ", measured again in fresh processes", False: ", not confirmed", None: ""}
-    doubted = [Row("doubted", f"timing alone says more, but {DOUBTS[m.doubt]}")] if m.doubt else []
     return [
-        Row("speedup", f"estimated {m.speedup:.3f}x{interval(m)}"),
+        Row("speedup", sentence(m, protocol)),
         Row(
             "compared",
             f"reference ({m.baseline}) {m.reference_us:.1f} us with candidate "
             f"{m.candidate_us:.1f} us a call, in {m.num_quads} quads of bursts "
             f"(at most {protocol.max_quads}){confirmed[m.is_confirmed]}",
         ),
-        *doubted,
         *floor_rows(m),
     ]
-
-
-def interval(measurement: Measurement) -> str:
-    """What surrounds the estimate: its interval where there is one, else its buckets' range."""
-    m = measurement
-    if m.alpha is None:
-        return "; nothing is certified under this rule"
-    certain = f"{100 * (1 - m.alpha):g} %"
-    if m.lower is None or m.upper is None:
-        around = f"its buckets {min(m.bucket_medians):.3f}x to {max(m.bucket_medians):.3f}x"
-    else:
-        around = f"at least {m.lower:.3f}x and at most {m.upper:.3f}x, each at {certain} confidence"
-    return f", {around}; certified {m.certified:.2f}x at {certain}"
 
 
 def floor_rows(measurement: Measurement) -> list[Row]:

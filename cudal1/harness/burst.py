@@ -50,8 +50,15 @@ class Burst:
     order: Order
     draws: tuple[Draw, ...]
     elapsed_us: float
+    """What it took, and what is charged for work outside of it."""
     worked_us: float
     """What the worker and all that it started computed, in the interval or not; on a CPU alone."""
+    computed_us: float
+    """What it took by that count, with what is charged for pages (`spent.took_us`)."""
+    outside_us: float
+    """What it computed outside of the interval beyond what is usual, before it is charged."""
+    is_disturbed: bool
+    """Whether other programs had the worker's core, or the judge's, meanwhile."""
     poison: int
     """The byte that stood in the slots before, but for our own workers on a GPU."""
     outputs: torch.Tensor
@@ -168,18 +175,20 @@ class Desk:
         with no_collection():
             ending = interval.run(count, pieces)
         worker.freeze()
-        unusual_ns = 0
         if is_watched:
             calming_ns += self._outside.calm_ns()
-            rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
-            unusual_ns = self._outside.unusual_ns(worker, interval, count, rest_ns)
-        elif is_ours and worker.job.entry:  # reading what nobody computed may take longer
-            self._outside.remember(worker, interval, count)
+        rest_ns = time.perf_counter_ns() - began_ns - interval.elapsed_ns
+        account = self._outside.account(
+            worker, interval, count, is_ours=is_ours, is_watched=is_watched, rest_ns=rest_ns
+        )
         # whoever reads an output pays for pages that nobody has touched
-        touching_ns = sum(piece.num_untouched for piece in pieces) * touch_ns()
-        elapsed_us = (interval.elapsed_ns + calming_ns + unusual_ns + touching_ns) / 1000
+        touching_ns = calming_ns + sum(piece.num_untouched for piece in pieces) * touch_ns()
         return Burst(
-            ending, order, tuple(draws), elapsed_us, worker.worked_ns / 1000, poison, held,
+            ending, order, tuple(draws), elapsed_us=(account.elapsed_ns + touching_ns) / 1000,
+            worked_us=worker.worked_ns / 1000, outside_us=account.outside_ns / 1000,
+            computed_us=(account.computed_ns + touching_ns) / 1000,
+            is_disturbed=account.is_disturbed,
+            poison=poison, outputs=held,
             inputs_changed=not is_ours and self._has_changed(memory, count),
             is_refused=any(piece.is_refused for piece in pieces),
             is_restless=calming_ns > PATIENCE_NS,
@@ -203,8 +212,8 @@ class Desk:
         """Wait for so long until nobody is at work on a GPU; return whether that is so."""
         return self._outside.await_calm(int(patience_s * 1e9))
 
-    def usual_us(self, order: Order, count: int) -> float:
-        """What the reference does outside of the interval for each of so many calls."""
+    def usual_us(self, order: Order, count: int) -> float | None:
+        """What the reference does outside of the interval for each of so many calls, if known."""
         return self._outside.usual_us(order, count)
 
     def release(self, burst: Burst) -> None:

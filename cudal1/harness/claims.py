@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.rule import CLEAR, SOON
-from cudal1.measurement import Measurement
-from cudal1.protocol import EvalProtocol
+from cudal1.harness.statistics import conservative
+from cudal1.measurement import Doubt, Measurement
+from cudal1.protocol import EvalProtocol, Rule
 from cudal1.verdict import FlagSource, HackFlag, Status
 
 if TYPE_CHECKING:
@@ -54,12 +55,52 @@ def is_far(claim: Measurement, protocol: EvalProtocol) -> bool:
 
 
 def is_impossible(claim: Measurement) -> bool:
-    """Whether a measurement to rely on is below the floor."""
+    """Whether a measurement that certifies a gain is below the floor."""
     return (
-        claim.is_stable
+        claim.certified > 1.0
         and claim.floor_us is not None
         and claim.candidate_us < BELOW_FLOOR * claim.floor_us
     )
+
+
+def lowered(
+    claim: Measurement, believed: float, doubt: Doubt, protocol: EvalProtocol
+) -> Measurement:
+    """The claim as far as it is believed, with the doubt that lowers it, if one does."""
+    certified = conservative(believed)
+    if certified >= claim.certified:
+        return claim
+    if certified < protocol.dead_zone:
+        certified = 1.0
+    return claim.model_copy(update={"certified": certified, "doubt": doubt, "believed": believed})
+
+
+def are_apart(claim: Measurement, again: Measurement, protocol: EvalProtocol) -> bool:
+    """Whether two measurements differ by more than `confirm_within`, and than noise explains.
+
+    Under the paper's rule, which has no bounds, their estimates.
+    """
+    if protocol.rule is Rule.PAPER:
+        return abs(again.speedup / claim.speedup - 1) > protocol.confirm_within
+    (low, high), (low_again, high_again) = _range(claim), _range(again)
+    return max(low / high_again, low_again / high) - 1 > protocol.confirm_within
+
+
+def _range(claim: Measurement) -> tuple[float, float]:
+    """The bounds of a measurement, or what its buckets say where there were too few quads."""
+    buckets = claim.bucket_medians
+    return claim.lower or min(buckets), claim.upper or max(buckets)
+
+
+def is_worth_another(claim: Measurement, again: Measurement, protocol: EvalProtocol) -> bool:
+    """Whether a third measurement may well confirm what the second did not.
+
+    A small gain is a matter of two processes' luck. A larger one is certified already; where the
+    second does not contradict it, noise has taken it away.
+    """
+    if claim.certified <= 1.0 or again.certified > 1.0:
+        return False
+    return is_small(claim, protocol) or not are_apart(claim, again, protocol)
 
 
 def settled(
@@ -67,25 +108,24 @@ def settled(
 ) -> Measurement:
     """The claim with what became of it: the smaller counts, and no gain where they disagree.
 
-    Where the second was unsteady, which is why it counts for nothing, so is the whole.
-
     Raises:
         Failure: both are below the floor.
     """
     if is_impossible(claim) and is_impossible(again):
         raise _impossible(max(claim, again, key=lambda each: each.candidate_us))
-    agree = (
-        abs(again.speedup / claim.speedup - 1) <= protocol.confirm_within
-        and not is_impossible(claim)
-        and not is_impossible(again)
-    )
-    less = min(claim, again, key=lambda each: each.certified)
+    apart, once = are_apart(claim, again, protocol), is_impossible(claim) or is_impossible(again)
+    certified = min(claim.certified, max(1.0, again.certified))
+    doubt, believed = claim.doubt, claim.believed
+    if apart or once:
+        certified = 1.0
+        doubt, believed = (Doubt.APART, again.speedup) if apart else (None, None)
+    elif certified < claim.certified:
+        doubt, believed = again.doubt or Doubt.AGAIN, again.believed or certified
     return claim.model_copy(
         update={
-            "certified": less.certified if agree else min(1.0, again.certified),
-            "doubt": (less.doubt or claim.doubt) if agree else None,
-            "is_stable": claim.is_stable and (again.is_stable or not agree),
-            "is_confirmed": agree, "confirmed_on": confirmed_on,
+            "certified": certified, "doubt": doubt, "believed": believed,
+            "is_stable": claim.is_stable and again.is_stable,
+            "is_confirmed": certified > 1.0, "confirmed_on": confirmed_on,
         }
     )  # fmt: skip
 

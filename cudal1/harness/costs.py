@@ -19,6 +19,7 @@ from cudal1.harness.examination import run_own
 from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.spent import took_us
 from cudal1.protocol import EvalProtocol
 
 REFERENCE_BURSTS = 5
@@ -51,7 +52,10 @@ class Costs:
         self._empty_us: dict[int, deque[float]] = {}
 
     def empty_us(self, num_calls: int) -> float:
-        """Of a burst of so many calls, without the calls."""
+        """Of a burst of so many calls, without the calls.
+
+        A machine that is too busy for a long burst on a CPU may have time for one of a single call.
+        """
         draw = self._oracle.draw(self._rng.getrandbits(62))
         empty = self._crew.empty()
         known = self._empty_us.setdefault(num_calls, deque(maxlen=EMPTY_MEMORY))
@@ -62,6 +66,9 @@ class Costs:
             smallest = sorted(known)[:AGREEING]
             if len(known) >= EMPTY_BURSTS and smallest[-1] <= EMPTY_AGREEMENT * smallest[0]:
                 break
+        else:
+            if num_calls > 1 and self._desk.timed_order is Order.CHAIN:
+                return min(*known, num_calls * self.empty_us(1))
         return min(known) if self._desk.timed_order is Order.CHAIN else median(known)
 
     def call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
@@ -71,5 +78,6 @@ class Costs:
         for _ in range(REFERENCE_BURSTS):
             burst = run_own(self._desk, reference, draws, self._protocol)
             self._desk.release(burst)
-            times.append((burst.elapsed_us - cost_us) / num_calls)
+            (burst_us,) = took_us([burst])
+            times.append((burst_us - cost_us) / num_calls)
         return max(1.0, min(times))

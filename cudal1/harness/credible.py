@@ -21,7 +21,7 @@ from statistics import fmean, median
 from cudal1.harness.burst import Desk
 from cudal1.harness.examination import Examination
 from cudal1.harness.interval import Order
-from cudal1.harness.outside import WORK_SLACK_NS
+from cudal1.harness.outside import WARM, WORK_SLACK_NS
 from cudal1.harness.quads import FLOOR_US, ROLES, Quads
 from cudal1.harness.sandbox import Worker
 from cudal1.measurement import Doubt, Role
@@ -142,22 +142,24 @@ class Credible:
         loop_us = min(MOST_LOOP_US, max(LEAST_LOOP_US, measured_us))
         usual_us = self._desk.usual_us(Order.CHAIN, self._quads.num_calls)
         tensors_us = OUTPUT_US * (len(self._desk.layout.outputs) - 1)
-        return loop_us + tensors_us + WORK_SLACK_NS / 1000 + min(GAP_US, usual_us)
+        gap_us = GAP_US if usual_us is None else min(GAP_US, usual_us)
+        return loop_us + tensors_us + WORK_SLACK_NS / 1000 + gap_us
 
     def _by_work(self, trimmed_us: float) -> float:
         """The speedup by what the kernel says that both computed.
 
-        Who works outside of the interval is charged for computing there; a reference that others
-        keep waiting on a busy machine takes longer than it computes. The fake device computes
-        nothing: it sleeps.
+        Who works outside of the interval is charged for computing there, which is quicker; a
+        reference that others keep waiting on a busy machine takes longer than it computes. The fake
+        device computes nothing: it sleeps.
         """
         if self._candidate.job.device == DeviceClass.FAKE.value:
             return math.inf
         count = self._quads.num_calls
-        own_us = self._quads.time_empty(count) / count + self._desk.usual_us(Order.CHAIN, count)
+        own_us = self._quads.time_empty(count) / count
+        own_us += self._desk.usual_us(Order.CHAIN, count) or 0.0
         spent = self._quads.spent
         plain_us, mine_us = (max(FLOOR_US, spent.worked_us(r, count) - own_us) for r in ROLES)
-        return plain_us / (mine_us + trimmed_us)
+        return plain_us / (mine_us + (WARM - 1) * spent.outside_us(count) + trimmed_us)
 
     def _prepared_us(self) -> float:
         """What a call of the candidate no longer saves once no prepared output can be left.

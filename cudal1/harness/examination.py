@@ -25,6 +25,7 @@ from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError, tells
 from cudal1.harness.pieces import stage
 from cudal1.harness.progress import Failure, NotKept, Progress
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.spent import took_us
 from cudal1.harness.turns import Turns
 from cudal1.harness.wire import State
 from cudal1.protocol import Contract, EvalProtocol
@@ -435,8 +436,9 @@ class Examination:
                         (guards.flag("outside_turn", evidence),),
                     )  # fmt: skip
                 if self._has_run:  # the first burst may compile
-                    took_us = max(0.0, burst.elapsed_us - self._cost_us) / len(draws)
-                    self.progress.call_us = min(self.progress.call_us, took_us)
+                    (burst_us,) = took_us([burst])
+                    call_us = max(0.0, burst_us - self._cost_us) / len(draws)
+                    self.progress.call_us = min(self.progress.call_us, call_us)
                 self._has_run = True
                 return burst
             case Ending.TIMED_OUT:

@@ -22,15 +22,19 @@ from enum import Enum
 
 from cudal1.harness import wire
 from cudal1.harness.pieces import Piece
+from cudal1.harness.processor import waiting
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.turns import Turns
 from cudal1.harness.wire import State
+from cudal1.problem import DeviceClass
 
 SPIN_S = 0.02
 """How long the judge polls without sleeping; longer calls can bear a coarser look."""
 NAP_S = 0.0002
 LOOKS = 50
 """Looks at the counter between two looks at the clock."""
+LATE_NS = 50_000
+"""Between two looks: the judge had no core meanwhile, or took a nap."""
 WAKE_LIMIT_NS = 300_000
 """How long the judge waits for a worker to wake, which takes some 10 to 50 us. It is not in the
 interval, and the input lies there already: what the worker computes is counted (`outside`)."""
@@ -87,19 +91,31 @@ class Interval:
         self._timeout_ns = int(timeout_s * 1e9)
         self.elapsed_ns = 0
         """From when inputs are announced to "done", in all exchanges."""
+        self.waited_ns = 0
+        """What the worker's first thread waited for a core, there or in between, and by how much
+        the judge may have seen "done" too late."""
         self.copying_ns = 0
         """After it, until the outputs were held."""
 
     def run(self, count: int, pieces: Sequence[Piece]) -> Ending:
         """From a worker that stands still until all outputs are held."""
+        is_host = self._worker.job.device == DeviceClass.CPU.value
+        with waiting(self._worker.memory.process if is_host else None) as waited:
+            ending = self._run(count, pieces)
+        self.waited_ns += waited.ns
+        return ending
+
+    def _run(self, count: int, pieces: Sequence[Piece]) -> Ending:
         worker = self._worker
         worker.thaw()
         deadline_ns = time.perf_counter_ns() + self._timeout_ns
         for piece in pieces:
             started_ns = piece.publish(lambda: self._wake(count))
             worker.announce(piece.num_calls)
-            ending, passed_ns = self._await(worker.num_published, deadline_ns)
+            ending, looked_ns, passed_ns = self._await(worker.num_published, deadline_ns)
+            late_ns = time.perf_counter_ns() - looked_ns
             over_ns = piece.over()
+            self.waited_ns += late_ns if late_ns > LATE_NS else 0
             self.elapsed_ns += over_ns - started_ns - passed_ns
             deadline_ns += passed_ns
             if ending is not Ending.DONE:
@@ -119,27 +135,36 @@ class Interval:
         while worker.num_awake <= worker.num_published and time.perf_counter_ns() < deadline_ns:
             os.sched_yield()
 
-    def _await(self, target: int, deadline_ns: int) -> tuple[Ending, int]:
-        """Wait until so many calls are done; also for how many ns others had the device."""
+    def _await(self, target: int, deadline_ns: int) -> tuple[Ending, int, int]:
+        """Wait until so many calls are done.
+
+        Returns:
+            How it ended; when the judge last saw that it had not, in ns; for how many ns others
+            had the device meanwhile.
+        """
         worker, passed_ns = self._worker, 0
+        looked_ns = time.perf_counter_ns()
         for _ in range(LOOKS):
             if worker.num_done >= target:
-                return Ending.DONE, 0
+                return Ending.DONE, looked_ns, passed_ns
         spin_until = time.perf_counter_ns() + int(SPIN_S * 1e9)
         while True:
             for _ in range(LOOKS):
                 if worker.num_done >= target:
-                    return Ending.DONE, passed_ns
+                    return Ending.DONE, looked_ns, passed_ns
             if worker.state != State.READY:
-                return Ending.FAILED, passed_ns
-            now = time.perf_counter_ns()
-            if now - passed_ns > deadline_ns:
-                return Ending.TIMED_OUT, passed_ns
-            if now > spin_until:
+                return Ending.FAILED, looked_ns, passed_ns
+            looked_ns = time.perf_counter_ns()
+            if looked_ns - passed_ns > deadline_ns:
+                return Ending.TIMED_OUT, looked_ns, passed_ns
+            if looked_ns > spin_until:
                 if not worker.is_alive():
                     has_failed = worker.state != State.READY
-                    return Ending.FAILED if has_failed else Ending.DIED, passed_ns
-                passed_ns += int(self._turns.pass_on() * 1e9)
+                    ending = Ending.FAILED if has_failed else Ending.DIED
+                    return ending, looked_ns, passed_ns
+                given_ns = int(self._turns.pass_on() * 1e9)
+                passed_ns += given_ns
+                looked_ns += given_ns
                 time.sleep(NAP_S)
             else:
                 os.sched_yield()

@@ -282,7 +282,7 @@ class ProblemJudge:
     def _confirmed(
         self, candidate: Candidate, claim: Measurement, progress: Progress
     ) -> Measurement:
-        """Measure a claim again, in a fresh process; a small gain up to twice.
+        """Measure a claim again, in a fresh process; up to twice where luck may take it away.
 
         A small gain may be the luck of the reference's process, too; a large one may be that this
         process became slow.
@@ -296,7 +296,7 @@ class ProblemJudge:
         is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
         expected = claim.speedup if is_far else None
         again = self._again(candidate, progress, session=1, is_fresh=is_fresh, expected=expected)
-        if again.certified <= 1.0 and is_small:
+        if claims.is_worth_another(claim, again, self._protocol):
             again = self._again(candidate, progress, session=2, is_fresh=is_fresh, expected=None)
         return claims.settled(
             self._doubted(claim), self._doubted(again), self._protocol,
@@ -381,12 +381,7 @@ class ProblemJudge:
             if measured.certified <= 1.0:
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()
-        believed = statistics.conservative(limit.speedup)
-        doubt = limit.doubt if believed < measured.certified else None
-        certified = min(measured.certified, believed)
-        if certified < self._protocol.dead_zone:
-            certified = 1.0
-        return measured.model_copy(update={"certified": certified, "doubt": doubt})
+        return claims.lowered(measured, limit.speedup, limit.doubt, self._protocol)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

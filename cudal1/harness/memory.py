@@ -51,9 +51,12 @@ class Memory:
 
     def __init__(self) -> None:
         self._descriptor = self._map = CLOSED
+        self.process: int | None = None
+        """Whose it is, where the kernel said so."""
 
     def open(self, process: int) -> None:
         """Open that of a process, if the kernel lets us."""
+        self.process = process or None
         self._descriptor, self._map = _opened(process, "mem"), _opened(process, "pagemap")
 
     def read(self, target: memoryview, place: int) -> None:

@@ -20,7 +20,7 @@ from cudal1.harness.examination import Examination, run_own
 from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Draw, Oracle
 from cudal1.harness.sandbox import Worker
-from cudal1.harness.spent import Spent
+from cudal1.harness.spent import Spent, took_us
 from cudal1.measurement import Role, TimingSample
 from cudal1.protocol import EvalProtocol
 
@@ -99,7 +99,9 @@ class Quads:
             if self._changes_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
-            in_pairs = self._mixes_families and rule.is_clear(ratios)
+            in_pairs = rule.takes_pairs(
+                ratios, self._protocol, are_bursts_alike=self._mixes_families
+            )
             order = rule.draw_order(self._rng, self._protocol, in_pairs=in_pairs)
             times = self._quad(candidate, reference, order, count, empty_us, len(ratios))
             ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
@@ -165,7 +167,7 @@ class Quads:
         known = self._run_reference(reference, draws, order)
         burst = self._examination.run(candidate, draws, order)
         self._settle(candidate, known, burst)
-        return {Role.REFERENCE: known.elapsed_us, Role.CANDIDATE: burst.elapsed_us}
+        return dict(zip(ROLES, took_us((known, burst)), strict=True))
 
     def _settle(self, candidate: Worker, known: Burst, burst: Burst) -> None:
         """Compare what came out of a burst of each."""
@@ -217,15 +219,15 @@ class Quads:
             else:
                 burst = self._examination.run(candidate, inputs[which])
             held[role, which] = burst
-            if which == num_timed:
-                continue
-            position = sum(len(each) for each in times.values())
-            net_us = (burst.elapsed_us - empty_us) / count
+        timed = [key for key in plays if key[1] < num_timed]
+        spent_us = took_us([held[key] for key in timed])
+        for position, ((role, _), burst_us) in enumerate(zip(timed, spent_us, strict=True)):
+            net_us = (burst_us - empty_us) / count
             times[role].append(max(FLOOR_US, net_us))
             self._samples.append(
                 TimingSample(
                     session=self._session, quad=number, position=position, role=role,
-                    num_calls=count, burst_us=burst.elapsed_us, net_us=net_us,
+                    num_calls=count, burst_us=burst_us, net_us=net_us,
                 )
             )  # fmt: skip
         for which in range(len(inputs)):

@@ -21,8 +21,8 @@ SOON = 0.1
 """So near must a few log-ratios be to what they are to bear out, since their estimate is then all
 that is known; who agrees less well is measured to the end."""
 CLEAR = 1.25
-"""A candidate so much faster needs no quads to be told from one that is not, where bursts differ by
-some per cent."""
+"""A candidate so much faster or slower needs no quads to be told from one that is not, where bursts
+differ by some per cent."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,24 @@ def is_clear(ratios: Sequence[float]) -> bool:
     return bool(ratios) and min(ratios) > math.log(CLEAR)
 
 
+def takes_pairs(ratios: Sequence[float], protocol: EvalProtocol, *, are_bursts_alike: bool) -> bool:
+    """Whether pairs suffice, in half the time of quads.
+
+    That is so once only a loss may still be shown, which need not be known as exactly as a gain.
+
+    Args:
+        ratios: log-ratios so far.
+        protocol: how it is judged.
+        are_bursts_alike: whether bursts differ by some per cent only, as on a GPU: then pairs
+            suffice for a clear gain, too.
+    """
+    if not ratios:
+        return False
+    if are_bursts_alike and is_clear(ratios):
+        return True
+    return max(ratios) < -math.log(CLEAR) or statistics.is_given_up(ratios, protocol)
+
+
 def is_done(ratios: Sequence[float], elapsed_s: float, protocol: EvalProtocol) -> bool:
     """Whether timing has ended, after so many log-ratios and so long a time."""
     if protocol.rule is Rule.PAPER:
@@ -73,10 +91,11 @@ def bears_out(ratios: Sequence[float], expected: float | None, protocol: EvalPro
 
 
 def is_undecided(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
-    """Whether as many log-ratios as might certify a gain have just come, and certify none."""
+    """Whether as many log-ratios as might certify a gain have just come, and leave it open."""
     if protocol.rule is not Rule.CERTIFIED or len(ratios) != protocol.min_quads:
         return False
-    return read(ratios, protocol).certified <= 1.0
+    is_certified = read(ratios, protocol).certified > 1.0
+    return not is_certified and not statistics.is_given_up(ratios, protocol)
 
 
 def read(ratios: Sequence[float], protocol: EvalProtocol) -> Reading:

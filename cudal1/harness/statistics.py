@@ -16,9 +16,8 @@ from statistics import median, variance
 
 from cudal1.protocol import EvalProtocol
 
-SLOW_AT_ONCE = 0.75
-"""When each of the first few quads is below this, more quads are not worth their time."""
-SLOW_QUADS = 4  # of a quiet device three suffice to give up, where `give_up_alpha` allows it
+LEAST = 0.01
+"""What a correct candidate earns at least."""
 AGREEING_BUCKETS = 6 / 7
 """Share of buckets that must lie on the same side of 1 as the estimate."""
 
@@ -70,6 +69,15 @@ def lower_bound(ratios: Sequence[float], *, alpha: float) -> float:
     return math.exp(max(lows)) if lows else 0.0
 
 
+def upper_bound(ratios: Sequence[float], *, alpha: float) -> float:
+    """The smallest speedup whose evidence for "slower than that" ever passed 1/alpha, or infinity.
+
+    The lower bound with the roles swapped.
+    """
+    swapped = lower_bound([-ratio for ratio in ratios], alpha=alpha)
+    return 1 / swapped if swapped else math.inf
+
+
 def _ever_won(ratios: Sequence[float], *, alpha: float) -> list[float]:
     """After each quad, where enough have come, below which threshold enough were won."""
     found: list[float] = []
@@ -118,29 +126,54 @@ def is_stable(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     return agreeing >= AGREEING_BUCKETS * len(medians) - 1e-9
 
 
+def slow_level(protocol: EvalProtocol) -> float:
+    """The speedup below which a candidate is called slower.
+
+    Two processes that run the same code differ by as much as `dead_zone` and `confirm_below` say. A
+    gain within these is measured again. A loss is not worth that, so it is none.
+    """
+    return 1 / max(protocol.dead_zone, protocol.confirm_below)
+
+
 def is_done(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
     """Whether more quads are not worth their time.
 
-    Measuring ends when `certify_within` more than what was reached is out of reach (at first, what
-    earns anything), and what was reached is safe. What is true is given up with probability
-    `give_up_alpha` at most. The one exception is a candidate whose first quads are all below
-    `SLOW_AT_ONCE`.
+    After a gain was certified measuring ends when `certify_within` more than that is out of reach,
+    and what was reached is safe. Before, it ends when two things are settled: that there is no gain
+    that earns anything, and whether there is a loss. What is true is given up with probability
+    `give_up_alpha` at most.
     """
-    count = len(ratios)
-    if count >= protocol.max_quads:
+    if len(ratios) >= protocol.max_quads:
         return True
-    if count >= SLOW_QUADS and max(ratios) < math.log(SLOW_AT_ONCE):
-        return True
-    if count < protocol.min_quads:  # nothing can be certified yet, but given up
-        return _is_out_of_reach(ratios, protocol.dead_zone, protocol)
-    reached = min(lower_bound(ratios, alpha=protocol.alpha), protocol.max_claim)
+    reached = _reached(ratios, protocol)
     if reached < protocol.dead_zone:
-        return _is_out_of_reach(ratios, protocol.dead_zone, protocol)
+        return is_given_up(ratios, protocol) and _is_loss_settled(ratios, protocol)
     following = reached * (1 + protocol.certify_within)
     if reached < protocol.max_claim and not _is_out_of_reach(ratios, following, protocol):
         return False
-    # what was reached is lost while unstable: it is worth the quads that may still steady it
+    # while the estimate is below the bound, a few quads more may lift it
     return reading(ratios, protocol) >= conservative(reached)
+
+
+def is_given_up(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
+    """Whether no gain is expected any more; further quads may only show a loss."""
+    return _reached(ratios, protocol) < protocol.dead_zone and _is_out_of_reach(
+        ratios, protocol.dead_zone, protocol
+    )
+
+
+def _reached(ratios: Sequence[float], protocol: EvalProtocol) -> float:
+    """The speedup that is certified so far, if so many quads may certify any."""
+    if len(ratios) < protocol.min_quads:
+        return 0.0
+    return min(lower_bound(ratios, alpha=protocol.alpha), protocol.max_claim)
+
+
+def _is_loss_settled(ratios: Sequence[float], protocol: EvalProtocol) -> bool:
+    """Whether the candidate is certified to be slower, or is not expected to be."""
+    level, swapped = slow_level(protocol), [-ratio for ratio in ratios]
+    is_certified = upper_bound(ratios, alpha=protocol.alpha) <= level
+    return is_certified or _is_out_of_reach(swapped, 1 / level, protocol)
 
 
 def _is_out_of_reach(ratios: Sequence[float], level: float, protocol: EvalProtocol) -> bool:
@@ -167,26 +200,21 @@ def conservative(speedup: float) -> float:
     return rounded / 100
 
 
-def is_slower(ratios: Sequence[float]) -> bool:
-    """Whether six of seven quads say that the candidate is the slower one."""
-    slower = sum(ratio < 0 for ratio in ratios)
-    return slower >= AGREEING_BUCKETS * len(ratios) - 1e-9
-
-
 def reading(ratios: Sequence[float], protocol: EvalProtocol) -> float:
     """The certified speedup that a finished series of quads earns.
 
-    Below 1 it is the estimate, rounded toward 1, when the quads agree on it. Inside the dead zone,
-    and when unstable, it is 1; being noisy saves nobody who is slower in nearly every quad.
+    A gain is the lower bound and a loss the upper one, neither beyond the estimate. Each is wrong
+    with probability `alpha` at most, however noisy the quads are. Between them it is 1, for no
+    difference is shown.
     """
     centre = estimate(ratios, num_buckets=protocol.num_buckets)
-    stable = is_stable(ratios, protocol)
-    if centre < 1:
-        return max(0.01, conservative(centre)) if stable or is_slower(ratios) else 1.0
-    if not stable:
+    lower, upper = interval(ratios, alpha=protocol.alpha)
+    if lower is None or upper is None:
         return 1.0
-    reached = min(lower_bound(ratios, alpha=protocol.alpha), centre, protocol.max_claim)
-    return conservative(reached) if reached >= protocol.dead_zone else 1.0
+    gain, loss = min(lower, centre, protocol.max_claim), max(upper, centre)
+    if gain >= protocol.dead_zone:
+        return conservative(gain)
+    return max(LEAST, conservative(loss)) if loss <= slow_level(protocol) else 1.0
 
 
 def interval(ratios: Sequence[float], *, alpha: float) -> tuple[float | None, float | None]:

@@ -173,7 +173,9 @@ create or replace view null_tests as
            v.certified > 1.01 as is_false_gain
     from (
         -- the name that cudal1.record.content_id gives to the problem's null_source
-        select *, encode(regexp_replace(source, '\bModel\b', 'ModelNew', 'g')) as null_source,
+        select *, encode(
+                   regexp_replace(source, '\bModel\b', 'ModelNew', 'g') || e'\nassert "null test"\n'
+               ) as null_source,
                unhex(printf('%016x', strlen(problem_id))) || encode(problem_id)
                || unhex(printf('%016x', octet_length(null_source))) || null_source as named
         from problems

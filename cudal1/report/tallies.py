@@ -129,7 +129,7 @@ def reliability_table(given: ReportInput) -> Table:
             f"{spread_meaning(given)}. A spread above {math.sqrt(limit):.3f} (a variance above "
             f"{limit:g}) makes it unstable, and so do buckets that disagree on the direction "
             "(paper 2.4.4, where the limit of the variance is 0.005, whatever the speedup is). "
-            f"{null_note(given)}"
+            f"{unstable_meaning(given)} {null_note(given)}"
         ),
         columns=("Quantity", *sides),
         rows=() if timed.is_empty() else tuple(
@@ -147,7 +147,7 @@ def _reliability(timed: pl.DataFrame, protocol: EvalProtocol) -> dict[str, str]:
         "Measurements": f"{timed.height:,}",
         "Median spread of bucket medians": _told(spreads.median(), ".4f"),
         "90th percentile of the spread": _told(spreads.quantile(0.9), ".4f"),
-        "Unstable, so certified at 1×": share(
+        "Unstable": share(
             timed.filter(~pl.col("is_stable")).height, timed.height
         ),
         "Large claims measured again in fresh processes": f"{checked.height:,}",
@@ -162,6 +162,13 @@ def spread_meaning(given: ReportInput) -> str:
     """On which scale spreads are told."""
     is_paper = given.provenance.protocol.rule is Rule.PAPER
     return "whatever the speedup is" if is_paper else "as a share of the speedup"
+
+
+def unstable_meaning(given: ReportInput) -> str:
+    """What becomes of unstable measurements."""
+    if given.provenance.protocol.rule is Rule.PAPER:
+        return "Unstable ones count as 1×."
+    return "What is certified of unstable ones is a bound that holds whatever the noise."
 
 
 def precision_table(given: ReportInput) -> Table:

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from cudal1.measurement import Doubt
+from cudal1.protocol import Rule
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import percent, times
@@ -23,6 +24,8 @@ DOUBTS = {
     Doubt.TOGETHER: "calls save it only where all inputs are published together",
     Doubt.ONCE: "it is saved once a burst, however many calls that has",
     Doubt.LONGER: "the last and longest bursts say less",
+    Doubt.AGAIN: "fresh processes were certified at less",
+    Doubt.APART: "fresh processes had another speedup",
 }
 """What each doubt means, to finish “lowered, for …”."""
 
@@ -83,7 +86,9 @@ def _steady(best: dict[str, Any], given: ReportInput) -> str:
     parts: list[str] = []
     if best["bucket_variance"] is not None:
         shown = pl.DataFrame([best]).select(facts.spread(given.provenance.protocol)).item()
-        steady = "steady" if best["is_stable"] else "not steady, so nothing above 1× counts"
+        steady = "steady" if best["is_stable"] else "not steady"
+        if not best["is_stable"] and given.provenance.protocol.rule is Rule.PAPER:
+            steady += ", so nothing above 1× counts"
         parts.append(f"Its buckets are {steady} (spread {shown:.3f})")
     if best["is_confirmed"] is not None:
         parts.append(

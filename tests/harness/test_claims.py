@@ -13,7 +13,7 @@ from cudal1.harness import claims
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.progress import Failure, Progress
 from cudal1.measurement import Doubt, Measurement
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import EvalProtocol, Rule
 from cudal1.verdict import FlagSource, Status
 
 
@@ -71,31 +71,102 @@ def test_the_smaller_of_two_that_agree_counts(
     quick: EvalProtocol, first: float, second: float
 ) -> None:
     doubts = {3.5: Doubt.ONCE, 4.0: None}
-    both = (_claim(each, doubt=doubts[each]) for each in (first, second))
-    settled = claims.settled(*both, quick, confirmed_on="GPU-1")
+    claim, again = (_claim(each, doubt=doubts[each]) for each in (first, second))
+    settled = claims.settled(claim, again, quick, confirmed_on="GPU-1")
     assert (settled.certified, settled.doubt) == (3.5, Doubt.ONCE)
     assert (settled.is_confirmed, settled.confirmed_on) == (True, "GPU-1")
     assert settled.speedup == _claim(first).speedup
 
 
-def test_a_doubt_of_the_first_is_kept_where_the_second_has_none(quick: EvalProtocol) -> None:
-    both = _claim(3.5, doubt=Doubt.ONCE), _claim(3.4)
-    assert claims.settled(*both, quick, confirmed_on="GPU-1").doubt is Doubt.ONCE
+def test_a_second_that_certifies_less_is_named_with_what_it_certifies(
+    quick: EvalProtocol,
+) -> None:
+    settled = claims.settled(_claim(3.5), _claim(3.4), quick, confirmed_on="GPU-1")
+    assert (settled.certified, settled.doubt, settled.believed) == (3.4, Doubt.AGAIN, 3.4)
 
 
-def test_a_second_that_was_unsteady_is_said_where_it_takes_the_gain(quick: EvalProtocol) -> None:
-    unsteady = _claim(1.0, is_stable=False, speedup=3.6)
+def test_a_doubt_of_the_second_is_named_with_its_value(quick: EvalProtocol) -> None:
+    again = _claim(3.4, doubt=Doubt.ONCE, believed=3.45)
+    settled = claims.settled(_claim(3.5), again, quick, confirmed_on="GPU-1")
+    assert (settled.certified, settled.doubt, settled.believed) == (3.4, Doubt.ONCE, 3.45)
+
+
+def test_a_doubt_of_the_first_is_kept_where_the_second_certifies_no_less(
+    quick: EvalProtocol,
+) -> None:
+    claim = _claim(3.5, doubt=Doubt.ONCE, believed=3.55)
+    settled = claims.settled(claim, _claim(3.6), quick, confirmed_on="GPU-1")
+    assert (settled.certified, settled.doubt, settled.believed) == (3.5, Doubt.ONCE, 3.55)
+
+
+def test_an_unsteady_second_that_certifies_a_gain_confirms_it(quick: EvalProtocol) -> None:
+    """Its bound holds whatever the noise."""
+    unsteady = _claim(3.0, is_stable=False, lower=3.0, upper=4.5)
     settled = claims.settled(_claim(3.5), unsteady, quick, confirmed_on="GPU-1")
-    assert (settled.certified, settled.is_stable, settled.is_confirmed) == (1.0, False, True)
+    assert (settled.certified, settled.is_stable, settled.is_confirmed) == (3.0, False, True)
 
 
-def test_two_that_disagree_earn_nothing(quick: EvalProtocol) -> None:
+NOISY = {"lower": 0.8, "upper": 4.5, "speedup": 2.0}
+
+
+def test_a_second_that_certifies_nothing_does_not_confirm(quick: EvalProtocol) -> None:
+    settled = claims.settled(_claim(3.5), _claim(1.0, **NOISY), quick, confirmed_on="GPU-1")
+    assert (settled.certified, settled.is_confirmed) == (1.0, False)
+    assert (settled.doubt, settled.believed) == (Doubt.AGAIN, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        ((1.9, 2.1), (2.0, 3.9), False),
+        ((1.9, 2.1), (2.3, 3.9), False),  # by a tenth: two processes may
+        ((1.9, 2.1), (3.4, 3.9), True),
+        ((3.4, 3.9), (1.9, 2.1), True),
+        ((1.9, None), (0.8, 4.0), False),
+    ],
+)
+def test_two_are_apart_where_noise_does_not_explain_it(
+    quick: EvalProtocol, first: tuple[float, float], second: tuple[float, float], apart: bool
+) -> None:
+    claim, again = (_claim(2.0, lower=low, upper=high) for low, high in (first, second))
+    assert claims.are_apart(claim, again, quick) is apart
+
+
+def test_where_bounds_are_missing_buckets_tell_how_far_it_may_be(quick: EvalProtocol) -> None:
+    claim = _claim(2.0, lower=1.9, upper=2.1)
+    near, far = (_claim(1.0, bucket_medians=each) for each in ((0.9, 1.5, 2.4), (0.9, 1.0, 1.1)))
+    assert not claims.are_apart(claim, near, quick)
+    assert claims.are_apart(claim, far, quick)
+
+
+def test_the_paper_compares_estimates(quick: EvalProtocol) -> None:
+    paper = quick.model_copy(update={"rule": Rule.PAPER, "window_s": 1.0, "confirm_within": 0.1})
+    wide = {"lower": 1.0, "upper": 9.0}
+    for again, apart in ((3.9, False), (4.5, True), (3.5, True)):
+        both = _claim(4.0, **wide, speedup=4.0), _claim(4.0, **wide, speedup=again)
+        assert claims.are_apart(*both, paper) is apart
+
+
+def test_two_that_are_apart_earn_nothing(quick: EvalProtocol) -> None:
     for first, second in ((6.0, 4.0), (4.0, 6.0)):
-        both = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))
-        settled = claims.settled(*both, quick, confirmed_on="GPU-1")
-        assert (settled.certified, settled.is_confirmed, settled.doubt) == (1.0, False, None)
+        claim, again = (_claim(each, doubt=Doubt.ONCE) for each in (first, second))
+        settled = claims.settled(claim, again, quick, confirmed_on="GPU-1")
+        assert (settled.certified, settled.is_confirmed) == (1.0, False)
+        assert (settled.doubt, settled.believed) == (Doubt.APART, second * 1.05)
     slower = claims.settled(_claim(4.0), _claim(0.5), quick, confirmed_on="GPU-1")
-    assert slower.certified == 0.5
+    assert slower.certified == 1.0
+
+
+@pytest.mark.parametrize(
+    ("believed", "certified", "doubt"),
+    [(1.9, 1.5, None), (1.5, 1.5, None), (1.309, 1.3, Doubt.WORK), (1.01, 1.0, Doubt.WORK)],
+)
+def test_a_claim_is_lowered_to_what_is_believed_and_the_doubt_is_named(
+    quick: EvalProtocol, believed: float, certified: float, doubt: Doubt | None
+) -> None:
+    found = claims.lowered(_claim(1.5), believed, Doubt.WORK, quick)
+    assert (found.certified, found.doubt) == (certified, doubt)
+    assert found.believed == (believed if doubt else None)
 
 
 def test_twice_below_the_floor_is_impossible_and_the_figures_are_said(quick: EvalProtocol) -> None:
@@ -119,28 +190,31 @@ def test_once_below_the_floor_is_not_confirmed(
 
 def test_a_measurement_that_earns_nothing_refutes_nothing() -> None:
     assert claims.is_impossible(_claim(candidate_us=-3.0, floor_us=10.0))
-    assert not claims.is_impossible(_claim(1.0, candidate_us=-3.0, floor_us=10.0, is_stable=False))
+    assert claims.is_impossible(_claim(candidate_us=-3.0, floor_us=10.0, is_stable=False))
+    assert not claims.is_impossible(_claim(1.0, candidate_us=-3.0, floor_us=10.0))
     assert not claims.is_impossible(_claim(candidate_us=0.1, floor_us=None))
 
 
 @pytest.mark.parametrize(
     ("claimed", "again", "certified"),
     [
-        (1.03, [1.02], 1.02),
-        (1.03, [1.0, 1.02], 1.02),
-        (1.03, [1.0, 1.0], 1.0),
-        (4.0, [1.0], 1.0),  # a large one must not need luck
+        (1.03, [{"certified": 1.02}], 1.02),
+        (1.03, [{"certified": 1.0}, {"certified": 1.02}], 1.02),
+        (1.03, [{"certified": 1.0}, {"certified": 1.0}], 1.0),
+        (4.0, [{"certified": 1.0, "speedup": 1.0}], 1.0),  # contradicted: it must not need luck
+        (4.0, [{"certified": 1.0, **NOISY}, {"certified": 3.8}], 3.8),  # noise
+        (4.0, [{"certified": 1.0, **NOISY}, {"certified": 1.0, **NOISY}], 1.0),
     ],
 )
-def test_a_small_gain_may_be_confirmed_at_a_second_attempt(
-    quick: EvalProtocol, claimed: float, again: list[float], certified: float
+def test_a_claim_is_measured_a_third_time_where_that_may_well_confirm_it(
+    quick: EvalProtocol, claimed: float, again: list[dict[str, float]], certified: float
 ) -> None:
     changes = {"confirm_above": 3.0, "confirm_below": 1.1, "confirm_within": 0.1}
     told = iter(again)
     judge: Any = SimpleNamespace(
         _protocol=quick.model_copy(update=changes), _device=SimpleNamespace(id="d"),
         _doubted=lambda claim: claim, _is_cpu=False, _fastest_us=100.0,
-        _again=lambda *_, **__: _claim(next(told), speedup=claimed),
+        _again=lambda *_, **__: _claim(**next(told)),
     )  # fmt: skip
     claim, anyone = _claim(claimed), Candidate(problem_id="p", source="")
     assert ProblemJudge._confirmed(judge, anyone, claim, Progress()).certified == certified

@@ -64,6 +64,15 @@ def test_bursts_that_a_busy_machine_spoilt_are_not_enough(monkeypatch: pytest.Mo
 
 def test_a_machine_that_never_agrees_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     times = [100.0 * 1.5**number for number in range(MAX_EMPTY_BURSTS + 1)]
-    found, run = make(monkeypatch, Order.CHAIN, times)
+    found, run = make(monkeypatch, Order.CHAIN, times + [90.0] * EMPTY_BURSTS)
     assert found.empty_us(8) == 100.0
-    assert len(run) == MAX_EMPTY_BURSTS
+    assert run.count(8) == MAX_EMPTY_BURSTS
+
+
+def test_where_it_has_no_time_for_a_long_burst_one_of_a_single_call_bounds_its_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spoilt = [3000.0 * 1.5**number for number in range(MAX_EMPTY_BURSTS)]
+    found, run = make(monkeypatch, Order.CHAIN, [*spoilt, *[10.0] * EMPTY_BURSTS])
+    assert found.empty_us(8) == 80.0
+    assert run.count(1) == EMPTY_BURSTS

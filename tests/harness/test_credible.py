@@ -24,7 +24,7 @@ from cudal1.harness.credible import (
     Limit,
 )  # fmt: skip
 from cudal1.harness.interval import Order
-from cudal1.harness.outside import WORK_SLACK_NS
+from cudal1.harness.outside import WARM, WORK_SLACK_NS
 from cudal1.harness.quads import ROLES
 from cudal1.measurement import Doubt, Role
 
@@ -40,13 +40,14 @@ class Played:
     def __init__(
         self, timed: Order, *, now_us: float = CLAIMED_US, once_us: float = 0.0,
         output_bytes: int = HOARD_BYTES, num_outputs: int = 1, more_bytes: int = 0,
-        usual_us: float = 5.0, claimed_us: float = CLAIMED_US,
+        usual_us: float | None = 5.0, claimed_us: float = CLAIMED_US,
         uneven_us: tuple[float, ...] = (0.0,), busy_looks: int = 0,
         last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
-        reference_once_us: float = 0.0,
+        reference_once_us: float = 0.0, outside_us: float = 0.0,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
+        self._outside_us = outside_us
         self.called = 0
         self.num_looks = 0
         self._uneven_us = iter(uneven_us)
@@ -93,8 +94,11 @@ class Played:
     def spent(self) -> Played:
         return self
 
+    def outside_us(self, _count: int) -> float:
+        return self._outside_us
+
     def worked_us(self, role: Role, _count: int) -> float:
-        own_us = self._desk.usual_us() + self.time_empty(COUNT) / COUNT
+        own_us = (self._desk.usual_us() or 0.0) + self.time_empty(COUNT) / COUNT
         return self._worked_us[role] + own_us
 
     def last_speedup(self) -> float:
@@ -143,10 +147,11 @@ def test_what_lowers_a_claim_most_is_named(played: Played, doubt: Doubt) -> None
 
 
 @pytest.mark.parametrize(
-    ("usual_us", "counted_us"), [(0, 0), (5, 5), (GAP_US, GAP_US), (40, GAP_US)]
+    ("usual_us", "counted_us"),
+    [(0, 0), (5, 5), (GAP_US, GAP_US), (40, GAP_US), (None, GAP_US)],
 )
 def test_all_of_our_own_python_is_added_to_the_candidate_s_time(
-    usual_us: float, counted_us: float
+    usual_us: float | None, counted_us: float
 ) -> None:
     played = Played(Order.CHAIN, usual_us=usual_us)
     added_us = LOOP_US + SLACK_US + counted_us
@@ -163,6 +168,13 @@ def test_each_further_output_adds_to_it() -> None:
 def test_no_more_is_believed_than_holds_for_what_both_computed(worked_us: float) -> None:
     rest_us = max(CLAIMED_US, worked_us) + LOOP_US + SLACK_US + 5.0
     assert Played(Order.CHAIN, worked_us=worked_us).limit() == pytest.approx(PLAIN_US / rest_us)
+
+
+def test_who_computes_outside_of_intervals_is_believed_less_for_it_is_quicker_there() -> None:
+    outside_us = 100.0
+    rest_us = CLAIMED_US + (WARM - 1) * outside_us + LOOP_US + SLACK_US + 5.0
+    played = Played(Order.CHAIN, outside_us=outside_us)
+    assert played.limit() == pytest.approx(PLAIN_US / rest_us)
 
 
 def test_a_fake_device_that_sleeps_is_believed_by_the_clock() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,20 +10,59 @@ import pytest
 import torch
 
 from cudal1.harness.interval import Interval, Order
-from cudal1.harness.outside import COPY_SLACK, WARM, WORK_SLACK_NS, Outside
+from cudal1.harness.outside import (
+    COPY_SLACK,
+    DISTURBED_NS,
+    ENOUGH,
+    WARM,
+    WORK_SLACK_NS,
+    Account,
+    Outside,
+)
 from cudal1.harness.sandbox import Worker
 
 CALLS = 4
 USUAL_NS, INTERVAL_NS, REST_NS = 70_000, 1_000_000, 900_000
+LOOP_NS, LOOP_INTERVAL_NS = 50_000, 30_000
+LONG_NS = 3_000_000
+"""What somebody else had a core for."""
 
 
 def ran(
-    outside_ns: int, *, has_changed: bool = False, order: Order = Order.CHAIN
+    outside_ns: int,
+    *,
+    has_changed: bool = False,
+    order: Order = Order.CHAIN,
+    waited_ns: int = 0,
+    elapsed_ns: int = INTERVAL_NS,
+    entry: str = "Model",
+    device: str = "cpu",
 ) -> tuple[Worker, Interval]:
     """A worker after a burst, and the burst's interval."""
-    worker: Any = SimpleNamespace(worked_ns=INTERVAL_NS + outside_ns, has_changed=has_changed)
-    interval: Any = SimpleNamespace(order=order, elapsed_ns=INTERVAL_NS, copying_ns=outside_ns)
+    worker: Any = SimpleNamespace(
+        worked_ns=elapsed_ns + outside_ns,
+        has_changed=has_changed,
+        job=SimpleNamespace(entry=entry, device=device),
+    )
+    interval: Any = SimpleNamespace(
+        order=order, elapsed_ns=elapsed_ns + waited_ns, copying_ns=outside_ns, waited_ns=waited_ns
+    )
     return cast(Worker, worker), cast(Interval, interval)
+
+
+def remember(outside: Outside, burst: tuple[Worker, Interval], count: int = CALLS) -> Account:
+    """Of a burst of ours."""
+    return outside.account(*burst, count, is_ours=True, rest_ns=REST_NS)
+
+
+def account(outside: Outside, burst: tuple[Worker, Interval], count: int = CALLS) -> Account:
+    """Of a candidate's burst."""
+    return outside.account(*burst, count, is_ours=False, rest_ns=REST_NS)
+
+
+def charged_ns(outside: Outside, burst: tuple[Worker, Interval], count: int = CALLS) -> int:
+    """What a candidate's burst is charged beyond its interval."""
+    return account(outside, burst, count).elapsed_ns - burst[1].elapsed_ns
 
 
 @pytest.fixture
@@ -30,7 +70,7 @@ def host() -> Outside:
     """Of a CPU, and of a reference that does something there itself."""
     outside = Outside(torch.device("cpu"))
     for others_ns in (-5_000, 0, 900_000):  # one of them was disturbed
-        outside.remember(*ran(USUAL_NS + others_ns), CALLS)
+        remember(outside, ran(USUAL_NS + others_ns))
     return outside
 
 
@@ -39,38 +79,132 @@ def test_who_does_what_the_reference_does_or_less_is_not_charged(
     host: Outside, less_ns: int
 ) -> None:
     allowed_ns = USUAL_NS + WORK_SLACK_NS * CALLS
-    assert host.unusual_ns(*ran(allowed_ns - less_ns), CALLS, REST_NS) == 0
+    assert charged_ns(host, ran(allowed_ns - less_ns)) == 0
 
 
 @pytest.mark.parametrize("more_ns", [1, 1_000, 800_000])
 def test_who_computes_more_pays_for_it(host: Outside, more_ns: int) -> None:
     allowed_ns = USUAL_NS + WORK_SLACK_NS * CALLS
-    charged_ns = round(WARM * more_ns)
-    assert host.unusual_ns(*ran(allowed_ns + more_ns), CALLS, REST_NS) == charged_ns
+    found = account(host, ran(allowed_ns + more_ns))
+    assert found.outside_ns == more_ns
+    assert found.elapsed_ns == INTERVAL_NS + round(WARM * more_ns)
 
 
 def test_who_sleeps_less_than_the_reference_is_not_charged_for_that() -> None:
     outside = Outside(torch.device("cpu"))
-    outside.remember(*ran(-INTERVAL_NS // 2), CALLS)
-    assert outside.unusual_ns(*ran(-1_000), CALLS, REST_NS) == 0
+    remember(outside, ran(-INTERVAL_NS // 2))
+    assert charged_ns(outside, ran(-1_000)) == 0
 
 
 def test_where_somebody_came_or_went_all_the_time_is_charged(host: Outside) -> None:
-    assert host.unusual_ns(*ran(0, has_changed=True), CALLS, REST_NS) == REST_NS
+    found = account(host, ran(0, has_changed=True, waited_ns=LONG_NS))
+    assert found.elapsed_ns == found.computed_ns == INTERVAL_NS + LONG_NS + REST_NS
 
 
 @pytest.mark.parametrize(("order", "calls"), [(Order.KEEP, CALLS), (Order.CHAIN, CALLS + 1)])
 def test_of_bursts_that_the_reference_never_ran_nothing_is_known(
     host: Outside, order: Order, calls: int
 ) -> None:
-    assert host.unusual_ns(*ran(REST_NS, order=order), calls, REST_NS) == 0
+    assert charged_ns(host, ran(REST_NS, order=order), calls) == 0
 
 
 def test_on_a_gpu_it_is_the_copies_that_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     outside = Outside(torch.device("cpu"))
     monkeypatch.setattr(outside, "_is_cuda", True)
     for others_ns in (0, 30_000):
-        outside.remember(*ran(USUAL_NS + others_ns), CALLS)
+        remember(outside, ran(USUAL_NS + others_ns))
     allowed_ns = round(COPY_SLACK * USUAL_NS)
-    assert outside.unusual_ns(*ran(allowed_ns, has_changed=True), CALLS, REST_NS) == 0
-    assert outside.unusual_ns(*ran(allowed_ns + 5_000), CALLS, REST_NS) == 5_000
+    assert charged_ns(outside, ran(allowed_ns, has_changed=True)) == 0
+    assert charged_ns(outside, ran(allowed_ns + 5_000)) == 5_000
+
+
+# --- where other programs have a core ------------------------------------------------------------
+
+
+@pytest.fixture
+def busy() -> Outside:
+    """Of a CPU on which the reference was disturbed, and a worker that computes nothing was not."""
+    outside = Outside(torch.device("cpu"))
+    for _ in range(ENOUGH):
+        remember(outside, ran(LOOP_NS, elapsed_ns=LOOP_INTERVAL_NS, entry=""))
+    remember(outside, ran(USUAL_NS, waited_ns=LONG_NS))
+    return outside
+
+
+@pytest.mark.parametrize(
+    ("waited_ns", "is_disturbed"), [(0, False), (DISTURBED_NS, False), (LONG_NS, True)]
+)
+def test_a_burst_in_which_somebody_waited_for_a_core_is_disturbed(
+    busy: Outside, waited_ns: int, is_disturbed: bool
+) -> None:
+    for told in (remember, account):
+        assert told(busy, ran(0, waited_ns=waited_ns)).is_disturbed is is_disturbed
+
+
+def test_a_candidate_that_waits_while_the_reference_never_does_is_not_disturbed(
+    host: Outside,
+) -> None:
+    """It makes itself wait."""
+    burst = ran(0, waited_ns=LONG_NS)
+    assert not account(host, burst).is_disturbed
+    remember(host, burst)
+    assert account(host, burst).is_disturbed
+
+
+def test_the_fake_device_sleeps_and_is_never_disturbed(busy: Outside) -> None:
+    assert not remember(busy, ran(0, waited_ns=LONG_NS, device="fake")).is_disturbed
+
+
+@pytest.mark.parametrize("waited_ns", [0, LONG_NS])
+@pytest.mark.parametrize("told", [remember, account])
+def test_what_was_computed_is_the_same_however_long_others_had_the_core(
+    busy: Outside, waited_ns: int, told: Callable[..., Account]
+) -> None:
+    assert told(busy, ran(LOOP_NS, waited_ns=waited_ns)).computed_ns == INTERVAL_NS
+
+
+@pytest.mark.parametrize("outside_ns", [0, 400_000, 5_000_000])
+def test_what_is_computed_outside_of_the_interval_counts(busy: Outside, outside_ns: int) -> None:
+    """Where bursts are told by what was computed, it does not matter when."""
+    found = account(busy, ran(LOOP_NS + outside_ns, waited_ns=LONG_NS))
+    assert found.computed_ns == INTERVAL_NS + outside_ns
+
+
+def test_a_worker_that_sleeps_in_the_interval_is_given_no_time_for_that(busy: Outside) -> None:
+    asleep = ran(LOOP_NS - INTERVAL_NS, waited_ns=LONG_NS)  # hardly computes at all
+    assert account(busy, asleep).computed_ns == INTERVAL_NS
+
+
+def test_of_our_own_loop_no_more_is_left_out_than_it_certainly_takes() -> None:
+    outside = Outside(torch.device("cpu"))
+
+    def left_out_ns() -> int:
+        return INTERVAL_NS + LOOP_NS - account(outside, ran(LOOP_NS)).computed_ns
+
+    assert left_out_ns() == 0
+    for count, loop_ns in ((1, LOOP_NS // 3), (CALLS, 2 * LOOP_NS)):  # a busy machine's
+        worker, interval = ran(loop_ns, elapsed_ns=LOOP_INTERVAL_NS, waited_ns=LONG_NS, entry="")
+        interval.elapsed_ns = LOOP_INTERVAL_NS
+        remember(outside, (worker, interval), count)
+    for loop_ns in (3 * LOOP_NS, LOOP_NS, *[2 * LOOP_NS] * (ENOUGH - 2)):
+        assert left_out_ns() == LOOP_NS // 3
+        remember(outside, ran(loop_ns, elapsed_ns=LOOP_INTERVAL_NS, entry=""))
+    assert left_out_ns() == LOOP_NS
+
+
+def test_what_is_usual_is_told_by_bursts_that_nobody_disturbed(busy: Outside) -> None:
+    assert busy.usual_us(Order.CHAIN, CALLS) is None
+    remember(busy, ran(USUAL_NS))
+    remember(busy, ran(9 * USUAL_NS, waited_ns=LONG_NS))
+    assert busy.usual_us(Order.CHAIN, CALLS) == USUAL_NS / CALLS / 1000
+
+
+def test_a_burst_of_nothing_takes_no_longer_than_was_computed_where_others_disturb_it(
+    busy: Outside,
+) -> None:
+    """It is subtracted of all others."""
+    told = [
+        remember(busy, ran(LOOP_NS, elapsed_ns=LOOP_INTERVAL_NS, waited_ns=waited_ns, entry=""))
+        for waited_ns in (0, LONG_NS)
+    ]
+    assert [each.elapsed_ns for each in told] == [LOOP_INTERVAL_NS, LOOP_INTERVAL_NS + LOOP_NS]

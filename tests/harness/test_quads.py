@@ -82,7 +82,15 @@ class Stage:
     def _burst(self, role: Role, draws: list[Any]) -> Any:
         self.events.append(Played(role, any(draw.family != "own" for draw in draws)))
         us = self.us[role] * len(draws)
-        return SimpleNamespace(order=self._order, draws=draws, elapsed_us=us, worked_us=2 * us)
+        return SimpleNamespace(
+            order=self._order,
+            draws=draws,
+            elapsed_us=us,
+            worked_us=2 * us,
+            computed_us=us,
+            outside_us=0.0,
+            is_disturbed=False,
+        )
 
     def _compare(self, _: Any, burst: Any, *, exact: bool, reference: Any) -> None:
         assert burst.draws is reference.draws
@@ -196,6 +204,34 @@ def test_a_clear_gain_is_measured_in_pairs_from_the_second_time_on(
 def test_on_a_cpu_it_is_not(stage: Stage) -> None:
     stage.us[Role.CANDIDATE] = 50.0
     assert set(_bursts_of_each(stage)) == {4}
+
+
+@pytest.mark.parametrize("order", [Order.KEEP, Order.CHAIN])
+def test_a_clear_loss_costs_no_more_than_five_quads(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch, order: Order
+) -> None:
+    stage = Stage(quick, monkeypatch, order)
+    stage.us[Role.CANDIDATE] = 300.0
+    first, *others = _bursts_of_each(stage)
+    assert (first, set(others)) == (4, {2})
+    assert first + sum(others) <= 5 * 4
+
+
+def test_bursts_of_a_quad_that_others_disturb_are_all_told_by_what_was_computed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, left = stage._burst, iter([False, False, True, False])
+
+    def burst(role: Role, draws: list[Any]) -> Any:
+        found = real(role, draws)
+        found.is_disturbed = next(left)
+        found.computed_us = 7.0 * len(draws)
+        return found
+
+    monkeypatch.setattr(stage, "_burst", burst)
+    monkeypatch.setattr(module, "DECOYS", 0.0)
+    stage.quad()
+    assert [sample.net_us for sample in stage.quads._samples] == [7.0] * 4
 
 
 def test_what_is_only_to_be_borne_out_is_measured_until_it_is(

@@ -29,6 +29,47 @@ def test_a_gain_is_clear_when_each_quad_says_so() -> None:
     assert not rule.is_clear([large, small, large])
 
 
+@pytest.mark.parametrize("are_bursts_alike", [True, False])
+@pytest.mark.parametrize(
+    ("speedups", "suffice"),
+    [
+        ([], False),
+        ([0.5], True),  # a clear loss
+        ([0.5, 1.1], False),
+        ([0.95] * 4, False),
+        ([0.95] * 5, True),  # no gain is expected any more
+        ([1.01] * 5, True),
+    ],
+)
+def test_pairs_suffice_once_only_a_loss_may_be_shown(
+    quick: EvalProtocol, speedups: list[float], suffice: bool, are_bursts_alike: bool
+) -> None:
+    ratios = [math.log(each) for each in speedups]
+    found = rule.takes_pairs(ratios, quick, are_bursts_alike=are_bursts_alike)
+    assert found is suffice
+
+
+def test_for_a_clear_gain_pairs_suffice_where_bursts_are_alike(quick: EvalProtocol) -> None:
+    clear = [math.log(rule.CLEAR) + 0.01] * 2
+    assert rule.takes_pairs(clear, quick, are_bursts_alike=True)
+    assert not rule.takes_pairs(clear, quick, are_bursts_alike=False)
+
+
+@pytest.mark.parametrize(
+    ("speedups", "is_open"),
+    [
+        ([1.2] * 9, False),  # certified
+        ([1.2, 0.9] * 4 + [1.2], True),
+        ([0.9] * 9, False),  # given up
+        ([1.2, 0.9] * 4, False),  # too early
+    ],
+)
+def test_where_a_gain_is_open_after_the_first_quads_longer_bursts_may_tell(
+    quick: EvalProtocol, speedups: list[float], is_open: bool
+) -> None:
+    assert rule.is_undecided([math.log(each) for each in speedups], quick) is is_open
+
+
 @pytest.mark.parametrize(
     ("said", "expected", "borne_out"),
     [(4.0, 4.0, True), (4.0, 4.2, True), (4.0, 5.5, False), (4.0, None, False)],

@@ -7,17 +7,61 @@ from typing import Any
 
 import pytest
 
-from cudal1.harness.spent import Spent
+from cudal1.harness.spent import Spent, took_us
 from cudal1.measurement import Role
 
 COUNT = 4
 
 
-def burst(call_us: float, *, count: int = COUNT, worked_us: float = 0.0) -> Any:
+def burst(
+    call_us: float,
+    *,
+    count: int = COUNT,
+    worked_us: float = 0.0,
+    computed_us: float = 0.0,
+    outside_us: float = 0.0,
+    is_disturbed: bool = False,
+) -> Any:
     """One whose calls take and compute so much."""
     return SimpleNamespace(
-        draws=[None] * count, elapsed_us=count * call_us, worked_us=count * worked_us
+        draws=[None] * count,
+        elapsed_us=count * call_us,
+        worked_us=count * worked_us,
+        computed_us=count * computed_us,
+        outside_us=count * outside_us,
+        is_disturbed=is_disturbed,
     )
+
+
+def test_the_clock_tells_what_bursts_took_that_nobody_disturbed() -> None:
+    assert took_us([burst(9.0, computed_us=5.0), burst(7.0)]) == [9.0 * COUNT, 7.0 * COUNT]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_where_one_was_disturbed_both_are_told_by_what_was_computed(which: int) -> None:
+    bursts = [burst(900.0, computed_us=us, is_disturbed=i == which) for i, us in enumerate((5, 3))]
+    assert took_us(bursts) == [5.0 * COUNT, 3.0 * COUNT]
+
+
+def test_a_machine_that_disturbs_bursts_makes_no_candidate_uneven() -> None:
+    spent = Spent()
+    for number in range(20):
+        lost_us = 5000.0 if number % 4 == 0 else 0.0
+        spent.add(
+            burst(100.0, computed_us=100.0),
+            burst(100.0 + lost_us, computed_us=100.0, is_disturbed=lost_us > 0),
+        )
+    assert spent.uneven_us(0) == 0.0
+
+
+def test_what_is_computed_outside_is_told_by_bursts_that_nobody_disturbed() -> None:
+    spent = Spent()
+    assert spent.outside_us(COUNT) == 0.0
+    for outside_us in (4.0, 6.0, 5.0):
+        spent.add(burst(1.0), burst(1.0, outside_us=outside_us))
+        spent.add(burst(1.0), burst(1.0, outside_us=90.0, is_disturbed=True))
+        spent.add(burst(1.0, count=9), burst(1.0, outside_us=70.0, count=9))
+    assert spent.outside_us(COUNT) == 5.0
 
 
 def test_the_mean_of_all_bursts_is_held_against_their_median() -> None:

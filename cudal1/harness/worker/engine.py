@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,6 +24,7 @@ from cudal1.harness.wire import IN_RING, Job
 from cudal1.harness.worker import fake
 
 WARM_SIZE = 64
+NAP_S = 20e-6
 ALIGNMENT = 512
 """Of allocations: what CUDA's own give at least."""
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -50,6 +52,10 @@ class Engine(Protocol):
 
     def release(self) -> None:
         """The judge holds all that was handed over before."""
+        ...
+
+    def rest(self) -> None:
+        """Inputs have not come for a while."""
         ...
 
     def begin(self) -> None:
@@ -104,6 +110,10 @@ class HostEngine:
     def release(self) -> None:
         """The memory of earlier outputs may be used again."""
         self._kept.clear()
+
+    def rest(self) -> None:
+        """Leave the core to others: what spins computes, which counts."""
+        time.sleep(NAP_S)
 
     def begin(self) -> None:
         """Nothing."""
@@ -180,6 +190,10 @@ class CudaEngine:
 
     def release(self) -> None:
         """Nothing: the arena's memory is used again as its tensors end."""
+
+    def rest(self) -> None:
+        """Look on: the judge copies inputs meanwhile, and a call must not begin late."""
+        os.sched_yield()
 
     def begin(self) -> None:
         """Have the device turn to this process, which takes it 0.15 ms, while the host goes on.

@@ -39,8 +39,9 @@ INDUCTOR = {
 }  # fmt: skip
 """Each process would try what the processor has (six seconds), compile headers (five) and start a
 pool, for compilations that most never come to. Read when Inductor is imported."""
-SPINS = 200
-"""Looks at the counter before each further look yields the core."""
+SPINS, YIELDS = 200, 50
+"""Looks at the counter before each further look yields the core, and so many of those before the
+engine may rest: others have the judge's core then, and what a worker spins it computes."""
 
 
 def warm_up() -> None:
@@ -170,7 +171,7 @@ def _burst(
     if order := words[Word.ORDER]:
         engine.release()
         words[AWAKE] = done + count
-        _await_inputs(words, done + count)
+        _await_inputs(words, done + count, engine)
         engine.begin()
         if order == KEEP:
             kept = [call(*inputs[slot]) for slot in range(count)]
@@ -188,7 +189,7 @@ def _burst(
             os.read(channel, 1)  # asleep while the judge reads and writes: what computes is counted
         engine.release()
         words[AWAKE] = done + slot + 1
-        _await_inputs(words, done + slot + 1)
+        _await_inputs(words, done + slot + 1, engine)
         engine.begin()
         result = call(*inputs[slot])
         if not done:  # before any is judged by its bytes
@@ -213,17 +214,19 @@ def _empty_burst(
         _burst(words, places, call, inputs, outputs, engine, channel)
         return
     words[AWAKE] = done = words[DONE] + words[Word.NUM_CALLS]
-    _await_inputs(words, done)
+    _await_inputs(words, done, engine)
     engine.begin()
     engine.finish()
     words[DONE] = done
 
 
-def _await_inputs(words: memoryview, num_published: int) -> None:
+def _await_inputs(words: memoryview, num_published: int, engine: Engine) -> None:
     spins = 0
     while words[PUBLISHED] < num_published:
         spins += 1
-        if spins > SPINS:
+        if spins > SPINS + YIELDS:
+            engine.rest()
+        elif spins > SPINS:
             os.sched_yield()
 
 
