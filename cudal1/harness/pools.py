@@ -19,6 +19,7 @@ from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device
 from cudal1.harness.forked import Ended, Forked
 from cudal1.harness.judge import Judgement
+from cudal1.harness.known_references import KnownReferences
 from cudal1.harness.launch import Lent, Source, Start, launch
 from cudal1.harness.pool import NUM_PREPARED, Pool
 from cudal1.problem import Problem
@@ -33,6 +34,7 @@ class Pools:
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
         start: starts what forks workers.
+        known: has what earlier runs have found of references.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class Pools:
         *,
         wait_s: float = 0.0,
         start: Start = launch,
+        known: KnownReferences | None = None,
     ) -> None:
         self.device = device
         self.protocol = protocol
         self._wait_s = wait_s
         self._start = start
+        self._known = known
         self._source: Source | Lent | None = None
         self._peaks: Peaks | None = None
         self._forked: OrderedDict[str, Forked] = OrderedDict()
@@ -141,6 +145,7 @@ class Pools:
             start=lambda _: source,
             holds=True,
             ceilings=self._ceilings(),
+            known=self._known,
         )
         return pool.__enter__()
 

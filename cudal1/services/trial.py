@@ -2,6 +2,7 @@
 
 A reference is refused when its answers could not be compared, or when somebody who skips work could
 not be told from somebody who does it: METR and robust-kbench removed problems for the same reasons.
+Long because all reasons are here.
 """
 
 from __future__ import annotations
