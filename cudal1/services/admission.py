@@ -222,6 +222,7 @@ def _found(problem: Problem, answers: list[dict[str, Any]]) -> _Found:
         probe = Probe(problem_id=problem.id, reason=reason, is_lost=is_lost)
         return _Found(probe, lasts=failed.get("lasts") is True)
     seen, *checked = answers
+    lasts = seen.pop("lasts", None) is True
     try:
         table = traits = None
         if checked:
@@ -232,7 +233,7 @@ def _found(problem: Problem, answers: list[dict[str, Any]]) -> _Found:
         probe = Probe.model_validate({**seen, "problem_id": problem.id, "kill_table": table})
     except (ValueError, KeyError):  # what pydantic raises is of the first kind
         return _Found(Probe(problem_id=problem.id, reason=UNREADABLE))
-    return _Found(probe, traits, lasts=True)
+    return _Found(probe, traits, lasts=lasts)
 
 
 def _known_reason(problem: Problem) -> str | None:
