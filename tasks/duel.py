@@ -21,6 +21,7 @@ import polars as pl
 from cudal1.candidate import Candidate, Completion
 from cudal1.duel import Duel, identical, nights_alpha, verdict_of
 from cudal1.errors import SuiteError
+from cudal1.harness import known_references
 from cudal1.harness.pools import require_working
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import write_parquet
@@ -134,6 +135,7 @@ class _Arena:
             fitting,
             max_reference_ms=params.problems.max_reference_ms,
             check=Check(self.judge.protocol, self.judge.device),
+            known=known_references.of_this_user(),
         )
         for problem, probe in tried:
             if probe.reason is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudal1.errors import SuiteError
+from cudal1.harness import known_references
 from cudal1.harness.device import find_device
 from cudal1.harness.pools import require_working
 from cudal1.ledger import Ledger
@@ -26,9 +27,13 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
         num_admitted = num_killed = 0
         check = Check(stage.params.protocol, device)
         with progress("problems", len(problems)) as advance:
-            for problem, probe in probe_all(
-                problems, max_reference_ms=stage.params.problems.max_reference_ms, check=check
-            ):
+            tried = probe_all(
+                problems,
+                max_reference_ms=stage.params.problems.max_reference_ms,
+                check=check,
+                known=known_references.of_this_user(),
+            )
+            for problem, probe in tried:
                 if probe.reason is not None:
                     require_working(device)  # or that is why
                 admission = probe.admission_if_told_apart

@@ -28,6 +28,7 @@ SHARED_MODULES = {
     "tasks/checkout.py": "says where files may lie",
     "cudal1/processes.py": "how a process is started does not change what it makes",
     "cudal1/harness/pools.py": "asked whether the device works",
+    "cudal1/harness/known_references.py": "gives back what the same code has found of a problem",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
     "tasks/stopwatch.py": "says how long a step took, and changes nothing",

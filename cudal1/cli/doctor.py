@@ -7,13 +7,20 @@ from typing import Annotated
 import typer
 
 from cudal1.cli.answer import answer_console, answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.ending import fail, say
 from cudal1.errors import CudaL1Error
 from cudal1.problem import DeviceClass
 
 
 def doctor(
     device: Annotated[DeviceClass, typer.Option(help="Whose workers to look at")] = DeviceClass.CPU,
+    forget_references: Annotated[
+        bool,
+        typer.Option(
+            "--forget-references",
+            help="Only forget what was found of references: they are tried anew",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, for machines")] = False,
 ) -> None:
     """What stands around a candidate on this machine, what is missing, and what to do about it.
@@ -22,10 +29,16 @@ def doctor(
 
     Example: cudal1 doctor
     """
+    from cudal1.harness import known_references
     from cudal1.harness.device import find_device
     from cudal1.harness.doctor import examine
     from cudal1.harness.show_health import tables
 
+    if forget_references:
+        known = known_references.of_this_user()
+        num_records = known.forget().num_records if known else 0
+        say(f"forgotten: {num_records} records of references")
+        return
     try:
         health = examine(find_device(device))
     except CudaL1Error as error:

@@ -250,7 +250,7 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
 
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_pair
-    from cudal1.harness import find_device, toolchain
+    from cudal1.harness import find_device, known_references, toolchain
     from cudal1.harness.one_device import OneDevice
     from cudal1.services.admission import Check, admit
 
@@ -268,6 +268,7 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
             max_reference_ms=settings.max_reference_ms,
             time_limit_s=settings.trial_limit_s,
             check=check,
+            known=known_references.of_this_user(),
         )
         if probe.reason is not None:
             raise SuiteError(f"{problem}: cannot be judged: {probe.reason}")

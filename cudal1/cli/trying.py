@@ -15,7 +15,7 @@ from concurrent.futures import (
 from cudal1.cli.bar import bar
 from cudal1.cli.settings import Settings
 from cudal1.errors import DeviceError, DeviceLostError, WorkerError
-from cudal1.harness import errand
+from cudal1.harness import errand, known_references
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.pools import require_working
 from cudal1.harness.seats import Seat
@@ -134,6 +134,7 @@ def _probes(
                 max_reference_ms=settings.max_reference_ms,
                 time_limit_s=settings.trial_limit_s,
                 check=check,
+                known=known_references.of_this_user(),
             )
         )
 

@@ -14,7 +14,7 @@ import sys
 
 from cudal1 import processes
 from cudal1.errors import DeviceError
-from cudal1.harness import places, toolchain
+from cudal1.harness import known_references, places, toolchain
 from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device, find_devices
 from cudal1.harness.layers import LAYERS, MINIMUM, missing
@@ -47,6 +47,15 @@ class DeviceFinding(Record):
     """Why there is none, in one line."""
 
 
+class KeptFinding(Record):
+    """What was found of references, kept for later runs of this user."""
+
+    folder: str | None
+    """None: there is no HOME, so nothing is kept."""
+    num_records: int
+    num_bytes: int
+
+
 class Health(Record):
     """What a person needs to know before trusting verdicts of this machine."""
 
@@ -54,6 +63,7 @@ class Health(Record):
     missing: tuple[str, ...]
     """Groups of the minimum of which no layer is active: judging is refused while there are any."""
     devices: tuple[DeviceFinding, ...]
+    references: KeptFinding
     versions: dict[str, str]
 
     @property
@@ -79,8 +89,20 @@ def examine(device: Device) -> Health:
         ),
         missing=tuple(missing(active, MINIMUM)),
         devices=tuple(_devices_of(device_class) for device_class in DeviceClass),
+        references=kept_references(),
         versions=_versions(),
     )  # fmt: skip
+
+
+def kept_references() -> KeptFinding:
+    """Look at what is kept of references."""
+    known = known_references.of_this_user()
+    if known is None:
+        return KeptFinding(folder=None, num_records=0, num_bytes=0)
+    size = known.size()
+    return KeptFinding(
+        folder=str(known.folder), num_records=size.num_records, num_bytes=size.num_bytes
+    )
 
 
 def _layers_on(device: Device) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
+from cudal1.harness import known_references
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
@@ -84,7 +85,9 @@ def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
         WorkerError: what forks workers does not start.
     """
     global _pool
-    _pool = _stack.enter_context(Pools(device, protocol, wait_s=wait_s, start=_started))
+    known = known_references.of_this_user()
+    pools = Pools(device, protocol, wait_s=wait_s, start=_started, known=known)
+    _pool = _stack.enter_context(pools)
 
 
 def close_pool() -> None:

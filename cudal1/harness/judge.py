@@ -32,6 +32,7 @@ from cudal1.harness.credible import Credible
 from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination
+from cudal1.harness.known_references import Circumstances, KnownReferences
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure, NotKept, Progress
 from cudal1.harness.quads import Quads
@@ -40,6 +41,7 @@ from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
 from cudal1.harness.shortage import lacks_memory
 from cudal1.harness.turns import Turns
+from cudal1.harness.traits import Traits
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
@@ -74,11 +76,21 @@ class Judgement:
 
 
 class ProblemJudge:
-    """Judges candidates for one problem: keeps its oracle and its memory."""
+    """Judges candidates for one problem: keeps its oracle and its memory.
+
+    Args:
+        problem: whose candidates come.
+        device: what they are judged on.
+        protocol: how.
+        zygote: forks workers.
+        ceilings: of the device.
+        known: has what earlier runs have found of references; no time is taken from there.
+    """
 
     def __init__(
         self, problem: Problem, *, device: Device, protocol: EvalProtocol, zygote: Zygote,
         ceilings: Ceilings, turns: Turns | None = None, num_lanes: int = 1,
+        known: KnownReferences | None = None,
     ) -> None:  # fmt: skip
         import torch
 
@@ -90,9 +102,11 @@ class ProblemJudge:
         self._num_lanes = num_lanes
         self._rng = random.SystemRandom()
         place = torch.device(device.torch_name)
+        traits = known and known.find(Circumstances.of(problem, protocol, device), Traits)
         self._oracle = Oracle(
             problem, weight_seed=protocol.seed, device=place, precision=protocol.precision,
             mode=protocol.mode, turns=self._turns,
+            traits=traits,
         )  # fmt: skip
         self._work = self._oracle.traits.work
         self._ceilings = ceilings

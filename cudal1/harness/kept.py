@@ -21,6 +21,7 @@ import diskcache
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
+from cudal1.harness.caches import cache_folder
 from cudal1.record import content_id
 
 log = logging.getLogger("cudal1")
@@ -92,8 +93,7 @@ def default_folder() -> Path:
     it is a folder for this process alone: judging costs more, and goes on.
     """
     try:
-        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        folder = Path(caches, "cudal1", "builds")
+        folder = cache_folder("builds")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK):
             return folder

@@ -387,10 +387,8 @@ class Oracle:
 
     def _examined(self) -> Traits:
         """Learn output specs, whether float64 works, and which families and weights are usable."""
-        first = self.draw(1)
-        mine = self._first_answer(first)
-        self.is_seeded, self.is_carried = self._seeding(first, mine)
-        has_floats = any(t.is_floating_point() for t in first.inputs)
+        self._look_first(self.draw(1))
+        has_floats = any("float" in view.dtype for view in self._draws.arrangement.views)
         families = list(FAMILIES) if has_floats else [OWN]
         try:
             errors = self._family_errors(families)
@@ -415,15 +413,15 @@ class Oracle:
             work=self._work(),
         )  # fmt: skip
 
-    def _first_answer(self, draw: Draw) -> Tensors:
-        """Return copies of the first outputs, having seen whether the call writes to its inputs."""
+    def _look_first(self, draw: Draw) -> None:
+        """Learn output specs, whether a call writes to its inputs, and what the seed decides."""
         import torch
 
         given = self._draws.given(draw, _copied)
         outputs = [output.clone() for output in self._calls.plain(self._model, given)]
         pairs = zip(given, draw.inputs, strict=True)
         self.mutates_inputs = any(not torch.equal(mine, drawn) for mine, drawn in pairs)
-        return outputs
+        self.is_seeded, self.is_carried = self._seeding(draw, outputs)
 
     def _seeding(self, draw: Draw, mine: Tensors) -> tuple[bool, bool]:
         """Whether answers depend on the constructor's seed, and all of that on its weights."""

@@ -21,6 +21,7 @@ from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement, ProblemJudge
+from cudal1.harness.known_references import KnownReferences
 from cudal1.harness.launch import Start, launch
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.progress import Failure
@@ -50,13 +51,14 @@ class Pool:
         ceilings: of the device, where they are known.
         turns: in which judges of one device time on it.
         num_lanes: of them.
+        known: has what earlier runs have found of references.
     """
 
     def __init__(
         self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0,
         minimum: tuple[tuple[str, ...], ...] = MINIMUM, start: Start = launch,
         holds: bool = False, ceilings: Ceilings | None = None, turns: Turns | None = None,
-        num_lanes: int = 1,
+        num_lanes: int = 1, known: KnownReferences | None = None,
     ) -> None:  # fmt: skip
         self.device = device
         self._holds = holds
@@ -69,6 +71,7 @@ class Pool:
         self._stack = ExitStack()
         self._zygote: Zygote | None = None
         self._ceilings = ceilings or Ceilings(device.torch_name, core=device.worker_core)
+        self._known = known
         self._prepared: OrderedDict[str, ProblemJudge] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -185,6 +188,7 @@ class Pool:
             return ProblemJudge(
                 problem, device=self.device, protocol=self.protocol, zygote=zygote,
                 ceilings=self._ceilings, turns=self._turns, num_lanes=self._num_lanes,
+                known=self._known,
             )  # fmt: skip
         except torch.OutOfMemoryError as error:
             raise CrowdedError(too_large(problem, self.device, error)) from error

@@ -24,6 +24,7 @@ from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.forked import Ended, Forked
 from cudal1.harness.judge import Judgement
+from cudal1.harness.known_references import KnownReferences
 from cudal1.harness.launch import Lent, Source, Start, launch
 from cudal1.harness.pool import NUM_PREPARED, Pool
 from cudal1.harness.turns import Turns, TurnsFile
@@ -122,6 +123,7 @@ class Pools:
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
         start: starts what forks workers.
+        known: has what earlier runs have found of references.
     """
 
     def __init__(
@@ -131,11 +133,13 @@ class Pools:
         *,
         wait_s: float = 0.0,
         start: Start = launch,
+        known: KnownReferences | None = None,
     ) -> None:
         self.device = device
         self.protocol = protocol
         self._wait_s = wait_s
         self._start = start
+        self._known = known
         self._source: Source | Lent | None = None
         self._peaks: Peaks | None = None
         self._num_active = num_lanes_of(device)
@@ -327,6 +331,7 @@ class Pools:
             ceilings=self._ceilings(),
             turns=turns,
             num_lanes=1 if is_alone else self._num_active,
+            known=self._known,
         )
         return pool.__enter__()
 

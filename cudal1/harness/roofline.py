@@ -134,9 +134,12 @@ def least_work(
 
 def forgettable(outputs: Sequence[Tensors]) -> float:
     """Share of the squared change from one draw to the other that could hide in a tolerance."""
-    size = sum(float(t.double().square().sum()) for t in outputs[0])
-    pairs = zip(*outputs, strict=True)
-    moved = sum(float((a.double() - b.double()).square().sum()) for a, b in pairs)
+    size = moved = 0.0
+    for pair in zip(*outputs, strict=True):
+        for one, other in flat_parts(*pair):
+            one = one.double()
+            size += float(one.square().sum())
+            moved += float((one - other.double()).square().sum())
     return max(LEAST_FORGOTTEN, FORGOTTEN**2 * size / moved) if moved > 0 else 1.0
 
 
@@ -168,7 +171,7 @@ def read_bytes(
         total = sum(((t * _signs(t)).sum() for t in made if t.requires_grad), torch.zeros(()))
         found = torch.autograd.grad(total, [leaves[i] for i in wanted], allow_unused=True)
     moves = [
-        _by_piece(gradient * (draws[0][i] - draws[1][i]))
+        _by_piece(gradient, draws[0][i], draws[1][i])
         for i, gradient in zip(wanted, found, strict=True)
         if gradient is not None
     ]
@@ -189,11 +192,11 @@ def written_bytes(outputs: Sequence[Tensors], inputs: Tensors) -> int:
 
     total, fresh = 0, list[torch.Tensor]()
     for output, other in zip(*outputs, strict=True):
-        changed = output[output != other]
-        if changed.numel() and may_be_view(output, inputs):
+        has_changed = output != other
+        if bool(has_changed.any()) and may_be_view(output, inputs):
             total -= output.numel() * output.element_size()
         else:
-            fresh.append(changed)
+            fresh.append(output[has_changed])
     for dtype in {t.dtype for t in fresh}:
         group = torch.cat([t for t in fresh if t.dtype is dtype])
         total += group.unique().numel() * group.element_size()
@@ -276,20 +279,25 @@ def _is_unstructured(operand: torch.Tensor) -> bool:
     return is_float and 2 * operand.unique().numel() >= operand.numel()
 
 
-def _by_piece(effects: torch.Tensor) -> torch.Tensor:
+def _by_piece(gradient: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the squared effect of each piece of a storage."""
     import torch
 
-    per_piece = max(1, PIECE_BYTES // effects.element_size())
-    flat = effects.double().flatten().square()
-    return torch.nn.functional.pad(flat, (0, -len(flat) % per_piece)).view(-1, per_piece).sum(1)
+    per_piece = max(1, PIECE_BYTES // gradient.element_size())
+    found: list[torch.Tensor] = []
+    for slope, mine, theirs in flat_parts(gradient, one, other):  # of whole pieces, but the last
+        effects = (slope * (mine - theirs)).double().square()
+        padded = torch.nn.functional.pad(effects, (0, -len(effects) % per_piece))
+        found.append(padded.view(-1, per_piece).sum(1))
+    return torch.cat(found)
 
 
 def _signs(tensor: torch.Tensor) -> torch.Tensor:
     """One of +1 and -1 for each element, so that contributions do not cancel."""
     import torch
 
-    return torch.randint(2, tensor.shape, device=tensor.device).mul(2).sub(1).to(tensor.dtype)
+    bits = torch.randint(2, tensor.shape, dtype=torch.int8, device=tensor.device)
+    return bits.mul_(2).sub_(1).to(tensor.dtype)
 
 
 def _as_list(result: Any) -> list[torch.Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from cudal1.harness.doctor import Health
+from cudal1.harness.doctor import Health, KeptFinding
 
 
 def tables(health: Health) -> list[Table]:
@@ -19,6 +19,15 @@ def tables(health: Health) -> list[Table]:
     for devices in health.devices:
         told = "; ".join(devices.found) or devices.problem or ""
         machine.add_row(devices.device_class.value, escape(told))
+    machine.add_row("references", escape(references(health.references)))
     for name, version in health.versions.items():
         machine.add_row(name, escape(version))
     return [layers, machine]
+
+
+def references(kept: KeptFinding) -> str:
+    """Return what is kept of references, and where, in words."""
+    if kept.folder is None:
+        return "nothing is kept of them: there is no HOME"
+    said = f"{kept.num_records} records, {kept.num_bytes / 1000:.0f} kB, in {kept.folder}"
+    return f"{said}; --forget-references removes them" if kept.num_records else said

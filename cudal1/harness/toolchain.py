@@ -88,7 +88,7 @@ def fingerprint(arch: str | None) -> str:
 
     torch_folder = Path(torch.__file__).parent
     said = [
-        arch or "", _processor(), sys.prefix, platform.python_version(), torch.__version__,
+        arch or "", processor(), sys.prefix, platform.python_version(), torch.__version__,
         str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
         *((places.EXTENSIONS / name).read_text() for name in OURS),
     ]  # fmt: skip
@@ -107,7 +107,7 @@ def fingerprint(arch: str | None) -> str:
     return content_id(*said)
 
 
-def _processor() -> str:
+def processor() -> str:
     """The model: an extension may be compiled for just that."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():

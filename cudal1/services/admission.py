@@ -1,43 +1,34 @@
 """Which problems can be judged: what the source shows, then a trial of the reference under limits.
 
 Somebody else's problem file may hang, crash, exit or fill memory; that rejects the problem and
-costs no other one. The process that tries them is `probe.py`, what it looks for is `trial.py`.
+costs no other one. The process that tries them is `probe.py`, `prober.py` asks it, and what it
+looks for is `trial.py`.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import json
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
-from cudal1 import processes
-from cudal1.errors import SuiteError
 from cudal1.harness.device import Device
-from cudal1.harness.scratch import Scratch
+from cudal1.harness.known_references import Circumstances, KnownReferences, TrialCircumstances
+from cudal1.harness.traits import Traits
 from cudal1.kill_table import KillTable
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
+from cudal1.services.prober import Prober
 from cudal1.suite.loader import Unreadable
 
 TIME_LIMIT_S = 60.0
 """Seconds for the trial of one problem: import, construction, and all calls."""
 CHECK_TIMES = 10
 """The correctness check may take so many times as long: it calls the reference often."""
-END_LIMIT_S = 10.0
-"""Seconds in which a process ends that is asked nothing any more."""
-MAX_ENDED = 2
-"""Processes that may end before they have answered anything."""
 UNREADABLE = "writes to where its trial is answered"
-MAX_SAID = 300
-"""Characters of a process's last words that are shown."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +96,13 @@ def admit(
     max_reference_ms: float,
     time_limit_s: float = TIME_LIMIT_S,
     check: Check | None = None,
+    known: KnownReferences | None = None,
 ) -> Probe:
     """Return what was seen of one problem. For many, `probe_all` is far faster."""
     ((_, probe),) = probe_all(
-        [problem], max_reference_ms=max_reference_ms, time_limit_s=time_limit_s, check=check
-    )
+        [problem], max_reference_ms=max_reference_ms, time_limit_s=time_limit_s, check=check,
+        known=known,
+    )  # fmt: skip
     return probe
 
 
@@ -129,22 +122,38 @@ def probe_all(
     max_reference_ms: float,
     time_limit_s: float = TIME_LIMIT_S,
     check: Check | None = None,
+    known: KnownReferences | None = None,
 ) -> Iterator[tuple[Problem, Probe]]:
     """Yield every problem with what was seen of it, in order, as it is tried.
 
     Problems are tried on a device of their class, or on that of the check; CUDA problems on the CPU
     where there is no GPU.
 
+    Args:
+        problems: what to try.
+        max_reference_ms: the most that one call may take, in milliseconds.
+        time_limit_s: seconds for the trial of one problem; the check may take `CHECK_TIMES` as
+            long.
+        check: what a problem must be told apart by; None: that is not looked at.
+        known: has what earlier runs with the check have found, and is told what this one finds. No
+            process is started for a problem that is known.
+
     Raises:
         SuiteError: the probing process does not start.
     """
-    prober = _Prober()
+    prober = Prober()
+    memory = None if known is None or check is None else _Memory(known, check, max_reference_ms)
     try:
         for problem in problems:
             reason = _known_reason(problem)
             if reason:
                 yield problem, Probe(problem_id=problem.id, reason=reason)
                 continue
+            probe = memory and memory.probe(problem)
+            if probe:
+                yield problem, probe
+                continue
+            traits = memory and memory.traits(problem)
             request = {
                 "problem": problem.model_dump(mode="json", exclude={"flaw"}),
                 "device": check.device.torch_name if check else problem.device_class.value,
@@ -153,25 +162,78 @@ def probe_all(
                 "check_limit_s": CHECK_TIMES * time_limit_s,
                 "protocol": check.protocol.model_dump(mode="json") if check else None,
                 "harness_device": check.device.model_dump(mode="json") if check else None,
-                "traits": None,
+                "traits": traits.model_dump(mode="json") if traits else None,
             }
-            yield problem, _probe(problem, prober.ask(request, 2 if check else 1))
+            found = _found(problem, prober.ask(request, 2 if check else 1))
+            if memory:
+                memory.keep(problem, found)
+            yield problem, found.probe
     finally:
         prober.close()
 
 
-def _probe(problem: Problem, answers: list[dict[str, Any]]) -> Probe:
+class _Memory:
+    """What is known of references under one check."""
+
+    def __init__(self, known: KnownReferences, check: Check, max_reference_ms: float) -> None:
+        self._known = known
+        self._check = check
+        self._max_reference_us = max_reference_ms * 1000
+
+    def probe(self, problem: Problem) -> Probe | None:
+        """Return what was seen of a problem, unless it was too slow for this run."""
+        probe = self._known.find(self._of_trial(problem), Probe)
+        is_slow = probe is not None and (probe.reference_us or 0.0) > self._max_reference_us
+        return None if is_slow else probe
+
+    def traits(self, problem: Problem) -> Traits | None:
+        """Return what was learned of a reference, maybe under another contract."""
+        return self._known.find(self._of_oracle(problem), Traits)
+
+    def keep(self, problem: Problem, found: _Found) -> None:
+        """Remember what follows from the problem, and not from this moment."""
+        if found.lasts:
+            self._known.keep(self._of_trial(problem), found.probe)
+        if found.traits is not None and not found.traits.work.lacked_memory:
+            self._known.keep(self._of_oracle(problem), found.traits)
+
+    def _of_trial(self, problem: Problem) -> TrialCircumstances:
+        return TrialCircumstances.of(problem, self._check.protocol, self._check.device)
+
+    def _of_oracle(self, problem: Problem) -> Circumstances:
+        return Circumstances.of(problem, self._check.protocol, self._check.device)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What the process that tries problems has found of one."""
+
+    probe: Probe
+    traits: Traits | None = None
+    lasts: bool = False
+    """Whether another trial would find the same: no time, no memory, no device decided it."""
+
+
+def _found(problem: Problem, answers: list[dict[str, Any]]) -> _Found:
     failed = next((answer for answer in answers if answer.get("reason") is not None), None)
     if failed is not None:
         reason = str(failed["reason"]).removeprefix(f"{problem.key}: ")
         is_lost = bool(failed.get("is_lost"))
-        return Probe(problem_id=problem.id, reason=reason, is_lost=is_lost)
+        probe = Probe(problem_id=problem.id, reason=reason, is_lost=is_lost)
+        return _Found(probe, lasts=failed.get("lasts") is True)
     seen, *checked = answers
+    lasts = seen.pop("lasts", None) is True
     try:
-        table = KillTable.model_validate(checked[0]["table"]) if checked else None
-        return Probe.model_validate({"problem_id": problem.id, **seen, "kill_table": table})
-    except (ValidationError, KeyError):
-        return Probe(problem_id=problem.id, reason=UNREADABLE)
+        table = traits = None
+        if checked:
+            table = KillTable.model_validate(checked[0]["table"])
+            traits = Traits.model_validate(checked[0]["traits"])
+            if table.problem_id != problem.id:
+                raise ValueError(f"of problem {table.problem_id}")
+        probe = Probe.model_validate({**seen, "problem_id": problem.id, "kill_table": table})
+    except (ValueError, KeyError):  # what pydantic raises is of the first kind
+        return _Found(Probe(problem_id=problem.id, reason=UNREADABLE))
+    return _Found(probe, traits, lasts=lasts)
 
 
 def _known_reason(problem: Problem) -> str | None:
@@ -185,79 +247,3 @@ def _known_reason(problem: Problem) -> str | None:
     except (RecursionError, MemoryError):
         return "is not valid Python (nested too deeply)"
     return None
-
-
-class _Prober:
-    """`cudal1.services.probe`, started when first asked, and again when it has ended."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
-        # closed with the process
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-        self._folder = Scratch("cudal1-trials-")
-        self._is_asking = False
-        self._num_answered = 0
-        self._num_ended = 0
-
-    def ask(self, request: dict[str, Any], count: int) -> list[dict[str, Any]]:
-        """Return up to `count` answers, of which one with a reason is the last.
-
-        A problem that ends the process itself is refused for that, and the next one has another.
-
-        Raises:
-            SuiteError: the process ends before it answers anything.
-        """
-        process = self._process = self._process or self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        answers: list[dict[str, Any]] = []
-        self._is_asking = True
-        try:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            while len(answers) < count:
-                answers.append(json.loads(process.stdout.readline()))
-                if answers[-1].get("reason") is not None:
-                    break
-        except (BrokenPipeError, json.JSONDecodeError):
-            self._has_ended(process)
-            return [{"reason": "ends the process that tries it"}]
-        self._is_asking = False
-        self._num_answered += 1
-        return answers
-
-    def close(self) -> None:
-        """End the process, which clears up after the last problem unless one is being tried."""
-        if self._process is not None:
-            if self._is_asking:
-                self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.communicate(timeout=END_LIMIT_S)
-            self._process.kill()
-            self._process.communicate()
-        self._said.close()
-        self._folder.close()
-
-    def _has_ended(self, process: subprocess.Popen[str]) -> None:
-        process.kill()
-        process.communicate()
-        self._process = None
-        self._said.seek(0)
-        said = " ".join(self._said.read().split())[-MAX_SAID:]
-        self._num_ended += 1
-        if self._num_answered == 0 and self._num_ended >= MAX_ENDED:
-            raise SuiteError(f"the process that tries problems ended: {said or 'without a word'}")
-
-    def _start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            processes.python("cudal1.services.probe"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            text=True,
-            # one thread, as candidates are judged; and a fork must find no other threads
-            env=processes.sparse(
-                OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TMPDIR=self._folder.path
-            ),
-            start_new_session=True,
-        )

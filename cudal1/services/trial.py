@@ -2,6 +2,7 @@
 
 A reference is refused when its answers could not be compared, or when somebody who skips work could
 not be told from somebody who does it: METR and robust-kbench removed problems for the same reasons.
+Long because all reasons are here.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from cudal1.errors import SuiteError
 from cudal1.harness.parts import flat_parts
 from cudal1.harness.reference import Reference, load_reference
 from cudal1.harness.seeding import seed_others, seed_torch
+from cudal1.harness.shortage import lacks_memory
 from cudal1.problem import Problem
 from cudal1.protocol import Mode
 
@@ -61,6 +63,8 @@ def try_out(
 ) -> dict[str, Any]:
     """Return what was seen of a reference that can be judged: the fields of `admission.Probe`.
 
+    And `lasts`: whether all was looked at, for which there may be too little memory.
+
     Args:
         problem: its source runs here.
         device: PyTorch's name. Where no GPU is, the reference is tried on the CPU, and no limit is
@@ -97,6 +101,7 @@ def try_out(
         "input_bytes": sum(t.numel() * t.element_size() for t in first),
         "output_bytes": sum(t.numel() * t.element_size() for t in outputs),
         "output_shapes": [list(t.shape) for t in outputs],
+        "lasts": not accuracy.lacked_memory,
     }
 
 
@@ -156,10 +161,22 @@ class _Reference:
         )
 
     def call(self, inputs: Tensors) -> Tensors:
+        """Return the outputs for copies of inputs."""
+        return self._called([value.clone() for value in inputs])
+
+    def exact_call(self, inputs: Tensors) -> Tensors:
+        """Return the outputs for copies of inputs in float64."""
+        return self._called([
+            value.double() if value.is_floating_point() and value.element_size() < 8
+            else value.clone()
+            for value in inputs
+        ])  # fmt: skip
+
+    def _called(self, given: Tensors) -> Tensors:
         import torch
 
         with torch.no_grad():
-            result: Any = self._model(*[value.clone() for value in inputs])
+            result: Any = self._model(*given)
         results = list(result) if isinstance(result, tuple | list) else [result]
         return [_tensor(value, "an output") for value in results]
 
@@ -226,13 +243,14 @@ class _Accuracy:
     def __init__(self, reference: _Reference) -> None:
         self._exact = reference.again()
         self._off = 0.0
+        self.lacked_memory = False
 
     def look(self, inputs: Tensors, outputs: Tensors) -> None:
         """Take in the outputs of one call."""
         try:
-            exact = self._exact.double()
-            answers = exact.call([t.double() if t.is_floating_point() else t for t in inputs])
-        except Exception:  # noqa: BLE001 -- somebody else's code: it may assert its dtype or lack a kernel
+            answers = self._exact.double().exact_call(inputs)
+        except Exception as error:  # noqa: BLE001 -- somebody else's code: it may assert its dtype or lack a kernel
+            self.lacked_memory |= lacks_memory(f"{type(error).__name__}: {error}")
             return
         for x, y in zip(answers, outputs, strict=True):
             is_float = y.is_floating_point()

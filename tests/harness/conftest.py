@@ -13,6 +13,7 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.harness import Judgement, Pool, find_device
+from cudal1.harness.known_references import KnownReferences
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
@@ -542,9 +543,9 @@ def open_pool(tmp_path_factory: pytest.TempPathFactory) -> OpenPool:
     @contextmanager
     def opened(
         protocol: EvalProtocol = QUICK, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        device_class: DeviceClass = DeviceClass.CPU,
+        device_class: DeviceClass = DeviceClass.CPU, known: KnownReferences | None = None,
     ) -> Iterator[Pool]:  # fmt: skip
-        pool = Pool(find_device(device_class), protocol, minimum=minimum)
+        pool = Pool(find_device(device_class), protocol, minimum=minimum, known=known)
         with pytest.MonkeyPatch.context() as patch:
             # tempfile looks at TMPDIR once and remembers what it found
             patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pool")))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from cudal1 import protocols
 from cudal1.cli import app
-from cudal1.harness import doctor, find_device
+from cudal1.harness import doctor, find_device, known_references
+from cudal1.harness.known_references import Circumstances
 from cudal1.harness.layers import missing
-from cudal1.problem import DeviceClass
+from cudal1.harness.show_health import references
+from cudal1.problem import DeviceClass, Problem, Split
 
 
 def test_the_doctor_finds_what_a_worker_says(layers: tuple[str, ...]) -> None:
@@ -34,3 +38,33 @@ def test_on_a_fit_machine_every_layer_and_device_has_a_line(layers: tuple[str, .
     ended = CliRunner().invoke(app, ["doctor"])
     assert ended.exit_code == (2 if missing(layers) else 0)
     assert all(name in ended.output for name in (*layers, "landlock", "cuda", "kernel", "cupy"))
+
+
+def test_the_doctor_says_what_is_kept_of_references_and_forgets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    known = known_references.of_this_user()
+    assert known is not None
+    assert doctor.kept_references().num_records == 0
+    problem = Problem(
+        suite="toy", level=1, number=1, name="toy", split=Split.TRAIN, revision="r",
+        device_class=DeviceClass.CPU, source="",
+    )  # fmt: skip
+    about = Circumstances.of(problem, protocols.load("cpu"), find_device(DeviceClass.CPU))
+    known.keep(about, about)
+    kept = doctor.kept_references()
+    assert (kept.folder, kept.num_records) == (str(tmp_path / "cudal1" / "references"), 1)
+    assert "--forget-references removes them" in references(kept)
+    ended = CliRunner().invoke(app, ["doctor", "--forget-references"])
+    assert (ended.exit_code, ended.output) == (0, "forgotten: 1 records of references\n")
+    assert doctor.kept_references().num_records == 0
+
+
+def test_where_there_is_no_home_nothing_is_kept_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(known_references, "of_this_user", lambda: None)
+    assert references(doctor.kept_references()) == "nothing is kept of them: there is no HOME"
+    ended = CliRunner().invoke(app, ["doctor", "--forget-references"])
+    assert (ended.exit_code, ended.output) == (0, "forgotten: 0 records of references\n")

@@ -3,11 +3,17 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cudal1 import protocols
+from cudal1.harness import find_device
+from cudal1.harness.known_references import KnownReferences
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.services.admission import Probe, admit, admit_all, probe_all
+from cudal1.protocol import Contract, Mode
+from cudal1.services import admission
+from cudal1.services.admission import UNREADABLE, Check, Probe, admit, admit_all, probe_all
 from cudal1.suite.loader import load_suite
 
 _spec = importlib.util.spec_from_file_location(
@@ -201,3 +207,170 @@ def test_shipped_problems_depend_strongly_on_every_input(
     shipped_probes: dict[str, Probe],
 ) -> None:
     assert min(probe.input_effect or 0.0 for probe in shipped_probes.values()) > 0.1
+
+
+# --- what earlier runs have found ----------------------------------------------------------------
+
+QUICK = protocols.load("cpu").model_copy(update={"correctness_stages": (3,)})
+CHECK = Check(QUICK, find_device(DeviceClass.CPU))
+LINEAR = source("return self.linear(x)").replace(
+    "self.calls = 0", "self.linear = nn.Linear(8, 8)"
+)  # fmt: skip
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> KnownReferences:
+    return KnownReferences(tmp_path / "references")
+
+
+@pytest.fixture
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starts(_: object) -> None:
+        raise AssertionError("a process is started")
+
+    monkeypatch.setattr(admission.Prober, "_start", starts)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What processes are asked, in their order."""
+    ask, requests = admission.Prober.ask, list[dict[str, Any]]()
+
+    def noted(self: Any, request: dict[str, Any], count: int) -> list[dict[str, Any]]:
+        requests.append(request)
+        return ask(self, request, count)
+
+    monkeypatch.setattr(admission.Prober, "ask", noted)
+    return requests
+
+
+def tried(
+    known: KnownReferences, *texts: str, check: Check = CHECK, **limits: float
+) -> list[Probe]:
+    found = probe_all(
+        [problem_of(text) for text in texts], check=check, known=known, **{**LIMITS, **limits}
+    )
+    return [probe for _, probe in found]
+
+
+def test_a_reference_that_is_known_is_found_without_a_process(
+    known: KnownReferences, request: pytest.FixtureRequest
+) -> None:
+    before = tried(known, LINEAR, source())
+    assert [probe.reason for probe in before] == [None, None]
+    assert all(probe.kill_table is not None for probe in before)
+    request.getfixturevalue("no_process")
+    assert tried(known, LINEAR, source()) == before
+    assert tried(known, source()) == before[1:]
+
+
+def test_a_reference_that_changed_by_a_byte_is_tried(
+    known: KnownReferences, asked: list[dict[str, Any]]
+) -> None:
+    tried(known, source())
+    tried(known, source() + "\n", source())
+    assert len(asked) == 2
+
+
+def test_what_the_source_alone_decides_against_a_problem_is_known(
+    known: KnownReferences, request: pytest.FixtureRequest
+) -> None:
+    names = ["constant output", "ignores one input", "random output", "complex output"]
+    texts = [BAD[name][0] for name in names]
+    before = tried(known, *texts)
+    assert all(
+        BAD[name][1] in (probe.reason or "") for name, probe in zip(names, before, strict=True)
+    )  # fmt: skip
+    request.getfixturevalue("no_process")
+    assert tried(known, *texts) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "reason"),
+    [
+        (source(), {"max_reference_ms": 1e-6}, "too slow"),
+        (HANGING["hangs"], {"time_limit_s": 1.0}, "does not end within 1 s"),
+        (source(top="import nosuchpackage"), {}, "raises ModuleNotFoundError"),
+        (BAD["raises"][0], {}, "raises ValueError"),
+        (BAD["crashes"][0], {}, "crashes (SIGSEGV)"),
+        (BAD["fills memory"][0], {}, "raises RuntimeError"),
+        (source("x.data_ptr() % 2 or missing\nreturn x"), {}, "raises NameError"),
+        (f"{WRITES_AN_ANSWER.replace('{words}', '[]')}{source()}", {}, UNREADABLE),
+    ],
+    ids=["slow", "hangs", "lacks a package", "raises", "crashes", "memory", "a name", "unreadable"],
+)
+def test_what_the_moment_may_have_decided_is_tried_again(
+    known: KnownReferences, text: str, limits: dict[str, float], reason: str
+) -> None:
+    (probe,) = tried(known, text, **limits)
+    assert reason in (probe.reason or "")
+    assert known.size() == (0, 0)
+
+
+def test_what_is_known_of_a_slow_reference_holds_for_who_waits_as_long(
+    known: KnownReferences, asked: list[dict[str, Any]]
+) -> None:
+    (probe,) = tried(known, LINEAR)
+    assert probe.reference_us is not None
+    tried(known, LINEAR, max_reference_ms=probe.reference_us / 1000)
+    assert len(asked) == 1
+    tried(known, LINEAR, max_reference_ms=probe.reference_us / 2000)
+    assert len(asked) == 2
+
+
+def test_what_was_learned_of_a_reference_serves_under_another_contract(
+    known: KnownReferences, asked: list[dict[str, Any]]
+) -> None:
+    tried(known, LINEAR)
+    other = Check(QUICK.model_copy(update={"contract": Contract.DROP_IN}), CHECK.device)
+    (probe,) = tried(known, LINEAR, check=other)
+    first, second = asked
+    assert first["traits"] is None
+    assert second["traits"]["can_change_weights"]
+    assert probe.kill_table is not None
+
+
+def test_traits_of_little_memory_are_not_kept(known: KnownReferences) -> None:
+    short = (
+        "import torch.autograd\n"
+        "def grad(*_, **__): raise torch.OutOfMemoryError('CUDA out of memory. Tried')\n"
+        "torch.autograd.grad = grad\n"
+    )
+    (probe,) = tried(known, source(top=short))
+    assert probe.reason is None
+    assert known.size().num_records == 1
+
+
+def test_without_a_check_nothing_is_kept(known: KnownReferences) -> None:
+    list(probe_all([problem_of(source())], known=known, **LIMITS))
+    assert known.size() == (0, 0)
+
+
+def test_a_problem_cannot_answer_for_another_one() -> None:
+    one, other = problem_of(LINEAR), problem_of(source())
+    (probe,) = [probe for _, probe in probe_all([one], check=CHECK, **LIMITS)]
+    assert probe.kill_table is not None
+    seen = {**probe.model_dump(exclude={"kill_table"}), "problem_id": other.id}
+    table = probe.kill_table.model_dump(mode="json")
+    traits: dict[str, Any] = {"traits": {}}
+    forged = admission._found(one, [seen, {"table": {**table, "problem_id": other.id}, **traits}])
+    assert forged.probe == Probe(problem_id=one.id, reason=UNREADABLE)
+    assert not forged.lasts
+    assert admission._found(one, [seen]).probe.problem_id == one.id
+
+
+def test_an_answer_without_an_end_is_refused(known: KnownReferences) -> None:
+    floods = WRITES_AN_ANSWER.replace("b'{words}\\n'", "b'x' * (1 << 22)")
+    (probe,) = tried(known, f"{floods}{source()}")
+    assert probe.reason == UNREADABLE
+
+
+DROPOUT = source("return self.drop(x)").replace("self.calls = 0", "self.drop = nn.Dropout(0.5)")
+
+
+def test_a_reference_is_tried_in_the_mode_in_which_it_is_judged(known: KnownReferences) -> None:
+    in_eval = Check(QUICK.model_copy(update={"mode": Mode.EVAL}), CHECK.device)
+    (as_made,) = tried(known, DROPOUT)
+    assert as_made.reason == "gives different outputs for equal inputs and weights"
+    (evaluated,) = tried(known, DROPOUT, check=in_eval)
+    assert evaluated.reason is None
