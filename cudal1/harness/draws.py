@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cudal1.harness.arrangement import Arrangement, dtype_name
+from cudal1.harness.domain import Domain, domain_of, num_draws
 from cudal1.harness.families import FAMILIES, OWN, change_inputs
 from cudal1.harness.reference_code import ReferenceCode
-from cudal1.harness.seeding import others, seed_others, seed_torch
+from cudal1.harness.seeding import BITS, others, seed_others, seed_torch
 from cudal1.harness.wire import DTYPES
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ class Draw:
     family: str
     arranged: Tensors | None = None
     """Storages that the inputs are views of; None where each input is its own."""
+    is_changed: bool = True
+    """Whether its family has changed anything that may be changed; the problem's own is."""
 
     @property
     def is_own(self) -> bool:
@@ -49,11 +54,13 @@ class Draws:
         arrangement: how inputs lie in memory; the first draw tells where that is not known yet.
         uses_others: whether the generator draws with other generators of random numbers than
             PyTorch's; draws tell where that is not known yet.
+        domain: what other families than the problem's own must keep.
     """
 
     def __init__(
         self, draw: Callable[[], Any], code: ReferenceCode, device: torch.device, *,
         arrangement: Arrangement | None = None, uses_others: bool | None = None,
+        domain: Domain | None = None,
     ) -> None:  # fmt: skip
         self._draw = draw
         self._code = code
@@ -61,12 +68,26 @@ class Draws:
         self._arrangement = arrangement
         self._uses_others = uses_others
         self.has_used_others = bool(uses_others)
+        self.domain = domain or Domain()
 
     @property
     def arrangement(self) -> Arrangement:
         """How inputs lie in memory."""
         assert self._arrangement is not None, "nothing was drawn yet"
         return self._arrangement
+
+    def learn_domain(self, seeds: Sequence[int]) -> None:
+        """Find out what holds of inputs under these seeds and, so that no file knows them, others.
+
+        Raises:
+            RefusalError: as `draw`.
+        """
+        first = self.draw(seeds[0]).inputs
+        known = seeds[1 : num_draws(first)]
+        private = random.SystemRandom()
+        others = (private.getrandbits(BITS - 1) for _ in range(num_draws(first) - 1 - len(known)))
+        drawn = (self.draw(seed).inputs for seed in (*known, *others))
+        self.domain = domain_of(chain([first], drawn))
 
     def draw(self, seed: int, family: str = OWN) -> Draw:
         """Return fresh inputs; the same seed and family give the same ones.
@@ -122,17 +143,31 @@ class Draws:
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
             placed = [tensor.to(self._device).contiguous() for tensor in tensors]
-            if family != OWN:
-                with self._device:
-                    placed = change_inputs(placed, family)
-            return Draw(placed, family)
+            if family == OWN:
+                return Draw(placed, family)
+            with self._device:
+                kept = self.domain.kept(change_inputs(placed, family), placed)
+            return Draw(kept or placed, family, is_changed=kept is not None)
         storages = arrangement.filled(tensors, self._device)
         if storages is None:
             raise self._code.refusal("its inputs share memory in some draws and not in others")
-        if family != OWN:
-            with self._device:
-                storages = arrangement.changed(storages, FAMILIES[family])
-        return Draw(arrangement.of_storages(storages), family, storages)
+        changed = None if family == OWN else self._changed(storages, family)
+        return Draw(
+            arrangement.of_storages(changed or storages), family, changed or storages,
+            is_changed=family == OWN or changed is not None,
+        )  # fmt: skip
+
+    def _changed(self, storages: Tensors, family: str) -> Tensors | None:
+        """Return storages as a family has them; None where the domain leaves nothing of it."""
+        arrangement = self.arrangement
+        with self._device:
+            changed = arrangement.changed(storages, FAMILIES[family])
+            if self.domain.is_free:
+                return changed
+            pair = arrangement.of_storages(changed), arrangement.of_storages(storages)
+            kept = self.domain.kept(*pair)
+            # what shares memory may have been brought back to different values
+            return None if kept is None else arrangement.filled(kept, self._device)
 
 
 def not_dense(value: Any) -> str:

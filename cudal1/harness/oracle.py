@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cudal1.harness.arrangement import Arrangement
 from cudal1.harness.calls import Calls
 from cudal1.harness.correctness import ReferenceError, reference_error
+from cudal1.harness.domain import Domain
 from cudal1.harness.draws import Change, Draw, Draws, Tensors
 from cudal1.harness.families import FAMILIES, OWN, changed_weight, nudged
 from cudal1.harness.reference import Reference, load_reference
@@ -60,6 +61,8 @@ class _Traits:
     mutates_inputs: bool
     can_change_weights: bool
     families: dict[str, ReferenceError]
+    domain: Domain
+    """What holds of the problem's inputs in every draw."""
 
 
 _known: dict[tuple[str, int, str, PrecisionClass], _Traits] = {}
@@ -133,6 +136,11 @@ class Oracle:
     def families(self) -> list[str]:
         """Kinds of inputs that say something about this problem, its own first."""
         return list(self._families)
+
+    @property
+    def domain(self) -> Domain:
+        """What holds of the inputs in every draw; families of inputs keep it."""
+        return self._draws.domain
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
@@ -293,7 +301,7 @@ class Oracle:
     def _take(self, traits: _Traits, reference: Reference) -> None:
         self._draws = Draws(
             reference.draw, self._code, self.device,
-            arrangement=traits.arrangement, uses_others=traits.uses_others,
+            arrangement=traits.arrangement, uses_others=traits.uses_others, domain=traits.domain,
         )  # fmt: skip
         self._calls.specs = traits.output_specs
         self.mutates_inputs = traits.mutates_inputs
@@ -319,6 +327,7 @@ class Oracle:
             if self.can_change_weights:
                 self._families[OWN] = self._families[OWN].larger(changed)
         has_floats = any(t.is_floating_point() for t in first.inputs)
+        self._draws.learn_domain((1, EXAMINED_SEEDS[0]))
         for family in list(FAMILIES)[1:] if has_floats else []:
             error = self._family_error(family, must_tell=True)
             if error.relative_l2 <= self._max_error:
@@ -328,6 +337,7 @@ class Oracle:
             output_specs=self._calls.specs,
             runs_in_float64=self._exact is not None, mutates_inputs=self.mutates_inputs,
             can_change_weights=self.can_change_weights, families=self._families,
+            domain=self._draws.domain,
         )  # fmt: skip
 
     def _changed_weights_error(self) -> ReferenceError:
@@ -348,9 +358,12 @@ class Oracle:
         return any(not torch.equal(a, b) for a, b in zip(given, draw.inputs, strict=True))
 
     def _family_error(self, family: str, *, must_tell: bool = False) -> ReferenceError:
-        largest = ReferenceError(0.0, 0.0)
+        largest, is_changed = ReferenceError(0.0, 0.0), False
         for seed in EXAMINED_SEEDS:
             draw = self.draw(seed, family)
+            if not draw.is_changed:
+                continue
+            is_changed = True
             try:
                 plain, exact = self._answer(draw, exact=False), self._answer(draw, exact=True)
             except RefusalError:
@@ -361,7 +374,7 @@ class Oracle:
                 return ReferenceError(math.inf, math.inf)
             for error in self._errors(draw, plain, exact):
                 largest = largest.larger(error.at_most(TOO_HARD) if family == OWN else error)
-        return largest
+        return largest if is_changed else ReferenceError(math.inf, math.inf)
 
 
 def _is_telling(output: torch.Tensor) -> bool:
