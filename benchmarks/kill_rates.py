@@ -5,8 +5,7 @@ python -m benchmarks.kill_rates [--checkout DIR] [--suites shipped kernelbench] 
 Families of inputs stay inside what a problem's generator promises (`cudal1.harness.domain`). What
 that costs is seen by the mutants of each problem's kill table, tried twice: with families that stay
 *inside*, as problems are admitted and candidates judged, and with families that go *anywhere*, as
-before there were domains. Where nothing holds of a problem's inputs in every draw both are the
-same, and one is tried.
+before there were domains.
 
 KernelBench's problems come from a checkout, of which nothing is copied: those that are admitted, in
 the sizes in which they are (`results/kernelbench_admission_cpu.json`). One process tries problems,
@@ -96,14 +95,11 @@ def try_all(
     """Return a row for each problem, in order; those in `tries` are not tried again."""
     known: dict[str, Row] = {line["problem_id"]: line for line in tries}
     new = [each for each in problems if each.id not in known]
-    for problem, inside in _tried(new, partial(_try, protocol, device, True)):
+    for problem, tried in _tried(new, partial(_try, protocol, device)):
         row: Row = {
             "problem_id": problem.id, "problem": problem.key, "suite": problem.suite,
-            "level": problem.level, **inside,
+            "level": problem.level, **tried,
         }  # fmt: skip
-        if row["invariants"]:
-            ((_, other),) = _tried([problem], partial(_try, protocol, device, False))
-            row["anywhere"] = other["inside"]
         known[problem.id] = row
         tries.add(row)
         note(f"{problem.key}: {row['inside']}")
@@ -122,24 +118,35 @@ def _tried(
                     yield problem, pool.submit(attempt, problem).result()
                 except BrokenExecutor:
                     died = {"reason": "ends the process that tries it"}
-                    yield problem, {"invariants": [], "inside": died}
+                    yield problem, {"invariants": [], "inside": died, "anywhere": died}
                     left = left[left.index(problem) + 1 :]
                     break
             else:
                 left = left[TRIED_BY_ONE:]
 
 
-def _try(protocol: EvalProtocol, device: Device, is_inside: bool, problem: Problem) -> Row:
-    """In a process of its own: return the problem's families and what became of its mutants."""
+def _try(protocol: EvalProtocol, device: Device, problem: Problem) -> Row:
+    """In a process of its own: return what holds, and what became of the mutants either way."""
     import torch
 
-    from cudal1.harness import draws
+    from cudal1.harness import draws, oracle
     from cudal1.harness.domain import Domain
 
     torch.set_num_threads(1)
-    find = draws.domain_of
-    if not is_inside:
-        draws.domain_of = lambda _: Domain()
+    inside = _table(protocol, device, problem)
+    find, draws.domain_of = draws.domain_of, lambda _: Domain()
+    oracle._known.clear()  # or what was learned inside holds
+    try:
+        anywhere = _table(protocol, device, problem)
+    finally:
+        draws.domain_of = find
+    held, _ = inside.pop("invariants"), anywhere.pop("invariants")
+    return {"invariants": held, "inside": inside, "anywhere": anywhere}
+
+
+def _table(protocol: EvalProtocol, device: Device, problem: Problem) -> Row:
+    import torch
+
     try:
         place = torch.device(device.torch_name)
         oracle = Oracle(
@@ -147,10 +154,8 @@ def _try(protocol: EvalProtocol, device: Device, is_inside: bool, problem: Probl
         )
         table = kill_table(problem, protocol, device)
     except CudaL1Error as error:
-        return {"invariants": [], "inside": {"reason": str(error)}}
-    finally:
-        draws.domain_of = find
-    return {"invariants": table.invariants, "inside": counts(table, oracle.families)}
+        return {"invariants": [], "reason": str(error)}
+    return {"invariants": table.invariants, **counts(table, oracle.families)}
 
 
 def counts(table: KillTable, families: Sequence[str]) -> Row:
@@ -161,7 +166,7 @@ def counts(table: KillTable, families: Sequence[str]) -> Row:
         "num_families": len(families), "num_applied": len(applied), "num_killed": len(after),
         "mean_inputs": round(sum(after) / len(after), 2) if after else None,
         "survivors": [each.name for each in table.survivors],
-        "by_own_alone": sum(each.family == "own" for each in applied),
+        "num_killed_by_own": sum(each.family == "own" for each in applied),
         "reason": table.refused_reference,
     }  # fmt: skip
 
@@ -174,13 +179,14 @@ def places(rows: Sequence[Row]) -> set[tuple[str, int]]:
 def summary(suite: str, level: int, rows: Sequence[Row]) -> Row:
     """Return what became of the mutants of a level of a suite, inside domains and anywhere."""
     mine = [row for row in rows if (row["suite"], row["level"]) == (suite, level)]
-    tried = [row for row in mine if "num_killed" in row["inside"]]
+    wheres = ("inside", "anywhere")
+    tried = [row for row in mine if all("num_killed" in row[where] for where in wheres)]
     found: Row = {
         "suite": suite, "level": level, "num_problems": len(mine), "num_tried": len(tried),
         "num_with_invariants": sum(bool(row["invariants"]) for row in tried),
     }  # fmt: skip
-    for where in ("inside", "anywhere"):
-        tables = [row.get(where, row["inside"]) for row in tried]
+    for where in wheres:
+        tables = [row[where] for row in tried]
         found[where] = {
             "num_applied": sum(table["num_applied"] for table in tables),
             "num_killed": sum(table["num_killed"] for table in tables),

@@ -48,15 +48,24 @@ class Domain(Record):
     """Of each input."""
     relations: tuple[AnyRelation, ...] = ()
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What holds, in words, a line for each input or relation that has something."""
+    def lines(self, places: Sequence[int] | None = None) -> tuple[str, ...]:
+        """Return what holds, in words, a line for each input or relation that has something.
+
+        Args:
+            places: of the tensors in a call; None: there is nothing else.
+        """
+        if places is None:
+            places = range(len(self.inputs))
         said = [
             f"input {place}: {'; '.join(each.text() for each in found)}"
-            for place, found in enumerate(self.inputs)
+            for place, found in zip(places, self.inputs, strict=True)
             if found
         ]
-        return (*said, *(relation.text() for relation in self.relations))
+        of_two = (
+            relation.text(places[relation.first], places[relation.second])
+            for relation in self.relations
+        )
+        return (*said, *of_two)
 
     def kept(
         self, changed: Sequence[torch.Tensor], own: Sequence[torch.Tensor]

@@ -123,13 +123,13 @@ class Draws:
         ]
 
     def _listed(self, drawn: Any) -> list[Any]:
-        if not isinstance(drawn, list | tuple) or not drawn:
-            raise self._code.refusal("get_inputs() must return a list of tensors")
+        if said := not_listed(drawn):
+            raise self._code.refusal(said)
         return list(drawn)
 
     def _dense(self, value: Any) -> torch.Tensor:
         if said := not_dense(value):
-            raise self._code.refusal(f"get_inputs() gives {said}")
+            raise self._code.refusal(f"get_inputs() gives {said}; {remedy(value)}")
         return value
 
     def _arranged(self, tensors: Tensors, family: str) -> Draw:
@@ -139,7 +139,10 @@ class Draws:
                 raise self._code.refusal("its inputs have no elements")
         arrangement = self._arrangement
         if said := arrangement.complaint(tensors):
-            raise self._code.refusal(f"its inputs change from draw to draw: {said}")
+            raise self._code.refusal(
+                f"its inputs change from draw to draw: {said}; draw as many in every draw, each of "
+                "one shape and type"
+            )
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
             placed = [tensor.to(self._device).contiguous() for tensor in tensors]
@@ -168,6 +171,28 @@ class Draws:
             kept = self.domain.kept(*pair)
             # what shares memory may have been brought back to different values
             return None if kept is None else arrangement.filled(kept, self._device)
+
+
+def not_listed(drawn: Any) -> str:
+    """Return what is wrong with what a generator gives as a whole; else nothing."""
+    if not isinstance(drawn, list | tuple):
+        said = f"the tensors of one call in forward's order, not {type(drawn).__name__}"
+        return f"get_inputs() must return a list of tensors: {said}"
+    return "" if drawn else "get_inputs() must return a list of tensors, and this one holds none"
+
+
+def remedy(value: Any) -> str:
+    """Return what to do about an input or an output that cannot be judged."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return "return its real and imaginary parts, as torch.view_as_real gives them"
+        is_dense = value.layout is torch.strided and not value.is_nested
+        return "convert it, to float32 or int64" if is_dense else "return its parts, dense"
+    if isinstance(value, list | tuple | dict | set):
+        return "return its tensors one by one"
+    return "return a tensor, or, of an input, a plain Python value that is the same in every draw"
 
 
 def not_dense(value: Any) -> str:

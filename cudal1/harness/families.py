@@ -138,7 +138,8 @@ def _one_element_large(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.numel() == 0:
         return tensor
     changed = tensor.clone(memory_format=torch.contiguous_format)
-    size = 100.0 * tensor.abs().mean()
+    share = int(tensor.count_nonzero()) / tensor.numel()
+    size = 100.0 * tensor.abs().mean() / max(share, 1e-9)
     rows = changed.view(-1, tensor.shape[-1] if tensor.dim() else 1)
     row, place = divmod(int(torch.randint(tensor.numel(), ())), rows.shape[1])
     if not bool(rows[row, place]):

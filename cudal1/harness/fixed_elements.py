@@ -8,7 +8,7 @@ import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from cudal1.harness.invariants import MIN_EVIDENCE, Invariant, shown
+from cudal1.harness.invariants import MIN_EVIDENCE, Invariant, Number, shown
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,7 @@ class Kept(Invariant):
     count: int
     """Elements that are kept, of `total`."""
     total: int
-    value: float | None
+    value: Number | None
     """Their value where all have one."""
 
     @classmethod

@@ -8,9 +8,10 @@ not be luck (`is_sure`). Kinds are in `zero_patterns`, `value_invariants` and `r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import math
+from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import ConfigDict
+from pydantic import Field, PlainSerializer
 
 from cudal1.record import Record
 
@@ -28,10 +29,16 @@ FEW = 16
 """Distinct values up to which they are a set that the generator chooses from."""
 
 
+Number = Annotated[
+    float,
+    Field(allow_inf_nan=True),
+    PlainSerializer(lambda x: x if math.isfinite(x) else str(x), when_used="json"),
+]
+"""A value of a tensor: masks hold infinities, for which JSON has no number."""
+
+
 class Invariant(Record):
     """Something that holds of a tensor in every draw."""
-
-    model_config = ConfigDict(allow_inf_nan=True, ser_json_inf_nan="constants")  # masks of -inf
 
     def text(self) -> str:
         """Return it in words that complete "input 0: …"."""

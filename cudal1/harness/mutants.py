@@ -165,7 +165,7 @@ class _Trial:
         return KillTable(
             problem_id=self._problem.id, precision=self._protocol.precision,
             mutants=tuple(mutants), refused_reference=self._refused,
-            invariants=self._oracle.domain.lines,
+            invariants=self._oracle.invariants,
         )  # fmt: skip
 
     def _alive(self) -> list[_Suspect]:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudal1.harness.arrangement import Arrangement
 from cudal1.harness.calls import Calls
@@ -24,7 +24,7 @@ from cudal1.harness.reference_code import ReferenceCode, RefusalError
 from cudal1.harness.roofline import NO_WORK, Work, least_work
 from cudal1.harness.seeding import kept_others, seed_others, seed_torch
 from cudal1.harness.weights import Weights, is_lazy, load_by_name
-from cudal1.harness.wire import TensorSpec, View
+from cudal1.harness.wire import TensorSpec, View, tensor_places
 from cudal1.problem import Problem
 from cudal1.protocol import PrecisionClass
 
@@ -63,6 +63,8 @@ class _Traits:
     families: dict[str, ReferenceError]
     domain: Domain
     """What holds of the problem's inputs in every draw."""
+    constants: dict[int, Any]
+    """Arguments of a call that are no tensors, by their places."""
 
 
 _known: dict[tuple[str, int, str, PrecisionClass], _Traits] = {}
@@ -97,6 +99,7 @@ class Oracle:
         with self._code:
             reference = load_reference(problem)
         self.init_inputs = repr(reference.init_inputs)
+        self.constants = reference.constants
         self._draws = Draws(reference.draw, self._code, device)
         self._calls = Calls(self._code)
         self._families: dict[str, ReferenceError] = {}
@@ -138,9 +141,10 @@ class Oracle:
         return list(self._families)
 
     @property
-    def domain(self) -> Domain:
-        """What holds of the inputs in every draw; families of inputs keep it."""
-        return self._draws.domain
+    def invariants(self) -> tuple[str, ...]:
+        """What holds of the inputs in every draw, in words; families of inputs keep it."""
+        domain = self._draws.domain
+        return domain.lines(tensor_places(len(domain.inputs), self.constants))
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
@@ -303,6 +307,7 @@ class Oracle:
             reference.draw, self._code, self.device,
             arrangement=traits.arrangement, uses_others=traits.uses_others, domain=traits.domain,
         )  # fmt: skip
+        self.constants.update(traits.constants)
         self._calls.specs = traits.output_specs
         self.mutates_inputs = traits.mutates_inputs
         self.can_change_weights = traits.can_change_weights
@@ -337,7 +342,7 @@ class Oracle:
             output_specs=self._calls.specs,
             runs_in_float64=self._exact is not None, mutates_inputs=self.mutates_inputs,
             can_change_weights=self.can_change_weights, families=self._families,
-            domain=self._draws.domain,
+            domain=self._draws.domain, constants=dict(self.constants),
         )  # fmt: skip
 
     def _changed_weights_error(self) -> ReferenceError:

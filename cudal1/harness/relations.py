@@ -26,8 +26,8 @@ class Relation(Record):
         """Both places."""
         return self.first, self.second
 
-    def text(self) -> str:
-        """Return it in words."""
+    def text(self, first: int, second: int) -> str:
+        """Return it in words, between inputs of these numbers."""
         raise NotImplementedError
 
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
@@ -48,9 +48,9 @@ class Equal(Relation):
 
     kind: Literal["equal"] = "equal"
 
-    def text(self) -> str:
+    def text(self, first: int, second: int) -> str:
         """Return it in words."""
-        return f"input {self.second} equals input {self.first}"
+        return f"input {second} equals input {first}"
 
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return whether they are equal."""
@@ -75,9 +75,9 @@ class Transposed(Relation):
 
     kind: Literal["transposed"] = "transposed"
 
-    def text(self) -> str:
+    def text(self, first: int, second: int) -> str:
         """Return it in words."""
-        return f"input {self.second} is input {self.first} transposed"
+        return f"input {second} is input {first} transposed"
 
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return whether one is the other's transpose."""
@@ -100,9 +100,9 @@ class Ordered(Relation):
 
     kind: Literal["ordered"] = "ordered"
 
-    def text(self) -> str:
+    def text(self, first: int, second: int) -> str:
         """Return it in words."""
-        return f"input {self.first} nowhere exceeds input {self.second}"
+        return f"input {first} nowhere exceeds input {second}"
 
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return whether none does."""

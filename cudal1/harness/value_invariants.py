@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, Self
 
-from cudal1.harness.invariants import FEW, SAMPLE, Invariant, sample, shown
+from cudal1.harness.invariants import FEW, SAMPLE, Invariant, Number, sample, shown
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ class Values(Invariant):
     """Every element is one of a few values: targets of -1 and 1, masks, one-hot rows."""
 
     kind: Literal["values"] = "values"
-    values: tuple[float, ...]
+    values: tuple[Number, ...]
     """Ascending."""
 
     @classmethod

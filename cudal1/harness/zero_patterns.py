@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self
 
-from cudal1.harness.invariants import MIN_EVIDENCE, Invariant, shown
+from cudal1.harness.invariants import MIN_EVIDENCE, Invariant, Number, shown
 
 if TYPE_CHECKING:
     import torch
@@ -176,7 +176,7 @@ class Diagonal(Invariant):
     """The main diagonal of each matrix holds one value, the same in every draw."""
 
     kind: Literal["diagonal"] = "diagonal"
-    value: float
+    value: Number
 
     @classmethod
     def suspected(cls, first: torch.Tensor) -> Diagonal | None:

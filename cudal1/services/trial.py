@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
+from cudal1.harness.draws import not_listed, remedy
 from cudal1.harness.reference import load_reference
 from cudal1.harness.seeding import seed_others, seed_torch
+from cudal1.harness.wire import tensor_places
 from cudal1.problem import Problem
 
 if TYPE_CHECKING:
@@ -76,7 +79,7 @@ def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[s
     _seed(99, used)  # what is drawn in forward is drawn otherwise now
     if _distance(outputs, reference.call(first)) > REPEATABLE:
         raise RejectedError("gives different outputs for equal inputs and weights")
-    twin = _Reference(problem, used)
+    twin = _Reference(problem, used, reference.constants)
     if _distance(outputs, twin.call(first)) > REPEATABLE:
         if not reference.has_weights_of(twin):
             raise RejectedError(
@@ -97,15 +100,24 @@ def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[s
 
 
 class _Reference:
-    """A problem file, executed, with its model made under a fixed seed."""
+    """A problem file, executed, with its model made under a fixed seed.
 
-    def __init__(self, problem: Problem, device: str) -> None:
+    Args:
+        problem: its source runs here.
+        device: PyTorch's name.
+        constants: its inputs that are no tensors, where they have been drawn.
+    """
+
+    def __init__(
+        self, problem: Problem, device: str, constants: Mapping[int, Any] | None = None
+    ) -> None:
         import torch
 
         self._device = torch.device(device)
         try:
             found = load_reference(problem)
-            self._draw = found.draw
+            self._draw, self.constants = found.draw, found.constants
+            found.constants.update(constants or {})
             _seed(0, device)
             with self._device:
                 self._model = found.make()
@@ -119,13 +131,15 @@ class _Reference:
         return self
 
     def inputs(self, seed: int) -> Tensors:
-
+        """Return the tensors of one call; what else it takes is in `constants`."""
         _seed(seed, self._device)
         with self._device:
             drawn = self._draw()
-        if not isinstance(drawn, list | tuple) or not drawn:
-            raise RejectedError("get_inputs() must return a list of tensors")
-        return [_tensor(value, "an input").detach().to(self._device) for value in drawn]
+        if said := not_listed(drawn):
+            raise RejectedError(said)
+        places = tensor_places(len(drawn), self.constants)
+        found = [_tensor(each, f"input {i}") for i, each in zip(places, drawn, strict=True)]
+        return [value.detach().to(self._device) for value in found]
 
     def has_weights_of(self, other: _Reference) -> bool:
         """Return whether both models have the same parameters and buffers."""
@@ -160,12 +174,16 @@ def _tensor(value: Any, what: str) -> torch.Tensor:
     import torch
 
     if not isinstance(value, torch.Tensor):
-        raise RejectedError(f"{what} is of type {type(value).__name__}, not a tensor")
+        raise RejectedError(
+            f"{what} is of type {type(value).__name__}, not a tensor; {remedy(value)}"
+        )
     if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-        raise RejectedError(f"{what} is not a dense tensor, which alone can be judged")
+        raise RejectedError(
+            f"{what} is not a dense tensor, which alone can be judged; {remedy(value)}"
+        )
     dtype = str(value.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise RejectedError(f"{what} is of {dtype}, which cannot be judged")
+        raise RejectedError(f"{what} is of {dtype}, which cannot be judged; {remedy(value)}")
     if value.numel() == 0:
         raise RejectedError(f"{what} has no elements")
     return value
@@ -189,7 +207,7 @@ def _require_accuracy(
     problem: Problem, reference: _Reference, inputs: Tensors, device: str
 ) -> None:
     """Refuse outputs that are mostly rounding errors, such as the mean of what has no mean."""
-    exact = _Reference(problem, device)
+    exact = _Reference(problem, device, reference.constants)
     try:
         answers = exact.double().call([t.double() if t.is_floating_point() else t for t in inputs])
     except Exception:  # noqa: BLE001 -- somebody else's code: it may assert its dtype or lack a kernel
@@ -246,13 +264,15 @@ def _require_same_inputs(first: Tensors, drawn: Tensors) -> None:
     """Refuse inputs whose number, shape or dtype is drawn: slots have one size."""
     if len(first) != len(drawn):
         raise RejectedError(
-            f"the number of inputs changes from draw to draw ({len(first)}, then {len(drawn)})"
+            f"the number of inputs changes from draw to draw ({len(first)}, then {len(drawn)}); "
+            "return as many in every draw"
         )
     for place, (one, other) in enumerate(zip(first, drawn, strict=True)):
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             raise RejectedError(
                 f"input {place} changes from draw to draw ({one.dtype} {tuple(one.shape)}, then "
-                f"{other.dtype} {tuple(other.shape)})"
+                f"{other.dtype} {tuple(other.shape)}); draw one shape and type, and say with a "
+                "mask or lengths what of it counts"
             )
 
 

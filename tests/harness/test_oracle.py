@@ -413,7 +413,12 @@ def test_families_change_what_inputs_share_once() -> None:
         ("*[torch.randn(4)] * int(torch.randint(1, 9, ()))", "its inputs change from draw to draw"),
         ("torch.randn(8).to_sparse()", "a tensor of layout torch.sparse_coo"),
         ("torch.randn(8, dtype=torch.complex64)", "a tensor of complex64"),
-        ("torch.randn(8), 3", "a value of type int, not a tensor"),
+        ("torch.randn(8), np.float32(3)", "a value of type float32, not a tensor; return a tensor"),
+        ("torch.randn(8), random.random()", r"input 1 changes from draw to draw \(0\.\d+, then"),
+        (
+            "torch.randn(8), [3, torch.randn(8)][random.randrange(2)]",
+            "input 1 is a tensor in some draws and not in others|2 inputs, then 1; draw as many",
+        ),
         ("torch.empty(0)", "its inputs have no elements"),
         ("", r"get_inputs\(\) must return a list of tensors"),
         ("torch.no_such()", "its reference raises AttributeError"),
