@@ -106,7 +106,7 @@ def _practised(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable
         practice = replace(job, entry=REFERENCE)
         module, load_weights = load(practice, job.practice.encode(), ring, engine)
         load_weights()
-        module(*inputs(engine, job, 0))
+        module(*arguments(engine, job, 0))
 
 
 class _Until(TorchFunctionMode):
@@ -124,20 +124,23 @@ class _Until(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def inputs(engine: Engine, job: Job, slot: int) -> tuple[Any, ...]:
+def arguments(engine: Engine, job: Job, slot: int) -> tuple[Any, ...]:
+    """Return the arguments of a call: the inputs of a slot, and constants in their places."""
+    return wire.arguments(inputs(engine, job.layout, slot), ast.literal_eval(job.constants))
+
+
+def inputs(engine: Engine, layout: Layout, slot: int) -> list[torch.Tensor]:
     """Return the inputs of a slot as the problem's generator lays them out.
 
     Each storage begins where the tensor's own would: strides and offsets mean what they mean
     elsewhere, and nothing else of the shared memory belongs to it.
     """
-    layout = job.layout
     start = layout.input_start + slot * layout.input_bytes
     storages = [
         engine.part(start + offset, spec.num_bytes)
         for offset, spec in zip(wire.offsets(layout.storages), layout.storages, strict=True)
     ]
-    tensors = [window(storages[each.storage], each) for each in layout.inputs]
-    return wire.arguments(tensors, ast.literal_eval(job.constants))
+    return [window(storages[each.storage], each) for each in layout.inputs]
 
 
 def window(storage: torch.Tensor, view: View) -> torch.Tensor:

@@ -88,7 +88,7 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     layers |= confinement.renounce(home, layers, nodes)
     os.write(channel, wire.bits_of(layers))
     # before a candidate is there: on a GPU it takes longer than a short call
-    inputs = [loading.inputs(engine, job, slot) for slot in range(job.layout.num_slots)]
+    inputs = [loading.arguments(engine, job, slot) for slot in range(job.layout.num_slots)]
     if job.practice:
         practise(job, ring, engine, lambda: _has_word(channel))
         _allow_tf32(job.allow_tf32)
