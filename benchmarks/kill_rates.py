@@ -61,10 +61,15 @@ def main() -> None:
         sys.exit(str(error))
     summaries = [summary(suite, level, rows) for suite, level in sorted(places(rows))]
     found = {
-        "benchmark": file.stem, "measured": time.strftime("%Y-%m-%d"), "machine": machine(device),
-        "protocol_id": protocol.id, "stages": list(protocol.correctness_stages),
-        "precision": protocol.precision, "suites": summaries, "problems": rows,
-    }  # fmt: skip
+        "benchmark": file.stem,
+        "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(device),
+        "protocol_id": protocol.id,
+        "stages": list(protocol.correctness_stages),
+        "precision": protocol.precision,
+        "suites": summaries,
+        "problems": rows,
+    }
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     tries.path.unlink()
     show(summaries, rows)
@@ -97,9 +102,12 @@ def try_all(
     new = [each for each in problems if each.id not in known]
     for problem, tried in _tried(new, partial(_try, protocol, device)):
         row: Row = {
-            "problem_id": problem.id, "problem": problem.key, "suite": problem.suite,
-            "level": problem.level, **tried,
-        }  # fmt: skip
+            "problem_id": problem.id,
+            "problem": problem.key,
+            "suite": problem.suite,
+            "level": problem.level,
+            **tried,
+        }
         known[problem.id] = row
         tries.add(row)
         note(f"{problem.key}: {row['inside']}")
@@ -163,12 +171,14 @@ def counts(table: KillTable, families: Sequence[str]) -> Row:
     applied = [each for each in table.mutants if each.killed is not None]
     after = [each.num_inputs for each in applied if each.killed and each.num_inputs]
     return {
-        "num_families": len(families), "num_applied": len(applied), "num_killed": len(after),
+        "num_families": len(families),
+        "num_applied": len(applied),
+        "num_killed": len(after),
         "mean_inputs": round(sum(after) / len(after), 2) if after else None,
         "survivors": [each.name for each in table.survivors],
         "num_killed_by_own": sum(each.family == "own" for each in applied),
         "reason": table.refused_reference,
-    }  # fmt: skip
+    }
 
 
 def places(rows: Sequence[Row]) -> set[tuple[str, int]]:
@@ -182,9 +192,12 @@ def summary(suite: str, level: int, rows: Sequence[Row]) -> Row:
     wheres = ("inside", "anywhere")
     tried = [row for row in mine if all("num_killed" in row[where] for where in wheres)]
     found: Row = {
-        "suite": suite, "level": level, "num_problems": len(mine), "num_tried": len(tried),
+        "suite": suite,
+        "level": level,
+        "num_problems": len(mine),
+        "num_tried": len(tried),
         "num_with_invariants": sum(bool(row["invariants"]) for row in tried),
-    }  # fmt: skip
+    }
     for where in wheres:
         tables = [row[where] for row in tried]
         found[where] = {
@@ -202,26 +215,28 @@ def show(summaries: Sequence[Row], rows: Sequence[Row]) -> None:
         header,
         [
             [
-                f"{each['suite']} level {each['level']}", str(each["num_tried"]),
+                f"{each['suite']} level {each['level']}",
+                str(each["num_tried"]),
                 str(each["num_with_invariants"]),
                 *(_share(each[where]) for where in ("inside", "anywhere")),
             ]
             for each in summaries
         ],
-    )  # fmt: skip
+    )
     print()
     held = [row for row in rows if row["invariants"]]
     print_table(
         ["problem", "what holds", "families inside", "anywhere", "killed inside", "anywhere"],
         [
             [
-                row["problem"], " | ".join(row["invariants"]),
+                row["problem"],
+                " | ".join(row["invariants"]),
                 *(str(row[w].get("num_families")) for w in ("inside", "anywhere")),
                 *(_share(row[where]) for where in ("inside", "anywhere")),
             ]
             for row in held
         ],
-    )  # fmt: skip
+    )
 
 
 def _share(table: Row) -> str:

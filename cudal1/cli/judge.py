@@ -111,9 +111,7 @@ def judge(
 
     Example: cudal1 judge --suite shipped --baselines all
     """
-    asks = Asks(
-        timing=not checks_only, wait_s=wait, as_json=as_json, invariants=invariants
-    )  # fmt: skip
+    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json, invariants=invariants)
     of_many = OfMany(suite, sizes, out, baselines, cluster)
     is_one = candidates is None and (problem is not None or baselines is None)
     try:

@@ -33,10 +33,21 @@ SAME = 64.0
 one that was drawn, at most, where nothing but rounding is left of a family's change."""
 
 AnyInvariant = Annotated[
-    Values | Whole | Bounds | Repeated | Symmetric | Band | Blocks | Diagonal | Kept | Sorted
-    | SumsToOne | UnitNorm | Fixed,
+    Values
+    | Whole
+    | Bounds
+    | Repeated
+    | Symmetric
+    | Band
+    | Blocks
+    | Diagonal
+    | Kept
+    | Sorted
+    | SumsToOne
+    | UnitNorm
+    | Fixed,
     Field(discriminator="kind"),
-]  # fmt: skip
+]
 """In the order in which a changed tensor is brought back: values first, sums of them last."""
 AnyRelation = Annotated[Equal | Transposed | Ordered, Field(discriminator="kind")]
 
@@ -155,8 +166,10 @@ def _suspected(first: torch.Tensor, second: torch.Tensor) -> list[AnyInvariant]:
         return []
     dims, is_bool = range(first.dim()), str(first.dtype) == "torch.bool"
     places = [
-        Band.suspected(first, second), Blocks.suspected(first, second), Diagonal.suspected(first)
-    ]  # fmt: skip
+        Band.suspected(first, second),
+        Blocks.suspected(first, second),
+        Diagonal.suspected(first),
+    ]
     kept = Kept.suspected(first, second, _always_same(places, first))
     found: list[AnyInvariant | None] = []
     if not is_bool:

@@ -156,9 +156,11 @@ class Draws:
             raise self._code.refusal("its inputs share memory in some draws and not in others")
         changed = None if family == OWN else self._changed(storages, family)
         return Draw(
-            arrangement.of_storages(changed or storages), family, changed or storages,
+            arrangement.of_storages(changed or storages),
+            family,
+            changed or storages,
             is_changed=family == OWN or changed is not None,
-        )  # fmt: skip
+        )
 
     def _changed(self, storages: Tensors, family: str) -> Tensors | None:
         """Return storages as a family has them; None where the domain leaves nothing of it."""

@@ -79,9 +79,12 @@ class Kept(Invariant):
         count = int(same.sum())
         mask = _narrowed(same)
         return cls(
-            shape=tuple(mask.shape), packed=_packed(mask), count=count, total=first.numel(),
+            shape=tuple(mask.shape),
+            packed=_packed(mask),
+            count=count,
+            total=first.numel(),
             value=float(values[0]) if is_one else None,
-        )  # fmt: skip
+        )
 
     def text(self) -> str:
         """Return it in words."""

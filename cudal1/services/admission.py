@@ -102,9 +102,11 @@ class Probe(Record):
 
     def _admission(self, reason: str | None) -> Admission:
         return Admission(
-            problem_id=self.problem_id, admitted=reason is None, reason=reason,
+            problem_id=self.problem_id,
+            admitted=reason is None,
+            reason=reason,
             invariants=self.invariants,
-        )  # fmt: skip
+        )
 
 
 def admit(

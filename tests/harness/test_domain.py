@@ -80,7 +80,8 @@ PROMISES: dict[str, tuple[Generator, list[str]]] = {
     "symmetric": (lambda: [symmetric(rand(32, 32))], ["input 0: symmetric"]),
     "nearly symmetric": (lambda: [(lambda a: a @ a.mT)(randn(64, 48))], ["input 0: symmetric"]),
     "signs": (
-        lambda: [torch.randint(0, 2, (32, 1)).float() * 2 - 1], ["input 0: values in {-1, 1}"]
+        lambda: [torch.randint(0, 2, (32, 1)).float() * 2 - 1],
+        ["input 0: values in {-1, 1}"],
     ),
     "mask": (
         lambda: [torch.where(rand(32, 32) > 0.5, 0.0, float("-inf"))],
@@ -91,13 +92,16 @@ PROMISES: dict[str, tuple[Generator, list[str]]] = {
         ["input 0: values in {0, 1}; non-negative, sums to one along dim 1"],
     ),
     "whole": (
-        lambda: [torch.randint(0, 100, (512,)).float()], ["input 0: whole numbers, 0 to 99 seen"]
+        lambda: [torch.randint(0, 100, (512,)).float()],
+        ["input 0: whole numbers, 0 to 99 seen"],
     ),
     "probabilities": (
-        lambda: [randn(64, 10).softmax(0)], ["input 0: positive, sums to one along dim 0"]
+        lambda: [randn(64, 10).softmax(0)],
+        ["input 0: positive, sums to one along dim 0"],
     ),
     "half probabilities": (
-        lambda: [randn(64, 100).half().softmax(-1)], ["input 0: positive, sums to one along dim 1"]
+        lambda: [randn(64, 100).half().softmax(-1)],
+        ["input 0: positive, sums to one along dim 1"],
     ),
     "attention": (
         lambda: [masked_softmax(randn(8, 9, 9))],
@@ -109,7 +113,8 @@ PROMISES: dict[str, tuple[Generator, list[str]]] = {
     "unit vectors": (lambda: [F.normalize(randn(64, 10))], ["input 0: unit norm along dim 1"]),
     "sorted": (lambda: [randn(64, 10).sort().values], ["input 0: ascending along dim 1"]),
     "sorted down": (
-        lambda: [randn(64).sort(descending=True).values], ["input 0: descending along dim 0"]
+        lambda: [randn(64).sort(descending=True).values],
+        ["input 0: descending along dim 0"],
     ),
     "repeated": (lambda: [randn(64, 1).expand(64, 10).clone()], ["input 0: equal along dim 1"]),
     "absolute": (lambda: [randn(64, 64).abs()], ["input 0: at least 0"]),
@@ -124,12 +129,11 @@ PROMISES: dict[str, tuple[Generator, list[str]]] = {
         ["input 0: whole numbers, 1 to 70 seen; ascending along dim 0"],
     ),
     "causal mask": (
-        lambda: [torch.ones(8, 8, dtype=torch.bool).tril()], ["input 0: the same in every draw"]
+        lambda: [torch.ones(8, 8, dtype=torch.bool).tril()],
+        ["input 0: the same in every draw"],
     ),
-    "random mask, lower": (
-        lambda: [(rand(16, 16) > 0.5).tril()], ["input 0: lower triangular"]
-    ),
-}  # fmt: skip
+    "random mask, lower": (lambda: [(rand(16, 16) > 0.5).tril()], ["input 0: lower triangular"]),
+}
 
 
 @pytest.mark.parametrize("name", PROMISES)
