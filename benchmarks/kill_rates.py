@@ -163,7 +163,7 @@ def _table(protocol: EvalProtocol, device: Device, problem: Problem) -> Row:
         table = kill_table(problem, protocol, device)
     except CudaL1Error as error:
         return {"invariants": [], "reason": str(error)}
-    return {"invariants": table.invariants, **counts(table, oracle.families)}
+    return {"invariants": list(table.invariants), **counts(table, oracle.families)}
 
 
 def counts(table: KillTable, families: Sequence[str]) -> Row:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LUCKY_SHARE = 1e-3
 """Share of elements that may be equal in two draws by luck, at most, where others are said to be
 equal in all."""
+FEWEST = 1e-6
+"""Share of elements below which those that two draws agree in are not looked at: of numbers from
+`torch.rand`, of which there are 2^24, luck makes a sixteenth of it."""
 
 
 class Fixed(Invariant):
@@ -70,7 +73,7 @@ class Kept(Invariant):
         same = first == second
         if known is not None:
             same &= ~known
-        return cls._of(same, first) if bool(same.any()) else None
+        return cls._of(same, first) if int(same.sum()) > FEWEST * first.numel() else None
 
     @classmethod
     def _of(cls, same: torch.Tensor, first: torch.Tensor) -> Kept:
