@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -76,18 +76,15 @@ class Draws:
         assert self._arrangement is not None, "nothing was drawn yet"
         return self._arrangement
 
-    def learn_domain(self, seeds: Sequence[int]) -> None:
-        """Find out what holds of inputs under these seeds and, so that no file knows them, others.
+    def learn_domain(self, first: Draw, seed: int) -> None:
+        """Find out what holds of inputs: of a draw, under a seed, under some that no file knows.
 
         Raises:
             RefusalError: as `draw`.
         """
-        first = self.draw(seeds[0]).inputs
-        known = seeds[1 : num_draws(first)]
         private = random.SystemRandom()
-        others = (private.getrandbits(BITS - 1) for _ in range(num_draws(first) - 1 - len(known)))
-        drawn = (self.draw(seed).inputs for seed in (*known, *others))
-        self.domain = domain_of(chain([first], drawn))
+        seeds = [seed, *(private.getrandbits(BITS - 1) for _ in range(num_draws(first.inputs) - 2))]
+        self.domain = domain_of(chain([first.inputs], (self.draw(each).inputs for each in seeds)))
 
     def draw(self, seed: int, family: str = OWN) -> Draw:
         """Return fresh inputs; the same seed and family give the same ones.

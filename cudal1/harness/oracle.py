@@ -332,7 +332,7 @@ class Oracle:
             if self.can_change_weights:
                 self._families[OWN] = self._families[OWN].larger(changed)
         has_floats = any(t.is_floating_point() for t in first.inputs)
-        self._draws.learn_domain((1, EXAMINED_SEEDS[0]))
+        self._draws.learn_domain(first, EXAMINED_SEEDS[0])
         for family in list(FAMILIES)[1:] if has_floats else []:
             error = self._family_error(family, must_tell=True)
             if error.relative_l2 <= self._max_error:

@@ -44,9 +44,7 @@ class Symmetric(Invariant):
 
         if not tensor.is_floating_point():
             return torch.equal(tensor, tensor.mT)
-        largest = float(tensor.abs().max())
-        off = float((tensor - tensor.mT).abs().max())
-        return off <= ROUNDINGS * torch.finfo(tensor.dtype).eps * largest
+        return float((tensor - tensor.mT).abs().max()) <= _rounding(tensor)
 
     def restored(self, changed: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Return the larger of each two elements in both places: one that is large stays."""
@@ -59,8 +57,12 @@ class Symmetric(Invariant):
         """Return whether so many elements would not equal others by luck."""
         size = first.shape[-1]
         pairs = first.numel() // size * (size - 1) // 2 * num_draws
-        unlike = float((first.roll(1, dims=-1) != first.roll(1, dims=-1).mT).double().mean())
-        return pairs * unlike >= MIN_EVIDENCE
+        moved = first.roll(1, dims=-1)
+        if first.is_floating_point():
+            unlike = (moved - moved.mT).abs() > _rounding(first)
+        else:
+            unlike = moved != moved.mT
+        return pairs * float(unlike.double().mean()) >= MIN_EVIDENCE
 
 
 class Repeated(Invariant):
@@ -230,6 +232,13 @@ class Sorted(Invariant):
         if is_few_valued(first) and length > 2:
             return rows >= FEW_ROWS
         return rows * math.lgamma(length + 1) >= MIN_EVIDENCE
+
+
+def _rounding(tensor: torch.Tensor) -> float:
+    """Return by how much mirrored elements may differ."""
+    import torch
+
+    return ROUNDINGS * torch.finfo(tensor.dtype).eps * float(tensor.abs().max())
 
 
 def _sign(tensor: torch.Tensor) -> Sign:

@@ -9,6 +9,7 @@ rectified, squared, made absolute) and are not spread evenly as `torch.rand` spr
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Self
 
 from cudal1.harness.invariants import FEW, SAMPLE, Invariant, Number, sample, shown
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 PER_VALUE = 8
 """Elements, of all draws, for each value of a set: fewer show no set."""
+APART = 8.0
+"""Units in the last place between two values of a set, at least: nearer ones are all that a type
+has there."""
 CROWD, CROWD_COUNT = 0.005, 4
 """Share, and number, of the values that lie at a bound which is meant: on it, or within `NEAR` of
 it. Half of what the absolute values of normal numbers have there."""
@@ -60,7 +64,7 @@ class Values(Invariant):
         import torch
 
         result = torch.full_like(changed, self.values[0])
-        for low, high in zip(self.values, self.values[1:], strict=False):
+        for low, high in pairwise(self.values):
             middle = low + (high - low) / 2 if math.isfinite(high - low) else low
             result = torch.where(changed > middle, high, result)
         return result
@@ -73,7 +77,15 @@ class Values(Invariant):
         return self if values == self.values else type(self)(values=values)
 
     def is_sure(self, first: torch.Tensor, num_draws: int) -> bool:
-        """Return whether there were many elements for so few values."""
+        """Return whether there were many elements for so few values, which lie well apart."""
+        finite = [value for value in self.values if math.isfinite(value)]
+        gaps = [high - low for low, high in pairwise(finite)]
+        if first.is_floating_point() and gaps:
+            import torch
+
+            size = max(abs(finite[0]), abs(finite[-1]))
+            if min(gaps) < APART * torch.finfo(first.dtype).eps * size:
+                return False
         return first.numel() * num_draws >= PER_VALUE * len(self.values)
 
 
@@ -147,7 +159,7 @@ class Bounds(Invariant):
         if not math.isfinite(high - low) or low == high:
             return None
         some = sample(part).double()
-        if _is_even(some):
+        if some.unique().numel() <= FEW or _is_even(some):
             return None
         found = cls(low=_bound(some, low), high=_negated(_bound(-some, -high)))
         return None if found.low is None and found.high is None else found
@@ -217,7 +229,8 @@ def _is_even(some: torch.Tensor) -> bool:
     count = ordered.numel()
     ordered = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
     steps = torch.linspace(0, 1, count, dtype=ordered.dtype, device=ordered.device)
-    return float((ordered - steps).abs().max()) * math.sqrt(count) <= EVEN
+    step = math.sqrt(count) / ordered.unique().numel()  # of a type that has few numbers there
+    return float((ordered - steps).abs().max()) * math.sqrt(count) <= EVEN + step
 
 
 def _distinct(tensor: torch.Tensor, known: tuple[float, ...]) -> tuple[float, ...] | None:

@@ -157,6 +157,7 @@ LUCK: dict[str, Generator] = {
     "some zeros": lambda: [F.dropout(randn(64, 64))],
     "few": lambda: [rand(3), rand(1), rand(2, 2), torch.rand(())],
     "coarse": lambda: [rand(64, 64).bfloat16(), randn(64, 64).half()],
+    "coarser": lambda: [(rand(5, 5) / 10 + 10).bfloat16(), (randn(8, 8) / 10 + 10).half()],
     "images": lambda: [randn(2, 3, 8, 8)],
     "random mask": lambda: [rand(8, 8) > 0.5],
 }
