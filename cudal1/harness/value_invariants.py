@@ -29,9 +29,9 @@ NEAR = 0.02
 """Of the median distance from the bound."""
 PLAIN_BOUNDS = (0.0, 1.0, -1.0)
 """Numbers that bound values which lie near, but not on them."""
-EVEN = 1.95
+EVEN = 3.0
 """Kolmogorov's distance times the root of the count above which values are not evenly spread, at an
-error of one in a thousand."""
+error of one in ten million."""
 MIN_VALUES = 64
 """Of a draw, to tell a bound from luck."""
 EXACT_BITS = 3
