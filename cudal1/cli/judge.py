@@ -61,6 +61,15 @@ BaselinesOption = Annotated[
     ),
 ]  # fmt: skip
 
+ChecksOption = Annotated[bool, typer.Option("--checks-only", help="Is it correct? Time nothing")]
+InvariantsOption = Annotated[
+    bool,
+    typer.Option(
+        "--invariants",
+        help="Also say what holds of the problem's inputs in every draw; needs no CANDIDATE",
+    ),
+]
+
 
 def judge(
     problem: Annotated[
@@ -82,16 +91,8 @@ def judge(
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
     precision: PrecisionOption = None,
-    checks_only: Annotated[
-        bool, typer.Option("--checks-only", help="Is it correct? Time nothing")
-    ] = False,
-    invariants: Annotated[
-        bool,
-        typer.Option(
-            "--invariants",
-            help="Also say what holds of the problem's inputs in every draw; needs no CANDIDATE",
-        ),
-    ] = False,
+    checks_only: ChecksOption = False,
+    invariants: InvariantsOption = False,
     wait: WaitOption = 0.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="The whole verdict, for machines")

@@ -13,11 +13,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
-from cudal1.harness.draws import not_listed, remedy
+from cudal1.harness.draws import not_listed
 from cudal1.harness.reference import load_reference
 from cudal1.harness.seeding import seed_others, seed_torch
 from cudal1.harness.wire import tensor_places
 from cudal1.problem import Problem
+from cudal1.services.required import (
+    RejectedError,
+    require_same_form,
+    require_same_inputs,
+    require_values,
+    tensor,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -42,14 +49,6 @@ PART = 1 << 24
 """Elements compared at a time."""
 TOO_SLOW = "too slow"
 """How such a reason begins. It may be another's fault, who used the device meanwhile."""
-DTYPES = (
-    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
-)  # fmt: skip
-"""What the harness can pass between processes."""
-
-
-class RejectedError(Exception):
-    """The reason, in one line."""
 
 
 def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[s
     reference = _Reference(problem, used)
     first = reference.inputs(FIRST_SEED)
     outputs = reference.call(first)
-    _require_values(outputs)
+    require_values(outputs)
     reference_us = reference.time_us(first)
     if used == device and reference_us > max_reference_ms * 1000:
         raise RejectedError(
@@ -138,7 +137,7 @@ class _Reference:
         if said := not_listed(drawn):
             raise RejectedError(said)
         places = tensor_places(len(drawn), self.constants)
-        found = [_tensor(each, f"input {i}") for i, each in zip(places, drawn, strict=True)]
+        found = [tensor(each, f"input {i}") for i, each in zip(places, drawn, strict=True)]
         return [value.detach().to(self._device) for value in found]
 
     def has_weights_of(self, other: _Reference) -> bool:
@@ -154,7 +153,7 @@ class _Reference:
         with torch.no_grad():
             result: Any = self._model(*[value.clone() for value in inputs])
         results = list(result) if isinstance(result, tuple | list) else [result]
-        return [_tensor(value, "an output") for value in results]
+        return [tensor(value, "an output") for value in results]
 
     def time_us(self, inputs: Tensors) -> float:
         """Median of a few calls: an orientation, not a measurement."""
@@ -170,37 +169,11 @@ class _Reference:
         return statistics.median(times_us)
 
 
-def _tensor(value: Any, what: str) -> torch.Tensor:
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        raise RejectedError(
-            f"{what} is of type {type(value).__name__}, not a tensor; {remedy(value)}"
-        )
-    if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-        raise RejectedError(
-            f"{what} is not a dense tensor, which alone can be judged; {remedy(value)}"
-        )
-    dtype = str(value.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        raise RejectedError(f"{what} is of {dtype}, which cannot be judged; {remedy(value)}")
-    if value.numel() == 0:
-        raise RejectedError(f"{what} has no elements")
-    return value
-
-
 def _seed(seed: int, device: str | torch.device) -> None:
     import torch
 
     seed_torch(seed, torch.device(device))
     seed_others(seed)
-
-
-def _require_values(outputs: Tensors) -> None:
-    if not outputs:
-        raise RejectedError("forward returns nothing")
-    if not all(bool(t.isfinite().all()) for t in outputs):
-        raise RejectedError("an output holds NaN or infinity")
 
 
 def _require_accuracy(
@@ -251,47 +224,13 @@ def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> fl
 
 def _moved(reference: _Reference, first: Tensors, outputs: Tensors, seed: int) -> float:
     drawn = reference.inputs(seed)
-    _require_same_inputs(first, drawn)
+    require_same_inputs(first, drawn)
     if all(a.equal(b) for a, b in zip(first, drawn, strict=True)):
         raise RejectedError("get_inputs() draws the same values whatever the seed")
     other = reference.call(drawn)
-    _require_values(other)
-    _require_same_form(outputs, other)
+    require_values(other)
+    require_same_form(outputs, other)
     return _distance(outputs, other)
-
-
-def _require_same_inputs(first: Tensors, drawn: Tensors) -> None:
-    """Refuse inputs whose number, shape or dtype is drawn: slots have one size."""
-    if len(first) != len(drawn):
-        raise RejectedError(
-            f"the number of inputs changes from draw to draw ({len(first)}, then {len(drawn)}); "
-            "return as many in every draw"
-        )
-    for place, (one, other) in enumerate(zip(first, drawn, strict=True)):
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
-            raise RejectedError(
-                f"input {place} changes from draw to draw ({one.dtype} {tuple(one.shape)}, then "
-                f"{other.dtype} {tuple(other.shape)}); draw one shape and type, and say with a "
-                "mask or lengths what of it counts"
-            )
-
-
-def _require_same_form(outputs: Tensors, others: Tensors) -> None:
-    """Refuse outputs whose number, shape or dtype follows the data: slots have one size."""
-    if len(outputs) != len(others):
-        raise RejectedError(
-            f"the number of outputs changes with the inputs ({len(outputs)}, then {len(others)})"
-        )
-    for one, other in zip(outputs, others, strict=True):
-        if one.shape != other.shape:
-            raise RejectedError(
-                f"the output's shape changes with the inputs ({tuple(one.shape)}, then "
-                f"{tuple(other.shape)})"
-            )
-        if one.dtype != other.dtype:
-            raise RejectedError(
-                f"the output's dtype changes with the inputs ({one.dtype}, then {other.dtype})"
-            )
 
 
 def _is_flat(tensor: torch.Tensor) -> bool:
