@@ -159,7 +159,8 @@ class Bounds(Invariant):
         if not math.isfinite(high - low) or low == high:
             return None
         some = sample(part).double()
-        if some.unique().numel() <= FEW or _is_even(some):
+        between = some[(some != low) & (some != high)]  # zeros may be a mask's, beside such numbers
+        if between.unique().numel() <= FEW or _is_even(between):
             return None
         found = cls(low=_bound(some, low), high=_negated(_bound(-some, -high)))
         return None if found.low is None and found.high is None else found

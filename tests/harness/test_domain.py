@@ -158,6 +158,7 @@ LUCK: dict[str, Generator] = {
     "few": lambda: [rand(3), rand(1), rand(2, 2), torch.rand(())],
     "coarse": lambda: [rand(64, 64).bfloat16(), randn(64, 64).half()],
     "coarser": lambda: [(rand(5, 5) / 10 + 10).bfloat16(), (randn(8, 8) / 10 + 10).half()],
+    "masked rand": lambda: [F.dropout(rand(64, 64)), rand(64, 64) * (rand(64, 64) > 0.9)],
     "images": lambda: [randn(2, 3, 8, 8)],
     "random mask": lambda: [rand(8, 8) > 0.5],
 }
