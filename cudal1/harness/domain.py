@@ -116,6 +116,21 @@ class Domain(Record):
         """Whether nothing holds of any input."""
         return not any(self.inputs) and not self.relations
 
+    def fits(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Return whether inputs of these shapes can obey it: one from a file may be of others."""
+        if self.is_free:
+            return True
+        places = [place for relation in self.relations for place in relation.places]
+        return (
+            len(self.inputs) == len(shapes)
+            and all(0 <= place < len(shapes) for place in places)
+            and all(
+                each.fits(shape)
+                for found, shape in zip(self.inputs, shapes, strict=True)
+                for each in found
+            )
+        )
+
     def _breakable(self, place: int, drawn: torch.Tensor) -> tuple[AnyInvariant, ...]:
         """Return what a family may break: it leaves integers alone."""
         return self.inputs[place] if drawn.is_floating_point() else ()

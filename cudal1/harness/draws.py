@@ -104,7 +104,8 @@ class Draws:
         with self._code:
             tensors = [self._dense(value) for value in self._listed(drawn)]
         # outside of the device's context, in which each operator takes ten times as long to begin
-        return self._arranged(tensors, family)
+        own = self._arranged(tensors)
+        return own if family == OWN else self._changed(own, family)
 
     def given(self, draw: Draw, change: Change | None) -> Tensors:
         """Return the inputs for one call, changed; they share what they share in the draw."""
@@ -129,7 +130,7 @@ class Draws:
             raise self._code.refusal(f"get_inputs() gives {said}; {remedy(value)}")
         return value
 
-    def _arranged(self, tensors: Tensors, family: str) -> Draw:
+    def _arranged(self, tensors: Tensors) -> Draw:
         if self._arrangement is None:
             self._arrangement = Arrangement.of(tensors)
             if not any(spec.num_bytes for spec in self._arrangement.storages):
@@ -142,34 +143,27 @@ class Draws:
             )
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
-            placed = [tensor.to(self._device).contiguous() for tensor in tensors]
-            if family == OWN:
-                return Draw(placed, family)
-            with self._device:
-                kept = self.domain.kept(change_inputs(placed, family), placed)
-            return Draw(kept or placed, family, is_changed=kept is not None)
+            return Draw([tensor.to(self._device).contiguous() for tensor in tensors], OWN)
         storages = arrangement.filled(tensors, self._device)
         if storages is None:
             raise self._code.refusal("its inputs share memory in some draws and not in others")
-        changed = None if family == OWN else self._changed(storages, family)
-        return Draw(
-            arrangement.of_storages(changed or storages),
-            family,
-            changed or storages,
-            is_changed=family == OWN or changed is not None,
-        )
+        return Draw(arrangement.of_storages(storages), OWN, storages)
 
-    def _changed(self, storages: Tensors, family: str) -> Tensors | None:
-        """Return storages as a family has them; None where the domain leaves nothing of it."""
+    def _changed(self, own: Draw, family: str) -> Draw:
+        """Return a draw of the problem's own inputs as a family has them, inside the domain."""
         arrangement = self.arrangement
         with self._device:
-            changed = arrangement.changed(storages, FAMILIES[family])
-            if self.domain.is_free:
-                return changed
-            pair = arrangement.of_storages(changed), arrangement.of_storages(storages)
-            kept = self.domain.kept(*pair)
-            # what shares memory may have been brought back to different values
-            return None if kept is None else arrangement.filled(kept, self._device)
+            if own.arranged is None:
+                kept = self.domain.kept(change_inputs(own.inputs, family), own.inputs)
+                return Draw(kept or own.inputs, family, is_changed=kept is not None)
+            storages = arrangement.changed(own.arranged, FAMILIES[family])
+            if not self.domain.is_free:
+                kept = self.domain.kept(arrangement.of_storages(storages), own.inputs)
+                # what shares memory may have been brought back to different values
+                storages = None if kept is None else arrangement.filled(kept, self._device)
+        if storages is None:
+            return Draw(own.inputs, family, own.arranged, is_changed=False)
+        return Draw(arrangement.of_storages(storages), family, storages)
 
 
 def not_listed(drawn: Any) -> str:

@@ -94,6 +94,11 @@ class Kept(Invariant):
         what = "the same in every draw" if self.value is None else f"always {shown(self.value)}"
         return f"{self.count} of {self.total} elements {what}"
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether the mask can be expanded to a shape."""
+        pairs = zip(self.shape, shape, strict=False)
+        return len(self.shape) == len(shape) and all(mine in (1, size) for mine, size in pairs)
+
     def holds(self, tensor: torch.Tensor, drawn: torch.Tensor) -> bool:
         """Return whether these elements are as they were drawn."""
         return not bool(((tensor != drawn) & self.outside(tensor.device)).any())
@@ -146,6 +151,8 @@ def _unpacked(packed: str, shape: tuple[int, ...]) -> torch.Tensor:
     import numpy as np
     import torch
 
-    bits = np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype=np.uint8)
-    flat = np.unpackbits(bits, count=math.prod(shape))
+    count = math.prod(shape)
+    # what was kept on disk may not be what was packed: no more than the mask is unpacked
+    content = zlib.decompressobj().decompress(base64.b64decode(packed), -(-count // 8) or 1)
+    flat = np.unpackbits(np.frombuffer(content, dtype=np.uint8), count=count)
     return torch.from_numpy(flat.astype(np.bool_)).reshape(shape)

@@ -44,6 +44,10 @@ class Invariant(Record):
         """Return it in words that complete "input 0: …"."""
         raise NotImplementedError
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether tensors of a shape can obey it; one that comes from a file may not fit."""
+        return True
+
     def holds(self, tensor: torch.Tensor, drawn: torch.Tensor) -> bool:
         """Return whether a tensor obeys it; `drawn` is what the generator has drawn once."""
         raise NotImplementedError

@@ -6,12 +6,13 @@ Long because what is learned of a reference once and what is asked of it later a
 
 from __future__ import annotations
 
+import ast
 import math
 import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cudal1.harness.arrangement import Arrangement
 from cudal1.harness.calls import Calls
@@ -63,8 +64,8 @@ class _Traits:
     families: dict[str, ReferenceError]
     domain: Domain
     """What holds of the problem's inputs in every draw."""
-    constants: dict[int, Any]
-    """Arguments of a call that are no tensors, by their places."""
+    constants: str
+    """Literal of a call's arguments that are no tensors, by their places."""
 
 
 _known: dict[tuple[str, int, str, PrecisionClass], _Traits] = {}
@@ -307,7 +308,7 @@ class Oracle:
             reference.draw, self._code, self.device,
             arrangement=traits.arrangement, uses_others=traits.uses_others, domain=traits.domain,
         )  # fmt: skip
-        self.constants.update(traits.constants)
+        self.constants.update(ast.literal_eval(traits.constants))
         self._calls.specs = traits.output_specs
         self.mutates_inputs = traits.mutates_inputs
         self.can_change_weights = traits.can_change_weights
@@ -342,7 +343,7 @@ class Oracle:
             output_specs=self._calls.specs,
             runs_in_float64=self._exact is not None, mutates_inputs=self.mutates_inputs,
             can_change_weights=self.can_change_weights, families=self._families,
-            domain=self._draws.domain, constants=dict(self.constants),
+            domain=self._draws.domain, constants=repr(self.constants),
         )  # fmt: skip
 
     def _changed_weights_error(self) -> ReferenceError:

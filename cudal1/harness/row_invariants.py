@@ -38,6 +38,10 @@ class Symmetric(Invariant):
         """Return it in words."""
         return "symmetric"
 
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether tensors of a shape are square matrices."""
+        return len(shape) >= 2 and shape[-1] == shape[-2]
+
     def holds(self, tensor: torch.Tensor, drawn: torch.Tensor) -> bool:
         """Return whether it is symmetric."""
         import torch
@@ -65,11 +69,20 @@ class Symmetric(Invariant):
         return pairs * float(unlike.double().mean()) >= MIN_EVIDENCE
 
 
-class Repeated(Invariant):
+class Along(Invariant):
+    """Something that holds along a dimension."""
+
+    dim: int
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether tensors of a shape have the dimension."""
+        return 0 <= self.dim < len(shape)
+
+
+class Repeated(Along):
     """All elements along a dimension are equal: constant rows, a repeated batch."""
 
     kind: Literal["repeated"] = "repeated"
-    dim: int
 
     @classmethod
     def suspected(cls, first: torch.Tensor, dim: int) -> Repeated | None:
@@ -97,11 +110,10 @@ class Repeated(Invariant):
         return repeats >= (FEW_ROWS if is_few_valued(first) else 2)
 
 
-class SumsToOne(Invariant):
+class SumsToOne(Along):
     """Elements along a dimension sum to one: probabilities, one-hot rows."""
 
     kind: Literal["sums_to_one"] = "sums_to_one"
-    dim: int
     sign: Sign
     """Of all elements: a softmax makes them positive, and a kernel may take logarithms."""
 
@@ -147,11 +159,10 @@ class SumsToOne(Invariant):
         return _is_sure_of_rows(first, self.dim, num_draws)
 
 
-class UnitNorm(Invariant):
+class UnitNorm(Along):
     """Elements along a dimension are a vector of length one."""
 
     kind: Literal["unit_norm"] = "unit_norm"
-    dim: int
 
     @classmethod
     def suspected(cls, first: torch.Tensor, dim: int) -> UnitNorm | None:
@@ -186,11 +197,10 @@ class UnitNorm(Invariant):
         return _is_sure_of_rows(first, self.dim, num_draws)
 
 
-class Sorted(Invariant):
+class Sorted(Along):
     """Elements along a dimension never fall, or never rise."""
 
     kind: Literal["sorted"] = "sorted"
-    dim: int
     is_descending: bool
 
     @classmethod

@@ -15,12 +15,38 @@ CHUNK = 1024
 """Rows of a matrix that are looked at together."""
 
 
-class Band(Invariant):
+class Pattern(Invariant):
+    """Matrices of one size are zero in some places."""
+
+    rows: int
+    columns: int
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether tensors of a shape are matrices of the size."""
+        return shape[-2:] == (self.rows, self.columns)
+
+    def outside(self, device: torch.device) -> torch.Tensor:
+        """Return where the elements are that are always zero: (rows, columns)."""
+        raise NotImplementedError
+
+    def num_outside(self) -> int:
+        """Return how many elements of a matrix are always zero."""
+        raise NotImplementedError
+
+    def is_sure(self, first: torch.Tensor, num_draws: int) -> bool:
+        """Return whether so many zeros outside are more than the share of zeros inside gives."""
+        outside, matrix = self.num_outside(), self.rows * self.columns
+        batch = first.numel() // matrix
+        inside = (matrix - outside) * batch
+        zeros = inside - int(first.count_nonzero())
+        share = (zeros + 1) / (inside + 2)
+        return _expected(outside * batch * num_draws, share) >= MIN_EVIDENCE
+
+
+class Band(Pattern):
     """Matrices are zero outside of a band around the diagonal: triangular, diagonal, banded."""
 
     kind: Literal["band"] = "band"
-    rows: int
-    columns: int
     below: int
     """Diagonals below the main one that are used; `rows - 1`: all; -1: not even the main one."""
     above: int
@@ -104,17 +130,11 @@ class Band(Invariant):
             inside += max(0, last - max(0, row - self.below) + 1)
         return self.rows * self.columns - inside
 
-    def is_sure(self, first: torch.Tensor, num_draws: int) -> bool:
-        """Return whether so many zeros outside are more than the share of zeros inside gives."""
-        return _is_sure_of_zeros(first, self.num_outside(), self.rows * self.columns, num_draws)
 
-
-class Blocks(Invariant):
+class Blocks(Pattern):
     """Matrices are zero outside of blocks along the diagonal."""
 
     kind: Literal["blocks"] = "blocks"
-    rows: int
-    columns: int
     cuts: tuple[tuple[int, int], ...]
     """Row and column in which each block but the first begins."""
 
@@ -163,10 +183,6 @@ class Blocks(Invariant):
         )
         return self.rows * self.columns - sum(sizes)
 
-    def is_sure(self, first: torch.Tensor, num_draws: int) -> bool:
-        """Return whether so many zeros outside are more than the share of zeros inside gives."""
-        return _is_sure_of_zeros(first, self.num_outside(), self.rows * self.columns, num_draws)
-
     def _corners(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         begins = [(0, 0), *self.cuts]
         return list(zip(begins, [*self.cuts, (self.rows, self.columns)], strict=True))
@@ -189,6 +205,10 @@ class Diagonal(Invariant):
     def text(self) -> str:
         """Return it in words."""
         return f"always {shown(self.value)} on the diagonal"
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Return whether tensors of a shape are matrices."""
+        return len(shape) >= 2
 
     def holds(self, tensor: torch.Tensor, drawn: torch.Tensor) -> bool:
         """Return whether the diagonal has the value."""
@@ -253,14 +273,6 @@ def _cuts(used: torch.Tensor) -> set[tuple[int, int]]:
     return {
         (row, end[row - 1]) for row in range(1, rows) if 0 < end[row - 1] <= begin[row] < columns
     }
-
-
-def _is_sure_of_zeros(first: torch.Tensor, outside: int, matrix: int, num_draws: int) -> bool:
-    batch = first.numel() // matrix
-    inside = (matrix - outside) * batch
-    zeros = inside - int(first.count_nonzero())
-    share = (zeros + 1) / (inside + 2)
-    return _expected(outside * batch * num_draws, share) >= MIN_EVIDENCE
 
 
 def _expected(count: int, share: float) -> float:

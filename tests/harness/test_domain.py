@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -266,3 +268,21 @@ def test_a_draw_outside_of_what_held_so_far_ends_no_family() -> None:
     own = list(reversed(with_larger(rand(64))))
     kept = found.kept(change_inputs(own, "negated"), own)
     assert kept is None or found.relations[0].holds(kept) or kept[0] is own[0]
+
+
+def test_a_domain_from_a_file_fits_its_own_inputs_and_no_others() -> None:
+    for draw, _ in PROMISES.values():
+        found, shapes = domain(draw), [tuple(each.shape) for each in draw()]
+        assert found.fits(shapes)
+        assert not found.fits([*shapes, (3,)])
+    for name in ("lower triangular", "blocks", "padded", "symmetric", "sorted", "unit diagonal"):
+        assert not domain(PROMISES[name][0]).fits([(5,)])
+
+
+def test_a_mask_from_a_file_unpacks_to_no_more_than_its_size() -> None:
+    (kept,) = domain(PROMISES["padded"][0]).inputs[0]
+    bomb = base64.b64encode(zlib.compress(bytes(1 << 26))).decode()
+    began = torch.zeros(()).device
+    mask = kept.model_copy(update={"packed": bomb}).outside(began)
+    assert mask.shape == kept.shape
+    assert not mask.any()
