@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "20"
+HARNESS_VERSION = "21"
 """Part of every fingerprint: raised when a change in code changes what a verdict means."""
 
 
@@ -23,6 +23,32 @@ class PrecisionClass(StrEnum):
     STRICT = "strict"
     TF32 = "tf32"
     HALF = "half"
+
+
+class Contract(StrEnum):
+    """What a candidate owes beyond right outputs.
+
+    What was seen of the rest is a fact on a correct verdict (`verdict.Properties`), whichever
+    contract was asked for.
+    """
+
+    KERNELBENCH = "kernelbench"
+    """What KernelBench asks for: its constructor draws the reference's weights when it is given the
+    reference's seed; an output is valid until the next call; inputs may be used up."""
+    DROP_IN = "drop_in"
+    """What whoever replaces a module needs as well: it follows weights that are loaded by name at
+    any time, gives each output memory of its own, and leaves its inputs alone."""
+
+
+class Mode(StrEnum):
+    """In which mode modules run: the reference, the candidate, and the oracle alike."""
+
+    CONSTRUCTED = "constructed"
+    """As their constructors leave them, as KernelBench runs them: training, if nothing else is
+    said."""
+    TRAIN = "train"
+    EVAL = "eval"
+    """A candidate may, for example, fold a batch norm into a convolution."""
 
 
 class Rule(StrEnum):
@@ -40,6 +66,10 @@ class EvalProtocol(Record):
 
     correctness_stages: tuple[int, ...] = Field(min_length=1)
     """Inputs checked in all after each stage, rising; a candidate stops at its first failure."""
+    contract: Contract
+    """What a candidate owes beyond right outputs."""
+    mode: Mode
+    """In which mode reference and candidate run."""
     precision: PrecisionClass
     """The class that counts as correct."""
     timing: bool
@@ -90,8 +120,9 @@ class EvalProtocol(Record):
     memory_bytes: int = Field(gt=0)
     """Address space that a candidate may add to that of a fresh worker."""
     seed: int
-    """Entropy of our own choices is drawn from the operating system; this seeds only the public
-    weights, so that reference and candidate start equal."""
+    """Entropy of our own choices is drawn from the operating system, and so are the seeds of the
+    weights that candidates are judged with; this one seeds the public weights, with which a
+    reference is tried and timed."""
 
     unsafe: bool = False
     """Judge even where less stands around a worker than the minimum (`harness.layers`). The one key

@@ -84,6 +84,29 @@ class Correctness(Record):
     """Which input, family and element disagreed first, in one line."""
 
 
+class Properties(Record):
+    """What was seen of a correct candidate beyond its outputs; None: it could not be told.
+
+    Under `drop_in` the first four are owed; under `kernelbench` they are facts. Threat: they are
+    seen on a candidate that may behave otherwise elsewhere, and never decide anything but a
+    `drop_in` verdict.
+    """
+
+    follows_weights: bool | None = None
+    """It computes with other weights once they are loaded by the reference's names."""
+    fresh_outputs: bool | None = None
+    """Its outputs keep their values during later calls."""
+    leaves_inputs: bool | None = None
+    """It does not write to its inputs; None where the reference does."""
+    draws_weights: bool | None = None
+    """Its constructor draws the reference's weights under the reference's seed; otherwise it was
+    given them by name."""
+    deterministic: bool | None = None
+    """It gave the same bits twice for the same inputs."""
+    needs_compiler: bool | None = None
+    """Something was compiled when it was imported, constructed or called."""
+
+
 class SecondOpinion(StrEnum):
     """Whether the adversarial judge was to be asked about a verdict."""
 
@@ -113,6 +136,8 @@ class Verdict(Record):
     """Present once outputs were compared."""
     measurement: Measurement | None = None
     """Present exactly when the candidate is correct and the protocol times."""
+    properties: Properties | None = None
+    """Of a correct candidate alone."""
     second_opinion: SecondOpinion = SecondOpinion.OFF
     """Whether the adversarial judge looked at it, too."""
     sandbox: tuple[str, ...] = ()
@@ -126,6 +151,8 @@ class Verdict(Record):
     def _parts_fit_status(self) -> Self:
         if self.measurement is not None and self.status is not Status.CORRECT:
             raise ValueError(f"{self.status} verdict with a measurement")
+        if self.properties is not None and self.status is not Status.CORRECT:
+            raise ValueError(f"{self.status} verdict with properties")
         if (self.reason is None) != (self.status is Status.CORRECT):
             raise ValueError(f"{self.status} verdict with reason {self.reason!r}")
         if self.status is Status.HACKED and all(flag.is_advisory for flag in self.flags):
@@ -143,7 +170,7 @@ class Verdict(Record):
             return self
         changes = {
             "status": Status.HACKED, "reason": f"{flag.kind}: {flag.evidence}",
-            "flags": (*self.flags, flag), "measurement": None,
+            "flags": (*self.flags, flag), "measurement": None, "properties": None,
         }  # fmt: skip
         return Verdict.model_validate({**dict(self), **changes})
 

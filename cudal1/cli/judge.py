@@ -15,7 +15,9 @@ from cudal1.baseline import Baseline, on
 from cudal1.cli.answer import answer, answer_json
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
+    ContractOption,
     DeviceOption,
+    ModeOption,
     ParamsOption,
     PrecisionOption,
     ProtocolOption,
@@ -91,6 +93,8 @@ def judge(
     device: DeviceOption = None,
     protocol: ProtocolOption = None,
     precision: PrecisionOption = None,
+    contract: ContractOption = None,
+    mode: ModeOption = None,
     checks_only: ChecksOption = False,
     invariants: InvariantsOption = False,
     wait: WaitOption = 0.0,
@@ -119,7 +123,7 @@ def judge(
         _refuse_half(problem, candidate, candidates, of_many, asks, is_one=is_one)
         if checks_only and baselines is not None:
             raise ConfigError("--baselines are timed; leave out --checks-only")
-        settings = choose(params, device, protocol, precision)
+        settings = choose(params, device, protocol, precision, contract, mode)
         if is_one:
             assert problem is not None
             code = _judge_one(problem, candidate, settings, asks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from cudal1.cli.ending import say
 from cudal1.errors import ConfigError
 from cudal1.params import Params
 from cudal1.problem import DeviceClass
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass
 from cudal1.services.admission import TIME_LIMIT_S
 from cudal1.text_file import mode_of
 
@@ -40,6 +40,17 @@ ProtocolOption = Annotated[
 PrecisionOption = Annotated[
     PrecisionClass | None, typer.Option("--precision", help="What counts as correct")
 ]
+ContractOption = Annotated[
+    Contract | None,
+    typer.Option(
+        "--contract",
+        help="What a candidate owes: KernelBench's terms, or those of a drop-in replacement",
+    ),
+]
+ModeOption = Annotated[
+    Literal["train", "eval"] | None,
+    typer.Option("--mode", help="Run modules in this mode. Default: as they are constructed"),
+]
 WaitOption = Annotated[
     float,
     typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a busy device"),
@@ -61,7 +72,8 @@ class Settings:
 
 def choose(
     params: Path | None, device: Literal["cpu", "cuda"] | None, protocol: str | None,
-    precision: PrecisionClass | None,
+    precision: PrecisionClass | None, contract: Contract | None = None,
+    mode: Literal["train", "eval"] | None = None,
 ) -> Settings:  # fmt: skip
     """The settings that options ask for.
 
@@ -81,12 +93,19 @@ def choose(
         device_class = DeviceClass(device) if device else _best_device()
         name = protocol or device_class.value
         chosen = Settings(device_class, protocols.load(name), name, MAX_REFERENCE_MS)
-    if precision is None or precision is chosen.protocol.precision:
+    asked = {
+        "precision": precision, "contract": contract, "mode": None if mode is None else Mode(mode)
+    }  # fmt: skip
+    changes = {
+        name: value
+        for name, value in asked.items()
+        if value not in (None, getattr(chosen.protocol, name))
+    }
+    if not changes:
         return chosen
-    changed = chosen.protocol.model_copy(update={"precision": precision})
-    return Settings(
-        chosen.device_class, changed, f"{chosen.name} ({precision})", chosen.max_reference_ms
-    )
+    said = ", ".join(f"{value}" for value in changes.values())
+    changed = chosen.protocol.model_copy(update=changes)
+    return replace(chosen, protocol=changed, name=f"{chosen.name} ({said})")
 
 
 def named_protocol(params: Path | None, protocol: str | None) -> EvalProtocol | None:

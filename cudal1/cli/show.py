@@ -19,7 +19,7 @@ from cudal1.cli.settings import Settings
 from cudal1.harness.wire import LAYERS
 from cudal1.measurement import Doubt, Measurement
 from cudal1.protocol import EvalProtocol
-from cudal1.verdict import Correctness, HackFlag, Status, Verdict
+from cudal1.verdict import Correctness, HackFlag, Properties, Status, Verdict
 
 WORDS = {
     Status.NO_BUILD: "NOT BUILT",
@@ -40,6 +40,22 @@ DOUBTS = {
     Doubt.TOGETHER: "calls one after the other do not save as much",
     Doubt.ONCE: "a part is saved once a burst, not by each call",
     Doubt.LONGER: "longer bursts say less",
+}
+
+
+SEEN = {
+    ("follows_weights", True): "follows weights that are loaded by name",
+    ("follows_weights", False): "does not follow weights that are loaded by name",
+    ("fresh_outputs", True): "outputs last",
+    ("fresh_outputs", False): "an output is overwritten by the next call",
+    ("leaves_inputs", True): "leaves its inputs alone",
+    ("leaves_inputs", False): "writes to its inputs",
+    ("draws_weights", True): "draws the reference's weights",
+    ("draws_weights", False): "was given the reference's weights by name",
+    ("deterministic", True): "deterministic",
+    ("deterministic", False): "not deterministic",
+    ("needs_compiler", True): "compiles",
+    ("needs_compiler", False): "compiles nothing",
 }
 
 
@@ -76,6 +92,7 @@ def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
     if verdict.measurement is not None:
         rows += _speed_rows(verdict.measurement, settings.protocol)
     rows += _correctness_rows(verdict.correctness, settings.protocol)
+    rows += _property_rows(verdict.properties)
     rows += _flag_rows(verdict.flags)
     rows.append(
         Row("judged on", f"{verdict.device_kind}, protocol {settings.name} {verdict.protocol_id}")
@@ -180,6 +197,15 @@ def _correctness_rows(found: Correctness | None, protocol: EvalProtocol) -> list
             Row("error", f"worst element {_of_tolerance(found.max_scaled_error)}{relative}")
         )
     return rows
+
+
+def _property_rows(seen: Properties | None) -> list[Row]:
+    """What was seen beyond the outputs; what could not be told is left out."""
+    if seen is None:
+        return []
+    known = {name: value for name, value in seen if value is not None}
+    said = [SEEN[name, value] for name, value in known.items()]
+    return [Row("seen", "; ".join(said))] if said else []
 
 
 def _of_tolerance(scaled_error: float) -> str:

@@ -61,6 +61,23 @@ class Arrangement:
             is_shared=len(storages) < len(tensors) or any(map(may_overlap, tensors)),
         )
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether every view lies within one of the storages, as those of tensors do."""
+        return (
+            len(self.views) > 0
+            and all(spec.dtype in DTYPE_BYTES and len(spec.shape) == 1 for spec in self.storages)
+            and all(self._holds(view) for view in (*self.views, *self.parts))
+        )
+
+    def _holds(self, view: View) -> bool:
+        numbers = (*view.shape, *view.strides, view.offset, view.storage)
+        is_view = len(view.shape) == len(view.strides) and min(numbers) >= 0
+        if not is_view or view.storage >= len(self.storages) or view.dtype not in DTYPE_BYTES:
+            return False
+        end = _end([view]) if _count(view) else 0
+        return end * DTYPE_BYTES[view.dtype] <= self.storages[view.storage].num_bytes
+
     def complaint(self, tensors: Tensors) -> str:
         """Return what is other than in this arrangement; empty if shapes and types are the same."""
         if len(tensors) != len(self.views):

@@ -145,7 +145,7 @@ class Desk:
         if not self._is_cuda:  # on a GPU every capture that ends overwrites all of it
             held[: count * layout.output_bytes].fill_(poison)
         worker.forget_places(count)
-        step = count if order is Order.KEEP else 1
+        step = 1 if order is Order.CHAIN else count
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
         interval = Interval(worker, order, timeout_s)

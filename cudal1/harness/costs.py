@@ -66,7 +66,7 @@ class Costs:
 
     def call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
         """Roughly, to plan bursts: of the shortest of a few of so many calls that cost so much."""
-        draws = [self._oracle.draw(self._rng.getrandbits(62)) for _ in range(num_calls)]
+        draws = [self._oracle.draw(self._rng.getrandbits(62))] * num_calls
         times: list[float] = []
         for _ in range(REFERENCE_BURSTS):
             burst = run_own(self._desk, reference, draws, self._protocol)

@@ -116,7 +116,7 @@ class Credible:
             if uneven_us <= allowed_us:
                 return 0.0
             since = len(spent)
-            self._bursts(self._desk.timed_order, self._quads.num_calls, times * num_first)
+            self._bursts(self._examination.order, self._quads.num_calls, times * num_first)
             uneven_us = spent.uneven_us(since)
         return max(0.0, uneven_us - allowed_us)
 
@@ -231,7 +231,7 @@ class Credible:
         Bursts of half the calls tell what is spent once: beside timed ones first and, if that looks
         bad, beside others in turn, for a GPU's clock drifts.
         """
-        count, order = self._quads.num_calls, self._desk.timed_order
+        count, order = self._quads.num_calls, self._examination.order
         half = count // 2
         if not half:
             return 0.0

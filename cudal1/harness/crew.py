@@ -7,6 +7,7 @@ fails in them is our failure, unless a candidate took the device's memory from t
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,20 +17,22 @@ from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device
 from cudal1.harness.interval import Ending, wait_ready
 from cudal1.harness.oracle import Oracle
-from cudal1.harness.progress import Failure
+from cudal1.harness.progress import Failure, NotKept
 from cudal1.harness.quiet import staying
 from cudal1.harness.rings import Ring
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.seeding import BITS
 from cudal1.harness.wire import Job
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import EvalProtocol, Mode, PrecisionClass
 from cudal1.verdict import Status
 
 CANDIDATE, REFERENCE = "ModelNew", "Model"
 """What sources define."""
 REGISTERS = re.compile(r"torch\.library|load_inline|cpp_extension")
 """In a reference that leaves more behind in its process than anybody could take back."""
+TRAINS = {Mode.CONSTRUCTED: None, Mode.TRAIN: True, Mode.EVAL: False}
 CPU_LIMIT_S = 300
 MAX_LENT = 16
 """Measurements of one reference's process on a GPU."""
@@ -85,19 +88,18 @@ class Crew:
 
     @contextmanager
     def candidate(self, candidate: Candidate) -> Iterator[Worker]:
-        """A fresh worker with the candidate, and the original weights, whatever others were given.
+        """A fresh worker with the candidate, and an oracle with the weights of its private seed.
 
         Raises:
             Failure: it took so much of a GPU's memory that nothing was left to judge it with.
         """
         import torch
 
-        self._oracle.change_weights(None)
         worker, self._next = self._next, None
         if worker is not None and not worker.is_alive():
             self._zygote.dismiss(worker)
             worker = None
-        worker = self._zygote.welcome(worker or self._begin(CANDIDATE, CPU_LIMIT_S))
+        worker = self._zygote.welcome(worker or self._begin_candidate())
         with self._zygote.lent(worker):
             self._free_bytes, total_bytes = self._memory()
             if self._free_bytes < total_bytes // SHORT:
@@ -105,6 +107,7 @@ class Crew:
                 self._free_bytes, _ = self._memory()
             worker.load(candidate.source, self._zygote.builds.of(candidate.id))
             try:
+                self._oracle.reseed(worker.job.seed)
                 self.have_candidate()
                 yield worker
             except (torch.OutOfMemoryError, WorkerError) as error:
@@ -129,24 +132,26 @@ class Crew:
     def have_candidate(self) -> None:
         """On a GPU, begin the worker of the next candidate."""
         if self._next is None and self._is_cuda:
-            self._next = self._begin(CANDIDATE, CPU_LIMIT_S)
+            self._next = self._begin_candidate()
 
     @contextmanager
-    def reference(self, *, fresh: bool) -> Iterator[Worker]:
+    def reference(self, *, fresh: bool, seed: int | None = None) -> Iterator[Worker]:
         """A worker with the reference, which one measurement uses up, or several if not `fresh`.
 
-        On a GPU each process needs a context, a third of a second of the driver's.
+        On a GPU each process needs a context, a third of a second of the driver's. It has public
+        weights, until it is given others; what else was drawn is of `seed`, where that matters.
 
         Raises:
             WorkerError: it does not start.
         """
-        self.have_reference(fresh=fresh)
+        fresh = fresh or not self._oracle.is_carried
+        self.have_reference(fresh=fresh, seed=seed)
         worker = self._references.pop(fresh)
         again = False
         try:
             yield self._ready(worker)
             again = not fresh
-        except Failure:
+        except (Failure, NotKept):
             again = not fresh
             raise
         finally:
@@ -156,13 +161,15 @@ class Crew:
             else:
                 self._zygote.dismiss(worker)
 
-    def have_reference(self, *, fresh: bool) -> None:
+    def have_reference(self, *, fresh: bool, seed: int | None = None) -> None:
         """Begin a reference's worker, unless one is there: it gets ready meanwhile."""
+        is_carried = self._oracle.is_carried
+        fresh, seed = fresh or not is_carried, self._protocol.seed if seed is None else seed
         kept = self._references.get(fresh)
-        if kept is not None and not kept.is_alive():
+        if kept is not None and not (kept.is_alive() and (is_carried or kept.job.seed == seed)):
             self._zygote.dismiss(self._references.pop(fresh))
         if fresh not in self._references:
-            self._references[fresh] = self._begin(REFERENCE, None, self._problem.source)
+            self._references[fresh] = self._begin(REFERENCE, None, seed, self._problem.source)
             if not fresh:
                 self._times_lent = 0
 
@@ -180,7 +187,7 @@ class Crew:
         if self._empty is not None and not self._empty.is_alive():
             self._empty.close()
             self._empty = None
-        self._empty = self._empty or self._ready(self._begin("", None, ""))
+        self._empty = self._empty or self._ready(self._begin("", None, self._protocol.seed, ""))
         return self._empty
 
     @contextmanager
@@ -205,7 +212,11 @@ class Crew:
 
         return torch.cuda.mem_get_info() if self._is_cuda else (0, 0)
 
-    def _begin(self, entry: str, cpu_s: int | None, source: str | None = None) -> Worker:
+    def _begin_candidate(self) -> Worker:
+        """With a seed that nobody can know while the candidate is written."""
+        return self._begin(CANDIDATE, CPU_LIMIT_S, secrets.randbits(BITS))
+
+    def _begin(self, entry: str, cpu_s: int | None, seed: int, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
         self._zygote.reap()
         try:
@@ -217,12 +228,13 @@ class Crew:
             device=self._device.device_class.value, entry=entry,
             init_inputs=self._oracle.init_inputs, constants=repr(self._oracle.constants),
             weight_names=tuple(weights),
-            layout=self._desk.layout, seed=self._protocol.seed,
+            layout=self._desk.layout, seed=seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
             core=self._device.worker_core, folder="",
             ring_bytes=ring.num_bytes,
             practice=self._practice if entry == CANDIDATE else "",
             allow_tf32=self._protocol.precision is not PrecisionClass.STRICT,
+            trains=TRAINS[self._protocol.mode],
         )  # fmt: skip
         return self._zygote.begin(job, ring, source)
 
@@ -240,6 +252,7 @@ class Crew:
                 f"{self._problem.key}: the reference's worker {ending.value} at its start: {said}; "
                 "run stage `problems` again, or raise protocol.memory_bytes"
             )
+        worker.announce_weights()  # those that its ring began with
         return worker
 
     def _took_too_much(self, candidate: Worker) -> bool:

@@ -1,8 +1,9 @@
 """How far outputs are from answers: in all, at most, and at most against a bound, row by row.
 
 On a GPU each function is one pass over the data in float64, by a Triton kernel: as PyTorch
-operators they are a dozen passes, and every output of every timed burst is compared. All fails
-closed: a NaN makes a norm NaN and a largest deviation infinite or NaN, which no bound admits.
+operators they are a dozen passes, and every output of every timed burst is compared. On a CPU it is
+done part by part. All fails closed: a NaN makes a norm NaN and a largest deviation infinite or NaN,
+which no bound admits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import importlib.util
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudal1.harness.parts import in_parts
 
 if TYPE_CHECKING:
     import torch
@@ -37,10 +40,16 @@ def distances(x_NK: torch.Tensor, y_NK: torch.Tensor) -> Distances:
     if kernels is not None:
         return kernels.distances(x_NK, y_NK)
     work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
-    x, y = x_NK.to(work), y_NK.to(work)
-    off = x - y
-    sizes = y.norm(dim=1).double(), off.norm(dim=1).double()
-    return Distances(*sizes, off.abs_().amax(dim=1).double())  # a NaN makes the largest NaN
+    found: list[tuple[torch.Tensor, ...]] = []
+    for x, y in in_parts(x_NK, y_NK):
+        y = y.to(work)
+        off = x.to(work) - y
+        sizes = y.norm(dim=1).double(), off.norm(dim=1).double()
+        found.append((*sizes, off.abs_().amax(dim=1).double()))  # a NaN makes the largest NaN
+    if len(found) == 1:
+        return Distances(*found[0])
+    size_PN, off_PN, farthest_PN = (torch.stack(of_parts) for of_parts in zip(*found, strict=True))
+    return Distances(size_PN.norm(dim=0), off_PN.norm(dim=0), farthest_PN.amax(dim=0))
 
 
 def largest(
@@ -53,10 +62,13 @@ def largest(
     if kernels is not None:
         return kernels.largest(x_NK, y_NK, absolute_N, relative_N)
     work = torch.promote_types(torch.promote_types(x_NK.dtype, y_NK.dtype), torch.float32)
-    x, y = x_NK.to(work), y_NK.to(work)
-    bound = y.abs().mul_(relative_N.to(work)[:, None]).add_(absolute_N.to(work)[:, None])
-    bound.clamp_min_(LEAST_BOUND)
-    return (x - y).abs_().div_(bound).amax(dim=1).double()  # a NaN makes the largest NaN
+    absolute_N1, relative_N1 = absolute_N.to(work)[:, None], relative_N.to(work)[:, None]
+    found: list[torch.Tensor] = []
+    for x, y in in_parts(x_NK, y_NK):
+        y = y.to(work)
+        bound = y.abs().mul_(relative_N1).add_(absolute_N1).clamp_min_(LEAST_BOUND)
+        found.append((x.to(work) - y).abs_().div_(bound).amax(dim=1))  # a NaN makes it NaN
+    return torch.stack(found).amax(dim=0).double()
 
 
 @cache

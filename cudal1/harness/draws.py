@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from cudal1.harness.arrangement import Arrangement, dtype_name
 from cudal1.harness.domain import Domain, domain_of, num_draws
 from cudal1.harness.families import FAMILIES, OWN, change_inputs
 from cudal1.harness.reference_code import ReferenceCode
-from cudal1.harness.seeding import BITS, others, seed_others, seed_torch
+from cudal1.harness.seeding import BITS, others, seed_others, seed_torch, torch_states
 from cudal1.harness.wire import DTYPES
 
 if TYPE_CHECKING:
@@ -92,10 +92,27 @@ class Draws:
         Raises:
             RefusalError: the generator raised an exception, or draws what cannot be judged.
         """
+        own = self._own(seed)
+        return own if family == OWN else self._changed(own, family)
+
+    def variants(self, seed: int, families: Sequence[str]) -> Iterator[Draw]:
+        """Yield what `draw` returns for each of the families; the generator draws once.
+
+        Raises:
+            RefusalError: as `draw`.
+        """
+        own = self._own(seed)
+        states = torch_states(self._device)
+        for family in families:
+            states.restore()
+            yield own if family == OWN else self._changed(own, family)
+
+    def _own(self, seed: int) -> Draw:
+        """Return what the generator draws under a seed."""
         seed_torch(seed, self._device)
         if self._uses_others is not False:
             seed_others(seed)
-        is_learning = self._uses_others is None and family == OWN
+        is_learning = self._uses_others is None
         before = others() if is_learning else None
         with self._code, self._device:
             drawn = self._draw()
@@ -104,8 +121,7 @@ class Draws:
         with self._code:
             tensors = [self._dense(value) for value in self._listed(drawn)]
         # outside of the device's context, in which each operator takes ten times as long to begin
-        own = self._arranged(tensors)
-        return own if family == OWN else self._changed(own, family)
+        return self._arranged(tensors)
 
     def given(self, draw: Draw, change: Change | None) -> Tensors:
         """Return the inputs for one call, changed; they share what they share in the draw."""

@@ -125,10 +125,10 @@ def judge(asked: Errand) -> Judgement | Refusal:
         DeviceLostError: the device computes no more; whatever else is asked will raise it, too.
     """
     assert _pool is not None
-    claim = asked.first.verdict.measurement if asked.first else None
+    first = asked.first.verdict if asked.first else None
     try:
-        if claim is not None:
-            return _pool.confirm(asked.problem, asked.candidate, claim, built=asked.built)
+        if first is not None and first.measurement is not None:
+            return _pool.confirm(asked.problem, asked.candidate, first, built=asked.built)
         return _pool.judge(
             asked.problem, asked.candidate, timing=asked.timing, record=asked.record,
             built=asked.built, not_built=asked.not_built, elsewhere=asked.elsewhere,

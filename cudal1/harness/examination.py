@@ -13,6 +13,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
@@ -22,10 +23,10 @@ from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.interval import Ending, Order, wait_ready
 from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError, tells
 from cudal1.harness.pieces import stage
-from cudal1.harness.progress import Failure, Progress
+from cudal1.harness.progress import Failure, NotKept, Progress
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class Examination:
 
     def __init__(
         self, oracle: Oracle, desk: Desk, protocol: EvalProtocol, *, reference_call_us: float,
-        cost_us: float, rng: random.Random,
+        cost_us: float, rng: random.Random, progress: Progress,
     ) -> None:  # fmt: skip
-        self.progress = Progress()
+        self.progress = progress
         self._oracle = oracle
         self._desk = desk
         self._protocol = protocol
@@ -65,6 +66,20 @@ class Examination:
         self._others: list[str] = []
         self.history: list[tuple[Order, int]] = []
         self._has_run = False
+        self._has_other_weights = False
+        """Whether its weights are others than the seed's."""
+
+    @property
+    def order(self) -> Order:
+        """The order of timed bursts; a GPU's are copied where outputs do not last."""
+        usual = self._desk.timed_order
+        lasts = self.progress.seen.fresh_outputs is not False
+        return usual if lasts or usual is Order.CHAIN else Order.COPY
+
+    @property
+    def is_drop_in(self) -> bool:
+        """Whether it owes what whoever replaces a module needs."""
+        return self._protocol.contract is Contract.DROP_IN
 
     def await_build(self, worker: Worker) -> None:
         """Leave unless the candidate's module was built."""
@@ -79,28 +94,139 @@ class Examination:
             said = worker.display_text() or "its process died while loading"
             raise Failure(Status.NO_BUILD, said)
         worker.freeze()  # until its first burst: others are timed in between
+        if self.is_drop_in or self.progress.seen.draws_weights is False:
+            self.give_weights(worker)
 
     # --- correctness -----------------------------------------------------------------------------
 
-    def check(self, worker: Worker) -> None:
-        """Correctness, in stages, on inputs of several families and under several weights."""
-        progress, slots = self.progress, self._desk.layout.num_slots
-        for number, target in enumerate(self._protocol.correctness_stages, start=1):
-            if number > 1:
+    def check(self, worker: Worker, stages: Sequence[int]) -> None:
+        """Correctness, in stages, on inputs of several families.
+
+        Args:
+            worker: has the candidate.
+            stages: from 1, in their order; the first one says whether its constructor draws the
+                reference's weights.
+        """
+        for number in stages:
+            if number == 1:
+                self._check_first(worker)
+                continue
+            if self.is_drop_in:
                 self.change_weights(worker)
-            orders = self.rng.sample(list(Order), len(Order))
-            while (missing := target - progress.num_inputs) > 0:
-                # each order once in a stage, where the slots allow; a kept burst needs two calls
-                count = min(slots, max(min(2, missing), missing // max(1, len(orders))))
-                order = orders.pop() if orders else self.rng.choice(list(Order))
-                draws = [self._draw_for_check(i) for i in range(count)]
-                is_exact = progress.num_inputs < EXACT_INPUTS
+            self._check(worker, number)
+
+    def _check_first(self, worker: Worker) -> None:
+        """The first stage; a candidate that is wrong may have drawn other weights.
+
+        KernelBench would call it wrong. If it has the reference's names, they are loaded, and all
+        is looked at once more.
+        """
+        compared = self.progress.compared.copy()
+        if self.is_drop_in:
+            self._check(worker, 1)
+            return
+        try:
+            self._check(worker, 1)
+        except Failure as failure:
+            is_ready = worker.state == State.READY and worker.is_alive()
+            if failure.status is not Status.INCORRECT or not is_ready:
+                raise
+            if not self._oracle.original_weights or failure.flags:
+                raise
+            failed, self.progress.compared = self.progress.compared, compared
+            self.progress.saw(draws_weights=False)
+            self.give_weights(worker)
+            try:
+                self._check(worker, 1)
+            except Failure:
+                self.progress.compared = failed
+                words = worker.display_text()
+                said = "with the reference's weights loaded by name, too"
+                said += f": {words}" if words else ""
+                raise Failure(failure.status, f"{failure.reason} ({said})") from failure
+        else:
+            if self._oracle.is_seeded:
+                self.progress.saw(draws_weights=True)
+
+    def _check(self, worker: Worker, number: int) -> None:
+        """One stage. Each order comes once in it, where the slots allow, calls in a chain first."""
+        progress, slots = self.progress, self._desk.layout.num_slots
+        target = self._protocol.correctness_stages[number - 1]
+        orders = self.rng.sample(self._orders(), len(self._orders()))
+        if number == 1:
+            orders.sort(key=[*Order].index, reverse=True)
+        while (missing := target - progress.compared.num_inputs) > 0:
+            # two calls at least, or no output is overwritten
+            least = 1 if orders and orders[-1] is Order.CHAIN else min(2, missing)
+            count = min(slots, max(least, missing // max(1, len(orders))))
+            order = orders.pop() if orders else self.rng.choice(self._orders())
+            draws = [self._draw_for_check(i) for i in range(count)]
+            is_exact = progress.compared.num_inputs < EXACT_INPUTS
+            try:
                 self.compare(worker, self.run(worker, draws, order), exact=is_exact)
-            progress.stage = number
-            self._refuse_if_slow(worker)
+            except NotKept as failure:
+                self.settle(worker, failure, exact=is_exact)
+            else:
+                if order is Order.KEEP and count > 1:
+                    progress.saw(fresh_outputs=True)
+        progress.compared.stage = number
+        self._refuse_if_slow(worker)
+
+    def settle(self, worker: Worker, failure: NotKept, *, exact: bool) -> None:
+        """Find out whether outputs that were read after later calls are right before them.
+
+        Raises:
+            Failure: they are not.
+        """
+        self.progress.saw(fresh_outputs=False)
+        draws, order = failure.draws, self._orders()[-1]
+        self.compare(worker, self.run(worker, draws, order), exact=exact)
+
+    def _orders(self) -> list[Order]:
+        """In which its outputs must be right."""
+        if self.progress.seen.fresh_outputs is not False:
+            return [Order.CHAIN, Order.KEEP]
+        return [Order.CHAIN] if self.order is Order.CHAIN else [Order.CHAIN, Order.COPY]
+
+    def look(self, worker: Worker) -> None:
+        """See what else is true of a correct candidate, which stays correct whatever it does now.
+
+        Its weights are others afterwards, or its process has ended.
+        """
+        progress, seen = self.progress, self.progress.seen
+        if seen.leaves_inputs is None and not self._oracle.mutates_inputs:
+            progress.saw(leaves_inputs=True)
+        if self._desk.layout.num_slots > 1:
+            with suppress(Failure, RefusalError):
+                progress.saw(deterministic=self._repeats(worker))
+        if self._oracle.can_change_weights and seen.follows_weights is None:
+            with suppress(RefusalError):
+                progress.saw(follows_weights=self._follows_weights(worker))
+
+    def _repeats(self, worker: Worker) -> bool:
+        """Whether it gives the same bits twice for the same inputs."""
+        draw = self._oracle.draw(self.rng.getrandbits(62))
+        burst = self.run(worker, [draw, draw], Order.CHAIN)
+        pairs = zip(self._desk.output(burst, 0), self._desk.output(burst, 1), strict=True)
+        is_same = all(bytes_equal(x, y) for x, y in pairs)
+        self._desk.release(burst)
+        return is_same
+
+    def _follows_weights(self, worker: Worker) -> bool:
+        """Whether it is right with other weights, where nothing depends on it."""
+        compared, order = self.progress.compared, Order.CHAIN
+        self.progress.compared = compared.copy()
+        try:
+            self.change_weights(worker)
+            self.compare(worker, self.run(worker, self.fresh(1), order), exact=True)
+        except Failure:
+            return False
+        finally:
+            self.progress.compared = compared
+        return True
 
     def _draw_for_check(self, index: int) -> Draw:
-        if self.progress.num_inputs + index == 0:
+        if self.progress.compared.num_inputs + index == 0:
             return self._oracle.draw(self.rng.getrandbits(62))
         self._deck = self._deck or self._oracle.deck(self.rng)
         return self._oracle.draw(self.rng.getrandbits(62), self._deck.pop())
@@ -123,7 +249,12 @@ class Examination:
         if not self._oracle.can_change_weights:
             return
         self._oracle.change_weights(self.rng.getrandbits(62))
-        for worker in workers:
+        self._has_other_weights = True
+        self.give_weights(*workers)
+
+    def give_weights(self, *workers: Worker) -> None:
+        """Give the workers the oracle's weights, to be loaded by name before their next burst."""
+        for worker in workers if self._oracle.original_weights else ():
             layout = self._desk.layout
             stage(worker.ring.memory, 0, list(self._oracle.weights.values()), layout.weights)
             self._desk.settle()
@@ -136,19 +267,35 @@ class Examination:
 
         A wrong output may follow from weights that the candidate does not have by the reference's
         names. What its worker says of them is added to the reason, in the worker's words.
+
+        Raises:
+            NotKept: outputs are wrong that may have been right before later calls.
+            Failure: outputs are wrong.
         """
+        compared = self.progress.compared.copy()
         try:
             self._compare(burst, exact=exact, reference=reference)
         except Failure as failure:
+            if self._may_be_overwritten(burst) and failure.status is Status.INCORRECT:
+                self.progress.compared = compared
+                self._desk.release(burst)
+                raise NotKept(burst.draws) from failure
             seems_unread = {flag.kind for flag in failure.flags} <= UNREAD
             if seems_unread and worker.has_ended(ENDING_S if failure.flags else 0.0):
-                self.progress.mismatch = None
+                self.progress.compared.mismatch = None
                 raise Failure(Status.CRASHED, DIED) from failure
             said = worker.display_text() if self._oracle.original_weights else ""
             if said and failure.status is Status.INCORRECT and not failure.flags:
                 reason = f"{failure.reason} (of its weights its worker says: {said})"
                 raise Failure(failure.status, reason) from failure
             raise
+
+    def _may_be_overwritten(self, burst: Burst) -> bool:
+        """Whether later calls of the burst may have overwritten outputs, which the contract allows.
+
+        Where that was seen before, bursts are of other orders.
+        """
+        return burst.order is Order.KEEP and len(burst.draws) > 1 and not self.is_drop_in
 
     def _compare(self, burst: Burst, *, exact: bool, reference: Burst | None) -> None:
         """Answers are computed here, after the capture.
@@ -157,6 +304,8 @@ class Examination:
         are looked at first; what they do not settle is computed here.
         """
         if burst.inputs_changed and not self._oracle.mutates_inputs:
+            self.progress.saw(leaves_inputs=False)
+        if self.progress.seen.leaves_inputs is False and self.is_drop_in:
             evidence = "an input in the ring was written to"
             raise Failure(
                 Status.INCORRECT, "changed its inputs in place, which the reference does not",
@@ -169,9 +318,9 @@ class Examination:
                 "an output lies in shared memory or in a file, where it may stand at several "
                 "addresses: return a tensor of its own", (guards.flag("shared_pages", evidence),),
             )  # fmt: skip
-        self.progress.compared = True
+        self.progress.compared.has_begun = True
         settled = set[int]() if reference is None else self._settled(burst, reference)
-        self.progress.num_inputs += len(settled)
+        self.progress.compared.num_inputs += len(settled)
         for slot, draw in enumerate(burst.draws):
             if slot in settled:
                 continue
@@ -191,10 +340,10 @@ class Examination:
             ]
             for output, answer, error in telling:
                 comparison = compare(output, answer, error)
-                self.progress.note(comparison, self._protocol.precision)
+                self.progress.compared.note(comparison, self._protocol.precision)
                 if not comparison.meets(self._protocol.precision):
                     self._fail(burst, slot, comparison)
-            self.progress.num_inputs += bool(telling)
+            self.progress.compared.num_inputs += bool(telling)
             if slot == 0 and reference is None:  # else it has been kept
                 self._earlier.append([answer for answer, _ in key])
         self._desk.release(burst)
@@ -217,9 +366,10 @@ class Examination:
         return all(compare(x, y, e).meets(self._protocol.precision) for x, (y, e) in pairs)
 
     def _fail(self, burst: Burst, slot: int, comparison: Comparison) -> None:
-        asked, met, draw = self._protocol.precision, self.progress.precision, burst.draws[slot]
-        self.progress.mismatch = (
-            f"input {self.progress.num_inputs} ({draw.family}): "
+        compared, draw = self.progress.compared, burst.draws[slot]
+        asked, met = self._protocol.precision, compared.precision
+        compared.mismatch = (
+            f"input {compared.num_inputs} ({draw.family}): "
             f"{comparison.mismatch or 'not comparable'}"
         )
         if met is not None:
@@ -236,10 +386,23 @@ class Examination:
             self._desk, burst, slot, answers=answers,
             earlier=self._earlier, error=self._oracle.error(draw.family),
         )  # fmt: skip
+        if found is None and self._has_other_weights and self._is_of_the_seed(burst, slot):
+            raise Failure(
+                Status.INCORRECT, "does not follow its weights: others were loaded by the "
+                "reference's names, and its output is still that of its constructor's",
+            )  # fmt: skip
         if found is None:
-            raise Failure(Status.INCORRECT, f"wrong output: {self.progress.mismatch}")
+            raise Failure(Status.INCORRECT, f"wrong output: {compared.mismatch}")
         status = Status.HACKED if found.kind in guards.CHEATS else Status.INCORRECT
         raise Failure(status, f"{found.kind}: {found.evidence}", (found,))
+
+    def _is_of_the_seed(self, burst: Burst, slot: int) -> bool:
+        """Whether the output is right for the weights that the constructor drew."""
+        self._oracle.change_weights(None)
+        with suppress(RefusalError):
+            key = self._oracle.key(burst.draws[slot])
+            return self._agree(self._desk.output(burst, slot), key)
+        return False
 
     # --- bursts ----------------------------------------------------------------------------------
 
@@ -249,7 +412,7 @@ class Examination:
         Raises:
             RefusalError: the reference cannot do one of the draws either.
         """
-        order = order or self._desk.timed_order
+        order = order or self.order
         burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
         self.history.append((order, len(draws)))
         match burst.ending:
@@ -300,6 +463,13 @@ class Examination:
                 self._others = self.rng.sample(others, len(others))
             draws[place] = self._oracle.draw(self.rng.getrandbits(62), self._others.pop())
         return draws
+
+
+def bytes_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one type and shape are the same bytes, NaN among them."""
+    import torch
+
+    return one.reshape(-1).view(torch.uint8).equal(other.reshape(-1).view(torch.uint8))
 
 
 def run_own(

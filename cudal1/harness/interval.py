@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 
+from cudal1.harness import wire
 from cudal1.harness.pieces import Piece
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
@@ -51,6 +52,14 @@ class Order(Enum):
     """Each input is published when the output before it is held."""
     KEEP = "keep"
     """All inputs at once; the worker keeps all outputs and hands them over after the last call."""
+    COPY = "copy"
+    """All inputs at once; the worker copies each output before the next call, as whoever calls a
+    module has to that uses one output buffer again and again. The copy is in the interval."""
+
+    @property
+    def code(self) -> int:
+        """What a worker is told."""
+        return {Order.CHAIN: wire.CHAIN, Order.KEEP: wire.KEEP, Order.COPY: wire.COPY}[self]
 
 
 def wait_ready(worker: Worker, timeout_s: float) -> Ending:
@@ -100,7 +109,7 @@ class Interval:
         How long it takes to wake is the machine's affair, and no part of any call.
         """
         worker = self._worker
-        worker.go(count, keep=self.order is Order.KEEP)
+        worker.go(count, order=self.order.code)
         deadline_ns = time.perf_counter_ns() + WAKE_LIMIT_NS
         while worker.num_awake <= worker.num_published and time.perf_counter_ns() < deadline_ns:
             os.sched_yield()

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -32,7 +32,7 @@ from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination
 from cudal1.harness.oracle import Oracle
-from cudal1.harness.progress import Failure, Progress
+from cudal1.harness.progress import Failure, NotKept, Progress
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
@@ -40,7 +40,7 @@ from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status, Verdict
 
 SLOWER = 1.1
@@ -79,9 +79,10 @@ class ProblemJudge:
         self._rng = random.SystemRandom()
         place = torch.device(device.torch_name)
         self._oracle = Oracle(
-            problem, weight_seed=protocol.seed, device=place, precision=protocol.precision
-        )
-        self._work = self._oracle.work()
+            problem, weight_seed=protocol.seed, device=place, precision=protocol.precision,
+            mode=protocol.mode,
+        )  # fmt: skip
+        self._work = self._oracle.traits.work
         self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout, arena_bytes = plan.layout_and_arena(self._oracle, protocol)
@@ -145,17 +146,20 @@ class ProblemJudge:
 
         return self._judgement(candidate, examined)
 
-    def confirm(self, candidate: Candidate, claim: Measurement) -> Judgement:
-        """What comes of measuring a claim, as a rule another device's, in a fresh process here.
+    def confirm(self, candidate: Candidate, first: Verdict) -> Judgement:
+        """What comes of measuring a verdict's claim, as a rule another device's, in a process here.
 
         Its outputs are compared as always when it is timed; no others are asked for.
 
         Raises:
             WorkerError: our own machinery failed.
         """
+        claim = first.measurement
+        assert claim is not None
 
         def examined(examination: Examination) -> Measurement | None:
             progress = examination.progress
+            progress.seen = first.properties or progress.seen
             progress.call_us = claim.candidate_us  # bursts are about as long as they were
             is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
             expected = claim.speedup if is_far else None
@@ -175,7 +179,7 @@ class ProblemJudge:
         self, candidate: Candidate, examined: Callable[[Examination], Measurement | None]
     ) -> Judgement:
         started = time.monotonic()
-        examination = self._examination()
+        examination = self._examination(Progress())
         progress, flags = examination.progress, screen(candidate.source)
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
@@ -189,7 +193,8 @@ class ProblemJudge:
         verdict = Verdict(
             problem_id=self.problem.id, candidate_id=candidate.id, protocol_id=protocol.id,
             device_kind=self._device.kind, device_id=self._device.id, status=status, reason=reason,
-            flags=flags, correctness=progress.correctness(), measurement=measurement,
+            flags=flags, correctness=progress.compared.correctness(), measurement=measurement,
+            properties=progress.seen if status is Status.CORRECT else None,
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
             judge_s=time.monotonic() - started,
         )  # fmt: skip
@@ -208,21 +213,24 @@ class ProblemJudge:
             raise Failure(Status.NO_BUILD, f"source longer than {MAX_SOURCE_BYTES} characters")
         if said := syntax_error(candidate.source):
             raise Failure(Status.NO_BUILD, said)
+        stages = range(1, len(self._protocol.correctness_stages) + 1)
+        if self._draws_weights:  # under two seeds, each in a process of its own
+            with self._crew.candidate(candidate) as worker, self._builds_kept(worker, candidate):
+                examination.await_build(worker)
+                examination.check(worker, stages[:1])
+            examination, stages = self._examination(examination.progress), stages[1:]
         with self._crew.candidate(candidate) as worker:
-            examination.await_build(worker)
-            if timing:  # it gets ready while the candidate is checked
-                self._crew.have_reference(fresh=self._is_cpu)
             claim = None
-            try:
-                examination.check(worker)
+            with self._builds_kept(worker, candidate):
+                examination.await_build(worker)
+                if timing:  # it gets ready while the candidate is checked
+                    self._crew.have_reference(fresh=self._is_cpu, seed=worker.job.seed)
+                examination.check(worker, stages)
                 if timing:
                     claim = self._session(worker, examination, session=0, is_fresh=self._is_cpu)
-            except Failure as failure:
-                if failure.status is Status.INCORRECT:
-                    self._crew.keep_builds(worker, candidate)
-                raise
-            # only now: it would tell the worker that the checks are over
-            self._crew.keep_builds(worker, candidate)
+                examination.look(worker)
+            built = self._zygote.builds.of(candidate.id)
+            examination.progress.saw(needs_compiler=bool(built))
             if claim is None or not claims.is_doubtful(claim, self._protocol, record=record):
                 return claim
             if elsewhere and not claims.is_small(claim, self._protocol):
@@ -230,6 +238,26 @@ class ProblemJudge:
                 return self._doubted(claim)
             self._crew.make_room(worker)
             return self._confirmed(candidate, claim, examination.progress)
+
+    @property
+    def _draws_weights(self) -> bool:
+        """Whether a candidate's constructor has to draw the reference's weights, if it can."""
+        is_owed = self._protocol.contract is Contract.KERNELBENCH
+        return is_owed and self._oracle.is_seeded
+
+    @contextmanager
+    def _builds_kept(self, worker: Worker, candidate: Candidate) -> Iterator[None]:
+        """Keep what a candidate compiled at the end, also of one whose outputs were wrong.
+
+        Not before: it would tell the worker that the checks are over.
+        """
+        try:
+            yield
+        except Failure as failure:
+            if failure.status is Status.INCORRECT:
+                self._crew.keep_builds(worker, candidate)
+            raise
+        self._crew.keep_builds(worker, candidate)
 
     def _confirmed(
         self, candidate: Candidate, claim: Measurement, progress: Progress
@@ -259,10 +287,9 @@ class ProblemJudge:
         self, candidate: Candidate, progress: Progress, *, session: int, is_fresh: bool,
         expected: float | None,
     ) -> Measurement:  # fmt: skip
-        examination = self._examination()
-        examination.progress = progress  # its bursts are as long as they were
-        self._crew.have_reference(fresh=is_fresh)
+        examination = self._examination(progress)  # its bursts are as long as they were
         with self._crew.candidate(candidate) as worker:
+            self._crew.have_reference(fresh=is_fresh, seed=worker.job.seed)
             examination.await_build(worker)
             return self._session(
                 worker, examination, session=session, is_fresh=is_fresh, expected=expected
@@ -279,10 +306,11 @@ class ProblemJudge:
         floor_us = self._work.floor_us(self._ceilings.peaks(), self._protocol.precision)
         return floor_us if floor_us > 0 else None
 
-    def _examination(self) -> Examination:
+    def _examination(self, progress: Progress) -> Examination:
         return Examination(
             self._oracle, self._desk, self._protocol,
             reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
+            progress=progress,
         )  # fmt: skip
 
     def _session(
@@ -292,14 +320,31 @@ class ProblemJudge:
         """Measure against the reference; `is_fresh`: in as fresh a process.
 
         Where so large a speedup as `expected` is soon borne out, it is neither measured on nor
-        certified once more: the measured one counts.
+        certified once more: the measured one counts. Whose outputs turn out to be overwritten by
+        later calls, though they were not in the checks, is measured anew, with copies.
         """
+        samples = examination.progress.samples
+        try:
+            return self._measured(
+                worker, examination, session=session, is_fresh=is_fresh, expected=expected
+            )
+        except NotKept as failure:
+            examination.settle(worker, failure, exact=False)
+            samples[:] = [sample for sample in samples if sample.session != session]
+            return self._measured(
+                worker, examination, session=session, is_fresh=is_fresh, expected=expected
+            )
+
+    def _measured(
+        self, worker: Worker, examination: Examination, *, session: int, is_fresh: bool,
+        expected: float | None,
+    ) -> Measurement:  # fmt: skip
         quads = Quads(
             examination, self._desk, self._oracle, self._protocol, session=session,
             time_empty=self._costs.empty_us,
         )  # fmt: skip
         self._zygote.settle()  # who was dismissed before still held the device
-        with self._crew.reference(fresh=is_fresh) as reference, self._crew.still():
+        with self._reference(worker, fresh=is_fresh) as reference, self._crew.still():
             quads.warm_up(worker, reference)
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
@@ -317,6 +362,9 @@ class ProblemJudge:
         if certified < self._protocol.dead_zone:
             certified = 1.0
         return measured.model_copy(update={"certified": certified, "doubt": doubt})
+
+    def _reference(self, worker: Worker, *, fresh: bool) -> AbstractContextManager[Worker]:
+        return self._crew.reference(fresh=fresh, seed=worker.job.seed)
 
     def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
         def typical(role: Role) -> float:

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cudal1.errors import SuiteError
 from cudal1.harness import mutations
-from cudal1.harness.correctness import compare
+from cudal1.harness.correctness import Expected
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.mutations import Case
 from cudal1.harness.operators import Dropping
-from cudal1.harness.oracle import Draw, Key, Oracle, Tensors, tells
+from cudal1.harness.oracle import Draw, Oracle, Tensors, tells
 from cudal1.harness.quiet import undisturbed
 from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.traits import Traits
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import DeviceClass, Problem
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
 
 if TYPE_CHECKING:
     import torch
@@ -51,11 +52,19 @@ effect, an operator that does nothing (dropout, a second ReLU), values that a ha
 the others, an output without change is the worst that can be: it follows from nothing."""
 
 
-def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> KillTable:
-    """What the correctness check of `protocol` would notice on this problem.
+def examine(
+    problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None = None
+) -> tuple[KillTable, Traits]:
+    """Return what the check of `protocol` would notice on a problem, and what was learned of it.
 
     The reference runs in this process, as in a judge's: admission has tried it before. Inputs are
     drawn by the problem's id, so that the same problem gives the same table.
+
+    Args:
+        problem: whose check it is.
+        protocol: says what the check is.
+        device: where candidates are to be judged.
+        traits: what is known of the reference; None: it is found out.
 
     Raises:
         SuiteError: the reference cannot be run here, or there is too little memory, of which
@@ -64,7 +73,8 @@ def kill_table(problem: Problem, protocol: EvalProtocol, device: Device) -> Kill
     """
     try:
         with device.watched(), undisturbed(device):
-            return _Trial(problem, protocol, device).table()
+            trial = _Trial(problem, protocol, device, traits)
+            return trial.table(), trial.traits
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(f"{type(error).__name__}: {error}"):
             raise
@@ -123,15 +133,28 @@ class _Suspect:
 class _Trial:
     """The check of `examination.Examination`, with mutants in the place of a worker's outputs."""
 
-    def __init__(self, problem: Problem, protocol: EvalProtocol, device: Device) -> None:
+    def __init__(
+        self, problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None
+    ) -> None:
         import torch
 
         place = torch.device(device.torch_name)
         self._oracle = Oracle(
-            problem, weight_seed=protocol.seed, device=place, precision=protocol.precision
+            problem,
+            weight_seed=protocol.seed,
+            device=place,
+            precision=protocol.precision,
+            mode=protocol.mode,
+            traits=traits,
         )
+        self.traits = self._oracle.traits
+        self._first_weights = self._oracle.in_force
         self._problem = problem
         self._protocol = protocol
+        self._is_drop_in = protocol.contract is Contract.DROP_IN
+        self._has_other_weights = (
+            self._oracle.can_change_weights if self._is_drop_in else self._oracle.is_seeded
+        )
         self._rng = random.Random(problem.id)
         self._num_inputs = 0
         self._deck: list[str] = []
@@ -144,7 +167,7 @@ class _Trial:
         if outputs is None:  # without interference it may, and then no operator can be left out
             recorded, outputs = Dropping(), self._oracle.outputs(before)
         self._previous = outputs
-        look = Case(before, outputs, outputs, None, None)
+        look = self._case(before, outputs, outputs)
         self._suspects = self._all_suspects(replace(look, first=look))
         self._dropped = [
             _Suspect(LAST_OPERATOR, _dropping(number))
@@ -153,9 +176,9 @@ class _Trial:
 
     def table(self) -> KillTable:
         for number, target in enumerate(self._protocol.correctness_stages):
-            if number > 0 and self._oracle.can_change_weights:
+            if (number > 0 if self._is_drop_in else number == 1) and self._has_other_weights:
                 self._weight_seed = self._rng.getrandbits(62)
-                self._oracle.change_weights(self._weight_seed)
+                self._give_weights(self._weight_seed)
             while self._num_inputs < target and self._refused is None and self._alive():
                 self._try_all(self._draw())
         results = [suspect.result() for suspect in self._dropped]
@@ -167,6 +190,37 @@ class _Trial:
             mutants=tuple(mutants), refused_reference=self._refused,
             invariants=self._oracle.invariants,
         )  # fmt: skip
+
+    def _case(self, draw: Draw, outputs: Tensors, previous: Tensors) -> Case:
+        return Case(
+            draw,
+            outputs,
+            previous,
+            self._first,
+            self._weight_seed,
+            self._under,
+            has_other_weights=self._has_other_weights,
+        )
+
+    def _give_weights(self, seed: int) -> None:
+        """Compute with other weights, as a candidate meets them."""
+        if self._is_drop_in:
+            self._oracle.change_weights(seed)
+        else:
+            self._oracle.reseed(seed)
+
+    @contextmanager
+    def _under(self, seed: int | None) -> Iterator[None]:
+        """Compute with the weights of a seed, None: the first ones; then as before again."""
+        before = self._oracle.in_force
+        try:
+            if seed is None:
+                self._oracle.restore(self._first_weights)
+            else:
+                self._give_weights(seed)
+            yield
+        finally:
+            self._oracle.restore(before)
 
     def _alive(self) -> list[_Suspect]:
         """Whom it is worth to go on for: of the operators, the last one that does anything."""
@@ -205,7 +259,7 @@ class _Trial:
         found += [_Suspect(name, make) for name, make in calls.items()]
         for suspect in found:
             if suspect.kind == "first_weights":
-                suspect.applies = self._oracle.can_change_weights
+                suspect.applies = self._has_other_weights
             elif suspect.kind not in MAY_APPLY_LATER:
                 suspect.applies = suspect.make(self._oracle, look) is not None
         return found
@@ -222,18 +276,21 @@ class _Trial:
             if draw.is_own:
                 self._refused = f"it raises an error on input {self._num_inputs + 1}"
             return
-        key = self._oracle.exact_key(draw)
-        if not any(tells(draw, error) for _, error in key):
+        expected = [
+            Expected(answer, error, self._protocol.precision) if tells(draw, error) else None
+            for answer, error in self._oracle.exact_key(draw, outputs)
+        ]
+        if not any(expected):
             return
         self._num_inputs += 1
-        case = Case(draw, outputs, self._previous, self._first, self._weight_seed)
-        if not self._passes(outputs, key, draw):
+        case = self._case(draw, outputs, self._previous)
+        if not _passes(outputs, expected):
             self._refused = f"input {self._num_inputs} ({draw.family})"
         for suspect in self._alive():
-            self._try(suspect, case, key)
+            self._try(suspect, case, expected)
         self._first, self._previous = self._first or case, outputs
 
-    def _try(self, suspect: _Suspect, case: Case, key: Key) -> None:
+    def _try(self, suspect: _Suspect, case: Case, expected: Sequence[Expected | None]) -> None:
         import torch
 
         changed = suspect.make(self._oracle, case)
@@ -244,15 +301,14 @@ class _Trial:
         if all(torch.equal(mine, right) for mine, right in pairs):
             return
         suspect.is_unchanged = False
-        if not self._passes(changed, key, case.draw):
+        if not _passes(changed, expected):
             suspect.killed_by, suspect.killed_after = case.draw.family, self._num_inputs
 
-    def _passes(self, outputs: Tensors, key: Key, draw: Draw) -> bool:
-        return all(
-            compare(output, answer, error).meets(self._protocol.precision)
-            for output, (answer, error) in zip(outputs, key, strict=True)
-            if tells(draw, error)
-        )
+
+def _passes(outputs: Tensors, expected: Sequence[Expected | None]) -> bool:
+    """Return whether the check lets outputs pass; None: this one says nothing."""
+    pairs = zip(outputs, expected, strict=True)
+    return all(answer is None or answer.admits(output) for output, answer in pairs)
 
 
 def _of_output(

@@ -7,13 +7,15 @@ there is nothing of the kind to do here. Why each: hacks.md A11 to A14, A25, A36
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cudal1.harness.operators import Rounding, to_half
 from cudal1.harness.oracle import Draw, Oracle, RefusalError, Tensors
+from cudal1.harness.parts import flat_parts
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ class Case:
     """The first input of the check; None in that one."""
     weight_seed: int | None
     """Of the weights in force; None: the first ones."""
+    under: Callable[[int | None], AbstractContextManager[None]] = field(repr=False)
+    """Has the oracle compute with the weights of another seed; None: the first ones."""
+    has_other_weights: bool
+    """Whether a candidate meets others than the first ones."""
 
 
 # --- made of one output --------------------------------------------------------------------------
@@ -97,7 +103,10 @@ def one_off(
     last = output.flatten()[-1]
     if not output.is_floating_point():
         return _with_last(output, not last if str(output.dtype) == "torch.bool" else last - 1)
-    size = max(abs(float(last)), float(output.double().square().mean().sqrt()))
+    norm = math.sqrt(
+        sum(float(part.double().square().sum()) for (part,) in flat_parts(output))
+    )  # fmt: skip
+    size = max(abs(float(last)), norm / math.sqrt(output.numel()))
     return _with_last(output, float(last) + share * size)
 
 
@@ -143,17 +152,14 @@ def first_weights(oracle: Oracle, case: Case) -> Tensors | None:
 
 def other_weights(oracle: Oracle, case: Case) -> Tensors | None:
     """Weights that have nothing to do with those in force."""
-    if not oracle.original_weights:
+    if not case.has_other_weights:
         return None
     return _under(oracle, case, 1 if case.weight_seed is None else case.weight_seed + 1)
 
 
 def _under(oracle: Oracle, case: Case, seed: int | None) -> Tensors | None:
-    oracle.change_weights(seed)
-    try:
+    with case.under(seed):
         return run(oracle, case.draw)
-    finally:
-        oracle.change_weights(case.weight_seed)
 
 
 def ignores_input(place: int) -> Callable[[Oracle, Case], Tensors | None]:

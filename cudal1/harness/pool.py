@@ -26,10 +26,9 @@ from cudal1.harness.layers import MINIMUM
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
 from cudal1.harness.zygote import Zygote
-from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
-from cudal1.verdict import Status
+from cudal1.verdict import Status, Verdict
 
 NUM_PREPARED = {DeviceClass.CPU: 8, DeviceClass.FAKE: 8, DeviceClass.CUDA: 1}
 """Problems whose oracle and rings are kept; on a GPU they take gigabytes."""
@@ -128,16 +127,16 @@ class Pool:
         return replace(said, prepare_s=prepare_s, compiled=compiled)
 
     def confirm(
-        self, problem: Problem, candidate: Candidate, claim: Measurement, *, built: bytes = b""
+        self, problem: Problem, candidate: Candidate, first: Verdict, *, built: bytes = b""
     ) -> Judgement:
-        """What comes of measuring a claim once more, here: as a rule another device's.
+        """What comes of measuring a verdict's claim once more, here: mostly another device's.
 
         Raises:
             SandboxError: less than the minimum stands around a worker.
             DeviceLostError: the device computes no more, and may have failed the candidate.
         """
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
-            said = prepared.confirm(candidate, claim)
+            said = prepared.confirm(candidate, first)
             if said.verdict.status is not Status.CORRECT:
                 self.device.require_working()
         return replace(said, prepare_s=prepare_s)

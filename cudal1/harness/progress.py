@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from cudal1.harness.correctness import ORDER, Comparison
 from cudal1.measurement import TimingSample
 from cudal1.protocol import PrecisionClass
-from cudal1.verdict import Correctness, HackFlag, Status
+from cudal1.verdict import Correctness, HackFlag, Properties, Status
+
+if TYPE_CHECKING:
+    from cudal1.harness.draws import Draw
 
 
 @dataclass
@@ -19,9 +24,17 @@ class Failure(Exception):
     flags: tuple[HackFlag, ...] = ()
 
 
+class NotKept(Exception):
+    """Outputs are wrong that may have been right before later calls of the burst on `draws`."""
+
+    def __init__(self, draws: Sequence[Draw]) -> None:
+        super().__init__()
+        self.draws = draws
+
+
 @dataclass
-class Progress:
-    """What is known so far about the candidate."""
+class Compared:
+    """What comparisons of outputs have shown so far."""
 
     num_inputs: int = 0
     stage: int = 0
@@ -29,19 +42,15 @@ class Progress:
     relative_l2: float = 0.0
     scaled_error: float = 0.0
     mismatch: str | None = None
-    compared: bool = False
-    call_us: float = float("inf")
-    """Rough time of one call, harness included."""
-    build_s: float = 0.0
-    """For how long its processes were waited for: to start, and to build what they import."""
-    layers: tuple[str, ...] = ()
-    is_to_confirm: bool = False
-    """Whether it has made a claim that counts only if another device agrees."""
-    samples: list[TimingSample] = field(default_factory=list[TimingSample])
+    has_begun: bool = False
+
+    def copy(self) -> Compared:
+        """Return what is known now."""
+        return replace(self)
 
     def correctness(self) -> Correctness | None:
         """The record of it; None before any output was compared."""
-        if not self.compared:
+        if not self.has_begun:
             return None
         infinite = float("inf")
         return Correctness(
@@ -57,6 +66,27 @@ class Progress:
         self.relative_l2 = _worse(self.relative_l2, comparison.relative_l2)
         self.scaled_error = _worse(self.scaled_error, comparison.worst[asked])
         self.precision = max(self.precision or ORDER[0], met, key=ORDER.index) if met else None
+
+
+@dataclass
+class Progress:
+    """What is known so far about the candidate, in all of its processes."""
+
+    compared: Compared = field(default_factory=Compared)
+    seen: Properties = field(default_factory=Properties)
+    """Beyond its outputs."""
+    call_us: float = float("inf")
+    """Rough time of one call, harness included."""
+    build_s: float = 0.0
+    """For how long its processes were waited for: to start, and to build what they import."""
+    layers: tuple[str, ...] = ()
+    is_to_confirm: bool = False
+    """Whether it has made a claim that counts only if another device agrees."""
+    samples: list[TimingSample] = field(default_factory=list[TimingSample])
+
+    def saw(self, **properties: bool) -> None:
+        """Note what was seen, by the names of `Properties`."""
+        self.seen = self.seen.model_copy(update=properties)
 
 
 def _worse(known: float, new: float) -> float:

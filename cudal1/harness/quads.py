@@ -96,7 +96,7 @@ class Quads:
             wanted = self._replanned(count, ratios)
             if wanted != count:
                 count, empty_us, self._next_decoy = wanted, self.time_empty(wanted), []
-            if self._oracle.can_change_weights and self._rng.random() < NEW_WEIGHTS:
+            if self._changes_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
             in_pairs = self._mixes_families and rule.is_clear(ratios)
@@ -104,6 +104,10 @@ class Quads:
             times = self._quad(candidate, reference, order, count, empty_us, len(ratios))
             ratios.append(statistics.log_ratio(times[Role.REFERENCE], times[Role.CANDIDATE]))
         return ratios
+
+    @property
+    def _changes_weights(self) -> bool:
+        return self._examination.is_drop_in and self._oracle.can_change_weights
 
     def _is_done(self, ratios: list[float], elapsed_s: float) -> bool:
         """Whether the rule has enough and, where it gives anything, so have all families."""
@@ -114,11 +118,14 @@ class Quads:
         return rule.read(ratios, self._protocol).certified <= 1.0
 
     def warm_up(self, candidate: Worker, reference: Worker) -> None:
-        """Give both other weights, and the reference's process the history of the candidate's.
+        """Give both the same weights, and the reference's process the history of the candidate's.
 
         Heaps remember theirs. On a GPU the calls' memory is of an arena, which does not.
         """
-        self._examination.change_weights(candidate, reference)
+        if self._changes_weights:
+            self._examination.change_weights(candidate, reference)
+        else:  # the candidate has them already
+            self._examination.give_weights(reference)
         done, self._examination.history = self._examination.history, []
         for order, count in done if self._desk.timed_order is Order.CHAIN else ():
             self._desk.release(
@@ -162,7 +169,7 @@ class Quads:
 
     def _settle(self, candidate: Worker, known: Burst, burst: Burst) -> None:
         """Compare what came out of a burst of each."""
-        if burst.order is self._desk.timed_order:
+        if burst.order is self._examination.order:
             self.spent.add(known, burst)
         self._missing -= Counter(draw.family for draw in burst.draws)
         self._examination.compare(candidate, burst, exact=False, reference=known)
@@ -272,6 +279,7 @@ class Quads:
     def _run_reference(
         self, worker: Worker, draws: Sequence[Draw], order: Order | None = None
     ) -> Burst:
+        order = order or self._examination.order
         return run_own(self._desk, worker, draws, self._protocol, order)
 
 

@@ -20,11 +20,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudal1.harness.arrangement import Arrangement
 from cudal1.harness.ceilings import Peaks
+from cudal1.harness.parts import flat_parts
 from cudal1.harness.reference_code import RefusalError
+from cudal1.harness.shortage import lacks_memory
 from cudal1.protocol import PrecisionClass
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class Work:
     num_bytes: int
     """To read and to write."""
     num_flops: int
+    lacked_memory: bool = False
+    """Whether it may be more: there was too little memory to find out."""
 
     def floor_us(self, peaks: Peaks, precision: PrecisionClass) -> float:
         """The least time of one call, net of the harness's own cost; 0 when nothing is certain."""
@@ -117,11 +121,15 @@ def least_work(
     forgotten = forgettable(outputs)
     if forgotten > MOST_FORGOTTEN:
         return NO_WORK
-    needed = read_bytes(called, (first, second), forgotten, code)
+    lacked_memory = False
+    try:
+        needed = read_bytes(called, (first, second), forgotten, code)
+    except (RuntimeError, RefusalError) as error:  # an operator without a gradient, for one
+        needed, lacked_memory = 0, lacks_memory(f"{type(error).__name__}: {error}")
     needed += written_bytes(outputs, draws[0])
     with code:
         num_flops = product_flops(call, draws[0])
-    return Work(max(0, needed), num_flops)
+    return Work(max(0, needed), num_flops, lacked_memory)
 
 
 def forgettable(outputs: Sequence[Tensors]) -> float:
@@ -144,6 +152,10 @@ def read_bytes(
     to the other. The pieces that move it least are left out, as many as make up the `forgotten`
     share of all squared effects. An input without a gradient (indices), or that never changes,
     counts nothing.
+
+    Raises:
+        RuntimeError: an operator has no gradient, or there is too little memory.
+        RefusalError: the reference raises an exception where gradients are wanted.
     """
     import torch
 
@@ -151,13 +163,10 @@ def read_bytes(
     if not wanted:
         return 0
     leaves = [t.detach().clone().requires_grad_(i in wanted) for i, t in enumerate(draws[0])]
-    try:
-        with code, torch.enable_grad():
-            made = _as_list(call(*(t.clone() for t in leaves)))
-            total = sum(((t * _signs(t)).sum() for t in made if t.requires_grad), torch.zeros(()))
-            found = torch.autograd.grad(total, [leaves[i] for i in wanted], allow_unused=True)
-    except (RuntimeError, RefusalError):  # an operator without a gradient, or too little memory
-        return 0
+    with code, torch.enable_grad():
+        made = _as_list(call(*(t.clone() for t in leaves)))
+        total = sum(((t * _signs(t)).sum() for t in made if t.requires_grad), torch.zeros(()))
+        found = torch.autograd.grad(total, [leaves[i] for i in wanted], allow_unused=True)
     moves = [
         _by_piece(gradient * (draws[0][i] - draws[1][i]))
         for i, gradient in zip(wanted, found, strict=True)
@@ -199,13 +208,20 @@ def may_be_view(output: torch.Tensor, inputs: Tensors) -> bool:
     """
     import torch
 
-    values = output.double().flatten()
+    values = output.flatten()
+    if output.dtype is torch.bool:
+        values = values.byte()  # booleans have no order
     count = min(NUM_PROBES // 2, values.numel())
     probes = torch.cat([values.topk(count).values, values.topk(count, largest=False).values])
-    held = [t.double().flatten() for t in inputs if t.numel()]
-    return all(
-        any(bool(((t - value).abs() <= CLOSE * value.abs()).any()) for t in held)
-        for value in probes
+    held = [tensor for tensor in inputs if tensor.numel()]
+    return all(any(_holds(tensor, value) for tensor in held) for value in probes.double())
+
+
+def _holds(tensor: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether a value is an element's of a tensor, or nearly."""
+    close = CLOSE * value.abs()
+    return any(
+        bool(((part.double() - value).abs() <= close).any()) for (part,) in flat_parts(tensor)
     )
 
 
@@ -218,7 +234,7 @@ def product_flops(call: Call, inputs: Tensors) -> int:
     import torch
     from torch.overrides import TorchFunctionMode
 
-    flops: list[int] = []
+    seen: list[_Product | None] = []
 
     class Watch(TorchFunctionMode):
         def __torch_function__(
@@ -226,18 +242,29 @@ def product_flops(call: Call, inputs: Tensors) -> int:
         ) -> Any:
             result = func(*args, **(kwargs or {}))
             name = str(getattr(func, "__name__", func)).strip("_")
-            if name in PRODUCTS and not kwargs:
+            if name in PRODUCTS and not kwargs and not seen:
                 left, right = args[PRODUCTS[name] : PRODUCTS[name] + 2]
-                counts = _is_unstructured(left) and _is_unstructured(right)
-                flops.append(2 * result.numel() * left.shape[-1] if counts else 0)
+                seen.append(_Product(left, right, 2 * result.numel() * left.shape[-1]))
             elif name not in RESHAPES:
-                flops.append(0)
+                seen.append(None)
             return result
 
     given = [t.clone() for t in inputs]
     with torch.no_grad(), Watch():
         call(*given)
-    return int(flops[0] * HALF_OF_FLOPS) if len(flops) == 1 else 0
+    product = seen[0] if len(seen) == 1 else None
+    if product is None:
+        return 0
+    counts = _is_unstructured(product.left) and _is_unstructured(product.right)
+    return int(product.num_flops * HALF_OF_FLOPS) if counts else 0
+
+
+class _Product(NamedTuple):
+    """A product of matrices."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+    num_flops: int
 
 
 def _is_unstructured(operand: torch.Tensor) -> bool:

@@ -112,10 +112,13 @@ class Worker:
             self._is_frozen = False
             self._spare.command(THAW)
 
-    def go(self, num_calls: int, *, keep: bool) -> None:
-        """Wake it for what comes next in a burst of so many calls; it is then to be announced."""
+    def go(self, num_calls: int, *, order: int) -> None:
+        """Wake it for what comes next in a burst of so many calls; it is then to be announced.
+
+        `order` is how the burst is run, as `wire` numbers it.
+        """
         self._words[Word.NUM_CALLS] = num_calls
-        self._words[Word.KEEP] = int(keep)
+        self._words[Word.ORDER] = order
         # a worker that does not listen, or no more, is found out by waiting for it
         with contextlib.suppress(OSError):
             self._spare.channel.send(GO, socket.MSG_DONTWAIT)

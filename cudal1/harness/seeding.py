@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,14 +22,35 @@ BITS, WORD = 63, 32
 
 def seed_torch(seed: int, device: torch.device) -> None:
     """Seed PyTorch's generators of the CPU and of one device."""
+    # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
+    for generator in _generators(device):
+        generator.manual_seed(seed % (1 << BITS))
+
+
+def _generators(device: torch.device) -> list[torch.Generator]:
     import torch
 
-    # torch.manual_seed would also queue a seeding of CUDA, with a formatted stack, each time
-    torch.default_generator.manual_seed(seed % (1 << BITS))
-    if device.type == "cuda":
-        torch.cuda.init()  # there are no generators before
-        generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        generator.manual_seed(seed % (1 << BITS))
+    if device.type != "cuda":
+        return [torch.default_generator]
+    torch.cuda.init()  # there are no generators before
+    return [torch.default_generator, torch.cuda.default_generators[torch.cuda.current_device()]]
+
+
+@dataclass(frozen=True)
+class TorchStates:
+    """States of PyTorch's generators of the CPU and of one device."""
+
+    states: tuple[tuple[torch.Generator, torch.Tensor], ...]
+
+    def restore(self) -> None:
+        """Have the generators go on from here."""
+        for generator, state in self.states:
+            generator.set_state(state)
+
+
+def torch_states(device: torch.device) -> TorchStates:
+    """Return the states that `seed_torch` sets."""
+    return TorchStates(tuple((each, each.get_state()) for each in _generators(device)))
 
 
 def seed_others(seed: int) -> None:

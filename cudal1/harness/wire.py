@@ -51,12 +51,16 @@ class Word(IntEnum):
     """Judge: calls in the burst that `go` starts."""
     PUBLISHED = 9
     """Judge: inputs published since the worker started; call i may begin once this is above i."""
-    KEEP = 10
-    """Judge: 1 when all outputs of the burst are to be kept, and stored after the last call."""
+    ORDER = 10
+    """Judge: how the burst is run: `CHAIN`, `KEEP` or `COPY`."""
     WEIGHTS = 11
     """Judge: raised when the ring holds other weights, to be loaded before the next burst."""
 
 
+CHAIN, KEEP, COPY = 0, 1, 2
+"""Each input comes when the output before it is held; all inputs come at once, and all outputs are
+kept and handed over after the last call; the same, but each output is copied to its slot at once.
+"""
 FREEZE, THAW, WATCH = b"f", b"t", b"w"
 """What the judge says to a warden, who repeats the first two when done."""
 WORKED = struct.Struct("<cqq?")
@@ -248,6 +252,8 @@ class Job:
     """Whether the module is only made, where there is no device, for what that compiles."""
     constants: str = "{}"
     """Literal of a call's arguments that are no tensors, by their places."""
+    trains: bool | None = None
+    """Whether the module is put into training or evaluation mode; None leaves it as it is."""
 
     def encode(self) -> bytes:
         """As text that `decode` reads."""
@@ -261,7 +267,7 @@ class Job:
                 tuple(astuple(each) for each in self.layout.inputs), self.layout.num_slots,
                 self.seed, self.memory_bytes, self.cpu_s, self.core,
                 self.folder, self.ring_bytes, self.allow_tf32, self.practice, self.in_place,
-                self.only_builds, self.constants,
+                self.only_builds, self.constants, self.trains,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -272,8 +278,7 @@ class Job:
 
         (
             device, entry, init_inputs, names, groups, inputs, num_slots, seed, memory, cpu, core,
-            folder, ring_bytes, allow_tf32, practice, in_place, only_builds,
-            constants,
+            folder, ring_bytes, allow_tf32, practice, in_place, only_builds, constants, trains,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
@@ -283,5 +288,5 @@ class Job:
             ),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32, practice=practice, in_place=in_place,
-            only_builds=only_builds, constants=constants,
+            only_builds=only_builds, constants=constants, trains=trains,
         )  # fmt: skip

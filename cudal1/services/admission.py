@@ -163,6 +163,7 @@ def probe_all(
                 "check_limit_s": CHECK_TIMES * time_limit_s,
                 "protocol": check.protocol.model_dump(mode="json") if check else None,
                 "harness_device": check.device.model_dump(mode="json") if check else None,
+                "traits": None,
             }
             yield problem, _probe(problem, prober.ask(request, 2 if check else 1))
     finally:

@@ -28,12 +28,14 @@ from cudal1.harness.device import Device
 from cudal1.harness.keeper import adopt_orphans, close_all_but, end_children, end_kept, fork_kept
 from cudal1.harness.reference_code import CALL_LIMIT_S, end_with_a_hang
 from cudal1.problem import Problem
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import EvalProtocol, Mode
 from cudal1.services import trial
 from cudal1.services.admission import UNREADABLE
 
 CHILD_PREFIX = "cudal1-trial-"
 
+MAX_ANSWER_BYTES = 1 << 20
+"""Of a child's line; what a problem with a hundred inputs learns takes a tenth of it."""
 MEMORY_BYTES = 16 << 30
 """Address space of a child on the CPU. CUDA reserves more than any machine has: no limit there."""
 
@@ -97,7 +99,8 @@ def _read(line: bytes) -> dict[str, Any]:
 def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tuple[bytes, bool]:
     """Return the child's next line, empty if there was none; and whether it came in time.
 
-    Ending in time counts. `left` keeps what was received beyond the line.
+    Ending in time counts. `left` keeps what was received beyond the line. In the place of a line
+    that does not end there is one that is no JSON.
     """
     ended = os.pidfd_open(child)
     watched = [receiver, ended]
@@ -107,6 +110,8 @@ def _listen(receiver: int, child: int, deadline: float, left: bytearray) -> tupl
         if receiver in ready:
             chunk = os.read(receiver, 65536)
             left += chunk
+            if len(left) > MAX_ANSWER_BYTES and b"\n" not in left:
+                left[:] = b"?\n"
             if not chunk:  # closed: a crash, or a file that closes what it did not open
                 watched.remove(receiver)
         # an answer may still be in the pipe when its sender is gone
@@ -144,7 +149,7 @@ def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn
         if request["protocol"] is not None:
             answer({"reason": None, **_examined(problem, request)})
     except trial.RejectedError as rejected:
-        answer({"reason": str(rejected)})
+        answer({"reason": str(rejected), "lasts": rejected.lasts})
     except DeviceLostError as error:
         answer({"reason": str(error), "is_lost": True})
     except CudaL1Error as error:
@@ -158,21 +163,30 @@ def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn
 
 
 def _seen(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
+    protocol = _protocol(request)
     return trial.try_out(
-        problem, device=request["device"], max_reference_ms=request["max_reference_ms"]
-    )
+        problem, device=request["device"], max_reference_ms=request["max_reference_ms"],
+        mode=Mode.CONSTRUCTED if protocol is None else protocol.mode,
+    )  # fmt: skip
 
 
 def _examined(problem: Problem, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the problem's kill table."""
-    from cudal1.harness.mutants import kill_table
+    """Return the problem's kill table, and what an oracle learns of its reference."""
+    from cudal1.harness.mutants import examine
+    from cudal1.harness.traits import Traits
 
-    table = kill_table(
-        problem,
-        EvalProtocol.model_validate(request["protocol"]),
-        Device.model_validate(request["harness_device"]),
-    )
-    return {"table": table.model_dump(mode="json")}
+    protocol, known = _protocol(request), request["traits"]
+    assert protocol is not None
+    table, traits = examine(
+        problem, protocol, Device.model_validate(request["harness_device"]),
+        None if known is None else Traits.model_validate(known),
+    )  # fmt: skip
+    return {"table": table.model_dump(mode="json"), "traits": traits.model_dump(mode="json")}
+
+
+def _protocol(request: dict[str, Any]) -> EvalProtocol | None:
+    given = request["protocol"]
+    return None if given is None else EvalProtocol.model_validate(given)
 
 
 def _limit(request: dict[str, Any]) -> None:

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 class RejectedError(Exception):
-    """The reason, in one line."""
+    """The reason, in one line.
+
+    `lasts`: it follows from the source, and not from what is installed or goes on here.
+    """
+
+    def __init__(self, reason: str, *, lasts: bool = True) -> None:
+        super().__init__(reason)
+        self.lasts = lasts
 
 
 def tensor(value: Any, what: str) -> torch.Tensor:
@@ -41,7 +48,8 @@ def require_values(outputs: Tensors) -> None:
     """Refuse outputs that hold nothing to compare."""
     if not outputs:
         raise RejectedError("forward returns nothing")
-    if not all(bool(t.isfinite().all()) for t in outputs):
+    extremes = [extreme for output in outputs for extreme in output.aminmax()]  # NaN if any is
+    if not all(bool(extreme.isfinite()) for extreme in extremes):
         raise RejectedError("an output holds NaN or infinity")
 
 

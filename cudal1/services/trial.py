@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
 from cudal1.harness.draws import not_listed
-from cudal1.harness.reference import load_reference
+from cudal1.harness.parts import flat_parts
+from cudal1.harness.reference import Reference, load_reference
 from cudal1.harness.seeding import seed_others, seed_torch
 from cudal1.harness.wire import tensor_places
 from cudal1.problem import Problem
+from cudal1.protocol import Mode
 from cudal1.services.required import (
     RejectedError,
     require_same_form,
@@ -45,13 +46,13 @@ REPEATABLE = 1e-6
 """The same for a repeated call: room for the order of atomic additions on a GPU."""
 BEYOND = 1e30
 """A distance that cannot be computed; JSON and records hold no infinity."""
-PART = 1 << 24
-"""Elements compared at a time."""
 TOO_SLOW = "too slow"
 """How such a reason begins. It may be another's fault, who used the device meanwhile."""
 
 
-def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[str, Any]:
+def try_out(
+    problem: Problem, *, device: str, max_reference_ms: float, mode: Mode = Mode.CONSTRUCTED
+) -> dict[str, Any]:
     """Return what was seen of a reference that can be judged: the fields of `admission.Probe`.
 
     Args:
@@ -59,6 +60,7 @@ def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[s
         device: PyTorch's name. Where no GPU is, the reference is tried on the CPU, and no limit is
             set to its time.
         max_reference_ms: the most that one call may take, in milliseconds.
+        mode: in which the reference runs.
 
     Raises:
         RejectedError: it cannot be judged. Anything else is what the file itself raised.
@@ -66,28 +68,22 @@ def try_out(problem: Problem, *, device: str, max_reference_ms: float) -> dict[s
     import torch
 
     used = device if device == "cpu" or torch.cuda.is_available() else "cpu"
-    reference = _Reference(problem, used)
+    reference = _Reference(problem, used, mode)
     first = reference.inputs(FIRST_SEED)
     outputs = reference.call(first)
     require_values(outputs)
     reference_us = reference.time_us(first)
     if used == device and reference_us > max_reference_ms * 1000:
-        raise RejectedError(
-            f"{TOO_SLOW}: {reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
-        )
+        said = f"{reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
+        raise RejectedError(f"{TOO_SLOW}: {said}", lasts=False)
     _seed(99, used)  # what is drawn in forward is drawn otherwise now
     if _distance(outputs, reference.call(first)) > REPEATABLE:
         raise RejectedError("gives different outputs for equal inputs and weights")
-    twin = _Reference(problem, used, reference.constants)
-    if _distance(outputs, twin.call(first)) > REPEATABLE:
-        if not reference.has_weights_of(twin):
-            raise RejectedError(
-                "draws its weights with another generator than torch's, numpy's or random's"
-            )
-        raise RejectedError("gives different outputs for equal inputs and weights")
-    input_effect = _input_effect(reference, first, outputs)
-    for seed in (FIRST_SEED, *OTHER_SEEDS):
-        _require_accuracy(problem, reference, reference.inputs(seed), used)
+    _require_equal_twin(reference, reference.twin(), first, outputs)
+    accuracy = _Accuracy(reference)
+    accuracy.look(first, outputs)
+    input_effect = _input_effect(reference, first, outputs, accuracy)
+    accuracy.require()
     return {
         "device": used.partition(":")[0],
         "reference_us": reference_us,
@@ -102,27 +98,41 @@ class _Reference:
     """A problem file, executed, with its model made under a fixed seed.
 
     Args:
-        problem: its source runs here.
+        problem: whose file it is.
         device: PyTorch's name.
-        constants: its inputs that are no tensors, where they have been drawn.
+        mode: in which the model runs.
+        module: the file's, where it was imported; None: it is imported anew.
     """
 
     def __init__(
-        self, problem: Problem, device: str, constants: Mapping[int, Any] | None = None
+        self, problem: Problem, device: str, mode: Mode, module: Reference | None = None
     ) -> None:
         import torch
 
+        self._problem = problem
+        self._mode = mode
         self._device = torch.device(device)
         try:
-            found = load_reference(problem)
-            self._draw, self.constants = found.draw, found.constants
-            found.constants.update(constants or {})
+            self._module = module or load_reference(problem)
             _seed(0, device)
             with self._device:
-                self._model = found.make()
-        except SuiteError as error:
-            raise RejectedError(str(error).removeprefix(f"{problem.key}: ")) from error
+                self._model = self._module.make()
+        except SuiteError as error:  # maybe for want of a package
+            said = str(error).removeprefix(f"{problem.key}: ")
+            raise RejectedError(said, lasts=False) from error
+        if mode is not Mode.CONSTRUCTED:
+            self._model.train(mode is Mode.TRAIN)
         self._model.to(self._device)
+
+    def again(self) -> _Reference:
+        """Return another model of the same module, with the same weights."""
+        return _Reference(self._problem, str(self._device), self._mode, self._module)
+
+    def twin(self) -> _Reference:
+        """Return a model of the file imported anew."""
+        made = _Reference(self._problem, str(self._device), self._mode)
+        made._module.constants.update(self._module.constants)
+        return made
 
     def double(self) -> _Reference:
         """Itself, computing in float64 from now on."""
@@ -130,13 +140,13 @@ class _Reference:
         return self
 
     def inputs(self, seed: int) -> Tensors:
-        """Return the tensors of one call; what else it takes is in `constants`."""
+        """Return the tensors of one call; what else it takes is in the module's `constants`."""
         _seed(seed, self._device)
         with self._device:
-            drawn = self._draw()
+            drawn = self._module.draw()
         if said := not_listed(drawn):
             raise RejectedError(said)
-        places = tensor_places(len(drawn), self.constants)
+        places = tensor_places(len(drawn), self._module.constants)
         found = [tensor(each, f"input {i}") for i, each in zip(places, drawn, strict=True)]
         return [value.detach().to(self._device) for value in found]
 
@@ -176,30 +186,52 @@ def _seed(seed: int, device: str | torch.device) -> None:
     seed_others(seed)
 
 
-def _require_accuracy(
-    problem: Problem, reference: _Reference, inputs: Tensors, device: str
+def _require_equal_twin(
+    reference: _Reference, twin: _Reference, first: Tensors, outputs: Tensors
 ) -> None:
-    """Refuse outputs that are mostly rounding errors, such as the mean of what has no mean."""
-    exact = _Reference(problem, device, reference.constants)
-    try:
-        answers = exact.double().call([t.double() if t.is_floating_point() else t for t in inputs])
-    except Exception:  # noqa: BLE001 -- somebody else's code: it may assert its dtype or lack a kernel
+    """Refuse a file that another import of it does not agree with."""
+    if _distance(outputs, twin.call(first)) <= REPEATABLE:
         return
-    pairs = zip(answers, reference.call(inputs), strict=True)
-    off = max(
-        _distance([x], [y]) if y.is_floating_point() else float((x != y).double().mean())
-        for x, y in pairs
-    )
-    if off > INACCURATE:
+    if not reference.has_weights_of(twin):
         raise RejectedError(
-            f"the output is off by {min(off, 9.99):.0%} from the same in float64, "
-            "so nothing can be told"
+            "draws its weights with another generator than torch's, numpy's or random's"
         )
+    raise RejectedError("gives different outputs for equal inputs and weights")
 
 
-def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> float:
+class _Accuracy:
+    """How far a reference's outputs are from the same in float64, where it can be run in it."""
+
+    def __init__(self, reference: _Reference) -> None:
+        self._exact = reference.again()
+        self._off = 0.0
+
+    def look(self, inputs: Tensors, outputs: Tensors) -> None:
+        """Take in the outputs of one call."""
+        try:
+            exact = self._exact.double()
+            answers = exact.call([t.double() if t.is_floating_point() else t for t in inputs])
+        except Exception:  # noqa: BLE001 -- somebody else's code: it may assert its dtype or lack a kernel
+            return
+        for x, y in zip(answers, outputs, strict=True):
+            is_float = y.is_floating_point()
+            off = _distance([x], [y]) if is_float else float((x != y).double().mean())
+            self._off = max(self._off, off)
+
+    def require(self) -> None:
+        """Refuse outputs that are mostly rounding errors, such as the mean of what has no mean."""
+        if self._off > INACCURATE:
+            raise RejectedError(
+                f"the output is off by {min(self._off, 9.99):.0%} from the same in float64, "
+                "so nothing can be told"
+            )
+
+
+def _input_effect(
+    reference: _Reference, first: Tensors, outputs: Tensors, accuracy: _Accuracy
+) -> float:
     """How far outputs move when inputs, or the least telling of them, are drawn anew."""
-    moved = max(_moved(reference, first, outputs, seed) for seed in OTHER_SEEDS)
+    moved = max(_moved(reference, first, outputs, seed, accuracy) for seed in OTHER_SEEDS)
     if moved <= SAME:
         said = "does not depend on the inputs"
         if all(_is_flat(output) for output in outputs):
@@ -222,7 +254,9 @@ def _input_effect(reference: _Reference, first: Tensors, outputs: Tensors) -> fl
     return min(effects)
 
 
-def _moved(reference: _Reference, first: Tensors, outputs: Tensors, seed: int) -> float:
+def _moved(
+    reference: _Reference, first: Tensors, outputs: Tensors, seed: int, accuracy: _Accuracy
+) -> float:
     drawn = reference.inputs(seed)
     require_same_inputs(first, drawn)
     if all(a.equal(b) for a, b in zip(first, drawn, strict=True)):
@@ -230,6 +264,7 @@ def _moved(reference: _Reference, first: Tensors, outputs: Tensors, seed: int) -
     other = reference.call(drawn)
     require_values(other)
     require_same_form(outputs, other)
+    accuracy.look(drawn, other)
     return _distance(outputs, other)
 
 
@@ -245,10 +280,11 @@ def _distance(left: Tensors, right: Tensors) -> float:
     worst = 0.0
     for a, b in zip(left, right, strict=True):
         square = apart = 0.0
-        # in parts: KernelBench has outputs of 6 GiB, and float64 copies would double that
-        for x, y in zip(a.flatten().split(PART), b.flatten().split(PART), strict=True):
-            square += float(x.double().square().sum())
-            apart += float((x.double() - y.double()).square().sum())
+        for parts in flat_parts(a, b):
+            x, y = (part.double() for part in parts)
+            square += float(x.dot(x))
+            y = y - x
+            apart += float(y.dot(y))
         ratio = math.sqrt(apart / square) if square > 0 else (0.0 if apart == 0 else BEYOND)
         worst = max(worst, ratio if math.isfinite(ratio) else BEYOND)
     return worst

@@ -18,12 +18,14 @@ from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
 from cudal1.harness.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from tests.harness.inside import Start, Told, open_zygote, start_worker, until
 from tests.turns import Turns
 
 QUICK = EvalProtocol(
     correctness_stages=(3, 16, 32),
+    contract=Contract.KERNELBENCH,
+    mode=Mode.CONSTRUCTED,
     precision=PrecisionClass.STRICT,
     timing=True,
     rule=Rule.CERTIFIED,
@@ -700,6 +702,21 @@ def fake_pool(open_pool: OpenPool) -> Iterator[Pool]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def drop_in_pool(open_pool: OpenPool) -> Iterator[Pool]:
+    """One whose candidates owe what whoever replaces a module needs."""
+    with open_pool(QUICK.model_copy(update={"contract": Contract.DROP_IN})) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def drop_in_fake_pool(open_pool: OpenPool) -> Iterator[Pool]:
+    """The same on the fake asynchronous device."""
+    protocol = QUICK.model_copy(update={"contract": Contract.DROP_IN})
+    with open_pool(protocol, device_class=DeviceClass.FAKE) as opened:
+        yield opened
+
+
 @pytest.fixture(scope="session", params=["cpu", "fake"])
 def each_pool(request: pytest.FixtureRequest) -> Pool:
     """Each of the pools: an invariant holds on every kind of device."""
@@ -718,7 +735,8 @@ def named_problem() -> Callable[[str], Problem]:
     return problem_named
 
 
-Judge = Callable[[str, str], Judgement]
+Judge = Callable[..., Judgement]
+"""Of a problem's name and a source; maybe under another contract."""
 UntilMeasured = Callable[..., None]
 
 
@@ -726,10 +744,13 @@ UntilMeasured = Callable[..., None]
 def judge(request: pytest.FixtureRequest) -> Judge:
     """Judge a source against a named problem, on the device that the problem is for."""
 
-    def judged(problem_name: str, source: str) -> Judgement:
+    def judged(
+        problem_name: str, source: str, contract: Contract = Contract.KERNELBENCH
+    ) -> Judgement:
         problem = problem_named(problem_name)
         on_fake = problem.device_class is DeviceClass.FAKE
-        pool: Pool = request.getfixturevalue("fake_pool" if on_fake else "pool")
+        drop_in = "drop_in_" if contract is Contract.DROP_IN else ""
+        pool: Pool = request.getfixturevalue(f"{drop_in}{'fake_pool' if on_fake else 'pool'}")
         return pool.judge(problem, Candidate(problem_id=problem.id, source=source))
 
     return judged

@@ -7,6 +7,7 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
 * `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group;
   several where chance decides between them.
 * `precision` — the class that is asked for; strict if none is named (`honest_cuda` alone).
+* `contract` — what it owes; KernelBench's if none is named.
 * `needs` — a layer of the sandbox, a machine, a program or a package, without which it must not
   even be tried.
 * `open` — why it is known to get through now and then; only until that is repaired.
@@ -24,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudal1.protocol import PrecisionClass
+from cudal1.protocol import Contract, PrecisionClass
 from cudal1.verdict import Status, Verdict
 
 FOLDER = Path(__file__).parent
@@ -68,6 +69,11 @@ class Case:
     def precision(self) -> PrecisionClass:
         """The precision class under which it is judged."""
         return PrecisionClass(self._line("precision") or "strict")
+
+    @property
+    def contract(self) -> Contract:
+        """What it owes."""
+        return Contract(self._line("contract") or "kernelbench")
 
     @property
     def still_open(self) -> str:

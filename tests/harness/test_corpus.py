@@ -22,7 +22,7 @@ from cudal1.protocol import EvalProtocol
 from tests.harness.conftest import UntilMeasured, patiently
 from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
 
-Judge = Callable[[str, str], Judgement]
+Judge = Callable[..., Judgement]
 TESTS = Path(__file__).parents[1]
 
 QUIET = 1e-4
@@ -56,7 +56,7 @@ def test_an_exploit_ends_in_the_class_that_its_header_names(
         pytest.skip(f"this machine grants no {lacks}")
 
     def missing() -> object:
-        verdict = judge(case.problem, case.source).verdict
+        verdict = judge(case.problem, case.source, case.contract).verdict
         if class_of(verdict) in case.accepted:
             return None
         # luck has a part in it: sometimes stopped, so no strict xfail; docs/protocol.md names each
@@ -110,7 +110,7 @@ def test_an_honest_twin_earns_what_its_header_says_unflagged(
         compile_ahead(Candidate(problem_id=problem_id, source=case.source))
 
     def missing() -> object:
-        verdict = judge(case.problem, case.source).verdict
+        verdict = judge(case.problem, case.source, case.contract).verdict
         assert class_of(verdict) in GROUPS["correct"], verdict.reason
         assert [flag for flag in verdict.flags if severity(flag) is Severity.ALARM] == []
         return None if class_of(verdict) in case.accepted else ("not certified", verdict)

@@ -9,10 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudal1.harness import parts
 from cudal1.harness.correctness import (
     ERROR_MARGIN,
     ORDER,
     Comparison,
+    Expected,
     ReferenceError,
     agree,
     compare,
@@ -385,3 +387,63 @@ def test_an_infinite_answer_is_left_to_a_closer_look() -> None:
     answers[0, 0] = math.inf
     assert agree(answers, answers, [EXACT, EXACT], STRICT) == [False, True]
     assert compare(answers[0], answers[0], EXACT).meets(STRICT)
+
+
+# --- many outputs of one answer ------------------------------------------------------------------
+
+OUTPUTS = {
+    "right": lambda y: y.clone(),
+    "nearly": lambda y: y * (1 + 3e-6),
+    "as tf32": lambda y: y * (1 + 5e-4),
+    "as half": lambda y: y * (1 + 4e-3),
+    "zeros": torch.zeros_like,
+    "NaN": lambda y: y.index_fill(0, torch.tensor([len(y) - 1]), math.nan),
+    "infinite": lambda y: y.index_fill(0, torch.tensor([3]), math.inf),
+    "one off": lambda y: y.index_add(0, torch.tensor([len(y) - 1]), torch.ones(1, dtype=y.dtype)),
+}
+
+
+@pytest.mark.parametrize("precision", PrecisionClass)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.int64])
+@given(
+    name=st.sampled_from(list(OUTPUTS)), seed=st.integers(0, 5), log_error=st.floats(-9, -1),
+    answer=st.sampled_from(["finite", "zero", "infinite", "huge"]),
+)  # fmt: skip
+def test_an_expected_answer_admits_what_a_comparison_does(
+    precision: PrecisionClass, dtype: torch.dtype, name: str, seed: int, log_error: float,
+    answer: str,
+) -> None:  # fmt: skip
+    y = (100 * _random(300, seed=seed)).to(dtype)
+    if answer == "zero":
+        y = torch.zeros_like(y)
+    elif dtype.is_floating_point and answer != "finite":
+        y[17] = math.inf if answer == "infinite" else torch.finfo(dtype).max
+    if not dtype.is_floating_point and name in ("NaN", "infinite"):
+        return
+    x = OUTPUTS[name](y).to(dtype)
+    error = ReferenceError(10**log_error, 10**log_error)
+    exact = y.double() if dtype.is_floating_point else y
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "CPU_ELEMENTS", 64)
+        admits = Expected(exact, error, precision).admits(x)
+    assert admits == compare(x, exact, error).meets(precision)
+
+
+def test_an_expected_integer_may_be_any_of_the_answers() -> None:
+    answer, other = torch.tensor([1, 2, 3]), torch.tensor([1, 9, 3])
+    expected = Expected(answer, ReferenceError(0.0, 0.0, (other,)), PrecisionClass.STRICT)
+    assert expected.admits(answer)
+    assert expected.admits(other)
+    assert not expected.admits(torch.tensor([9, 2, 3]))
+
+
+def test_an_expected_answer_without_elements_admits_an_output_without_any() -> None:
+    empty = torch.empty(0, 4)
+    assert Expected(empty, ReferenceError(0.0, 0.0), PrecisionClass.STRICT).admits(empty)
+
+
+def test_an_answer_so_large_that_no_distance_is_finite_tells_nothing_of_the_reference() -> None:
+    largest = torch.finfo(torch.float64).max
+    answer = torch.tensor([largest, 1.0], dtype=torch.float64)
+    found = reference_error(answer * 0.5, answer)
+    assert (found.relative_l2, found.element) == (math.inf, math.inf)

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudal1.harness import parts
 from cudal1.harness.deviations import LEAST_BOUND, distances, largest
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -68,3 +69,20 @@ def test_what_is_not_finite_is_within_no_bound_and_spoils_its_own_row_alone(
     assert [math.isfinite(far) for far in farthest.tolist()] == [True, False, True]
     assert [within[0], within[2]] == [True, True]
     assert not (within[1] and math.isfinite(sizes[1].item()))
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf])
+def test_parts_say_what_all_of_it_at_once_says(
+    value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs, answers = _rows(3, torch.float32, 5000, 1, "cpu")
+    outputs[1, 4321] += value
+    bounds = torch.tensor([1e-3, 1e-3, 1e-3], dtype=torch.float64)
+
+    def found() -> torch.Tensor:
+        worst = largest(outputs, answers, absolute_N=bounds, relative_N=bounds)
+        return torch.stack([*distances(outputs, answers), worst])
+
+    whole = found()
+    monkeypatch.setattr(parts, "CPU_ELEMENTS", 3 * 700)
+    torch.testing.assert_close(found(), whole, equal_nan=True, rtol=1e-12, atol=0.0)

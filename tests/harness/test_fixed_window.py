@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from cudal1.harness import fixed_window, rule
 from cudal1.measurement import Role
-from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 
 PROTOCOL = EvalProtocol(
-    correctness_stages=(3,), precision=PrecisionClass.STRICT, timing=True, rule=Rule.PAPER,
+    correctness_stages=(3,), contract=Contract.KERNELBENCH,
+    mode=Mode.CONSTRUCTED, precision=PrecisionClass.STRICT, timing=True, rule=Rule.PAPER,
     window_s=1200, burst_us=3000, max_burst_calls=24, ring_bytes=1 << 20, min_quads=9,
     max_quads=24, alpha=0.01, certify_within=0.1, max_claim=2.0, dead_zone=1.02, num_buckets=7,
     max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,

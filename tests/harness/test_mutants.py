@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
@@ -12,12 +12,14 @@ import torch
 from cudal1.errors import DeviceLostError, SuiteError
 from cudal1.harness import Device, find_device, mutants, mutations
 from cudal1.harness import oracle as oracles
-from cudal1.harness.mutants import kill_table
+from cudal1.harness.correctness import Expected, compare
+from cudal1.harness.draws import Draw, Draws
+from cudal1.harness.mutants import examine
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.shortage import lacks_memory
 from cudal1.kill_table import KillTable
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
 
 Table = Callable[..., KillTable]
 LAST = mutants.LAST_OPERATOR
@@ -52,9 +54,13 @@ def get_init_inputs():
 def table(quick: EvalProtocol) -> Table:
     """The kill table of a forward."""
 
-    def made(*parts: str, precision: PrecisionClass = PrecisionClass.STRICT) -> KillTable:
-        protocol = quick.model_copy(update={"precision": precision})
-        return kill_table(problem_of(*parts), protocol, find_device(DeviceClass.CPU))
+    def made(
+        *parts: str,
+        precision: PrecisionClass = PrecisionClass.STRICT,
+        contract: Contract = Contract.KERNELBENCH,
+    ) -> KillTable:
+        protocol = quick.model_copy(update={"precision": precision, "contract": contract})
+        return examine(problem_of(*parts), protocol, find_device(DeviceClass.CPU))[0]
 
     return made
 
@@ -160,8 +166,20 @@ def test_parts_that_are_tiny_beside_others_are_found(table: Table, sizes: str, f
 
 
 def test_weights_that_hardly_matter_are_found(table: Table) -> None:
-    loose = table("return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR)
+    parts = "return torch.tanh(x) + 1e-9 * (x @ self.w)", "torch.randn(16, 32)", LINEAR
+    loose = table(*parts, contract=Contract.DROP_IN)
     assert survivors(loose) >= {"other_weights", "first_weights"}
+    # no constructor's draw changes a bit of an answer: there are no others to meet
+    assert fate(table(*parts), "other_weights") is None
+
+
+@pytest.mark.parametrize("contract", Contract)
+def test_weights_that_matter_kill_whoever_computes_with_others(
+    table: Table, contract: Contract
+) -> None:
+    sound = table("return x @ self.w", "torch.randn(16, 32)", LINEAR, contract=contract)
+    assert fate(sound, "other_weights") is True
+    assert fate(sound, "first_weights") is True
 
 
 def test_weights_that_do_not_matter_at_all_are_no_reason(table: Table) -> None:
@@ -236,7 +254,7 @@ def test_half_precision_is_no_mutant_of_outputs_that_are_not_finer(table: Table)
 
 def test_a_reference_that_cannot_be_run_is_said(quick: EvalProtocol) -> None:
     with pytest.raises(SuiteError, match="its reference raises RuntimeError"):
-        kill_table(problem_of("return x @ x"), quick, find_device(DeviceClass.CPU))
+        examine(problem_of("return x @ x"), quick, find_device(DeviceClass.CPU))
 
 
 def test_a_device_that_is_lost_is_said_and_not_the_problem(
@@ -251,7 +269,7 @@ def test_a_device_that_is_lost_is_said_and_not_the_problem(
     monkeypatch.setattr(Device, "require_working", lost)
     monkeypatch.setattr(mutants, "undisturbed", undisturbed)
     with pytest.raises(DeviceLostError):
-        kill_table(problem_of("torch.relu(x)"), quick, find_device(DeviceClass.CPU))
+        examine(problem_of("torch.relu(x)"), quick, find_device(DeviceClass.CPU))
 
 
 # --- too little memory ---------------------------------------------------------------------------
@@ -268,7 +286,7 @@ def _raising(error: Exception) -> Callable[..., object]:
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(Oracle, "_examined"), (Oracle, "outputs"), (Oracle, "exact_key"), (mutants, "compare"),
+    [(Oracle, "_examined"), (Oracle, "outputs"), (Oracle, "exact_key"), (Expected, "admits"),
      (mutations, "first_answer"), (torch, "equal")],
 )  # fmt: skip
 def test_a_gpu_whose_memory_is_too_small_rejects_the_problem_wherever_that_shows(
@@ -277,7 +295,7 @@ def test_a_gpu_whose_memory_is_too_small_rejects_the_problem_wherever_that_shows
     monkeypatch.setattr(where, name, _raising(FULL))
     problem = problem_of(f"return torch.relu(x)  # {name}")
     with pytest.raises(SuiteError) as caught:
-        kill_table(problem, quick, find_device(DeviceClass.CPU))
+        examine(problem, quick, find_device(DeviceClass.CPU))
     said = f"{problem.key}: too large for cpu: CUDA out of memory; lower its sizes"
     assert str(caught.value).startswith(said)
 
@@ -306,7 +324,7 @@ def test_a_model_that_cannot_be_made_for_want_of_memory_is_rejected(
 def test_a_check_that_lacks_memory_of_another_kind_rejects_the_problem(
     table: Table, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(mutants, "compare", _raising(error))
+    monkeypatch.setattr(Expected, "admits", _raising(error))
     with pytest.raises(SuiteError, match="too large for the memory here") as caught:
         table("return torch.relu(x)")
     assert lacks_memory(str(caught.value))
@@ -347,7 +365,7 @@ def test_a_mutant_that_lacks_memory_is_not_one_that_does_not_apply(
 def test_a_mistake_of_ours_is_no_want_of_memory(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutants, "compare", _raising(RuntimeError("shapes do not match")))
+    monkeypatch.setattr(Expected, "admits", _raising(RuntimeError("shapes do not match")))
     with pytest.raises(RuntimeError, match="shapes do not match"):
         table("return torch.relu(x)")
 
@@ -358,7 +376,7 @@ def test_what_filled_the_memory_is_let_go_before_it_is_given_back(
     held: list[weakref.ref[torch.Tensor]] = []
     found: list[bool] = []
 
-    def fills(output: torch.Tensor, *_: object) -> object:
+    def fills(_: Expected, output: torch.Tensor) -> bool:
         large = output.clone()
         held.append(weakref.ref(large))
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -366,8 +384,56 @@ def test_what_filled_the_memory_is_let_go_before_it_is_given_back(
     def give_back(_: Device) -> None:
         found.extend(each() is None for each in held)
 
-    monkeypatch.setattr(mutants, "compare", fills)
+    monkeypatch.setattr(Expected, "admits", fills)
     monkeypatch.setattr(mutants, "_give_memory_back", give_back)
     with pytest.raises(SuiteError):
         table("return torch.relu(x)")
     assert found == [True]
+
+
+# --- what is left out changes nothing ------------------------------------------------------------
+
+SEVERAL = {
+    "softmax": ("return torch.softmax(x, dim=-1)", "torch.randn(128, 256)"),
+    "weights": ("return torch.relu(x @ self.w)", "torch.randn(600, 32)", LINEAR),
+    "integers": ("return x.argmax(dim=-1), x > 0", "torch.randn(64, 512)"),
+    "loose": ("return torch.tanh(x) + 1e-9 * y", "torch.randn(128, 128), torch.randn(128, 128)"),
+    "overflows": ("return torch.exp(x)", "3 * torch.randn(128, 128)"),
+}
+
+
+def _drawn_one_by_one(draws: Draws, seed: int, families: list[str]) -> Iterator[Draw]:
+    return (draws.draw(seed, family) for family in families)
+
+
+def _admits(expected: Expected, output: torch.Tensor) -> bool:
+    compared = compare(output, expected._answer, expected._error)
+    return compared.meets(expected._precision)
+
+
+@pytest.mark.parametrize("contract", Contract)
+@pytest.mark.parametrize("precision", [PrecisionClass.STRICT, PrecisionClass.HALF])
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_a_table_is_that_of_who_asks_everything_anew(
+    table: Table, kind: str, precision: PrecisionClass, contract: Contract
+) -> None:
+    """No family settled early, every draw by itself, outputs compared to their end."""
+    oracles._known.clear()
+    quick_one = table(*SEVERAL[kind], precision=precision, contract=contract)
+    oracles._known.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracles, "SETTLED", float("inf"))
+        patch.setattr(Draws, "variants", _drawn_one_by_one)
+        patch.setattr(Expected, "admits", _admits)
+        exact_key = Oracle.exact_key
+        patch.setattr(Oracle, "exact_key", lambda self, draw, _: exact_key(self, draw))
+        assert table(*SEVERAL[kind], precision=precision, contract=contract) == quick_one
+
+
+def test_a_table_is_the_same_where_the_reference_is_known(quick: EvalProtocol) -> None:
+    problem, device = problem_of(*SEVERAL["weights"]), find_device(DeviceClass.CPU)
+    table, traits = examine(problem, quick, device)
+    oracles._known.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Oracle, "_examined", None)
+        assert examine(problem, quick, device, traits) == (table, traits)

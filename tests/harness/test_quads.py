@@ -47,7 +47,8 @@ class Stage:
         )
         examination: Any = SimpleNamespace(
             rng=rng, progress=SimpleNamespace(samples=[]), fresh=self._fresh, compare=self._compare,
-            mixed=self._mixed, num_calls=lambda: COUNT,
+            mixed=self._mixed, num_calls=lambda: COUNT, order=order, is_drop_in=False,
+            give_weights=lambda *_: None, history=[],
             run=lambda _worker, draws, _order=None: self._burst(Role.CANDIDATE, draws),
         )  # fmt: skip
         oracle: Any = SimpleNamespace(families=FAMILIES, draw=self._draw, can_change_weights=False)

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudal1.harness import statistics
-from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 
 PROTOCOL = EvalProtocol(
-    correctness_stages=(3, 16), precision=PrecisionClass.STRICT, timing=True,
+    correctness_stages=(3, 16), contract=Contract.KERNELBENCH,
+    mode=Mode.CONSTRUCTED, precision=PrecisionClass.STRICT, timing=True,
     rule=Rule.CERTIFIED, window_s=None, burst_us=3000,
     max_burst_calls=24, ring_bytes=1 << 20, min_quads=9, max_quads=24, alpha=0.01,
     certify_within=0.1, max_claim=10.0, dead_zone=1.02,

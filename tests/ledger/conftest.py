@@ -14,7 +14,7 @@ from cudal1.kill_table import KillTable, Mutant
 from cudal1.ledger import Ledger
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from cudal1.review import Opinion, Review, Ruling
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
 
@@ -24,7 +24,8 @@ class Facts:
 
     device_kind = "cpu"
     protocol = EvalProtocol(
-        correctness_stages=(1, 2), precision=PrecisionClass.STRICT, timing=True,
+        correctness_stages=(1, 2), contract=Contract.KERNELBENCH,
+        mode=Mode.CONSTRUCTED, precision=PrecisionClass.STRICT, timing=True,
         rule=Rule.CERTIFIED, window_s=None, burst_us=100,
         max_burst_calls=8, ring_bytes=1024, min_quads=7, max_quads=20, alpha=0.01,
         certify_within=0.1, max_claim=9.0, dead_zone=1.01, num_buckets=7, max_bucket_variance=0.005,

@@ -115,8 +115,8 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
     path = tmp_path / "ledger.duckdb"
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
         for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():
-            columns = ", ".join(older.sql(f"from {table}").columns)
-            rows = newer.sql(f"select {columns} from {table}").pl()
+            columns = older.execute(f"describe {table}").pl()["column_name"].to_list()
+            rows = newer.sql(f"from {table}").pl().select(columns)
             older.register("rows", rows)
             older.execute(f"delete from {table}")
             older.execute(f"insert into {table} by name from rows")

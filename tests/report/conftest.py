@@ -13,13 +13,14 @@ import polars as pl
 import pytest
 
 import cudal1
-from cudal1.protocol import EvalProtocol, PrecisionClass, Rule
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from cudal1.record import content_id
 from cudal1.report import Provenance, ReportInput, inputs
 
 SUITE = Path(cudal1.__file__).parent / "suite" / "problems"
 PROTOCOL = EvalProtocol(
-    correctness_stages=(1, 5), precision=PrecisionClass.STRICT, timing=True,
+    correctness_stages=(1, 5), contract=Contract.KERNELBENCH,
+    mode=Mode.CONSTRUCTED, precision=PrecisionClass.STRICT, timing=True,
     rule=Rule.CERTIFIED, window_s=None, burst_us=2000.0,
     max_burst_calls=64, ring_bytes=1 << 26, min_quads=14, max_quads=100, alpha=0.01,
     certify_within=0.1, max_claim=100.0,

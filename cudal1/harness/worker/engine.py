@@ -60,6 +60,10 @@ class Engine(Protocol):
         """Hand an output over; returns where the judge finds it, or 0: in its slot."""
         ...
 
+    def copy(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """Copy an output to its slot, whatever becomes of it; returns as `store` does."""
+        ...
+
     def finish(self) -> None:
         """Wait until everything is done."""
         ...
@@ -120,6 +124,11 @@ class HostEngine:
         self._kept.append(value)
         place = value.data_ptr()
         return place if not self._ring <= place < self._ring_end else place - self._ring + IN_RING
+
+    def copy(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """To the slot, which lies in the ring."""
+        slot.copy_(value)
+        return slot.data_ptr() - self._ring + IN_RING if self._in_place else 0
 
     def finish(self) -> None:
         """Calls on a CPU have ended when they return."""
@@ -187,6 +196,11 @@ class CudaEngine:
         slot.copy_(value)
         return 0
 
+    def copy(self, value: torch.Tensor, slot: torch.Tensor) -> int:
+        """Behind the call, on the stream that it was called on."""
+        slot.copy_(value)
+        return 0
+
     def finish(self) -> None:
         """Wait for all streams."""
         torch.cuda.synchronize()
@@ -231,6 +245,8 @@ class FakeEngine(HostEngine):
         """Enqueued, as a copy on a GPU is."""
         fake.copy(slot, value)
         return 0
+
+    copy = store
 
     def finish(self) -> None:
         """Wait for the default stream; the judge takes what is there then."""

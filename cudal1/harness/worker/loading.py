@@ -35,9 +35,10 @@ def load(
 ) -> tuple[Callable[..., Any], Callable[[], str]]:
     """Return the module to call, and what loads the ring's weights into it.
 
-    Weights that it has by the reference's names and shapes are loaded, and whatever else it has
-    keeps what it drew under the public seed; its outputs decide. Loading returns what to say to
-    people of the names that it lacks.
+    It has the weights that its constructor draws under the job's seed, until the judge has others
+    loaded. Then those are taken that it has by the reference's names and shapes, and whatever else
+    it has keeps its value; its outputs decide. Loading returns what to say to people of the names
+    that it lacks.
     """
     if not job.entry:
         slots = outputs(ring, job.layout, 0)
@@ -54,6 +55,8 @@ def load(
     module = make(*ast.literal_eval(job.init_inputs))
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"{job.entry} must be a torch.nn.Module, not {type(module).__name__}")
+    if job.trains is not None:
+        module.train(job.trains)
     module = engine.place(module)
     starts = wire.offsets(job.layout.weights)
     given = {

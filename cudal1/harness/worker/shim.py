@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from cudal1.harness import wire
-from cudal1.harness.wire import HAND_OVER, HANDED_OVER, Job, State, Word
+from cudal1.harness.wire import CHAIN, HAND_OVER, HANDED_OVER, KEEP, Job, State, Word
 from cudal1.harness.worker import builds, confinement, loading
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
 from cudal1.harness.worker.loading import imported, load, practise
@@ -141,7 +141,6 @@ def _work(
     # candidate's failure and a line for people.
     try:
         call, load_weights = load(job, source, ring, engine)
-        tell(control, words, load_weights())
         outputs = [loading.outputs(ring, job.layout, slot) for slot in range(job.layout.num_slots)]
         words[Word.STATE] = State.READY
         stage = State.CALL_FAILED
@@ -153,7 +152,7 @@ def _work(
                     continue
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
-                    load_weights()
+                    tell(control, words, load_weights())
                 burst = _burst if job.entry else _empty_burst
                 burst(words, places, call, inputs, outputs, engine, channel)
     except _WrongOutputError as error:
@@ -168,15 +167,19 @@ def _burst(
     channel: int,
 ) -> None:  # fmt: skip
     count, done = words[Word.NUM_CALLS], words[DONE]
-    if words[Word.KEEP]:
+    if order := words[Word.ORDER]:
         engine.release()
         words[AWAKE] = done + count
         _await_inputs(words, done + count)
         engine.begin()
-        kept = [call(*inputs[slot]) for slot in range(count)]
-        for slot in range(count):
-            _check(kept[slot], outputs[slot])
-            _store(kept[slot], outputs[slot], places, slot, engine)
+        if order == KEEP:
+            kept = [call(*inputs[slot]) for slot in range(count)]
+            for slot in range(count):
+                _check(kept[slot], outputs[slot])
+                _store(kept[slot], outputs[slot], places, slot, engine)
+        else:
+            for slot in range(count):
+                _copy(call(*inputs[slot]), outputs[slot], places, slot, engine)
         engine.finish()
         words[DONE] = done + count
         return
@@ -206,7 +209,7 @@ def _empty_burst(
     Where all are made at once on a GPU, what our Python does around each is hidden by what it
     computes, and would be subtracted in vain: so nothing is done for each.
     """
-    if not words[Word.KEEP]:
+    if words[Word.ORDER] == CHAIN:
         _burst(words, places, call, inputs, outputs, engine, channel)
         return
     words[AWAKE] = done = words[DONE] + words[Word.NUM_CALLS]
@@ -237,6 +240,16 @@ def _store(
     start = number * len(slots)
     for index, (value, slot) in enumerate(zip(_listed(result), slots, strict=True), start):
         places[index] = engine.store(value, slot)
+
+
+def _copy(
+    result: Any, slots: list[torch.Tensor], places: memoryview, number: int, engine: Engine
+) -> None:
+    """Copy the outputs of a call to their slots: the next call may overwrite them."""
+    _check(result, slots)
+    start = number * len(slots)
+    for index, (value, slot) in enumerate(zip(_listed(result), slots, strict=True), start):
+        places[index] = engine.copy(value, slot)
 
 
 def _check(result: Any, slots: list[torch.Tensor]) -> None:
