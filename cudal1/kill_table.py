@@ -44,6 +44,8 @@ class KillTable(Record):
     mutants: tuple[Mutant, ...]
     refused_reference: str | None = None
     """On which input the check refuses the reference's own output; None as it should be."""
+    invariants: tuple[str, ...] = ()
+    """What holds of the problem's inputs in every draw, a line each: the check's inputs keep it."""
 
     @property
     def survivors(self) -> tuple[Mutant, ...]:

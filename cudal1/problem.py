@@ -83,6 +83,9 @@ class Admission(Record):
     admitted: bool
     reason: str | None = None
     """Set exactly when the problem was rejected."""
+    invariants: tuple[str, ...] = ()
+    """What holds of its inputs in every draw, a line each, such as `input 0: lower triangular`; of
+    a problem whose correctness check was tried."""
 
 
 def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:

@@ -63,6 +63,15 @@ BaselinesOption = Annotated[
     ),
 ]  # fmt: skip
 
+ChecksOption = Annotated[bool, typer.Option("--checks-only", help="Is it correct? Time nothing")]
+InvariantsOption = Annotated[
+    bool,
+    typer.Option(
+        "--invariants",
+        help="Also say what holds of the problem's inputs in every draw; needs no CANDIDATE",
+    ),
+]
+
 
 def judge(
     problem: Annotated[
@@ -86,9 +95,8 @@ def judge(
     precision: PrecisionOption = None,
     contract: ContractOption = None,
     mode: ModeOption = None,
-    checks_only: Annotated[
-        bool, typer.Option("--checks-only", help="Is it correct? Time nothing")
-    ] = False,
+    checks_only: ChecksOption = False,
+    invariants: InvariantsOption = False,
     wait: WaitOption = 0.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="The whole verdict, for machines")
@@ -102,21 +110,22 @@ def judge(
 
     Example: cudal1 judge model.py faster.py
 
+    Example: cudal1 judge model.py --invariants
+
     Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
 
     Example: cudal1 judge --suite shipped --baselines all
     """
-    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json)
+    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json, invariants=invariants)
     of_many = OfMany(suite, sizes, out, baselines, cluster)
     is_one = candidates is None and (problem is not None or baselines is None)
     try:
-        _refuse_half(problem, candidate, candidates, of_many, is_one=is_one)
+        _refuse_half(problem, candidate, candidates, of_many, asks, is_one=is_one)
         if checks_only and baselines is not None:
             raise ConfigError("--baselines are timed; leave out --checks-only")
         settings = choose(params, device, protocol, precision, contract, mode)
         if is_one:
             assert problem is not None
-            assert candidate is not None
             code = _judge_one(problem, candidate, settings, asks)
         else:
             code = _judge_many(candidates, of_many, settings, asks)
@@ -143,17 +152,20 @@ class Asks:
     timing: bool
     wait_s: float
     as_json: bool
+    invariants: bool
 
 
 def _refuse_half(
-    problem: Path | None, candidate: Path | None, candidates: Path | None, of_many: OfMany, *,
-    is_one: bool,
+    problem: Path | None, candidate: Path | None, candidates: Path | None, of_many: OfMany,
+    asks: Asks, *, is_one: bool,
 ) -> None:  # fmt: skip
     if candidates is not None and problem is not None:
         raise ConfigError("give two files, or --candidates with a --suite, not both")
     if is_one and of_many != OfMany(None, None, None, None, None):
         raise ConfigError("--suite, --sizes, --out, --baselines, --cluster go with --candidates")
-    if is_one and candidate is None:
+    if asks.invariants and (problem is None or not is_one):
+        raise ConfigError("--invariants goes with one PROBLEM; the ledger has those of a suite")
+    if is_one and candidate is None and not asks.invariants:
         raise ConfigError("give a PROBLEM and a CANDIDATE, or --candidates FILE")
 
 
@@ -230,31 +242,45 @@ def _seats(
         yield [seat for seat in seats if seat.device.kind == kind], left_out + others
 
 
-def _judge_one(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> int:
-    """Judge two files; returns the exit code."""
+def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: Asks) -> int:
+    """Judge two files, or look at a problem's inputs alone; returns the exit code."""
     from cudal1.cli.beside import remedy
-    from cudal1.cli.show import show_verdict
+    from cudal1.cli.show import Row, show, verdict_rows
 
-    verdict = _verdict(problem, candidate, settings, asks)
-    if note := remedy(candidate, verdict.reason or ""):
+    verdict, invariants = _verdict(problem, candidate, settings, asks)
+    if verdict and candidate and (note := remedy(candidate, verdict.reason or "")):
         say(f"note: {note}")
-    if asks.as_json:
+    if asks.as_json and verdict is None:
+        answer_json({"invariants": invariants}, indent=2)
+    elif asks.as_json:
         answer_json(verdict, indent=2)
+        for line in invariants if asks.invariants else ():
+            say(f"note: {line}")
     else:
-        show_verdict(verdict, settings)
-    return GOOD if verdict.is_successful else BAD
+        rows = [] if verdict is None else verdict_rows(verdict, settings)
+        if asks.invariants:
+            lines = invariants or ("nothing is known to hold of them in every draw",)
+            rows += [Row("inputs", line) for line in lines]
+        show(rows)
+    return GOOD if verdict is None or verdict.is_successful else BAD
 
 
-def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> Verdict:
+def _verdict(
+    problem: Path, candidate: Path | None, settings: Settings, asks: Asks
+) -> tuple[Verdict | None, tuple[str, ...]]:
+    """Return the verdict on the candidate, if there is one, and what holds of the inputs."""
     from rich.console import Console
 
     from cudal1.candidate import Candidate
-    from cudal1.cli.files import read_pair
+    from cudal1.cli.files import read_pair, read_problem
     from cudal1.harness import find_device, known_references, toolchain
     from cudal1.harness.one_device import OneDevice
     from cudal1.services.admission import Check, admit
 
-    item, source = read_pair(problem, candidate, settings.device_class)
+    if candidate is None:
+        item, source = read_problem(problem, settings.device_class), ""
+    else:
+        item, source = read_pair(problem, candidate, settings.device_class)
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
     device = find_device(settings.device_class)
@@ -272,12 +298,14 @@ def _verdict(problem: Path, candidate: Path, settings: Settings, asks: Asks) -> 
         )
         if probe.reason is not None:
             raise SuiteError(f"{problem}: cannot be judged: {probe.reason}")
+        if candidate is None:
+            return None, probe.invariants
         if probe.rejection:
             say(f"note: a correct verdict says little here: {probe.rejection}")
         spinner.update("judging")
         asked = Candidate(problem_id=item.id, source=source)
         try:
-            return judge.judge(item, asked, timing=asks.timing).verdict
+            return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
         except SuiteError as error:
             reason = str(error).removeprefix(f"{item.key}: ")
             raise SuiteError(f"{problem}: cannot be judged: {reason}") from error

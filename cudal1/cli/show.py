@@ -74,11 +74,6 @@ def show(rows: list[Row], console: Console | None = None) -> None:
     console.print(table)
 
 
-def show_verdict(verdict: Verdict, settings: Settings) -> None:
-    """Print what a verdict says and what it rests on."""
-    show(verdict_rows(verdict, settings))
-
-
 def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
     """What is shown of a verdict, the answer first."""
     rows = [Row("verdict", _headline(verdict, settings.protocol), f"bold {_colour(verdict)}")]

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from cudal1.harness.arrangement import dtype_name
-from cudal1.harness.draws import Tensors, not_dense
+from cudal1.harness.draws import Tensors, not_dense, remedy
 from cudal1.harness.reference_code import ReferenceCode, kept_as_it_is
 from cudal1.harness.turns import Turns
 from cudal1.harness.wire import TensorSpec
@@ -75,7 +75,7 @@ class Calls:
         import torch
 
         if said := not_dense(value):
-            raise self._code.refusal(f"its reference returns {said}")
+            raise self._code.refusal(f"its reference returns {said}; {remedy(value)}")
         if type(value) is torch.Tensor:
             return value.detach()
         # a class of its own may look at memory in its own way: what it shows is what counts

@@ -270,7 +270,8 @@ class Crew:
             ring = self._ring_beside_others()
         job = Job(
             device=self._device.device_class.value, entry=entry,
-            init_inputs=self._oracle.init_inputs, weight_names=tuple(weights),
+            init_inputs=self._oracle.init_inputs, constants=repr(self._oracle.constants),
+            weight_names=tuple(weights),
             layout=self._desk.layout, seed=seed,
             memory_bytes=self._protocol.memory_bytes, cpu_s=cpu_s,
             core=self._device.worker_core, folder="",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cudal1.harness.arrangement import Arrangement, dtype_name
+from cudal1.harness.domain import Domain, domain_of, num_draws
 from cudal1.harness.families import FAMILIES, OWN, change_inputs
 from cudal1.harness.reference_code import ReferenceCode
-from cudal1.harness.seeding import others, seed_others, seed_torch, torch_states
+from cudal1.harness.seeding import BITS, others, seed_others, seed_torch, torch_states
 from cudal1.harness.wire import DTYPES
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ class Draw:
     family: str
     arranged: Tensors | None = None
     """Storages that the inputs are views of; None where each input is its own."""
+    is_changed: bool = True
+    """Whether its family has changed anything that may be changed; the problem's own is."""
 
     @property
     def is_own(self) -> bool:
@@ -49,11 +54,13 @@ class Draws:
         arrangement: how inputs lie in memory; the first draw tells where that is not known yet.
         uses_others: whether the generator draws with other generators of random numbers than
             PyTorch's; draws tell where that is not known yet.
+        domain: what other families than the problem's own must keep.
     """
 
     def __init__(
         self, draw: Callable[[], Any], code: ReferenceCode, device: torch.device, *,
         arrangement: Arrangement | None = None, uses_others: bool | None = None,
+        domain: Domain | None = None,
     ) -> None:  # fmt: skip
         self._draw = draw
         self._code = code
@@ -61,12 +68,23 @@ class Draws:
         self._arrangement = arrangement
         self._uses_others = uses_others
         self.has_used_others = bool(uses_others)
+        self.domain = domain or Domain()
 
     @property
     def arrangement(self) -> Arrangement:
         """How inputs lie in memory."""
         assert self._arrangement is not None, "nothing was drawn yet"
         return self._arrangement
+
+    def learn_domain(self, first: Draw, seed: int) -> None:
+        """Find out what holds of inputs: of a draw, under a seed, under some that no file knows.
+
+        Raises:
+            RefusalError: as `draw`.
+        """
+        private = random.SystemRandom()
+        seeds = [seed, *(private.getrandbits(BITS - 1) for _ in range(num_draws(first.inputs) - 2))]
+        self.domain = domain_of(chain([first.inputs], (self.draw(each).inputs for each in seeds)))
 
     def draw(self, seed: int, family: str = OWN) -> Draw:
         """Return fresh inputs; the same seed and family give the same ones.
@@ -119,13 +137,13 @@ class Draws:
         ]
 
     def _listed(self, drawn: Any) -> list[Any]:
-        if not isinstance(drawn, list | tuple) or not drawn:
-            raise self._code.refusal("get_inputs() must return a list of tensors")
+        if said := not_listed(drawn):
+            raise self._code.refusal(said)
         return list(drawn)
 
     def _dense(self, value: Any) -> torch.Tensor:
         if said := not_dense(value):
-            raise self._code.refusal(f"get_inputs() gives {said}")
+            raise self._code.refusal(f"get_inputs() gives {said}; {remedy(value)}")
         return value
 
     def _arranged(self, tensors: Tensors) -> Draw:
@@ -135,7 +153,10 @@ class Draws:
                 raise self._code.refusal("its inputs have no elements")
         arrangement = self._arrangement
         if said := arrangement.complaint(tensors):
-            raise self._code.refusal(f"its inputs change from draw to draw: {said}")
+            raise self._code.refusal(
+                f"its inputs change from draw to draw: {said}; draw as many in every draw, each of "
+                "one shape and type"
+            )
         tensors = [tensor.detach() for tensor in tensors]
         if arrangement.is_plain:
             return Draw([tensor.to(self._device).contiguous() for tensor in tensors], OWN)
@@ -145,12 +166,42 @@ class Draws:
         return Draw(arrangement.of_storages(storages), OWN, storages)
 
     def _changed(self, own: Draw, family: str) -> Draw:
-        """Return a draw of the problem's own inputs as a family has them."""
+        """Return a draw of the problem's own inputs as a family has them, inside the domain."""
+        arrangement = self.arrangement
         with self._device:
             if own.arranged is None:
-                return Draw(change_inputs(own.inputs, family), family)
-            storages = self.arrangement.changed(own.arranged, FAMILIES[family])
-        return Draw(self.arrangement.of_storages(storages), family, storages)
+                kept = self.domain.kept(change_inputs(own.inputs, family), own.inputs)
+                return Draw(kept or own.inputs, family, is_changed=kept is not None)
+            storages = arrangement.changed(own.arranged, FAMILIES[family])
+            if not self.domain.is_free:
+                kept = self.domain.kept(arrangement.of_storages(storages), own.inputs)
+                # what shares memory may have been brought back to different values
+                storages = None if kept is None else arrangement.filled(kept, self._device)
+        if storages is None:
+            return Draw(own.inputs, family, own.arranged, is_changed=False)
+        return Draw(arrangement.of_storages(storages), family, storages)
+
+
+def not_listed(drawn: Any) -> str:
+    """Return what is wrong with what a generator gives as a whole; else nothing."""
+    if not isinstance(drawn, list | tuple):
+        said = f"the tensors of one call in forward's order, not {type(drawn).__name__}"
+        return f"get_inputs() must return a list of tensors: {said}"
+    return "" if drawn else "get_inputs() must return a list of tensors, and this one holds none"
+
+
+def remedy(value: Any) -> str:
+    """Return what to do about an input or an output that cannot be judged."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.is_complex():
+            return "return its real and imaginary parts, as torch.view_as_real gives them"
+        is_dense = value.layout is torch.strided and not value.is_nested
+        return "convert it, to float32 or int64" if is_dense else "return its parts, dense"
+    if isinstance(value, list | tuple | dict | set):
+        return "return its tensors one by one"
+    return "return a tensor, or, of an input, a plain Python value that is the same in every draw"
 
 
 def not_dense(value: Any) -> str:

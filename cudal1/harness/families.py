@@ -129,14 +129,22 @@ def _one_row_large(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _one_element_large(tensor: torch.Tensor) -> torch.Tensor:
-    """As harmless wherever it is probed, row by row; large whichever element it is."""
+    """As harmless wherever it is probed, row by row; large whichever element it is.
+
+    For a zero, which a diagonal matrix keeps, the largest of its row.
+    """
     import torch
 
     if tensor.numel() == 0:
         return tensor
     changed = tensor.clone(memory_format=torch.contiguous_format)
-    size = 100.0 * tensor.abs().mean()
-    element = changed.view(-1)[int(torch.randint(tensor.numel(), ()))]
+    share = int(tensor.count_nonzero()) / tensor.numel()
+    size = 100.0 * tensor.abs().mean() / max(share, 1e-9)
+    rows = changed.view(-1, tensor.shape[-1] if tensor.dim() else 1)
+    row, place = divmod(int(torch.randint(tensor.numel(), ())), rows.shape[1])
+    if not bool(rows[row, place]):
+        place = int(rows[row].abs().argmax())
+    element = rows[row, place]
     element.copy_(torch.where(element > 0, -size, size))
     return changed
 

@@ -40,8 +40,8 @@ from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
 from cudal1.harness.shortage import lacks_memory
-from cudal1.harness.turns import Turns
 from cudal1.harness.traits import Traits
+from cudal1.harness.turns import Turns
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import DeviceClass, Problem

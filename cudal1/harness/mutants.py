@@ -189,6 +189,7 @@ class _Trial:
         return KillTable(
             problem_id=self._problem.id, precision=self._protocol.precision,
             mutants=tuple(mutants), refused_reference=self._refused,
+            invariants=self._oracle.invariants,
         )  # fmt: skip
 
     def _case(self, draw: Draw, outputs: Tensors, previous: Tensors) -> Case:

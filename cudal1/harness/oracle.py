@@ -7,6 +7,7 @@ same calls.
 
 from __future__ import annotations
 
+import ast
 import math
 import random
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from cudal1.harness.seeding import kept_others, seed_others, seed_torch
 from cudal1.harness.traits import FamilyError, Traits
 from cudal1.harness.turns import Turns
 from cudal1.harness.weights import Weights, is_lazy, load_by_name
-from cudal1.harness.wire import TensorSpec, View
+from cudal1.harness.wire import TensorSpec, View, tensor_places
 from cudal1.problem import Problem
 from cudal1.protocol import Mode, PrecisionClass
 
@@ -114,6 +115,7 @@ class Oracle:
             reference = load_reference(problem)
         self._reference = reference
         self.init_inputs = repr(reference.init_inputs)
+        self.constants = reference.constants
         self._draws = Draws(reference.draw, self._code, device)
         self._calls = Calls(self._code, self._turns)
         self._families: dict[str, ReferenceError] = {}
@@ -197,6 +199,12 @@ class Oracle:
     def families(self) -> list[str]:
         """Kinds of inputs that say something about this problem, its own first."""
         return list(self._families)
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """What holds of the inputs in every draw, in words; families of inputs keep it."""
+        domain = self._draws.domain
+        return domain.lines(tensor_places(len(domain.inputs), self.constants))
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
@@ -371,8 +379,9 @@ class Oracle:
     def _take(self, traits: Traits) -> None:
         self._draws = Draws(
             self._reference.draw, self._code, self.device,
-            arrangement=traits.arrangement, uses_others=traits.uses_others,
+            arrangement=traits.arrangement, uses_others=traits.uses_others, domain=traits.domain,
         )  # fmt: skip
+        self.constants.update(ast.literal_eval(traits.constants))
         self._calls.specs = traits.output_specs
         self.mutates_inputs = traits.mutates_inputs
         self.can_change_weights = traits.can_change_weights
@@ -387,7 +396,9 @@ class Oracle:
 
     def _examined(self) -> Traits:
         """Learn output specs, whether float64 works, and which families and weights are usable."""
-        self._look_first(self.draw(1))
+        first = self.draw(1)
+        self._look_first(first)
+        self._draws.learn_domain(first, EXAMINED_SEEDS[0])
         has_floats = any("float" in view.dtype for view in self._draws.arrangement.views)
         families = list(FAMILIES) if has_floats else [OWN]
         try:
@@ -410,7 +421,7 @@ class Oracle:
             can_change_weights=self.can_change_weights, is_seeded=self.is_seeded,
             is_carried=self.is_carried,
             families={family: FamilyError.of(error) for family, error in self._families.items()},
-            work=self._work(),
+            work=self._work(), domain=self._draws.domain, constants=repr(self.constants),
         )  # fmt: skip
 
     def _look_first(self, draw: Draw) -> None:
@@ -458,22 +469,26 @@ class Oracle:
         """How far the reference is off on each family, its own first, without those of no use.
 
         One draw of the generator makes a draw of every family. A family other than its own is drawn
-        no more once it is given up, or once that is settled.
+        no more once it is given up, or once that is settled. One that changes nothing is of no use.
         """
         found = dict.fromkeys(families, ReferenceError(0.0, 0.0))
+        changed = set[str]()
         for seed in EXAMINED_SEEDS:
             looked_at = [
                 family
                 for family, error in found.items()
-                if seed == EXAMINED_SEEDS[0] or family == OWN or not self._is_settled(error)
+                if family == OWN or family not in changed or not self._is_settled(error)
             ]
             for draw in self._draws.variants(seed, looked_at):
+                if not draw.is_changed:
+                    continue
+                changed.add(draw.family)
                 error = self._error_on(draw, must_tell=not draw.is_own)
                 if draw.is_own or error.relative_l2 <= self._max_error:
                     found[draw.family] = found[draw.family].larger(error)
                 else:
                     del found[draw.family]
-        return found
+        return {family: error for family, error in found.items() if family in changed}
 
     def _is_settled(self, error: ReferenceError) -> bool:
         """Whether the error of one draw tells that of others is small enough, too."""

@@ -14,14 +14,15 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cudal1 import source_files
 from cudal1.errors import SuiteError, describe
+from cudal1.harness.wire import arguments
 from cudal1.problem import PROBLEM_NAMES, Problem
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SCRATCH = "CUDAL1_SCRATCH"
 """The variable that names a folder which another process removes when this one has ended."""
+PLAIN = (bool, int, float, str, type(None), tuple, list, dict)
+"""Types of inputs that may be constants; what tuples, lists and dicts hold must be such, too."""
 MAX_SHOWN = 80
 """Characters of a value that a reason shows."""
 
@@ -37,10 +40,33 @@ MAX_SHOWN = 80
 class Reference:
     """A problem's module and the inputs of its calls."""
 
+    key: str
+    """The problem's, for people."""
     module: Callable[..., torch.nn.Module]
     init_inputs: list[Any]
     """Literals, in the order of the constructor's arguments."""
-    draw: Callable[[], list[Any]]
+    get_inputs: Callable[[], Any]
+    constants: dict[int, Any] = field(default_factory=dict[int, Any])
+    """Inputs that are no tensors, by their place in a call, once inputs were drawn."""
+
+    def draw(self) -> Any:
+        """Return the tensors of one call; what is no list is returned as it is.
+
+        Plain Python values among them, such as a factor, are `constants`: models of `make` get them
+        in their places, and a worker's job carries them.
+
+        Raises:
+            SuiteError: such a value changes from draw to draw.
+        """
+        drawn = self.get_inputs()
+        if not isinstance(drawn, list | tuple):
+            return drawn
+        constants = {place: value for place, value in enumerate(drawn) if _is_plain(value)}
+        if not self.constants:
+            self.constants.update(constants)
+        if repr(self.constants) != repr(constants):
+            raise SuiteError(f"{self.key}: {_changing(self.constants, constants)}")
+        return [value for place, value in enumerate(drawn) if place not in constants]
 
     def make(self) -> torch.nn.Module:
         """Return a new module with the weights that it draws, which want no gradients.
@@ -62,7 +88,31 @@ class Reference:
             raise
         if not isinstance(made, torch.nn.Module):
             raise SuiteError("Model is not a torch.nn.Module")
+        made.register_forward_pre_hook(lambda _, given: arguments(given, self.constants))
         return made.requires_grad_(False)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value can be sent as a literal."""
+    if type(value) not in PLAIN:
+        return False
+    try:
+        return ast.literal_eval(repr(value)) == value
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
+
+
+def _changing(before: Mapping[int, Any], now: Mapping[int, Any]) -> str:
+    for place in sorted({*before, *now}):
+        if place not in before or place not in now:
+            return f"input {place} is a tensor in some draws and not in others; return a tensor"
+        if repr(before[place]) != repr(now[place]):
+            first, later = (repr(each[place])[:MAX_SHOWN] for each in (before, now))
+            return (
+                f"input {place} changes from draw to draw ({first}, then {later}); return it as a "
+                "tensor, or the same in every draw"
+            )
+    raise AssertionError("they are equal")
 
 
 def load_reference(problem: Problem) -> Reference:
@@ -96,7 +146,7 @@ def load_reference(problem: Problem) -> Reference:
         raise SuiteError(
             f"{problem.key}: get_init_inputs() must return literals, not {shown}"
         ) from error
-    return Reference(module.Model, init_inputs, module.get_inputs)
+    return Reference(problem.key, module.Model, init_inputs, module.get_inputs)
 
 
 def is_args_and_kwargs(init_inputs: list[Any]) -> bool:

@@ -8,12 +8,14 @@ verdicts on that problem alone, as its source can.
 
 from __future__ import annotations
 
+import ast
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from cudal1.harness.arrangement import Arrangement
 from cudal1.harness.correctness import ReferenceError
+from cudal1.harness.domain import Domain
 from cudal1.harness.families import FAMILIES, OWN
 from cudal1.harness.roofline import Work
 from cudal1.harness.wire import DTYPE_BYTES, TensorSpec
@@ -56,6 +58,10 @@ class Traits(Record):
     """Families of inputs that say something about it, its own first."""
     work: Work
     """What a call provably cannot do without."""
+    domain: Domain
+    """What holds of the inputs in every draw."""
+    constants: str
+    """Literal of a call's arguments that are no tensors, by their places."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -67,6 +73,13 @@ class Traits(Record):
         if not all(spec.dtype in DTYPE_BYTES and min(spec.shape, default=1) > 0
                    for spec in self.output_specs):  # fmt: skip
             raise ValueError(f"outputs {self.output_specs}")
+        if not self.domain.fits([view.shape for view in self.arrangement.views]):
+            raise ValueError(f"domain {self.domain}")
+        constants = ast.literal_eval(self.constants)
+        if not isinstance(constants, dict) or not all(
+            type(place) is int and place >= 0 for place in constants
+        ):
+            raise ValueError(f"constants {self.constants}")
         if min(self.work.num_bytes, self.work.num_flops) < 0:
             raise ValueError(f"work {self.work}")
         return self

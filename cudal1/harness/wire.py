@@ -11,9 +11,10 @@ others only behind the system calls in between.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
+from typing import Any
 
 ALIGNMENT = 64
 CONTROL_BYTES = 1 << 16
@@ -203,6 +204,19 @@ def _round_up(num_bytes: int) -> int:
     return -(-num_bytes // ALIGNMENT) * ALIGNMENT
 
 
+def arguments(tensors: Sequence[Any], constants: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Return the arguments of a call: tensors in their order, constants in their places."""
+    given = dict(zip(tensor_places(len(tensors), constants), tensors, strict=True)) | dict(
+        constants
+    )
+    return tuple(given[place] for place in sorted(given))
+
+
+def tensor_places(count: int, constants: Mapping[int, Any]) -> list[int]:
+    """Return the places in a call of so many tensors, beside constants."""
+    return [place for place in range(count + len(constants)) if place not in constants]
+
+
 @dataclass(frozen=True)
 class Job:
     """What the judge tells a worker before it has a source; judge to worker only."""
@@ -236,6 +250,8 @@ class Job:
     starts workers found that it can."""
     only_builds: bool = False
     """Whether the module is only made, where there is no device, for what that compiles."""
+    constants: str = "{}"
+    """Literal of a call's arguments that are no tensors, by their places."""
     trains: bool | None = None
     """Whether the module is put into training or evaluation mode; None leaves it as it is."""
 
@@ -251,7 +267,7 @@ class Job:
                 tuple(astuple(each) for each in self.layout.inputs), self.layout.num_slots,
                 self.seed, self.memory_bytes, self.cpu_s, self.core,
                 self.folder, self.ring_bytes, self.allow_tf32, self.practice, self.in_place,
-                self.only_builds, self.trains,
+                self.only_builds, self.constants, self.trains,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -262,7 +278,7 @@ class Job:
 
         (
             device, entry, init_inputs, names, groups, inputs, num_slots, seed, memory, cpu, core,
-            folder, ring_bytes, allow_tf32, practice, in_place, only_builds, trains,
+            folder, ring_bytes, allow_tf32, practice, in_place, only_builds, constants, trains,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
@@ -272,5 +288,5 @@ class Job:
             ),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32, practice=practice, in_place=in_place,
-            only_builds=only_builds, trains=trains,
+            only_builds=only_builds, constants=constants, trains=trains,
         )  # fmt: skip

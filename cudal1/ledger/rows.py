@@ -61,6 +61,7 @@ def batch_of_problem(problem: Problem, admission: Admission) -> Batch:
     values = {
         "problem_id": problem.id, **problem.model_dump(mode="json"),
         "admitted": admission.admitted, "rejection": admission.reason,
+        "invariants": list(admission.invariants),
     }  # fmt: skip
     return _single("problems", values, problem.id)
 

@@ -79,15 +79,25 @@ class Probe(Record):
     @property
     def admission(self) -> Admission:
         """The verdict alone."""
-        return Admission(
-            problem_id=self.problem_id, admitted=self.reason is None, reason=self.reason
-        )
+        return self._admission(self.reason)
 
     @property
     def admission_if_told_apart(self) -> Admission:
         """The verdict of who also asks that the check tells wrong candidates from right ones."""
-        reason = self.reason or self.rejection
-        return Admission(problem_id=self.problem_id, admitted=reason is None, reason=reason)
+        return self._admission(self.reason or self.rejection)
+
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """What holds of its inputs in every draw, where the correctness check was tried."""
+        return () if self.kill_table is None else self.kill_table.invariants
+
+    def _admission(self, reason: str | None) -> Admission:
+        return Admission(
+            problem_id=self.problem_id,
+            admitted=reason is None,
+            reason=reason,
+            invariants=self.invariants,
+        )
 
 
 def admit(

@@ -13,12 +13,21 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import SuiteError
+from cudal1.harness.draws import not_listed
 from cudal1.harness.parts import flat_parts
 from cudal1.harness.reference import Reference, load_reference
 from cudal1.harness.seeding import seed_others, seed_torch
 from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.wire import tensor_places
 from cudal1.problem import Problem
 from cudal1.protocol import Mode
+from cudal1.services.required import (
+    RejectedError,
+    require_same_form,
+    require_same_inputs,
+    require_values,
+    tensor,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -41,21 +50,6 @@ BEYOND = 1e30
 """A distance that cannot be computed; JSON and records hold no infinity."""
 TOO_SLOW = "too slow"
 """How such a reason begins. It may be another's fault, who used the device meanwhile."""
-DTYPES = (
-    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool",
-)  # fmt: skip
-"""What the harness can pass between processes."""
-
-
-class RejectedError(Exception):
-    """The reason, in one line.
-
-    `lasts`: it follows from the source, and not from what is installed or goes on here.
-    """
-
-    def __init__(self, reason: str, *, lasts: bool = True) -> None:
-        super().__init__(reason)
-        self.lasts = lasts
 
 
 def try_out(
@@ -81,7 +75,7 @@ def try_out(
     reference = _Reference(problem, used, mode)
     first = reference.inputs(FIRST_SEED)
     outputs = reference.call(first)
-    _require_values(outputs)
+    require_values(outputs)
     reference_us = reference.time_us(first)
     if used == device and reference_us > max_reference_ms * 1000:
         said = f"{reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
@@ -89,7 +83,7 @@ def try_out(
     _seed(99, used)  # what is drawn in forward is drawn otherwise now
     if _distance(outputs, reference.call(first)) > REPEATABLE:
         raise RejectedError("gives different outputs for equal inputs and weights")
-    _require_equal_twin(reference, _Reference(problem, used, mode), first, outputs)
+    _require_equal_twin(reference, reference.twin(), first, outputs)
     accuracy = _Accuracy(reference)
     accuracy.look(first, outputs)
     input_effect = _input_effect(reference, first, outputs, accuracy)
@@ -139,19 +133,27 @@ class _Reference:
         """Return another model of the same module, with the same weights."""
         return _Reference(self._problem, str(self._device), self._mode, self._module)
 
+    def twin(self) -> _Reference:
+        """Return a model of the file imported anew."""
+        made = _Reference(self._problem, str(self._device), self._mode)
+        made._module.constants.update(self._module.constants)
+        return made
+
     def double(self) -> _Reference:
         """Itself, computing in float64 from now on."""
         self._model.double()
         return self
 
     def inputs(self, seed: int) -> Tensors:
-        """Return what the generator draws under a seed, where the model is."""
+        """Return the tensors of one call; what else it takes is in the module's `constants`."""
         _seed(seed, self._device)
         with self._device:
             drawn = self._module.draw()
-        if not isinstance(drawn, list | tuple) or not drawn:
-            raise RejectedError("get_inputs() must return a list of tensors")
-        return [_tensor(value, "an input").detach().to(self._device) for value in drawn]
+        if said := not_listed(drawn):
+            raise RejectedError(said)
+        places = tensor_places(len(drawn), self._module.constants)
+        found = [tensor(each, f"input {i}") for i, each in zip(places, drawn, strict=True)]
+        return [value.detach().to(self._device) for value in found]
 
     def has_weights_of(self, other: _Reference) -> bool:
         """Return whether both models have the same parameters and buffers."""
@@ -178,7 +180,7 @@ class _Reference:
         with torch.no_grad():
             result: Any = self._model(*given)
         results = list(result) if isinstance(result, tuple | list) else [result]
-        return [_tensor(value, "an output") for value in results]
+        return [tensor(value, "an output") for value in results]
 
     def time_us(self, inputs: Tensors) -> float:
         """Median of a few calls: an orientation, not a measurement."""
@@ -194,34 +196,11 @@ class _Reference:
         return statistics.median(times_us)
 
 
-def _tensor(value: Any, what: str) -> torch.Tensor:
-    import torch
-
-    if not isinstance(value, torch.Tensor):
-        raise RejectedError(f"{what} is of type {type(value).__name__}, not a tensor")
-    if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-        raise RejectedError(f"{what} is not a dense tensor, which alone can be judged")
-    dtype = str(value.dtype).removeprefix("torch.")
-    if dtype not in DTYPES:
-        raise RejectedError(f"{what} is of {dtype}, which cannot be judged")
-    if value.numel() == 0:
-        raise RejectedError(f"{what} has no elements")
-    return value
-
-
 def _seed(seed: int, device: str | torch.device) -> None:
     import torch
 
     seed_torch(seed, torch.device(device))
     seed_others(seed)
-
-
-def _require_values(outputs: Tensors) -> None:
-    if not outputs:
-        raise RejectedError("forward returns nothing")
-    extremes = [extreme for output in outputs for extreme in output.aminmax()]  # NaN if any is
-    if not all(bool(extreme.isfinite()) for extreme in extremes):
-        raise RejectedError("an output holds NaN or infinity")
 
 
 def _require_equal_twin(
@@ -297,46 +276,14 @@ def _moved(
     reference: _Reference, first: Tensors, outputs: Tensors, seed: int, accuracy: _Accuracy
 ) -> float:
     drawn = reference.inputs(seed)
-    _require_same_inputs(first, drawn)
+    require_same_inputs(first, drawn)
     if all(a.equal(b) for a, b in zip(first, drawn, strict=True)):
         raise RejectedError("get_inputs() draws the same values whatever the seed")
     other = reference.call(drawn)
-    _require_values(other)
-    _require_same_form(outputs, other)
+    require_values(other)
+    require_same_form(outputs, other)
     accuracy.look(drawn, other)
     return _distance(outputs, other)
-
-
-def _require_same_inputs(first: Tensors, drawn: Tensors) -> None:
-    """Refuse inputs whose number, shape or dtype is drawn: slots have one size."""
-    if len(first) != len(drawn):
-        raise RejectedError(
-            f"the number of inputs changes from draw to draw ({len(first)}, then {len(drawn)})"
-        )
-    for place, (one, other) in enumerate(zip(first, drawn, strict=True)):
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
-            raise RejectedError(
-                f"input {place} changes from draw to draw ({one.dtype} {tuple(one.shape)}, then "
-                f"{other.dtype} {tuple(other.shape)})"
-            )
-
-
-def _require_same_form(outputs: Tensors, others: Tensors) -> None:
-    """Refuse outputs whose number, shape or dtype follows the data: slots have one size."""
-    if len(outputs) != len(others):
-        raise RejectedError(
-            f"the number of outputs changes with the inputs ({len(outputs)}, then {len(others)})"
-        )
-    for one, other in zip(outputs, others, strict=True):
-        if one.shape != other.shape:
-            raise RejectedError(
-                f"the output's shape changes with the inputs ({tuple(one.shape)}, then "
-                f"{tuple(other.shape)})"
-            )
-        if one.dtype != other.dtype:
-            raise RejectedError(
-                f"the output's dtype changes with the inputs ({one.dtype}, then {other.dtype})"
-            )
 
 
 def _is_flat(tensor: torch.Tensor) -> bool:

@@ -41,6 +41,42 @@ def test_a_verdict_follows_the_protocol_of_a_params_file(run: Run) -> None:
     assert verdict["measurement"] is not None
 
 
+PROMISES = "torch.tril(torch.randn(N, N)), torch.randint(0, 2, (N, 1)).float() * 2 - 1"
+
+
+def test_what_holds_of_a_problem_s_inputs_is_shown_on_request(
+    run: Run, problem_source: str, faster_source: str, tmp_path: Path
+) -> None:
+    text = problem_source.replace("torch.randn(N, N)", PROMISES).replace(
+        "(self, x)", "(self, x, y)"
+    )
+    (tmp_path / "model.py").write_text(text.replace("(x)\n", "(x) * y\n"))
+    faster = faster_source.replace("(self, x)", "(self, x, y)")
+    (tmp_path / "faster.py").write_text(faster.replace("silu(x)", "silu(x) * y"))
+    held = ["input 0: lower triangular", "input 1: values in {-1, 1}"]
+
+    alone = run("judge", "model.py", "--device", "cpu", "--invariants")
+    assert (alone.returncode, alone.stderr) == (0, "")
+    assert alone.stdout.splitlines() == [f"inputs  {line}" for line in held]
+
+    checks = ("--device", "cpu", "--checks-only", "--invariants")
+    both = run("judge", "model.py", "faster.py", *checks)
+    assert both.returncode == 0, both.stderr
+    assert [line.split(maxsplit=1)[1] for line in both.stdout.splitlines()[-2:]] == held
+
+    for_machines = run("judge", "model.py", "faster.py", *checks, "--json")
+    assert json.loads(for_machines.stdout)["status"] == "correct"
+    assert for_machines.stderr.splitlines() == [f"note: {line}" for line in held]
+
+    listed = run("judge", "model.py", "--device", "cpu", "--invariants", "--json")
+    assert json.loads(listed.stdout) == {"invariants": held}
+
+
+def test_of_random_numbers_nothing_is_said_to_hold(run: Run) -> None:
+    done = run("judge", "model.py", "--device", "cpu", "--invariants")
+    assert done.stdout == "inputs  nothing is known to hold of them in every draw\n"
+
+
 def test_checks_alone_time_nothing(run: Run) -> None:
     done = run("judge", "model.py", "faster.py", "--device", "cpu", "--checks-only", "--json")
     assert done.returncode == 0, done.stderr
@@ -102,6 +138,11 @@ def test_files_that_cannot_be_used_are_named_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (
+            ["judge", "--suite", "shipped", "--baselines", "eager", "--invariants"],
+            "--invariants goes with one PROBLEM",
+        ),
+        (["judge", "--invariants"], "--invariants goes with one PROBLEM"),
         (["judge", "model.py", "faster.py", "--jsno"], "No such option: --jsno"),
         (["judge", "model.py", "faster.py", "--device", "gpu"], "'gpu' is not one of"),
         (["judge", "model.py", "faster.py", "--protocol", "fast"], "no protocol fast"),

@@ -506,6 +506,138 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
+    # inputs whose generator promises a structure, and nothing else
+    "triangular": HEADER
+    + """
+N = 96
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.relu(torch.tril(a @ b))
+
+def get_inputs():
+    return [torch.tril(torch.rand(N, N)), torch.tril(torch.rand(N, N))]
+
+def get_init_inputs():
+    return []
+""",
+    "symmetric": HEADER
+    + """
+N = 96
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.tanh(a @ b)
+
+def get_inputs():
+    a = torch.rand(N, N)
+    return [(a + a.T) / 2, torch.randn(N, 8)]
+
+def get_init_inputs():
+    return []
+""",
+    "diagonal": HEADER
+    + """
+N = 96
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+def get_inputs():
+    return [torch.diag(torch.rand(N)), torch.randn(N, N)]
+
+def get_init_inputs():
+    return []
+""",
+    "hinge": HEADER
+    + """
+N = 256
+
+class Model(nn.Module):
+    def forward(self, x, targets):
+        return torch.clamp(1 - x * targets, min=0)
+
+def get_inputs():
+    return [torch.rand(N, 64), torch.randint(0, 2, (N, 1)).float() * 2 - 1]
+
+def get_init_inputs():
+    return []
+""",
+    "picked": HEADER
+    + """
+N, CLASSES = 256, 16
+
+class Model(nn.Module):
+    def forward(self, x, targets):
+        return (x * targets).sum(dim=1)
+
+def get_inputs():
+    targets = nn.functional.one_hot(torch.randint(0, CLASSES, (N,)), CLASSES)
+    return [torch.rand(N, CLASSES), targets.float()]
+
+def get_init_inputs():
+    return []
+""",
+    "sorted_rows": HEADER
+    + """
+N = 256
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x.max(dim=1).values + x.min(dim=1).values)
+
+def get_inputs():
+    return [torch.rand(N, 64).sort(dim=1).values]
+
+def get_init_inputs():
+    return []
+""",
+    "distributions": HEADER
+    + """
+N = 128
+
+class Model(nn.Module):
+    def forward(self, p, q):
+        return nn.functional.kl_div(torch.log(p), q, reduction="none").sum(dim=1)
+
+def get_inputs():
+    return [torch.randn(N, 64).softmax(dim=-1), torch.randn(N, 64).softmax(dim=-1)]
+
+def get_init_inputs():
+    return []
+""",
+    # large by luck: no structure
+    "far_from_zero": HEADER
+    + """
+N = 128
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + torch.tanh(x)
+
+def get_inputs():
+    return [torch.randn(N, N) + 10]
+
+def get_init_inputs():
+    return []
+""",
+    # triangular under seeds that a file can know, and only under these
+    "seems_triangular": HEADER
+    + """
+N = 96
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+def get_inputs():
+    a, b = torch.randn(N, N), torch.randn(N, N)
+    return [torch.tril(a), b] if torch.initial_seed() < 1000 else [a, b]
+
+def get_init_inputs():
+    return []
+""",
     # far from its own inputs it overflows, in float32 alone
     "exponential": HEADER
     + """

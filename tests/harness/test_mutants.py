@@ -22,6 +22,7 @@ from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
 
 Table = Callable[..., KillTable]
+LAST = mutants.LAST_OPERATOR
 LINEAR = "super().__init__()\n        self.w = nn.Parameter(torch.randn(32, 32))"
 
 
@@ -109,6 +110,20 @@ def test_a_relu_that_positive_inputs_never_need_is_missed_on_other_kinds_only(
     dropped = [m for m in table("return torch.relu(x)", "torch.rand(16, 32)").mutants
                if m.name in ("last_operator", "passes_input[0]")]  # fmt: skip
     assert all(mutant.killed and mutant.family != "own" for mutant in dropped)
+
+
+def test_a_table_says_what_the_check_s_inputs_keep(table: Table) -> None:
+    triangular = "torch.rand(16, 16).tril(), torch.randn(16, 8)"
+    found = table("return x @ y", triangular)
+    assert found.invariants == ("input 0: lower triangular",)
+    assert found.rejection is None
+
+
+def test_a_relu_that_a_promise_makes_needless_is_no_operator_that_must_be_seen(
+    table: Table,
+) -> None:
+    assert fate(table("return torch.relu(x)", "torch.randn(16, 32).relu()"), LAST) is None
+    assert fate(table("return torch.relu(x)", "torch.randn(16, 32) + 10"), LAST) is True
 
 
 def test_equal_problems_have_equal_tables(table: Table) -> None:

@@ -109,6 +109,16 @@ INPUTS: dict[str, dict[str, str]] = {
     "read from their storage's beginning": {
         "forward": "return torch.tanh(x.as_strided((32, 48), (48, 1), 0))",
     },
+    "with plain values": {
+        "inputs": f"2.5, {ONE}, None, 'relu', {{'a': (1, 2)}}, torch.randn(())",
+        "arguments": "s, x, n, how, d, t", "forward": "return getattr(torch, how)(x) * s * t",
+        "holds": "(s, n, d) == (2.5, None, {'a': (1, 2)})",
+    },
+    "half": {"inputs": "torch.randn(48, 32).half()", "holds": "x.dtype == torch.float16"},
+    "booleans": {
+        "inputs": f"{ONE}, torch.rand(48, 32) > 0.5", "arguments": "x, y",
+        "forward": "return torch.where(y, x, -x)", "holds": "y.dtype == torch.bool",
+    },
     "drawn with numpy": {"inputs": "torch.from_numpy(np.random.randn(48, 32).astype('float32'))"},
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -415,7 +416,12 @@ def test_families_change_what_inputs_share_once() -> None:
         ("*[torch.randn(4)] * int(torch.randint(1, 9, ()))", "its inputs change from draw to draw"),
         ("torch.randn(8).to_sparse()", "a tensor of layout torch.sparse_coo"),
         ("torch.randn(8, dtype=torch.complex64)", "a tensor of complex64"),
-        ("torch.randn(8), 3", "a value of type int, not a tensor"),
+        ("torch.randn(8), np.float32(3)", "a value of type float32, not a tensor; return a tensor"),
+        ("torch.randn(8), random.random()", r"input 1 changes from draw to draw \(0\.\d+, then"),
+        (
+            "torch.randn(8), [3, torch.randn(8)][random.randrange(2)]",
+            "input 1 is a tensor in some draws and not in others|2 inputs, then 1; draw as many",
+        ),
         ("torch.empty(0)", "its inputs have no elements"),
         ("", r"get_inputs\(\) must return a list of tensors"),
         ("torch.no_such()", "its reference raises AttributeError"),
@@ -424,6 +430,65 @@ def test_families_change_what_inputs_share_once() -> None:
 def test_inputs_that_cannot_be_judged_are_refused_in_one_line(inputs: str, said: str) -> None:
     with pytest.raises(SuiteError, match=f"^toy/L1/01_toy: .*{said}"):
         oracle_of("return x[0].sum()", inputs=inputs, arguments="*x")
+
+
+# --- what a generator promises -------------------------------------------------------------------
+
+TRIANGULAR = "torch.rand(24, 24).tril()"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "lower"),
+    [
+        (TRIANGULAR, lambda x: x),
+        (f"{TRIANGULAR}.t()", lambda x: x.t()),
+        (f"torch.cat([{TRIANGULAR}, torch.rand(24, 9)], dim=1)[:, :24]", lambda x: x),
+    ],
+    ids=["plain", "transposed", "a part of another"],
+)
+def test_families_of_a_triangular_matrix_are_triangular_however_it_lies(
+    inputs: str, lower: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    oracle = oracle_of("return torch.tanh(x @ x)", inputs=inputs)
+    assert len(oracle.families) > 10
+    strides = {oracle.draw(5, family).inputs[0].stride() for family in oracle.families}
+    assert len(strides) == 1
+    for family in oracle.families:
+        x = lower(oracle.draw(5, family).inputs[0])
+        assert torch.equal(x, x.tril()), family
+
+
+def test_what_holds_under_seeds_that_a_file_can_know_is_no_promise() -> None:
+    inputs = f"{TRIANGULAR} if torch.initial_seed() < 1000 else torch.rand(24, 24)"
+    oracle = oracle_of("return torch.tanh(x @ x)", inputs=inputs)
+    assert oracle.invariants == ()
+    assert oracle.draw(1 << 60, "shifted").inputs[0].triu(1).any()
+
+
+def test_an_input_that_families_cannot_change_has_none_of_them() -> None:
+    fixed = "torch.randint(0, 9, (16,)), torch.ones(16)"
+    oracle = oracle_of("return x * y", inputs=fixed, arguments="x, y")
+    assert oracle.families == ["own"]
+    assert oracle.invariants[1] == "input 1: the same in every draw"
+
+
+def test_inputs_are_numbered_as_a_call_has_them() -> None:
+    inputs = f"3, torch.rand(24, 24), None, *(lambda x: (x, x.clone()))({TRIANGULAR})"
+    oracle = oracle_of("return torch.tanh(b + c + x * a)", inputs=inputs, arguments="a, x, n, b, c")
+    assert oracle.invariants == (
+        "input 3: lower triangular",
+        "input 4: lower triangular",
+        "input 4 equals input 3",
+    )
+    assert oracle.constants == {0: 3, 2: None}
+
+
+def test_a_second_oracle_knows_the_domain_and_the_constants() -> None:
+    parts = {"inputs": f"{TRIANGULAR}, 4.0", "arguments": "x, s"}
+    first, second = (oracle_of("return torch.tanh(x) * s", **parts) for _ in range(2))
+    assert first.invariants == second.invariants == ("input 0: lower triangular",)
+    assert (first.constants, second.constants) == ({1: 4.0}, {1: 4.0})
+    assert torch.equal(second.key(second.draw(3))[0][0], first.key(first.draw(3))[0][0])
 
 
 def test_inputs_that_share_memory_in_some_draws_only_are_refused() -> None:

@@ -123,6 +123,19 @@ def test_the_latest_admission_holds(tmp_path, facts):
         assert ledger.sql("select admitted, rejection from problems").row(0) == (True, None)
 
 
+def test_a_problem_says_what_holds_of_its_inputs(tmp_path, facts):
+    problem, held = facts.problem(), ("input 0: lower triangular", "input 1: values in {-1, 1}")
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("problems")
+        ledger.add_problem(
+            problem, Admission(problem_id=problem.id, admitted=True, invariants=held)
+        )
+        ledger.export()
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as ledger:
+        assert ledger.sql("select invariants from problems").row(0) == (list(held),)
+
+
 def test_a_step_done_again_replaces_its_rewards(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl")

@@ -97,10 +97,68 @@ BAD: dict[str, tuple[str, str]] = {
     "a list as output": (source("return x.tolist()"), "an output is of type list, not a tensor"),
     "nothing as output": (source("return []"), "forward returns nothing"),
     "empty output": (source("return x[:0]"), "an output has no elements"),
-    "complex output": (source("return torch.fft.fft(x)"), "an output is of complex64"),
-    "a number as input": (
-        source("return x * s", arguments="x, s", inputs="[torch.randn(8, 8), 3.0]"),
-        "an input is of type float, not a tensor",
+    "complex output": (
+        source("return torch.fft.fft(x)"),
+        "an output is of complex64, which cannot be judged; return its real and imaginary parts",
+    ),
+    "a dictionary as output": (
+        source("return {'y': x}"),
+        "an output is of type dict, not a tensor; return its tensors one by one",
+    ),
+    "a number as input, drawn": (
+        source("return x * s", arguments="x, s",
+               inputs="[torch.randn(8, 8), float(torch.rand(()))]"),
+        "input 1 changes from draw to draw (0.",
+    ),
+    "a number as input, drawn, and the remedy": (
+        source("return x * s", arguments="x, s",
+               inputs="[torch.randn(8, 8), float(torch.rand(()))]"),
+        "return it as a tensor, or the same in every draw",
+    ),
+    "a number that no literal is": (
+        source("return x * s", arguments="x, s", inputs="[torch.randn(8, 8), float('inf')]"),
+        "input 1 is of type float, not a tensor; return a tensor, or, of an input, a plain",
+    ),
+    "a tuple of tensors among the inputs": (
+        source("return x + y[0]", arguments="x, y",
+               inputs="[torch.randn(8, 8), (torch.randn(8, 8), 3)]"),
+        "input 1 is of type tuple, not a tensor; return its tensors one by one",
+    ),
+    "a dictionary of tensors among the inputs": (
+        source("return y['x']", arguments="n, y", inputs="[3, {'x': torch.randn(8, 8)}]"),
+        "input 1 is of type dict, not a tensor; return its tensors one by one",
+    ),
+    "a dictionary as inputs": (
+        source(inputs="{'x': torch.randn(8, 8)}"),
+        "get_inputs() must return a list of tensors: the tensors of one call in forward's order, "
+        "not dict",
+    ),
+    "one tensor as inputs": (source(inputs="torch.randn(8, 8)"), "forward's order, not Tensor"),
+    "nothing as inputs": (source(inputs="None"), "forward's order, not NoneType"),
+    "inputs that are drawn one by one": (
+        source(inputs="(torch.randn(8, 8) for _ in range(1))"), "forward's order, not generator"
+    ),
+    "numbers alone as inputs": (
+        source("return torch.rand(8, 8) * x", inputs="[3.0]"),
+        "get_inputs() must return a list of tensors, and this one holds none",
+    ),
+    "a complex input": (
+        source("return x.abs()", inputs="[torch.randn(8, 8, dtype=torch.complex64)]"),
+        "input 0 is of complex64, which cannot be judged; return its real and imaginary parts",
+    ),
+    "a sparse input": (
+        source("return x.to_dense()", inputs="[torch.randn(8, 8).to_sparse()]"),
+        "input 0 is not a dense tensor, which alone can be judged; return its parts, dense",
+    ),
+    "an input of another shape in each draw": (
+        source("return torch.relu(x).sum(dim=0)",
+               inputs="[torch.randn(int(torch.randint(2, 99, ())), 8)]"),
+        "8)); draw one shape and type, and say with a mask or lengths what of it counts",
+    ),
+    "another number of inputs in each draw": (
+        source("return sum(x)", arguments="*x",
+               inputs="[torch.randn(8, 8)] * int(torch.randint(1, 99, ()))"),
+        "); return as many in every draw",
     ),
     "no inputs": (source(inputs="[]"), "get_inputs() must return a list of tensors"),
     "init inputs that are no literals": (
@@ -130,6 +188,19 @@ GOOD: dict[str, str] = {
     "a fixed mask among the inputs": source(
         "return x.masked_fill(y == 0, 0.0)", arguments="x, y",
         inputs="[torch.randn(8, 8), torch.tril(torch.ones(8, 8))]",
+    ),
+    "plain values among the inputs": source(
+        "assert (s, n, m) == (3.5, None, {'a': (1, 'b')})\nreturn torch.relu(x) * s * y",
+        arguments="s, x, n, y, m=0",
+        inputs="(3.5, torch.randn(8, 8), None, torch.randn(8, 8), {'a': (1, 'b')})",
+    ),
+    "half inputs": source(
+        "return torch.relu(x) @ y.half()", arguments="x, y",
+        inputs="[torch.randn(8, 8).half(), torch.randn(8, 8).bfloat16()]",
+    ),
+    "a mask of booleans": source(
+        "return x.masked_fill(y, 0.0)", arguments="x, y",
+        inputs="[torch.randn(8, 8), torch.rand(8, 8) > 0.5]",
     ),
     "integers": source("return x + 1", inputs="[torch.randint(0, 9, (8, 8))]"),
     "float32 alone, by assertion": source(

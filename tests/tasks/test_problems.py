@@ -41,12 +41,20 @@ def test_a_problem_with_a_survivor_is_left_out_and_its_kill_table_is_kept(
     folder.mkdir(parents=True)
     (folder / "1_Sound.py").write_text(SOUND)
     (folder / "2_Loose.py").write_text(LOOSE)
+    (folder / "3_Lower.py").write_text(SOUND.replace("randn(8, size)", "randn(size, size).tril()"))
 
     fresh_project.edit_params(_only_these)
     said = fresh_project.run("tasks.problems").stdout
 
     assert "02_loose rejected: the check would let wrong candidates through: last_operator" in said
-    assert fresh_project.metrics("problems")["num_admitted"] == 1
+    assert fresh_project.metrics("problems")["num_admitted"] == 2
+    query = "select name, invariants from problems order by number"
+    rows = fresh_project.run("cudal1.cli", "sql", query, "--json").stdout
+    assert [row["invariants"] for row in json.loads(rows)] == [
+        [],
+        [],
+        ["input 0: lower triangular"],
+    ]
     query = "select name, mutant from mutants join problems using (problem_id) where not killed"
     rows = fresh_project.run("cudal1.cli", "sql", query, "--json").stdout
     assert '[{"name": "loose", "mutant": "last_operator"}]' in rows

@@ -109,7 +109,7 @@ def _practised(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable
         practice = replace(job, entry=REFERENCE)
         module, load_weights = load(practice, job.practice.encode(), ring, engine)
         load_weights()
-        module(*inputs(engine, job.layout, 0))
+        module(*arguments(engine, job, 0))
 
 
 class _Until(TorchFunctionMode):
@@ -125,6 +125,11 @@ class _Until(TorchFunctionMode):
         if self._has_happened():
             raise InterruptedError
         return func(*args, **(kwargs or {}))
+
+
+def arguments(engine: Engine, job: Job, slot: int) -> tuple[Any, ...]:
+    """Return the arguments of a call: the inputs of a slot, and constants in their places."""
+    return wire.arguments(inputs(engine, job.layout, slot), ast.literal_eval(job.constants))
 
 
 def inputs(engine: Engine, layout: Layout, slot: int) -> list[torch.Tensor]:

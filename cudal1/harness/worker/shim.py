@@ -89,7 +89,7 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     layers |= confinement.renounce(home, layers, nodes)
     os.write(channel, wire.bits_of(layers))
     # before a candidate is there: on a GPU it takes longer than a short call
-    inputs = [loading.inputs(engine, job.layout, slot) for slot in range(job.layout.num_slots)]
+    inputs = [loading.arguments(engine, job, slot) for slot in range(job.layout.num_slots)]
     if job.practice:
         practise(job, ring, engine, lambda: _has_word(channel))
         _allow_tf32(job.allow_tf32)
@@ -133,7 +133,7 @@ def _hand_over(channel: int, home: str, limit_s: float = builds.LIMIT_S) -> None
 
 def _work(
     job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor,
-    inputs: list[list[torch.Tensor]], channel: int, engine: Engine,
+    inputs: list[tuple[Any, ...]], channel: int, engine: Engine,
 ) -> None:  # fmt: skip
     words = control[: wire.TEXT_OFFSET].cast("Q")
     places = control[wire.PLACES_OFFSET :].cast("Q")
@@ -164,7 +164,7 @@ def _work(
 
 def _burst(
     words: memoryview, places: memoryview, call: Callable[..., Any],
-    inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
+    inputs: list[tuple[Any, ...]], outputs: list[list[torch.Tensor]], engine: Engine,
     channel: int,
 ) -> None:  # fmt: skip
     count, done = words[Word.NUM_CALLS], words[DONE]
@@ -202,7 +202,7 @@ def _burst(
 
 def _empty_burst(
     words: memoryview, places: memoryview, call: Callable[..., Any],
-    inputs: list[list[torch.Tensor]], outputs: list[list[torch.Tensor]], engine: Engine,
+    inputs: list[tuple[Any, ...]], outputs: list[list[torch.Tensor]], engine: Engine,
     channel: int,
 ) -> None:  # fmt: skip
     """What a burst takes without its calls.
