@@ -19,7 +19,7 @@ FIELDS: dict[str, Any] = {
     "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_below": 1.0,
     "give_up_alpha": 0.1,
     "confirm_above_record": 2.0, "confirm_within": 0.1,
-    "slow_factor": 1000.0, "start_timeout_s": 20.0, "call_timeout_s": 2.0,
+    "slow_factor": 1000.0, "start_timeout_s": 20.0, "build_timeout_s": 60.0, "call_timeout_s": 2.0,
     "memory_bytes": 1 << 30, "seed": 7, "unsafe": False,
 }  # fmt: skip
 OTHER: dict[str, dict[str, Any]] = {

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from cudal1.harness import wire
+from cudal1.harness.patience import Patience
 from cudal1.harness.pieces import Piece
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import State
@@ -62,25 +63,28 @@ class Order(Enum):
         return {Order.CHAIN: wire.CHAIN, Order.KEEP: wire.KEEP, Order.COPY: wire.COPY}[self]
 
 
-def wait_ready(worker: Worker, timeout_s: float) -> Ending:
+def wait_ready(worker: Worker, patience: Patience) -> Ending:
     """Wait until the worker has built its module."""
-    deadline = time.monotonic() + timeout_s
-    while worker.state == State.STARTING:
-        if not worker.is_alive():
-            return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
-        if time.monotonic() > deadline:
-            return Ending.TIMED_OUT
-        time.sleep(NAP_S)
+    patience.begin()
+    try:
+        while worker.state == State.STARTING:
+            if not worker.is_alive():
+                return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
+            if patience.is_over():
+                return Ending.TIMED_OUT
+            time.sleep(NAP_S)
+    finally:
+        patience.end()
     return Ending.DONE if worker.state == State.READY else Ending.FAILED
 
 
 class Interval:
     """One burst's exchanges, and what of them counts."""
 
-    def __init__(self, worker: Worker, order: Order, timeout_s: float) -> None:
+    def __init__(self, worker: Worker, order: Order, patience: Patience) -> None:
         self._worker = worker
         self.order = order
-        self._timeout_ns = int(timeout_s * 1e9)
+        self._patience = patience
         self.elapsed_ns = 0
         """From when inputs are announced to "done", in all exchanges."""
         self.copying_ns = 0
@@ -88,13 +92,21 @@ class Interval:
 
     def run(self, count: int, pieces: Sequence[Piece]) -> Ending:
         """From a worker that stands still until all outputs are held."""
+        self._worker.thaw()
+        self._patience.begin()
+        try:
+            return self._exchanged(count, pieces)
+        finally:
+            self._patience.end()
+
+    def _exchanged(self, count: int, pieces: Sequence[Piece]) -> Ending:
         worker = self._worker
-        worker.thaw()
-        deadline_ns = time.perf_counter_ns() + self._timeout_ns
         for piece in pieces:
+            if self._patience.is_over():
+                return Ending.TIMED_OUT
             started_ns = piece.publish(lambda: self._wake(count))
             worker.announce(piece.num_calls)
-            ending = _wait(worker, worker.num_published, deadline_ns)
+            ending = _wait(worker, worker.num_published, self._patience)
             over_ns = piece.over()
             self.elapsed_ns += over_ns - started_ns
             if ending is not Ending.DONE:
@@ -115,7 +127,7 @@ class Interval:
             os.sched_yield()
 
 
-def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
+def _wait(worker: Worker, target: int, patience: Patience) -> Ending:
     for _ in range(LOOKS):
         if worker.num_done >= target:
             return Ending.DONE
@@ -126,12 +138,11 @@ def _wait(worker: Worker, target: int, deadline_ns: int) -> Ending:
                 return Ending.DONE
         if worker.state != State.READY:
             return Ending.FAILED
-        now = time.perf_counter_ns()
-        if now > deadline_ns:
-            return Ending.TIMED_OUT
-        if now > spin_until:
+        if time.perf_counter_ns() > spin_until:
             if not worker.is_alive():
                 return Ending.FAILED if worker.state != State.READY else Ending.DIED
+            if patience.is_over():
+                return Ending.TIMED_OUT
             time.sleep(NAP_S)
         else:
             os.sched_yield()

@@ -14,7 +14,6 @@ Long because the order of the gates, and of what is begun meanwhile, is to be se
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from statistics import median
 
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
-from cudal1.harness import claims, plan, rule, statistics
+from cudal1.harness import claims, plan, rule, statistics, toolchain
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.costs import Costs
@@ -32,7 +31,7 @@ from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination
 from cudal1.harness.oracle import Oracle
-from cudal1.harness.progress import Failure, NotKept, Progress
+from cudal1.harness.progress import Failure, NotKept, Phase, Progress
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
@@ -178,9 +177,12 @@ class ProblemJudge:
     def _judgement(
         self, candidate: Candidate, examined: Callable[[Examination], Measurement | None]
     ) -> Judgement:
-        started = time.monotonic()
-        examination = self._examination(Progress())
-        progress, flags = examination.progress, screen(candidate.source)
+        progress = Progress(
+            compiles=toolchain.compiles(candidate.source),
+            compiles_itself=toolchain.compiles_itself(candidate.source),
+        )
+        examination = self._examination(progress)
+        flags = screen(candidate.source)
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
         try:
@@ -190,16 +192,17 @@ class ProblemJudge:
             flags += failure.flags
         only_checked = status is Status.CORRECT and measurement is None
         protocol = self._protocol.checks_only() if only_checked else self._protocol
+        phases = progress.stopwatch.phases()
         verdict = Verdict(
             problem_id=self.problem.id, candidate_id=candidate.id, protocol_id=protocol.id,
             device_kind=self._device.kind, device_id=self._device.id, status=status, reason=reason,
             flags=flags, correctness=progress.compared.correctness(), measurement=measurement,
             properties=progress.seen if status is Status.CORRECT else None,
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            judge_s=time.monotonic() - started,
+            judge_s=sum(seconds for _, seconds in phases), phases=phases,
         )  # fmt: skip
         return Judgement(
-            verdict, tuple(progress.samples), build_s=progress.build_s,
+            verdict, tuple(progress.samples), build_s=phases.starting_s + phases.compiling_s,
             is_to_confirm=measurement is not None and progress.is_to_confirm,
         )  # fmt: skip
 
@@ -344,7 +347,8 @@ class ProblemJudge:
             time_empty=self._costs.empty_us,
         )  # fmt: skip
         self._zygote.settle()  # who was dismissed before still held the device
-        with self._reference(worker, fresh=is_fresh) as reference, self._crew.still():
+        measuring = examination.progress.stopwatch.during(Phase.MEASURING)
+        with measuring, self._reference(worker, fresh=is_fresh) as reference, self._crew.still():
             quads.warm_up(worker, reference)
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]

@@ -19,13 +19,16 @@ from cudal1.harness import places, wire
 from cudal1.harness.launch import remove
 from cudal1.harness.layers import require
 from cudal1.harness.lines import one_line
+from cudal1.harness.patience import Computed
 from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.spare import Spare, send_with
 from cudal1.harness.wire import (
+    COMPUTED,
     FREEZE,
     GO,
     HAND_OVER,
     HANDED_OVER,
+    LOOK,
     MAX_BUILDS_BYTES,
     THAW,
     WORKED,
@@ -111,6 +114,11 @@ class Worker:
         if self._is_frozen:
             self._is_frozen = False
             self._spare.command(THAW)
+
+    def computed(self) -> Computed:
+        """Return what it and all that it started have computed; nothing of one that has died."""
+        _, own_ns, others_ns = COMPUTED.unpack(self._spare.command(LOOK) or COMPUTED.pack(LOOK, 0, 0))
+        return Computed(own_ns, others_ns)
 
     def go(self, num_calls: int, *, order: int) -> None:
         """Wake it for what comes next in a burst of so many calls; it is then to be announced.

@@ -27,7 +27,7 @@ PROTOCOL = EvalProtocol(
     dead_zone=1.02, num_buckets=7, max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,
     give_up_alpha=0.1,
     confirm_above_record=2.0, confirm_within=0.1, slow_factor=1000.0,
-    start_timeout_s=30.0, call_timeout_s=10.0, memory_bytes=1 << 31, seed=7,
+    start_timeout_s=30.0, build_timeout_s=60.0, call_timeout_s=10.0, memory_bytes=1 << 31, seed=7,
 )  # fmt: skip
 DEVICE = "cpu"
 SCHEMAS = {
