@@ -71,6 +71,7 @@ def test_checks_alone_are_another_protocol() -> None:
         ({"min_quads": 30}, "max_quads 24 is below min_quads 30"),
         ({"rule": Rule.PAPER}, "rule paper with window_s None"),
         ({"window_s": 5.0}, "rule certified with window_s 5.0"),
+        ({"build_timeout_s": 10.0}, r"build_timeout_s 10.0 is below start_timeout_s 20.0"),
     ],
 )
 def test_a_protocol_that_contradicts_itself_is_refused(changes: dict[str, Any], said: str) -> None:

@@ -117,7 +117,9 @@ class Worker:
 
     def computed(self) -> Computed:
         """Return what it and all that it started have computed; nothing of one that has died."""
-        _, own_ns, others_ns = COMPUTED.unpack(self._spare.command(LOOK) or COMPUTED.pack(LOOK, 0, 0))
+        _, own_ns, others_ns = COMPUTED.unpack(
+            self._spare.command(LOOK) or COMPUTED.pack(LOOK, 0, 0)
+        )
         return Computed(own_ns, others_ns)
 
     def go(self, num_calls: int, *, order: int) -> None:

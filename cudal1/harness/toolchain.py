@@ -126,9 +126,9 @@ def fingerprint(arch: str | None) -> str:
 
     torch_folder = Path(torch.__file__).parent
     said = [
-        HARNESS_VERSION, arch or "", _processor(), sys.prefix, platform.python_version(), torch.__version__,
-        str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
-        *((places.EXTENSIONS / name).read_text() for name in OURS),
+        HARNESS_VERSION, arch or "", _processor(), sys.prefix, platform.python_version(),
+        torch.__version__, str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns),
+        places.HOME, *((places.EXTENSIONS / name).read_text() for name in OURS),
     ]  # fmt: skip
     for name in PROGRAMS:
         if path := where(name):

@@ -256,7 +256,9 @@ def test_an_extension_that_was_being_compiled_is_not_waited_for(
     builder: Builder, named_problem: NamedProblem
 ) -> None:
     silu = named_problem("silu")
-    locks = "make()\nmade.with_name('half').mkdir()\nmade.with_name('half').joinpath('lock').touch()"
+    locks = (
+        "make()\nmade.with_name('half').mkdir()\nmade.with_name('half').joinpath('lock').touch()"
+    )
     assert built(builder, silu, TOP + locks) is None
     content = builder.content(candidate_of(silu, TOP + locks))
     assert b"extensions/half" in content

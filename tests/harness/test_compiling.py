@@ -153,9 +153,7 @@ def built_and_judged(
         with Builder([pool.device], quick, tmp_path, num_workers=1) as builder:
             failure = builder.begin(silu, candidate).result()
             built = builder.content(candidate)
-        return pool.judge(
-            silu, candidate, timing=False, built=built, not_built=failure
-        ).verdict
+        return pool.judge(silu, candidate, timing=False, built=built, not_built=failure).verdict
 
     return of
 

@@ -78,7 +78,9 @@ def test_after_all_of_them_the_next_candidate_is_judged_normally(
 
 
 @pytest.fixture
-def compile_ahead(pool: Pool, quick: EvalProtocol, tmp_path: Path) -> Callable[[Problem, Candidate], None]:
+def compile_ahead(
+    pool: Pool, quick: EvalProtocol, tmp_path: Path
+) -> Callable[[Problem, Candidate], None]:
     """As a fleet's builder does, so that the pool finds what a source compiles."""
 
     def compiled(problem: Problem, candidate: Candidate) -> None:

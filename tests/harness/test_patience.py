@@ -75,7 +75,9 @@ def test_what_compiles_nothing_has_no_more_than_others(world: World) -> None:
     assert not patience.has_compiled_too_long
 
 
-@pytest.mark.parametrize(("counts_own", "own", "others"), [(False, False, True), (True, True, False)])
+@pytest.mark.parametrize(
+    ("counts_own", "own", "others"), [(False, False, True), (True, True, False)]
+)
 def test_what_compiles_has_minutes_and_no_more(
     world: World, counts_own: bool, own: bool, others: bool
 ) -> None:

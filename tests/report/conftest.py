@@ -110,7 +110,7 @@ def verdict(problem_id: str, candidate_id: str, certified: float | None = 1.5, *
     return {
         "candidate_id": candidate_id, "problem_id": problem_id, "device_kind": DEVICE,
         "protocol_id": PROTOCOL.id, "status": status,
-        "judge_s": 2.5,
+        "judge_s": 2.5, "compiling_s": None,
         "precision": "strict" if status == "correct" else None,
         "speedup": certified * 1.04 if timed and certified else None,
         "certified": certified if timed else None, "num_quads": 40 if timed else None,

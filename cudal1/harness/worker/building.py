@@ -37,7 +37,7 @@ NOT_BUILT = 1
 def build(job: Job, home: str, source: bytes, control: memoryview) -> bool:
     """Compile what the source compiles; whether it is worth handing over.
 
-    Each try is a child's: what ends it, such as a kernel that finds no GPU, leaves what it compiled.
+    Each try is a child's: what ends it, such as a kernel without a GPU, leaves what it compiled.
     """
     os.environ["MAX_JOBS"] = builds.MAX_JOBS
     if job.builds_for == "cuda":

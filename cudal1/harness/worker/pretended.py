@@ -1,10 +1,10 @@
 """A GPU that is not there, for sources that compile only where they find one.
 
-Of 78 modules of a published release that name `cpp_extension`, 19 compile when they are imported, 13
-more when they are constructed on a CPU, and 42 more only for a GPU: behind `is_available()`, after a
-tensor was moved, or in the first call. So PyTorch is made to say that there is one, and tensors are
-PyTorch's fake ones, which know shape, type and device and have no memory. What needs more than that,
-such as a kernel that is to run, fails, and has been compiled by then.
+Of 78 modules of a published release that name `cpp_extension`, 19 compile when they are imported,
+13 more when they are constructed on a CPU, and 42 more only for a GPU: behind `is_available()`,
+after a tensor was moved, or in the first call. So PyTorch is made to say that there is one, and
+tensors are PyTorch's fake ones, which know shape, type and device and have no memory. What needs
+more than that, such as a kernel that is to run, fails, and has been compiled by then.
 
 Threat: as in `shim`; nothing but compilers' files comes of it.
 """
