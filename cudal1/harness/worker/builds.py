@@ -24,7 +24,6 @@ FOLDER = "built"
 PLACES = {
     "TRITON_HOME": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions",
     "CUDA_CACHE_PATH": "cuda", "CUPY_CACHE_DIR": "cupy", "NUMBA_CACHE_DIR": "numba",
-    "PYTORCH_KERNEL_CACHE_PATH": "kernels",
 }  # fmt: skip
 """Below that folder, what each compiler is told by."""
 LOCK = "lock"
