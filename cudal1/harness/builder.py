@@ -26,7 +26,7 @@ import psutil
 
 from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error
-from cudal1.harness.crew import CANDIDATE, CPU_LIMIT_S, TRAINS
+from cudal1.harness.crew import CANDIDATE, TRAINS, cpu_limit_s
 from cudal1.harness.device import Device
 from cudal1.harness.kept import Kept
 from cudal1.harness.patience import Patience
@@ -223,9 +223,9 @@ class Builder:
         job = Job(
             device=DeviceClass.CPU.value, entry=CANDIDATE, init_inputs="[]", weight_names=(),
             layout=NOTHING, seed=self._protocol.seed, memory_bytes=COMPILER_BYTES,
-            cpu_s=CPU_LIMIT_S, core=None, folder="", ring_bytes=RING_BYTES, allow_tf32=False,
-            builds_for=self._builds_for.value, problem=problem.source,
-            trains=TRAINS[self._protocol.mode],
+            cpu_s=cpu_limit_s(self._protocol), core=None, folder="", ring_bytes=RING_BYTES,
+            allow_tf32=False, builds_for=self._builds_for.value,
+            problem=problem.source, trains=TRAINS[self._protocol.mode],
         )  # fmt: skip
         with self._starting:
             if self._is_closing.is_set() or self.complaint:

@@ -217,8 +217,7 @@ class Crew:
 
     def _begin_candidate(self) -> Worker:
         """With a seed that nobody can know while the candidate is written."""
-        cpu_s = CPU_LIMIT_S + math.ceil(self._protocol.build_timeout_s)
-        return self._begin(CANDIDATE, cpu_s, secrets.randbits(BITS))
+        return self._begin(CANDIDATE, cpu_limit_s(self._protocol), secrets.randbits(BITS))
 
     def _begin(self, entry: str, cpu_s: int | None, seed: int, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
@@ -282,6 +281,11 @@ class Crew:
         released = self._memory()[0] - before
         worker.close()
         return released + worker.ring.num_bytes
+
+
+def cpu_limit_s(protocol: EvalProtocol) -> int:
+    """Return the seconds of processor time that each process of a candidate may take."""
+    return CPU_LIMIT_S + math.ceil(protocol.build_timeout_s)
 
 
 def too_large(problem: Problem, device: Device, error: Exception) -> str:

@@ -63,7 +63,7 @@ class Fleet:
         self._protocol = protocol
         self._wait_s = wait_s
         self._builder = builder
-        self._ahead = Ahead[Errand](None, _pair_of)
+        self._ahead = Ahead[Errand](None, lambda task: (task.problem, task.candidate))
         self._record_of: RecordOf = _no_record
         self._open = ExitStack()
         self._waiting = ByProblem[Errand]((), id)
@@ -139,7 +139,7 @@ class Fleet:
         tasks = (Errand(problem, candidate, timing) for problem, candidate in work)
         self._record_of = record_of or _no_record
         self._make_room(wanted=True)  # for what is judged first
-        self._ahead = Ahead[Errand](self._builder, _pair_of)
+        self._ahead = Ahead[Errand](self._builder, lambda task: (task.problem, task.candidate))
         self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
         self._again = {seat.device.id: deque[Errand]() for seat in self._seats}
@@ -386,10 +386,6 @@ class Fleet:
         mine = seat.device
         others = (each for each in self._alive() if each.device.kind == mine.kind)
         return next((each for each in others if each.device.id != mine.id), None)
-
-
-def _pair_of(task: Errand) -> tuple[Problem, Candidate]:
-    return task.problem, task.candidate
 
 
 def _no_record(_: Problem, __: Candidate) -> None:

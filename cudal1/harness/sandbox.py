@@ -36,8 +36,8 @@ from cudal1.harness.wire import (
     Word,
 )  # fmt: skip
 
-BUILDS_LIMIT_S = 2.0
-"""For a worker to hand over what it compiled."""
+BUILDS_LIMIT_S = 8.0
+"""Seconds for a worker to hand over what it compiled."""
 
 
 class Worker:
@@ -178,7 +178,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 send_with(self._spare.channel, b"source", [file.fileno() for file in sent])
 
-    def hand_over(self, limit_s: float = BUILDS_LIMIT_S) -> bytes:
+    def hand_over(self, limit_s: float | None = None) -> bytes:
         """What it compiled, which nobody else ever reads; empty if it says nothing in time.
 
         The last that is asked of a worker. The file is of one size and sealed, and its memory is
@@ -188,7 +188,7 @@ class Worker:
         channel = self._spare.channel
         descriptor, shared = sealed("builds", MAX_BUILDS_BYTES)
         try:
-            channel.settimeout(limit_s)
+            channel.settimeout(BUILDS_LIMIT_S if limit_s is None else limit_s)
             channel.send(HAND_OVER)
             send_with(channel, b"file", [descriptor])
             answer = channel.recv(HANDED_OVER.size)

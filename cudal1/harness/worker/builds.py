@@ -28,8 +28,9 @@ PLACES = {
 """Below that folder, what each compiler is told by."""
 LOCK = "lock"
 """The file that says that an extension is being compiled, by whom it does not say."""
-LIMIT_S, UNHURRIED_S = 1.0, 15.0
-"""To hand it over; the judge waits for twice as long."""
+LIMIT_S, UNHURRIED_S = 4.0, 15.0
+"""Seconds to hand it over in; the judge waits for twice as long. Each later process would compile
+again what is not handed over."""
 MAX_JOBS = "2"
 """Files of one candidate compiled at a time, where many candidates are built: PyTorch would take
 one for each core. An extension has one for the host and one of two halves for the device."""
