@@ -75,7 +75,7 @@ class Court:
             self._place = place
         candidate = Candidate(problem_id=problem.id, source=source)
         is_to_build = self._builder.takes(candidate)
-        not_built = self._builder.begin(candidate).result() if is_to_build else None
+        not_built = self._builder.begin(problem, candidate).result() if is_to_build else None
         return self._pool.judge(
             problem, candidate, built=self._builder.content(candidate), not_built=not_built
         ).verdict

@@ -152,7 +152,7 @@ def main() -> None:
 
 def _patient_for(protocol: EvalProtocol, seconds: float, device: DeviceClass) -> EvalProtocol:
     """The protocol with shorter limits: what hangs is waited for, many times."""
-    limits: dict[str, object] = {"start_timeout_s": seconds}
+    limits: dict[str, object] = {"start_timeout_s": seconds, "build_timeout_s": seconds}
     if device is DeviceClass.CPU:
         limits["memory_bytes"] = 2 << 30
     return protocol.model_copy(update=limits)

@@ -181,9 +181,9 @@ def queue(
 
 def _warm_up(builder: Builder, work: Queue) -> None:
     """Have it compile one, if it is to compile any."""
-    for _, candidate in work:
+    for problem, candidate in work:
         if builder.num_workers and builder.takes(candidate):
-            builder.begin(candidate).result()
+            builder.begin(problem, candidate).result()
             return
 
 

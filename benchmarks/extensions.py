@@ -105,7 +105,7 @@ def main() -> None:
     ):
         for batch in (candidates[:1], candidates[1:2], candidates[2:]):
             started = time.monotonic()
-            futures = [builder.begin(candidate) for candidate in batch]
+            futures = [builder.begin(problem, candidate) for candidate in batch]
             failures = [future.result() for future in futures]
             wall_s = time.monotonic() - started
             found.append(

@@ -30,7 +30,7 @@ from benchmarks.common import RESULTS, chosen, machine, note, options, print_tab
 from benchmarks.kernelbench_admission import loaded
 from cudal1.errors import CudaL1Error
 from cudal1.harness import Device
-from cudal1.harness.mutants import kill_table
+from cudal1.harness.mutants import examine
 from cudal1.harness.oracle import Oracle
 from cudal1.kill_table import KillTable
 from cudal1.problem import Problem
@@ -160,7 +160,7 @@ def _table(protocol: EvalProtocol, device: Device, problem: Problem) -> Row:
         oracle = Oracle(
             problem, weight_seed=protocol.seed, device=place, precision=protocol.precision
         )
-        table = kill_table(problem, protocol, device)
+        table, _ = examine(problem, protocol, device, oracle.traits)
     except CudaL1Error as error:
         return {"invariants": [], "reason": str(error)}
     return {"invariants": list(table.invariants), **counts(table, oracle.families)}

@@ -116,7 +116,10 @@ class EvalProtocol(Record):
     slow_factor: float = Field(gt=1)
     """Slower than the reference by this factor is not executable (paper 2.1: 1000)."""
     start_timeout_s: float = Field(gt=0)
-    """To import, construct the module and run its first call."""
+    """To import and construct a module, and again, beside its limit, for its first call."""
+    build_timeout_s: float = Field(gt=0)
+    """Instead, of a source that names a compiler: to import, construct and run its first call, as
+    long as something compiles. Seconds in which nothing does count against `start_timeout_s`."""
     call_timeout_s: float = Field(gt=0)
     """Floor of the limit on any later exchange with a worker."""
     memory_bytes: int = Field(gt=0)
@@ -139,6 +142,11 @@ class EvalProtocol(Record):
             raise ValueError(f"max_claim {self.max_claim} is below dead_zone {self.dead_zone}")
         if self.max_quads < self.min_quads:
             raise ValueError(f"max_quads {self.max_quads} is below min_quads {self.min_quads}")
+        if self.build_timeout_s < self.start_timeout_s:
+            raise ValueError(
+                f"build_timeout_s {self.build_timeout_s} is below start_timeout_s "
+                f"{self.start_timeout_s}"
+            )
         if (self.window_s is None) != (self.rule is Rule.CERTIFIED):
             raise ValueError(f"rule {self.rule} with window_s {self.window_s}")
         return self

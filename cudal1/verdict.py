@@ -107,6 +107,22 @@ class Properties(Record):
     """Something was compiled when it was imported, constructed or called."""
 
 
+class Phases(Record):
+    """Seconds of a verdict by what its device was doing or waiting for; they add up to all of it.
+
+    What was compiled ahead, beside other work, is in none of them.
+    """
+
+    starting_s: float = Field(ge=0)
+    """Processes began, imported and constructed, and were ended again."""
+    compiling_s: float = Field(ge=0)
+    """Something compiled when a process imported, constructed or ran its first call."""
+    checking_s: float = Field(ge=0)
+    """Outputs were asked for and compared, before anything was timed."""
+    measuring_s: float = Field(ge=0)
+    """Calls were timed, in all measurements."""
+
+
 class SecondOpinion(StrEnum):
     """Whether the adversarial judge was to be asked about a verdict."""
 
@@ -146,6 +162,8 @@ class Verdict(Record):
     """UTC, ISO 8601."""
     judge_s: float = Field(ge=0)
     """Wall time that the verdict cost."""
+    phases: Phases | None = None
+    """Where that went; None where nobody noted it."""
 
     @model_validator(mode="after")
     def _parts_fit_status(self) -> Self:

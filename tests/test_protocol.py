@@ -20,7 +20,7 @@ FIELDS: dict[str, Any] = {
     "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_below": 1.0,
     "give_up_alpha": 0.1,
     "confirm_above_record": 2.0, "confirm_within": 0.1,
-    "slow_factor": 1000.0, "start_timeout_s": 20.0, "call_timeout_s": 2.0,
+    "slow_factor": 1000.0, "start_timeout_s": 20.0, "build_timeout_s": 60.0, "call_timeout_s": 2.0,
     "memory_bytes": 1 << 30, "seed": 7, "unsafe": False,
 }  # fmt: skip
 OTHER: dict[str, dict[str, Any]] = {
@@ -73,6 +73,7 @@ def test_checks_alone_are_another_protocol() -> None:
         ({"min_quads": 30}, "max_quads 24 is below min_quads 30"),
         ({"rule": Rule.PAPER}, "rule paper with window_s None"),
         ({"window_s": 5.0}, "rule certified with window_s 5.0"),
+        ({"build_timeout_s": 10.0}, r"build_timeout_s 10.0 is below start_timeout_s 20.0"),
     ],
 )
 def test_a_protocol_that_contradicts_itself_is_refused(changes: dict[str, Any], said: str) -> None:

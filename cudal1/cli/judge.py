@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import wait as wait_for
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +31,9 @@ from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass
 
 if TYPE_CHECKING:
+    from cudal1.candidate import Candidate
+    from cudal1.harness.builder import Builder
+    from cudal1.harness.device import Device
     from cudal1.harness.seats import Seat
     from cudal1.verdict import Verdict
 
@@ -104,9 +108,10 @@ def judge(
 ) -> None:
     """Judge a candidate, or a file of them: correct, and by how much certified faster?
 
-    Needs no params.yaml; of a single candidate nothing is written. Problems are run as trusted
-    code, candidates in a sandbox. Exit code: 0 correct, 1 not correct, 2 could not judge; of a
-    file: 0 each row has a verdict, 1 some have none, 2 could not judge, 130 interrupted.
+    Needs no params.yaml; of a single candidate nothing is written, unless it compiles: what it
+    compiled goes to the user's cache. Problems are run as trusted code, candidates in a sandbox.
+    Exit code: 0 correct, 1 not correct, 2 could not judge; of a file: 0 each row has a verdict,
+    1 some have none, 2 could not judge, 130 interrupted.
 
     Example: cudal1 judge model.py faster.py
 
@@ -284,10 +289,15 @@ def _verdict(
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
     device = find_device(settings.device_class)
+    asked = Candidate(problem_id=item.id, source=source)
     with (
         Console(stderr=True).status("trying the reference") as spinner,
-        OneDevice(device, settings.protocol, wait_s=asks.wait_s) as judge,
+        _builder(asked, device, settings) as builder,
+        OneDevice(device, settings.protocol, wait_s=asks.wait_s, builder=builder) as judge,
     ):
+        built = None
+        if builder is not None and builder.takes(asked):
+            built = builder.begin(item, asked)
         check = Check(settings.protocol, device)
         probe = admit(
             item,
@@ -302,10 +312,24 @@ def _verdict(
             return None, probe.invariants
         if probe.rejection:
             say(f"note: a correct verdict says little here: {probe.rejection}")
+        if built is not None:  # before the device is held
+            spinner.update("compiling")
+            wait_for([built])
         spinner.update("judging")
-        asked = Candidate(problem_id=item.id, source=source)
         try:
             return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
         except SuiteError as error:
             reason = str(error).removeprefix(f"{item.key}: ")
             raise SuiteError(f"{problem}: cannot be judged: {reason}") from error
+
+
+def _builder(
+    candidate: Candidate, device: Device, settings: Settings
+) -> AbstractContextManager[Builder | None]:
+    """What compiles it while its reference is tried, if it may compile anything."""
+    from cudal1.harness.builder import Builder, may_compile
+    from cudal1.harness.kept import default_folder
+
+    if not may_compile(candidate.source, device.device_class):
+        return nullcontext()
+    return Builder([device], settings.protocol, default_folder())

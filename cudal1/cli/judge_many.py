@@ -18,13 +18,13 @@ from cudal1.cli.trying import Notes, try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.ahead import Compiles, window
-from cudal1.harness.builder import Builder
+from cudal1.harness.builder import Builder, may_compile
 from cudal1.harness.cluster_builder import ClusterBuilder
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.kept import default_folder
 from cudal1.harness.seats import Seat
-from cudal1.harness.toolchain import COMPILES, missing_for, remedy
+from cudal1.harness.toolchain import missing_for, remedy
 from cudal1.problem import Problem
 
 Pair = tuple[Problem, Candidate]
@@ -208,16 +208,17 @@ def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
 
 def begin_first(builder: Compiles, work: Iterable[Pair]) -> None:
     """Compile the first ones while references are tried: as many as a fleet has built ahead."""
-    first = (candidate for _, candidate in work if builder.takes(candidate))
-    for candidate in islice(first, window(builder)):
-        builder.begin(candidate)
+    first = (pair for pair in work if builder.takes(pair[1]))
+    for problem, candidate in islice(first, window(builder)):
+        builder.begin(problem, candidate)
 
 
 def _builder(
     work: Sequence[Pair], seats: Sequence[Seat], settings: Settings
 ) -> AbstractContextManager[Compiles | None]:
     """What compiles ahead, if there is anything to compile."""
-    if not any(COMPILES in candidate.source for _, candidate in work):
+    device_class = seats[0].device.device_class
+    if not any(may_compile(candidate.source, device_class) for _, candidate in work):
         return nullcontext()
     if any(seat.machine for seat in seats):
         return ClusterBuilder(seats, settings.protocol)

@@ -90,6 +90,7 @@ def verdict_row(judged: Judged) -> Row:
     exact = verdict.correctness.precision if verdict.correctness is not None else None
     row = where(judged) | {
         "status": verdict.status.value, "reason": verdict.reason, "judge_s": verdict.judge_s,
+        "compiling_s": verdict.phases.compiling_s if verdict.phases is not None else None,
         "precision": None if exact is None else exact.value,
     }  # fmt: skip
     if measured is None:

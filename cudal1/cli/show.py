@@ -49,6 +49,10 @@ SEEN = {
 }
 
 
+SHOWN_S = 0.05
+"""Seconds that are not shown as none."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of what is shown."""
@@ -88,8 +92,15 @@ def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
         Row("judged on", f"{verdict.device_kind}, protocol {settings.name} {verdict.protocol_id}")
     )
     rows.append(Row("sandbox", sandbox_line(verdict.sandbox)))
-    rows.append(Row("took", f"{verdict.judge_s:.1f} s"))
+    rows.append(Row("took", took_line(verdict)))
     return rows
+
+
+def took_line(verdict: Verdict) -> str:
+    """How long a verdict took, and what for, the longest first."""
+    spent = sorted(verdict.phases or (), key=lambda each: each[1], reverse=True)
+    said = [f"{s:.1f} s {name.removesuffix('_s')}" for name, s in spent if s >= SHOWN_S]
+    return f"{verdict.judge_s:.1f} s" + (f": {', '.join(said)}" if said else "")
 
 
 def sandbox_line(layers: tuple[str, ...]) -> str:

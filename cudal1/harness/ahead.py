@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from cudal1.candidate import Candidate
 from cudal1.harness.progress import Failure
+from cudal1.problem import Problem
 
 Item = TypeVar("Item")
 WINDOW = 8
@@ -37,7 +38,7 @@ class Compiles(Protocol):
         """Whether it is worth building one ahead: it may compile, and has not been built."""
         ...
 
-    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+    def begin(self, problem: Problem, candidate: Candidate) -> Future[Failure | None]:
         """Build one when its turn comes, once: what a compiler says of it, or None."""
         ...
 
@@ -64,12 +65,14 @@ class Ahead(Generic[Item]):
 
     Args:
         builder: open; without one nothing is built.
-        candidate_of: what of an item is built.
+        pair_of: what of an item is built, and for which problem.
     """
 
-    def __init__(self, builder: Compiles | None, candidate_of: Callable[[Item], Candidate]) -> None:
+    def __init__(
+        self, builder: Compiles | None, pair_of: Callable[[Item], tuple[Problem, Candidate]]
+    ) -> None:
         self._builder = builder
-        self._candidate_of = candidate_of
+        self._pair_of = pair_of
         self._left: deque[Item] = deque()
         self._ready: set[str] = set()
         """Candidates that were built and are not judged."""
@@ -132,4 +135,7 @@ class Ahead(Generic[Item]):
         most = window(self._builder)
         while self._left and len(self.building) + len(self._ready) < most:
             item = self._left.popleft()
-            self.building[self._builder.begin(self._candidate_of(item))] = item
+            self.building[self._builder.begin(*self._pair_of(item))] = item
+
+    def _candidate_of(self, item: Item) -> Candidate:
+        return self._pair_of(item)[1]

@@ -1,20 +1,20 @@
 """Compiling candidates' extensions ahead, side by side, where there is no device and no network.
 
-While one candidate is measured, others are built on cores that no judge needs. A builder imports a
-candidate's source, for what that compiles, and keeps that for the process that will be judged; what
-else the source does there, or cannot do without a device, says nothing. What a compiler says of a
-line of the source is a verdict; whatever else stops a build, the judge finds out.
+While one candidate is measured, others are built on cores that no judge needs. A builder has a
+worker import a candidate's source, construct its module and call it (`worker.building`), for what
+that compiles, and keeps that for the processes that will be judged; what else the source does
+there, or cannot do without a device, says nothing. What a compiler says of a line of the source is
+a verdict; whatever else stops a build, the judge finds out.
 
 Threat: as for any worker, which it is: no answers, no secret, no clock, and none of the cores that
-judges use. What it made is read by processes with the same source alone. Who pretends that it
-cannot be compiled has not been built.
+judges use. What it made is read by processes with the same source alone. A source that pretends
+that it cannot be compiled has not been built.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,24 +26,22 @@ import psutil
 
 from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error
-from cudal1.harness.crew import CANDIDATE, CPU_LIMIT_S
+from cudal1.harness.crew import CANDIDATE, TRAINS, cpu_limit_s
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.kept import Kept
+from cudal1.harness.patience import Patience
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import unreadable
 from cudal1.harness.rings import host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, syntax_error
-from cudal1.harness.toolchain import COMPILES, fingerprint
+from cudal1.harness.toolchain import compiles_without, fingerprint
 from cudal1.harness.wire import Job, Layout, State
 from cudal1.harness.zygote import Zygote
-from cudal1.problem import DeviceClass
+from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
 
-LIMIT_S = 300.0
-"""For an import: an extension of many files takes minutes. Who takes longer is left to the judge,
-for others may have taken the cores."""
 COMPILER_BYTES, FOLDER_BYTES = 4 << 30, 1 << 30
 """What a candidate may take: PyTorch's headers cost a compiler more than a gigabyte for each file;
 and its folder's files, which are memory, too."""
@@ -78,6 +76,7 @@ class Builder:
             device_class=DeviceClass.CPU, kind="builder", id="builder", worker_core=None,
             reserved_cores=_judges_cores(devices), arch=devices[0].arch,
         )  # fmt: skip
+        self._builds_for = devices[0].device_class
         self._protocol = protocol
         self._folder = folder
         self.num_workers = num_idle(devices) if num_workers is None else num_workers
@@ -131,16 +130,17 @@ class Builder:
     def takes(self, candidate: Candidate) -> bool:
         """Whether it is worth building one ahead: it may compile, and has not been built."""
         is_able = self._threads is not None and not self.complaint
-        return is_able and may_compile(candidate.source) and candidate not in self.kept
+        may = may_compile(candidate.source, self._builds_for)
+        return is_able and may and candidate not in self.kept
 
-    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+    def begin(self, problem: Problem, candidate: Candidate) -> Future[Failure | None]:
         """Build one when its turn comes, once: what a compiler says of it, or None."""
         assert self._threads is not None, "no core is left to build on"
         with self._beginning:
             if candidate.id not in self._begun:
                 number, self._num_asked = self._num_asked, self._num_asked + 1
                 self._in_line.append(number)
-                future = self._threads.submit(self._build, candidate, number)
+                future = self._threads.submit(self._build, problem, candidate, number)
                 self._begun[candidate.id] = number, future
             return self._begun[candidate.id][1]
 
@@ -169,11 +169,11 @@ class Builder:
 
     # --- in a thread -----------------------------------------------------------------------------
 
-    def _build(self, candidate: Candidate, number: int) -> Failure | None:
+    def _build(self, problem: Problem, candidate: Candidate, number: int) -> Failure | None:
         with self._turn(number) as is_its:
             if not is_its or candidate in self.kept:
                 return None
-            return self._built(candidate, self.kept)
+            return self._built(problem, candidate, self.kept)
 
     @contextmanager
     def _turn(self, number: int) -> Iterator[bool]:
@@ -197,14 +197,19 @@ class Builder:
                 self._num_building += 1
             return may
 
-    def _built(self, candidate: Candidate, kept: Kept) -> Failure | None:
-        worker = self._started(candidate)
+    def _built(self, problem: Problem, candidate: Candidate, kept: Kept) -> Failure | None:
+        worker = self._started(problem, candidate)
         if worker is None:
             return None
         with worker:
-            deadline = time.monotonic() + LIMIT_S
+            # others may have taken the cores: what takes longer is left to the judge
+            patience = Patience(
+                self._protocol.build_timeout_s, idle_s=self._protocol.start_timeout_s,
+                look=worker.computed, counts_own=True,
+            )  # fmt: skip
+            patience.begin()
             while worker.state == State.STARTING and worker.is_alive():
-                if time.monotonic() > deadline or self._is_closing.wait(LOOK_S):
+                if patience.is_over() or self._is_closing.wait(LOOK_S):
                     return None
             if worker.state == State.BUILD_FAILED:
                 return Failure(Status.NO_BUILD, worker.display_text())
@@ -213,13 +218,14 @@ class Builder:
                 kept.keep(candidate, worker.hand_over(HAND_OVER_S))
         return None
 
-    def _started(self, candidate: Candidate) -> Worker | None:
-        """A worker that imports it; None where none starts: the judge will say why, or has more."""
+    def _started(self, problem: Problem, candidate: Candidate) -> Worker | None:
+        """A worker that compiles; None where none starts: the judge will say why, or has more."""
         job = Job(
             device=DeviceClass.CPU.value, entry=CANDIDATE, init_inputs="[]", weight_names=(),
             layout=NOTHING, seed=self._protocol.seed, memory_bytes=COMPILER_BYTES,
-            cpu_s=CPU_LIMIT_S, core=None, folder="", ring_bytes=RING_BYTES, allow_tf32=False,
-            only_builds=True,
+            cpu_s=cpu_limit_s(self._protocol), core=None, folder="", ring_bytes=RING_BYTES,
+            allow_tf32=False, builds_for=self._builds_for.value,
+            problem=problem.source, trains=TRAINS[self._protocol.mode],
         )  # fmt: skip
         with self._starting:
             if self._is_closing.is_set() or self.complaint:
@@ -244,13 +250,13 @@ class Builder:
                 zygote.close()
 
 
-def may_compile(source: str) -> bool:
-    """Whether a source is worth importing for that.
+def may_compile(source: str, device_class: DeviceClass) -> bool:
+    """Whether a source is worth running ahead for what it compiles on such a device.
 
-    Who hides that he compiles is built where he is judged.
+    What hides that it compiles is compiled where it is judged.
     """
     is_short = len(source) <= MAX_SOURCE_BYTES
-    return COMPILES in source and is_short and syntax_error(source) is None
+    return is_short and compiles_without(source, device_class) and syntax_error(source) is None
 
 
 def not_ahead(why: object) -> str:

@@ -17,6 +17,7 @@ from cudal1.harness.interval import Ending, Interval, Order
 from cudal1.harness.memory import touch_ns
 from cudal1.harness.oracle import Draw
 from cudal1.harness.outside import PATIENCE_NS, Outside
+from cudal1.harness.patience import Patience
 from cudal1.harness.pieces import (
     RANDOM,
     DevicePiece,
@@ -132,7 +133,7 @@ class Desk:
         return ring
 
     def run(
-        self, worker: Worker, draws: Sequence[Draw], *, order: Order, timeout_s: float,
+        self, worker: Worker, draws: Sequence[Draw], *, order: Order, patience: Patience,
         is_ours: bool = False,
     ) -> Burst:  # fmt: skip
         """Have the worker run on `draws`; `release` the burst when its outputs were compared.
@@ -166,7 +167,7 @@ class Desk:
         step = 1 if order is Order.CHAIN else count
         pieces = [self._piece(worker, held, first, step) for first in range(0, count, step)]
         self.settle()
-        interval = Interval(worker, order, timeout_s, self._turns)
+        interval = Interval(worker, order, patience, self._turns)
         worker.freeze()  # ours, too: who waits for a warden launches the copies 20 us later
         # beside others nothing is timed, and a GPU that is at work is at theirs
         is_watched = not is_ours and self._turns.is_alone

@@ -25,6 +25,7 @@ from cudal1.harness.kept import Kept, default_folder
 from cudal1.harness.progress import Failure
 from cudal1.harness.relay import Answer
 from cudal1.harness.seats import MachineLost, Seat
+from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
 
@@ -45,6 +46,7 @@ class ClusterBuilder:
         self._seats: dict[str, list[Seat]] = {}
         for seat in seats:
             self._seats.setdefault(seat.machine, []).append(seat)
+        self._builds_for = seats[0].device.device_class
         self._protocol = protocol
         self._folder = folder
         self._asked_workers = num_workers
@@ -112,9 +114,10 @@ class ClusterBuilder:
     def takes(self, candidate: Candidate) -> bool:
         """Whether it is worth building one ahead: it may compile, and has not been built."""
         is_able = bool(self._workers)
-        return is_able and may_compile(candidate.source) and candidate not in self._kept_here()
+        may = may_compile(candidate.source, self._builds_for)
+        return is_able and may and candidate not in self._kept_here()
 
-    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+    def begin(self, problem: Problem, candidate: Candidate) -> Future[Failure | None]:
         """Have one built, once, where the least is to be built; None also where it was lost."""
         with self._changing:
             if candidate.id in self._begun:
@@ -129,7 +132,8 @@ class ClusterBuilder:
         try:
             with from_ray():
                 relay = self._relay(machine)
-                asked = relay.build.options(concurrency_group=BUILDS).remote(candidate).future()
+                build = relay.build.options(concurrency_group=BUILDS)
+                asked = build.remote(problem, candidate).future()
         except MachineLost as error:
             self._leave(machine, not_ahead(error))
             found.set_result(None)

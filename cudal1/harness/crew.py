@@ -6,6 +6,7 @@ fails in them is our failure, unless a candidate took the device's memory from t
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from cudal1.harness.burst import Desk
 from cudal1.harness.device import Device
 from cudal1.harness.interval import Ending, wait_ready
 from cudal1.harness.oracle import Oracle
+from cudal1.harness.patience import Patience
 from cudal1.harness.progress import Failure, NotKept
 from cudal1.harness.quiet import staying
 from cudal1.harness.rings import Ring
@@ -35,6 +37,7 @@ REGISTERS = re.compile(r"torch\.library|load_inline|cpp_extension")
 """In a reference that leaves more behind in its process than anybody could take back."""
 TRAINS = {Mode.CONSTRUCTED: None, Mode.TRAIN: True, Mode.EVAL: False}
 CPU_LIMIT_S = 300
+"""Seconds of processor time for a candidate's process, beside what it may compile."""
 MAX_LENT = 16
 """Measurements of one reference's process on a GPU."""
 SHORT, ROOM_BYTES = 8, 4 << 30
@@ -258,7 +261,7 @@ class Crew:
 
     def _begin_candidate(self) -> Worker:
         """With a seed that nobody can know while the candidate is written."""
-        return self._begin(CANDIDATE, CPU_LIMIT_S, secrets.randbits(BITS))
+        return self._begin(CANDIDATE, cpu_limit_s(self._protocol), secrets.randbits(BITS))
 
     def _begin(self, entry: str, cpu_s: int | None, seed: int, source: str | None = None) -> Worker:
         weights = self._oracle.original_weights
@@ -296,9 +299,8 @@ class Crew:
 
     def _ready(self, worker: Worker) -> Worker:
         """One that runs our own code, built."""
-        ending = wait_ready(
-            self._zygote.welcome(worker), self._protocol.start_timeout_s, self._turns
-        )
+        patience = Patience(self._protocol.start_timeout_s)
+        ending = wait_ready(self._zygote.welcome(worker), patience, self._turns)
         if ending is not Ending.DONE:
             said = worker.display_text() or "no word"
             worker.close()
@@ -332,6 +334,11 @@ class Crew:
         released = self._memory()[0] - before
         worker.close()
         return released + worker.ring.num_bytes
+
+
+def cpu_limit_s(protocol: EvalProtocol) -> int:
+    """Return the seconds of processor time that each process of a candidate may take."""
+    return CPU_LIMIT_S + math.ceil(protocol.build_timeout_s)
 
 
 def too_large(problem: Problem, device: Device, error: Exception) -> str:

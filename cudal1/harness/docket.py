@@ -113,7 +113,7 @@ class Docket:
     def add(self, problem: Problem, candidate: Candidate, *, timing: bool = True) -> None:
         """Take a candidate in, unless it waits already; without `timing`, to be checked only."""
         if candidate.id not in self._asked and self._builder.takes(candidate):
-            self._builder.begin(candidate)
+            self._builder.begin(problem, candidate)
         self._take_in([(problem, candidate)], timing=timing)
 
     def collect(self) -> dict[str, Verdict]:

@@ -10,7 +10,6 @@ Long because bursts, what is compared of them and what comes of a mismatch belon
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,8 +21,9 @@ from cudal1.harness.burst import Burst, Desk
 from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.interval import Ending, Order, wait_ready
 from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError, tells
+from cudal1.harness.patience import Patience
 from cudal1.harness.pieces import stage
-from cudal1.harness.progress import Failure, NotKept, Progress
+from cudal1.harness.progress import Failure, NotKept, Phase, Progress
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.spent import took_us
 from cudal1.harness.turns import Turns
@@ -69,6 +69,8 @@ class Examination:
         self._others: list[str] = []
         self.history: list[tuple[Order, int]] = []
         self._has_run = False
+        self._loading_s = 0.0
+        """How long its process took to load."""
         self._has_other_weights = False
         """Whether its weights are others than the seed's."""
 
@@ -86,13 +88,16 @@ class Examination:
 
     def await_build(self, worker: Worker) -> None:
         """Leave unless the candidate's module was built."""
-        began = time.monotonic()
-        ending = wait_ready(worker, self._protocol.start_timeout_s, self._turns)
-        self.progress.build_s += time.monotonic() - began
+        patience = self._patience(worker, self._protocol.start_timeout_s)
+        ending = wait_ready(worker, patience, self._turns)
+        self._loading_s = patience.elapsed_s
+        self.progress.stopwatch.compiled(patience.compiling_s)
         self.progress.layers = worker.layers
         if ending is Ending.TIMED_OUT:
+            beside = f", compiling aside ({patience.compiling_s:.0f} s)"
             said = f"did not finish loading in {self._protocol.start_timeout_s:g} s"
-            raise Failure(Status.TIMED_OUT, said)
+            said += beside if patience.compiling_s else ""
+            raise self._timed_out(patience, said)
         if ending is not Ending.DONE:
             said = worker.display_text() or "its process died while loading"
             raise Failure(Status.NO_BUILD, said)
@@ -110,13 +115,14 @@ class Examination:
             stages: from 1, in their order; the first one says whether its constructor draws the
                 reference's weights.
         """
-        for number in stages:
-            if number == 1:
-                self._check_first(worker)
-                continue
-            if self.is_drop_in:
-                self.change_weights(worker)
-            self._check(worker, number)
+        with self.progress.stopwatch.during(Phase.CHECKING):
+            for number in stages:
+                if number == 1:
+                    self._check_first(worker)
+                    continue
+                if self.is_drop_in:
+                    self.change_weights(worker)
+                self._check(worker, number)
 
     def _check_first(self, worker: Worker) -> None:
         """The first stage; a candidate that is wrong may have drawn other weights.
@@ -196,6 +202,10 @@ class Examination:
 
         Its weights are others afterwards, or its process has ended.
         """
+        with self.progress.stopwatch.during(Phase.CHECKING):
+            self._look(worker)
+
+    def _look(self, worker: Worker) -> None:
         progress, seen = self.progress, self.progress.seen
         if seen.leaves_inputs is None and not self._oracle.mutates_inputs:
             progress.saw(leaves_inputs=True)
@@ -425,7 +435,9 @@ class Examination:
             RefusalError: the reference cannot do one of the draws either.
         """
         order = order or self.order
-        burst = self._desk.run(worker, draws, order=order, timeout_s=self._timeout_s(len(draws)))
+        patience = self._patience_with_calls(worker, len(draws))
+        burst = self._desk.run(worker, draws, order=order, patience=patience)
+        self.progress.stopwatch.compiled(patience.compiling_s)
         self.history.append((order, len(draws)))
         match burst.ending:
             case Ending.DONE:
@@ -442,7 +454,7 @@ class Examination:
                 self._has_run = True
                 return burst
             case Ending.TIMED_OUT:
-                raise Failure(Status.TIMED_OUT, "a call did not return in time")
+                raise self._timed_out(patience, "a call did not return in time")
             case Ending.DIED:
                 raise Failure(Status.CRASHED, DIED)
             case Ending.FAILED:
@@ -451,11 +463,34 @@ class Examination:
                 wrong = worker.state == State.WRONG_OUTPUT
                 raise Failure(Status.INCORRECT if wrong else Status.CRASHED, said)
 
-    def _timeout_s(self, num_calls: int) -> float:
+    def _patience_with_calls(self, worker: Worker, num_calls: int) -> Patience:
+        """With so many calls; the first burst of a process may compile."""
         protocol = self._protocol
         allowed_s = num_calls * self.reference_call_us * 1e-6 * protocol.slow_factor
         limit_s = protocol.call_timeout_s + min(allowed_s, 10 * protocol.call_timeout_s)
-        return limit_s if self._has_run else limit_s + protocol.start_timeout_s
+        if self._has_run:
+            return Patience(limit_s)
+        return self._patience(worker, limit_s + protocol.start_timeout_s)
+
+    def _patience(self, worker: Worker, idle_s: float) -> Patience:
+        """With a process that loads or is called for the first time.
+
+        Where its source names a compiler, what compiles has `build_timeout_s` of the process's
+        time, beside the seconds that every candidate has.
+        """
+        if not self.progress.compiles:
+            return Patience(idle_s)
+        left_s = self._protocol.build_timeout_s - self._loading_s
+        return Patience(
+            max(idle_s, left_s), idle_s=idle_s, look=worker.computed,
+            counts_own=self.progress.compiles_itself,
+        )  # fmt: skip
+
+    def _timed_out(self, patience: Patience, otherwise: str) -> Failure:
+        """Return the failure to raise when patience was over."""
+        if patience.has_compiled_too_long:
+            otherwise = f"did not finish compiling in {self._protocol.build_timeout_s:g} s"
+        return Failure(Status.TIMED_OUT, otherwise)
 
     def num_calls(self) -> int:
         """Calls in a timed burst: as many as the target time holds, fewer for a slow candidate."""
@@ -496,7 +531,7 @@ def run_own(
     """
     limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
     burst = desk.run(
-        worker, draws, order=order or desk.timed_order, timeout_s=limit_s, is_ours=True
+        worker, draws, order=order or desk.timed_order, patience=Patience(limit_s), is_ours=True
     )
     if burst.ending is not Ending.DONE:
         raise WorkerError(

@@ -88,7 +88,7 @@ class Fleet:
         self._protocol = protocol
         self._wait_s = wait_s
         self._builder = builder
-        self._ahead = Ahead[Errand](None, lambda task: task.candidate)
+        self._ahead = Ahead[Errand](None, lambda task: (task.problem, task.candidate))
         self._record_of: RecordOf = _no_record
         self._open = ExitStack()
         self._waiting = ByProblem[Errand]((), id)
@@ -164,7 +164,7 @@ class Fleet:
         tasks = (Errand(problem, candidate, timing) for problem, candidate in work)
         self._record_of = record_of or _no_record
         self._make_room(wanted=True)  # for what is judged first
-        self._ahead = Ahead[Errand](self._builder, lambda task: task.candidate)
+        self._ahead = Ahead[Errand](self._builder, lambda task: (task.problem, task.candidate))
         self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
         self._again = {seat.device.id: deque[Errand]() for seat in self._seats}

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from cudal1.harness import wire
+from cudal1.harness.patience import Patience
 from cudal1.harness.pieces import Piece
 from cudal1.harness.processor import waiting
 from cudal1.harness.sandbox import Worker
@@ -67,28 +68,31 @@ class Order(Enum):
         return {Order.CHAIN: wire.CHAIN, Order.KEEP: wire.KEEP, Order.COPY: wire.COPY}[self]
 
 
-def wait_ready(worker: Worker, timeout_s: float, turns: Turns | None = None) -> Ending:
-    """Wait until the worker has built its module, in so many seconds of its own turns."""
+def wait_ready(worker: Worker, patience: Patience, turns: Turns | None = None) -> Ending:
+    """Wait until the worker has built its module; meanwhile others may have turns."""
     turns = turns or Turns()
-    deadline = time.monotonic() + timeout_s
-    while worker.state == State.STARTING:
-        if not worker.is_alive():
-            return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
-        if time.monotonic() > deadline:
-            return Ending.TIMED_OUT
-        deadline += turns.pass_on()
-        time.sleep(NAP_S)
+    patience.begin()
+    try:
+        while worker.state == State.STARTING:
+            if not worker.is_alive():
+                return Ending.DIED if worker.state == State.STARTING else Ending.FAILED
+            if patience.is_over():
+                return Ending.TIMED_OUT
+            patience.excuse(turns.pass_on())
+            time.sleep(NAP_S)
+    finally:
+        patience.end()
     return Ending.DONE if worker.state == State.READY else Ending.FAILED
 
 
 class Interval:
     """One burst's exchanges, and what of them counts."""
 
-    def __init__(self, worker: Worker, order: Order, timeout_s: float, turns: Turns) -> None:
+    def __init__(self, worker: Worker, order: Order, patience: Patience, turns: Turns) -> None:
         self._worker = worker
         self._turns = turns
         self.order = order
-        self._timeout_ns = int(timeout_s * 1e9)
+        self._patience = patience
         self.elapsed_ns = 0
         """From when inputs are announced to "done", in all exchanges."""
         self.waited_ns = 0
@@ -101,23 +105,27 @@ class Interval:
         """From a worker that stands still until all outputs are held."""
         is_host = self._worker.job.device == DeviceClass.CPU.value
         with waiting(self._worker.memory.process if is_host else None) as waited:
-            ending = self._run(count, pieces)
+            self._worker.thaw()
+            self._patience.begin()
+            try:
+                ending = self._exchanged(count, pieces)
+            finally:
+                self._patience.end()
         self.waited_ns += waited.ns
         return ending
 
-    def _run(self, count: int, pieces: Sequence[Piece]) -> Ending:
+    def _exchanged(self, count: int, pieces: Sequence[Piece]) -> Ending:
         worker = self._worker
-        worker.thaw()
-        deadline_ns = time.perf_counter_ns() + self._timeout_ns
         for piece in pieces:
+            if self._patience.is_over():
+                return Ending.TIMED_OUT
             started_ns = piece.publish(lambda: self._wake(count))
             worker.announce(piece.num_calls)
-            ending, looked_ns, passed_ns = self._await(worker.num_published, deadline_ns)
+            ending, looked_ns, passed_ns = self._await(worker.num_published)
             late_ns = time.perf_counter_ns() - looked_ns
             over_ns = piece.over()
             self.waited_ns += late_ns if late_ns > LATE_NS else 0
             self.elapsed_ns += over_ns - started_ns - passed_ns
-            deadline_ns += passed_ns
             if ending is not Ending.DONE:
                 return ending
             piece.capture()
@@ -135,7 +143,7 @@ class Interval:
         while worker.num_awake <= worker.num_published and time.perf_counter_ns() < deadline_ns:
             os.sched_yield()
 
-    def _await(self, target: int, deadline_ns: int) -> tuple[Ending, int, int]:
+    def _await(self, target: int) -> tuple[Ending, int, int]:
         """Wait until so many calls are done.
 
         Returns:
@@ -155,14 +163,16 @@ class Interval:
             if worker.state != State.READY:
                 return Ending.FAILED, looked_ns, passed_ns
             looked_ns = time.perf_counter_ns()
-            if looked_ns - passed_ns > deadline_ns:
-                return Ending.TIMED_OUT, looked_ns, passed_ns
             if looked_ns > spin_until:
                 if not worker.is_alive():
                     has_failed = worker.state != State.READY
                     ending = Ending.FAILED if has_failed else Ending.DIED
                     return ending, looked_ns, passed_ns
-                given_ns = int(self._turns.pass_on() * 1e9)
+                if self._patience.is_over():
+                    return Ending.TIMED_OUT, looked_ns, passed_ns
+                given_s = self._turns.pass_on()
+                self._patience.excuse(given_s)
+                given_ns = int(given_s * 1e9)
                 passed_ns += given_ns
                 looked_ns += given_ns
                 time.sleep(NAP_S)

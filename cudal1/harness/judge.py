@@ -24,7 +24,7 @@ from statistics import median
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.errors import CrowdedError
-from cudal1.harness import claims, plan, rule, statistics
+from cudal1.harness import claims, plan, rule, statistics, toolchain
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.costs import Costs
@@ -34,7 +34,7 @@ from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination
 from cudal1.harness.known_references import Circumstances, KnownReferences
 from cudal1.harness.oracle import Oracle
-from cudal1.harness.progress import Failure, NotKept, Progress
+from cudal1.harness.progress import Failure, NotKept, Phase, Progress, Stopwatch
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
 from cudal1.harness.sandbox import Worker
@@ -207,10 +207,14 @@ class ProblemJudge:
     def _judgement(
         self, candidate: Candidate, examined: Callable[[Examination], Measurement | None]
     ) -> Judgement:
-        started, waited_s = time.monotonic(), self._turns.waited_s
-        timed_s = self._turns.timed_s
-        examination = self._examination(Progress())
-        progress, flags = examination.progress, screen(candidate.source)
+        waited_s, timed_s = self._turns.waited_s, self._turns.timed_s
+        progress = Progress(
+            stopwatch=Stopwatch(self._own_time),
+            compiles=toolchain.compiles(candidate.source),
+            compiles_itself=toolchain.compiles_itself(candidate.source),
+        )
+        examination = self._examination(progress)
+        flags = screen(candidate.source)
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
         try:
@@ -223,17 +227,18 @@ class ProblemJudge:
         waited_s = self._turns.waited_s - waited_s
         only_checked = status is Status.CORRECT and measurement is None
         protocol = self._protocol.checks_only() if only_checked else self._protocol
+        phases = progress.stopwatch.phases()
         verdict = Verdict(
             problem_id=self.problem.id, candidate_id=candidate.id, protocol_id=protocol.id,
             device_kind=self._device.kind, device_id=self._device.id, status=status, reason=reason,
             flags=flags, correctness=progress.compared.correctness(), measurement=measurement,
             properties=progress.seen if status is Status.CORRECT else None,
             sandbox=progress.layers, judged_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            judge_s=max(0.0, time.monotonic() - started - waited_s),
+            judge_s=sum(seconds for _, seconds in phases), phases=phases,
         )  # fmt: skip
         return Judgement(
-            verdict, tuple(progress.samples), build_s=progress.build_s, waited_s=waited_s,
-            timed_s=self._turns.timed_s - timed_s,
+            verdict, tuple(progress.samples), build_s=phases.starting_s + phases.compiling_s,
+            waited_s=waited_s, timed_s=self._turns.timed_s - timed_s,
             is_to_confirm=measurement is not None and progress.is_to_confirm,
         )  # fmt: skip
 
@@ -380,6 +385,7 @@ class ProblemJudge:
         )  # fmt: skip
         self._zygote.settle()  # who was dismissed before still held the device
         with (
+            examination.progress.stopwatch.during(Phase.MEASURING),
             self._reference(worker, fresh=is_fresh) as reference,
             self._alone(),
             self._crew.still(),
@@ -396,6 +402,10 @@ class ProblemJudge:
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()
         return claims.lowered(measured, limit.speedup, limit.doubt, self._protocol)
+
+    def _own_time(self) -> float:
+        """A clock in seconds, which stands still while others have the device."""
+        return time.monotonic() - self._turns.waited_s
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

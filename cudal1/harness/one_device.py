@@ -12,6 +12,7 @@ from typing import Self
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.harness import errand
+from cudal1.harness.ahead import Compiles
 from cudal1.harness.device import Device
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet
@@ -28,12 +29,21 @@ class OneDevice:
         device: what it judges on.
         protocol: how.
         wait_s: for how long to wait for a device that another judge holds.
+        builder: open; compiles candidates ahead.
     """
 
-    def __init__(self, device: Device, protocol: EvalProtocol, *, wait_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        device: Device,
+        protocol: EvalProtocol,
+        *,
+        wait_s: float = 0.0,
+        builder: Compiles | None = None,
+    ) -> None:
         self.device = device
         self.protocol = protocol
         self._wait_s = wait_s
+        self._builder = builder
         self._seats: list[Seat] = []
         self._fleet: Fleet | None = None
         self._open = ExitStack()
@@ -77,7 +87,7 @@ class OneDevice:
             WorkerError: no process judges any more, or none starts.
         """
         if self._fleet is None:
-            fleet = Fleet(self._seats, self.protocol, wait_s=self._wait_s)
+            fleet = Fleet(self._seats, self.protocol, wait_s=self._wait_s, builder=self._builder)
             self._fleet = self._open.enter_context(fleet)
         (said,) = self._fleet.judge_all(
             [(problem, candidate)], timing=timing, record_of=lambda *_: record

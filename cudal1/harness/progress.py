@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from cudal1.harness.correctness import ORDER, Comparison
 from cudal1.measurement import TimingSample
 from cudal1.protocol import PrecisionClass
-from cudal1.verdict import Correctness, HackFlag, Properties, Status
+from cudal1.verdict import Correctness, HackFlag, Phases, Properties, Status
 
 if TYPE_CHECKING:
     from cudal1.harness.draws import Draw
@@ -68,17 +71,70 @@ class Compared:
         self.precision = max(self.precision or ORDER[0], met, key=ORDER.index) if met else None
 
 
+class Phase(StrEnum):
+    """What a device does for a verdict, by the fields of `Phases`."""
+
+    STARTING = "starting_s"
+    COMPILING = "compiling_s"
+    CHECKING = "checking_s"
+    MEASURING = "measuring_s"
+
+
+class Stopwatch:
+    """Counts each second of a verdict in one phase; it starts when it is made.
+
+    Args:
+        clock: in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._phase = Phase.STARTING
+        self._since = clock()
+        self._seconds = dict.fromkeys(Phase, 0.0)
+
+    @contextmanager
+    def during(self, phase: Phase) -> Iterator[None]:
+        """Count in this phase, then in the one before again."""
+        before = self._phase
+        self._turn_to(phase)
+        try:
+            yield
+        finally:
+            self._turn_to(before)
+
+    def compiled(self, seconds: float) -> None:
+        """Count so many seconds of the present phase as compiling."""
+        self._seconds[self._phase] -= seconds
+        self._seconds[Phase.COMPILING] += seconds
+
+    def phases(self) -> Phases:
+        """Return what was counted up to now."""
+        self._turn_to(self._phase)
+        return Phases.model_validate(
+            {phase.value: max(0.0, seconds) for phase, seconds in self._seconds.items()}
+        )
+
+    def _turn_to(self, phase: Phase) -> None:
+        now = self._clock()
+        self._seconds[self._phase] += now - self._since
+        self._since, self._phase = now, phase
+
+
 @dataclass
 class Progress:
     """What is known so far about the candidate, in all of its processes."""
 
+    compiles: bool = False
+    """Whether its source names a compiler (`toolchain.compiles`)."""
+    compiles_itself: bool = False
+    """Whether it names one that works in the candidate's own process."""
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
     compared: Compared = field(default_factory=Compared)
     seen: Properties = field(default_factory=Properties)
     """Beyond its outputs."""
     call_us: float = float("inf")
     """Rough time of one call, harness included."""
-    build_s: float = 0.0
-    """For how long its processes were waited for: to start, and to build what they import."""
     layers: tuple[str, ...] = ()
     is_to_confirm: bool = False
     """Whether it has made a claim that counts only if another device agrees."""

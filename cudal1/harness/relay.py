@@ -22,7 +22,7 @@ from cudal1.harness.builder import Builder
 from cudal1.harness.device import Device
 from cudal1.harness.isolated import Isolated
 from cudal1.harness.progress import Failure
-from cudal1.problem import DeviceClass
+from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import HARNESS_VERSION, EvalProtocol
 
 SLOWED = "Ray runs its workers at nice 15 there; start it with RAY_worker_niceness=0"
@@ -106,14 +106,16 @@ class Relay:
             self._open = opening.pop_all()
         return Answer((builder.kept.toolchain, builder.num_workers))
 
-    def build(self, candidate: Candidate) -> tuple[Failure | None, bytes | None, str]:
+    def build(
+        self, problem: Problem, candidate: Candidate
+    ) -> tuple[Failure | None, bytes | None, str]:
         """What a compiler said, what was compiled if that is known, and why no more will be."""
         builder = self._builder
         if builder is None:
             return None, None, ""  # closed meanwhile
         failure = None
         with suppress(CancelledError):  # passed over meanwhile
-            failure = builder.begin(candidate).result()
+            failure = builder.begin(problem, candidate).result()
         return failure, builder.kept.find(candidate), builder.complaint
 
     def pass_over(self, candidate: Candidate) -> None:

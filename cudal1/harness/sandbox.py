@@ -19,13 +19,16 @@ from cudal1.harness import places, wire
 from cudal1.harness.launch import remove
 from cudal1.harness.layers import require
 from cudal1.harness.lines import one_line
+from cudal1.harness.patience import Computed
 from cudal1.harness.rings import Ring, sealed
 from cudal1.harness.spare import Spare, send_with
 from cudal1.harness.wire import (
+    COMPUTED,
     FREEZE,
     GO,
     HAND_OVER,
     HANDED_OVER,
+    LOOK,
     MAX_BUILDS_BYTES,
     THAW,
     WORKED,
@@ -33,8 +36,8 @@ from cudal1.harness.wire import (
     Word,
 )  # fmt: skip
 
-BUILDS_LIMIT_S = 2.0
-"""For a worker to hand over what it compiled."""
+BUILDS_LIMIT_S = 8.0
+"""Seconds for a worker to hand over what it compiled."""
 
 
 class Worker:
@@ -117,6 +120,13 @@ class Worker:
             self._is_frozen = False
             self._spare.command(THAW)
 
+    def computed(self) -> Computed:
+        """Return what it and all that it started have computed; nothing of one that has died."""
+        _, own_ns, others_ns = COMPUTED.unpack(
+            self._spare.command(LOOK) or COMPUTED.pack(LOOK, 0, 0)
+        )
+        return Computed(own_ns, others_ns)
+
     def go(self, num_calls: int, *, order: int) -> None:
         """Wake it for what comes next in a burst of so many calls; it is then to be announced.
 
@@ -173,7 +183,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 send_with(self._spare.channel, b"source", [file.fileno() for file in sent])
 
-    def hand_over(self, limit_s: float = BUILDS_LIMIT_S) -> bytes:
+    def hand_over(self, limit_s: float | None = None) -> bytes:
         """What it compiled, which nobody else ever reads; empty if it says nothing in time.
 
         The last that is asked of a worker. The file is of one size and sealed, and its memory is
@@ -183,7 +193,7 @@ class Worker:
         channel = self._spare.channel
         descriptor, shared = sealed("builds", MAX_BUILDS_BYTES)
         try:
-            channel.settimeout(limit_s)
+            channel.settimeout(BUILDS_LIMIT_S if limit_s is None else limit_s)
             channel.send(HAND_OVER)
             send_with(channel, b"file", [descriptor])
             answer = channel.recv(HANDED_OVER.size)

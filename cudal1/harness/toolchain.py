@@ -18,10 +18,24 @@ from pathlib import Path
 from cudal1 import processes
 from cudal1.harness import places
 from cudal1.problem import DeviceClass
+from cudal1.protocol import HARNESS_VERSION
 from cudal1.record import content_id
 
 COMPILES = "cpp_extension"
 """In a source that may compile an extension."""
+BY_PROGRAMS = re.compile(r"\b(?:nvcc|gcc|clang|cc1plus|cffi|cppyy|setuptools|pybind11)\b|[gc]\+\+")
+"""In a source that may have programs compile something by itself."""
+INDUCTOR = re.compile(
+    r"(?<!\bre)\.\s*compile\b|\binductor\b|^from[ \t]+torch[ \t]+import\b[^\n]*\bcompile\b",
+    re.MULTILINE,
+)
+NUMBA = re.compile(r"\bnumba\b")
+IN_PROCESS = re.compile(
+    rf"{INDUCTOR.pattern}|{NUMBA.pattern}|\btriton\b|\bcupyx?\b|\btorch\s*\.\s*jit\b|\bjiterator\b"
+    r"|\bnvrtc\b|\bpycuda\b|\bcutlass\b|\btilelang\b|\bcuda\.core\b",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""In a source that may compile in its own process, by a library."""
 PROGRAMS = ("c++", "ninja", "nvcc")
 NVCC = "/usr/local/cuda/bin/nvcc"
 """Where PyTorch looks where PATH has none."""
@@ -30,6 +44,30 @@ CUPY = "cupy"
 IMPORTS_CUPY = re.compile(r"^[ \t]*(?:import\b[^\n#]*\bcupy|from[ \t]+cupy)x?\b", re.MULTILINE)
 OURS = ("g++", "nvcc", "compile.py")
 ASKING_S = 60.0
+
+
+def compiles(source: str) -> bool:
+    """Whether a source names anything that compiles when it is imported, constructed or called.
+
+    A word in a comment is enough: it costs patience, and no more than something compiles.
+    """
+    return COMPILES in source or bool(BY_PROGRAMS.search(source)) or compiles_itself(source)
+
+
+def compiles_itself(source: str) -> bool:
+    """Whether a source names a compiler that works in the candidate's own process."""
+    return IN_PROCESS.search(source) is not None
+
+
+def compiles_without(source: str, device_class: DeviceClass) -> bool:
+    """Whether a source names a compiler that needs no device, and that keeps what it made.
+
+    Inductor and Numba compile for a processor anywhere, for a GPU only where there is one.
+    """
+    if COMPILES in source:
+        return True
+    on_gpu = device_class is DeviceClass.CUDA
+    return not on_gpu and bool(INDUCTOR.search(source) or NUMBA.search(source))
 
 
 def where(program: str) -> str | None:
@@ -88,9 +126,9 @@ def fingerprint(arch: str | None) -> str:
 
     torch_folder = Path(torch.__file__).parent
     said = [
-        arch or "", processor(), sys.prefix, platform.python_version(), torch.__version__,
-        str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns), places.HOME,
-        *((places.EXTENSIONS / name).read_text() for name in OURS),
+        HARNESS_VERSION, arch or "", processor(), sys.prefix, platform.python_version(),
+        torch.__version__, str(torch_folder), str((torch_folder / "version.py").stat().st_mtime_ns),
+        places.HOME, *((places.EXTENSIONS / name).read_text() for name in OURS),
     ]  # fmt: skip
     for name in PROGRAMS:
         if path := where(name):

@@ -61,12 +61,15 @@ CHAIN, KEEP, COPY = 0, 1, 2
 """Each input comes when the output before it is held; all inputs come at once, and all outputs are
 kept and handed over after the last call; the same, but each output is copied to its slot at once.
 """
-FREEZE, THAW, WATCH = b"f", b"t", b"w"
-"""What the judge says to a warden, who repeats the first two when done."""
+FREEZE, THAW, WATCH, LOOK = b"f", b"t", b"w", b"l"
+"""What the judge says to a warden, which repeats all but the third when it has done so."""
 WORKED = struct.Struct("<cqq?")
 """A warden's answer to FREEZE, which it repeats: nanoseconds of processors' time that all together
 took since the last one, bytes that they have in memory and no file has, and whether any of them
 began or ended meanwhile."""
+COMPUTED = struct.Struct("<cqq")
+"""A warden's answer to LOOK, which it repeats: nanoseconds of processors' time that the worker's
+own process took since it began, and all that it has started."""
 LIMITS = struct.Struct("<qq")
 """After WATCH: bytes beyond those of a fresh worker for all together, and its core (-1: any)."""
 SOURCE_NAME = "candidate.py"
@@ -248,10 +251,13 @@ class Job:
     in_place: bool = False
     """Whether outputs stay in the worker's own memory, where the judge reads them: as whoever
     starts workers found that it can."""
-    only_builds: bool = False
-    """Whether the module is only made, where there is no device, for what that compiles."""
     constants: str = "{}"
     """Literal of a call's arguments that are no tensors, by their places."""
+    builds_for: str = ""
+    """A device class: the source is only run for what it compiles there, where there is no device;
+    empty for a worker that is judged."""
+    problem: str = ""
+    """What builds runs the problem's source, too, for the arguments of constructor and call."""
     trains: bool | None = None
     """Whether the module is put into training or evaluation mode; None leaves it as it is."""
 
@@ -267,7 +273,7 @@ class Job:
                 tuple(astuple(each) for each in self.layout.inputs), self.layout.num_slots,
                 self.seed, self.memory_bytes, self.cpu_s, self.core,
                 self.folder, self.ring_bytes, self.allow_tf32, self.practice, self.in_place,
-                self.only_builds, self.constants, self.trains,
+                self.builds_for, self.problem, self.constants, self.trains,
             )
         ).encode("utf-8", "surrogatepass")  # fmt: skip
 
@@ -278,7 +284,8 @@ class Job:
 
         (
             device, entry, init_inputs, names, groups, inputs, num_slots, seed, memory, cpu, core,
-            folder, ring_bytes, allow_tf32, practice, in_place, only_builds, constants, trains,
+            folder, ring_bytes, allow_tf32, practice, in_place, builds_for, problem, constants,
+            trains,
         ) = ast.literal_eval(content.decode("utf-8", "surrogatepass"))  # fmt: skip
         specs = [tuple(TensorSpec(dtype, shape) for dtype, shape in group) for group in groups]
         return cls(
@@ -288,5 +295,5 @@ class Job:
             ),
             seed=seed, memory_bytes=memory, cpu_s=cpu, core=core, folder=folder,
             ring_bytes=ring_bytes, allow_tf32=allow_tf32, practice=practice, in_place=in_place,
-            only_builds=only_builds, constants=constants, trains=trains,
+            builds_for=builds_for, problem=problem, constants=constants, trains=trains,
         )  # fmt: skip

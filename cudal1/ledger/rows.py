@@ -17,7 +17,7 @@ from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.review import Opinion, Review, Ruling
-from cudal1.verdict import Properties, Verdict
+from cudal1.verdict import Phases, Properties, Verdict
 
 _MEASURED = (
     "baseline", "speedup", "certified", "alpha", "lower", "upper", "doubt", "num_quads",
@@ -165,6 +165,7 @@ def batches_of_verdict(verdict: Verdict, samples: Sequence[TimingSample]) -> lis
         "bucket_medians": medians,
         **{_correctness_column(part): _plain(getattr(compared, part, None)) for part in _COMPARED},
         **{name: getattr(verdict.properties, name, None) for name in Properties.model_fields},
+        **{name: getattr(verdict.phases, name, None) for name in Phases.model_fields},
         "second_opinion": verdict.second_opinion.value,
         "sandbox": list(verdict.sandbox), "judge_s": verdict.judge_s,
         "judged_at": verdict.judged_at,

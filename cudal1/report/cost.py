@@ -25,9 +25,9 @@ def cost_table(given: ReportInput) -> Table:
     ]
     judged = facts.verdicts(given)
     if not judged.is_empty():
-        hours = judged["judge_s"].sum() / 3600
-        cells = (NOTHING,) * 7
-        rows.append(Row(cells=(f"harness: {judged.height:,} verdicts", *cells, f"{hours:.2f}")))
+        rows.append(_hours(f"harness: {judged.height:,} verdicts", judged["judge_s"]))
+        if judged["compiling_s"].drop_nulls().len():
+            rows.append(_hours("of it, compiling while devices waited", judged["compiling_s"]))
     return Table(
         title="Answers and verdicts",
         caption=(
@@ -60,6 +60,10 @@ def _row(author: str, answers: pl.DataFrame, bill: dict[str, float] | None) -> R
         author, f"{num_answers:,}", _tokens(answers["num_prompt_tokens"]),
         _tokens(answers["num_completion_tokens"]), *money, NOTHING,
     ))  # fmt: skip
+
+
+def _hours(what: str, seconds: pl.Series) -> Row:
+    return Row(cells=(what, *(NOTHING,) * 7, f"{seconds.sum() / 3600:.2f}"))
 
 
 def _tokens(values: pl.Series) -> str:

@@ -114,7 +114,7 @@ def best(given: ReportInput) -> pl.DataFrame:
         .filter(pl.col("status") == Status.CORRECT.value, pl.col("certified").is_not_null())
         .sort(["problem_id", "certified", "candidate_id"], descending=[False, True, False])
         .unique("problem_id", keep="first", maintain_order=True)
-        .drop("device_kind", "protocol_id", "status", "judge_s")
+        .drop("device_kind", "protocol_id", "status", "judge_s", "compiling_s")
     )
     return (
         given.problems.filter(pl.col("admitted"))

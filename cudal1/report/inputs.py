@@ -35,6 +35,7 @@ VERDICTS = pl.Schema({
     "speedup": pl.Float64, "certified": pl.Float64, "num_quads": pl.Int64,
     "bucket_variance": pl.Float64, "is_stable": pl.Boolean, "is_confirmed": pl.Boolean,
     "reference_us": pl.Float64, "candidate_us": pl.Float64, "judge_s": pl.Float64,
+    "compiling_s": pl.Float64,
     "over_baselines": pl.List(pl.Struct({"baseline": pl.String, "certified_over": pl.Float64})),
 })  # fmt: skip
 FLAGS = pl.Schema({

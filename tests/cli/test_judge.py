@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.harness import find_device
+from cudal1.cli import judge
+from cudal1.cli.settings import choose
+from cudal1.harness import builder, find_device
 from cudal1.problem import DeviceClass
+from cudal1.verdict import Status
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -106,6 +109,41 @@ def test_files_of_any_kind_are_judged_and_standard_output_is_the_verdict_s_alone
         input="# coding: latin-1\n# schön\n".encode("latin-1") + faster_source.encode(),
     )  # fmt: skip
     assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "correct"), done.stderr
+
+
+ONLY_IF_BUILT = """
+# cpp_extension
+import os
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+
+made = Path(os.environ["TORCH_EXTENSIONS_DIR"], "ours")
+was_made = made.exists()
+made.parent.mkdir(parents=True, exist_ok=True)
+made.touch()
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x) if was_made else x
+"""
+
+
+def test_one_that_compiles_is_compiled_while_its_reference_is_tried(
+    tmp_path: Path, problem_source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builder, "num_idle", lambda _: 1)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    problem, candidate = tmp_path / "model.py", tmp_path / "faster.py"
+    problem.write_text(problem_source)
+    candidate.write_text(ONLY_IF_BUILT)
+    settings = choose(None, "cpu", "cpu", None)
+    asks = judge.Asks(timing=False, wait_s=60.0, as_json=False)
+    verdict = judge._verdict(problem, candidate, settings, asks)
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert (tmp_path / "cache" / "cudal1" / "builds").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from cudal1.cli.settings import choose
 from cudal1.harness import find_device
 from cudal1.harness.ahead import WINDOW
 from cudal1.harness.seats import seats_here
-from cudal1.problem import DeviceClass
+from cudal1.problem import DeviceClass, Problem
 from cudal1.suite.loader import load_suite
 from tests.cli.conftest import complaints
 
@@ -70,7 +70,7 @@ class Recorder:
     def takes(self, candidate: Candidate) -> bool:
         return "cpp_extension" in candidate.source
 
-    def begin(self, candidate: Candidate) -> None:
+    def begin(self, problem: Problem, candidate: Candidate) -> None:
         self.begun.append(candidate.source)
 
 

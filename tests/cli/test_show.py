@@ -13,7 +13,7 @@ from cudal1.cli.settings import choose
 from cudal1.cli.show import WORDS, Row, show, verdict_rows
 from cudal1.harness.wire import LAYERS
 from cudal1.measurement import Measurement
-from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
+from cudal1.verdict import Correctness, FlagSource, HackFlag, Phases, Status, Verdict
 
 MEASURED: dict[str, Any] = {
     "baseline": Baseline.EAGER, "speedup": 1.52, "certified": 1.4, "alpha": 0.01, "num_quads": 11,
@@ -61,6 +61,13 @@ def test_the_status_comes_first_in_words(status: Status) -> None:
 def test_the_headline_says_what_the_speed_is_worth(changes: dict[str, Any], said: str) -> None:
     measurement = Measurement.model_validate({**MEASURED, **changes})
     assert said in shown(verdict(measurement=measurement))["verdict"]
+
+
+def test_it_says_what_took_how_long_the_longest_first() -> None:
+    spent = Phases(starting_s=0.02, compiling_s=41.0, checking_s=2.14, measuring_s=4.9)
+    found = verdict().model_copy(update={"judge_s": 48.06, "phases": spent})
+    assert shown(found)["took"] == "48.1 s: 41.0 s compiling, 4.9 s measuring, 2.1 s checking"
+    assert shown(verdict())["took"] == "0.5 s"
 
 
 def test_a_measurement_says_what_was_compared() -> None:

@@ -49,6 +49,7 @@ QUICK = EvalProtocol(
     confirm_within=0.25,
     slow_factor=1000.0,
     start_timeout_s=20.0,
+    build_timeout_s=120.0,
     call_timeout_s=2.0,
     memory_bytes=1 << 30,
     seed=7,

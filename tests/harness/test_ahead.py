@@ -8,6 +8,7 @@ from typing import Any
 from cudal1.candidate import Candidate
 from cudal1.harness.ahead import WINDOW, Ahead
 from cudal1.harness.progress import Failure
+from cudal1.problem import Problem
 from cudal1.verdict import Status
 
 
@@ -23,7 +24,7 @@ class Played:
     def takes(self, candidate: Candidate) -> bool:
         return candidate.source.startswith("c")
 
-    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+    def begin(self, problem: Problem, candidate: Candidate) -> Future[Failure | None]:
         self.begun.append(candidate)
         return Future()
 
@@ -37,9 +38,13 @@ class Played:
         return not machine
 
 
+def _pair_of(item: Candidate) -> Any:
+    return None, item
+
+
 def _ahead(*sources: str) -> tuple[Ahead[Candidate], Played, list[str]]:
     builder: Any = Played()
-    ahead = Ahead[Candidate](builder, lambda item: item)
+    ahead = Ahead[Candidate](builder, _pair_of)
     candidates = [Candidate(problem_id=source[-1], source=source) for source in sources]
     return ahead, builder, [item.source for item in ahead.divert(candidates)]
 
@@ -53,7 +58,7 @@ def test_who_compiles_nothing_does_not_wait() -> None:
 
 def test_without_a_builder_nobody_waits() -> None:
     items = [Candidate(problem_id="1", source="c")]
-    assert list(Ahead[Candidate](None, lambda item: item).divert(items)) == items
+    assert list(Ahead[Candidate](None, _pair_of).divert(items)) == items
 
 
 def test_no_more_is_built_than_is_judged() -> None:

@@ -81,7 +81,18 @@ def candidate_of(problem: Problem, source: str) -> Candidate:
 
 
 def built(builder: Builder, problem: Problem, source: str) -> Failure | None:
-    return builder.begin(candidate_of(problem, source)).result()
+    return builder.begin(problem, candidate_of(problem, source)).result()
+
+
+@pytest.fixture(scope="module")
+def gpu_builder(quick: EvalProtocol, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """One that builds for a GPU, which nothing here has."""
+    folder = tmp_path_factory.mktemp("builds_for_a_gpu") / "made"
+    gpu = Device(
+        device_class=DeviceClass.CUDA, kind="gpu", id="gpu", worker_core=None, arch="9.0+PTX"
+    )
+    with Builder([gpu], quick, folder, num_workers=1) as opened:
+        yield opened
 
 
 def test_what_is_compiled_ahead_is_kept_for_that_source(
@@ -107,8 +118,9 @@ def test_another_builder_finds_it(builder: Builder, named_problem: NamedProblem)
 def test_what_compiles_nothing_is_known_and_not_built_again(
     builder: Builder, named_problem: NamedProblem
 ) -> None:
-    candidate = candidate_of(named_problem("silu"), TOP)
-    assert builder.begin(candidate).result() is None
+    silu = named_problem("silu")
+    candidate = candidate_of(silu, TOP)
+    assert builder.begin(silu, candidate).result() is None
     assert not builder.takes(candidate)
 
 
@@ -118,6 +130,141 @@ def test_who_finds_no_device_has_not_failed(builder: Builder, named_problem: Nam
     assert b"extensions/ours" in builder.content(candidate_of(silu, source))
 
 
+CONSTRUCTED = {
+    "with the problem's arguments": "        assert size == 128\n        make()",
+    "before it fails": "        make()\n        raise ValueError",
+    "before it wants a device": "        make()\n        self.cuda()",
+    "though it goes on after what fails": """
+        try:
+            torch.zeros(1, device="cuda")
+        except Exception:
+            make()
+    """,
+}
+MODULE = """
+
+class ModelNew(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+{}
+
+    def forward(self, x):
+        {}
+"""
+
+
+@pytest.mark.parametrize("how", CONSTRUCTED)
+def test_what_a_constructor_compiles_is_compiled_ahead(
+    builder: Builder, how: str, named_problem: NamedProblem
+) -> None:
+    linear = named_problem("linear")
+    source = TOP + MODULE.format(CONSTRUCTED[how], "return x")
+    assert built(builder, linear, source) is None
+    assert b"extensions/ours" in builder.content(candidate_of(linear, source))
+
+
+@pytest.mark.parametrize("call", [
+    "make()", "make(); os.kill(os.getpid(), 11)", "make(); os._exit(3)", "make(); raise SystemExit",
+])  # fmt: skip
+def test_what_the_first_call_compiles_is_kept_whatever_ends_it(
+    builder: Builder, call: str, named_problem: NamedProblem
+) -> None:
+    linear = named_problem("linear")
+    source = TOP + MODULE.format("", call)
+    assert built(builder, linear, source) is None
+    assert b"extensions/ours" in builder.content(candidate_of(linear, source))
+
+
+ON_A_GPU = {
+    "asks in its constructor": "        if torch.cuda.is_available():\n            make()",
+    "moves before": """
+        self.cuda()
+        self.other = nn.Linear(2, 2).to(torch.device("cuda", 0), torch.float16)
+        self.table = torch.zeros(2, device="cuda") + torch.ones(2).cuda()
+        self.one = torch.ones(1).to(0)
+        self.same = torch.ones(1).to(self.table)
+        assert self.linear.weight.is_cuda and self.same.is_cuda and self.one.is_cuda
+        assert self.other.weight.dtype is torch.float16
+        make()
+    """,
+    "asks what it can": """
+        if torch.cuda.get_device_capability() == (9, 0) and torch.cuda.device_count() == 1:
+            make()
+    """,
+    "draws weights": """
+        torch.manual_seed(1)
+        self.weight = nn.Parameter(torch.randn(size, size))
+        nn.init.kaiming_uniform_(self.weight)
+        self.register_buffer("sum", self.weight.sum().cuda())
+        make()
+    """,
+}
+
+
+@pytest.mark.parametrize("how", ON_A_GPU)
+def test_what_is_compiled_only_where_there_is_a_gpu_is_compiled_ahead(
+    gpu_builder: Builder, how: str, named_problem: NamedProblem
+) -> None:
+    linear = named_problem("linear")
+    source = TOP + MODULE.format(ON_A_GPU[how], "return x")
+    assert built(gpu_builder, linear, source) is None
+    assert b"extensions/ours" in gpu_builder.content(candidate_of(linear, source))
+
+
+def test_what_a_call_on_a_gpu_compiles_is_compiled_ahead(
+    gpu_builder: Builder, named_problem: NamedProblem
+) -> None:
+    linear = named_problem("linear")
+    calls = "y = self.linear(x); assert y.is_cuda and y.shape == x.shape; make()"
+    source = TOP + MODULE.format("", calls)
+    assert built(gpu_builder, linear, source) is None
+    assert b"extensions/ours" in gpu_builder.content(candidate_of(linear, source))
+
+
+def test_without_a_gpu_nothing_is_pretended_of_one(
+    builder: Builder, named_problem: NamedProblem
+) -> None:
+    linear = named_problem("linear")
+    source = TOP + MODULE.format(ON_A_GPU["asks in its constructor"], "return x")
+    assert built(builder, linear, source) is None
+    assert builder.content(candidate_of(linear, source)) == b""
+
+
+def test_a_large_module_takes_no_memory_where_a_gpu_is_pretended(
+    gpu_builder: Builder, named_problem: NamedProblem
+) -> None:
+    linear = named_problem("linear")
+    large = "        self.large = nn.Linear(1 << 16, 1 << 16)  # 16 GiB\n        make()"
+    source = TOP + MODULE.format(large, "return x")
+    assert built(gpu_builder, linear, source) is None
+    assert b"extensions/ours" in gpu_builder.content(candidate_of(linear, source))
+
+
+def test_a_problem_that_fails_costs_only_what_needs_it(
+    builder: Builder, named_problem: NamedProblem
+) -> None:
+    said = "Error building extension 'theirs': [1/2] c++\nmain.cpp:3: error: 'y' not declared"
+    linear = named_problem("linear")
+    broken = linear.model_copy(update={"source": SAYS.format(said)})
+    source = TOP + "make()" + MODULE.format("        make()", "return x")
+    assert built(builder, broken, source) is None
+    assert b"extensions/ours" in builder.content(candidate_of(broken, source))
+
+
+def test_an_extension_that_was_being_compiled_is_not_waited_for(
+    builder: Builder, named_problem: NamedProblem
+) -> None:
+    silu = named_problem("silu")
+    locks = (
+        "make()\nmade.with_name('half').mkdir()\nmade.with_name('half').joinpath('lock').touch()"
+    )
+    assert built(builder, silu, TOP + locks) is None
+    content = builder.content(candidate_of(silu, TOP + locks))
+    assert b"extensions/half" in content
+    assert b"half/lock" not in content
+
+
 @pytest.mark.parametrize("end", ["os._exit(1)", "os.kill(os.getpid(), 11)", "raise SystemExit"])
 def test_who_ends_meanwhile_is_left_to_the_judge(
     builder: Builder, end: str, named_problem: NamedProblem
@@ -125,11 +272,14 @@ def test_who_ends_meanwhile_is_left_to_the_judge(
     assert built(builder, named_problem("silu"), TOP + end) is None
 
 
+@pytest.mark.parametrize("where", ["import", "constructor"])
 def test_what_a_compiler_says_of_the_source_is_a_verdict(
-    builder: Builder, named_problem: NamedProblem
+    builder: Builder, where: str, named_problem: NamedProblem
 ) -> None:
     said = "Error building extension 'ours': [1/2] c++ ...\nmain.cpp:3: error: 'y' not declared\n"
-    failure = built(builder, named_problem("silu"), TOP + SAYS.format(said))
+    raises = SAYS.format(said)
+    source = TOP + (raises if where == "import" else MODULE.format(f"        {raises}", "return x"))
+    failure = built(builder, named_problem("linear"), source)
     assert failure is not None
     assert failure.status is Status.NO_BUILD
     assert "main.cpp:3: error: 'y' not declared" in failure.reason
@@ -146,33 +296,53 @@ def test_what_a_compiler_says_of_the_source_is_a_verdict(
 def test_what_the_machine_may_be_to_blame_for_is_left_to_the_judge_and_not_kept(
     builder: Builder, said: str, named_problem: NamedProblem
 ) -> None:
-    candidate = candidate_of(named_problem("silu"), TOP + "make()\n" + SAYS.format(said))
-    assert builder.begin(candidate).result() is None
+    silu = named_problem("silu")
+    candidate = candidate_of(silu, TOP + "make()\n" + SAYS.format(said))
+    assert builder.begin(silu, candidate).result() is None
     assert builder.content(candidate) == b""
     assert builder.takes(candidate)
 
 
-def test_who_asks_for_a_device_is_left_to_the_judge(
+@pytest.mark.parametrize("how", [
+    "if not torch.cuda.is_available():\n    {}",
+    "try:\n    torch.zeros(1, device='cuda')\nexcept Exception:\n    {}",
+    "if not os.path.exists('/dev/nvidia0'):\n    {}",
+])  # fmt: skip
+def test_one_that_may_be_another_where_there_is_a_device_is_left_to_the_judge(
+    builder: Builder, how: str, named_problem: NamedProblem
+) -> None:
+    said = "Error building extension 'ours'\nmain.cpp:3: error: 'y' not declared"
+    assert built(builder, named_problem("silu"), TOP + how.format(SAYS.format(said))) is None
+
+
+def test_what_a_compiler_says_in_the_first_call_is_left_to_the_judge(
     builder: Builder, named_problem: NamedProblem
 ) -> None:
     said = "Error building extension 'ours'\nmain.cpp:3: error: 'y' not declared"
-    source = TOP + "if not torch.cuda.is_available():\n    " + SAYS.format(said)
-    assert built(builder, named_problem("silu"), source) is None
+    linear, source = named_problem("linear"), TOP + MODULE.format("", SAYS.format(said))
+    assert built(builder, linear, source) is None
+    assert not builder.takes(candidate_of(linear, source))
 
 
-def test_who_never_ends_is_left_to_the_judge(
-    builder: Builder, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("does", ["time.sleep(600)", "while True:\n    pass"])
+def test_one_that_never_ends_is_left_to_the_judge(
+    tmp_path: Path, quick: EvalProtocol, named_problem: NamedProblem, does: str
 ) -> None:
-    monkeypatch.setattr(building, "LIMIT_S", 0.5)
-    assert built(builder, named_problem("silu"), TOP + "time.sleep(60)") is None
+    silu, device = named_problem("silu"), find_device(DeviceClass.CPU)
+    short = quick.model_copy(update={"start_timeout_s": 0.5, "build_timeout_s": 1.0})
+    with Builder([device], short, tmp_path, num_workers=1) as opened:
+        candidate = candidate_of(silu, TOP + "make()\n" + does)
+        assert opened.begin(silu, candidate).result(120) is None
+        assert opened.takes(candidate)
 
 
 def test_compilers_are_few_and_off_the_cores_of_judges(
     builder: Builder, named_problem: NamedProblem
 ) -> None:
     writes = "made.write_text(f'{sorted(os.sched_getaffinity(0))} ' + os.environ['MAX_JOBS'])"
-    candidate = candidate_of(named_problem("silu"), TOP + "make()\n" + writes)
-    builder.begin(candidate).result()
+    silu = named_problem("silu")
+    candidate = candidate_of(silu, TOP + "make()\n" + writes)
+    builder.begin(silu, candidate).result()
     cores = sorted(os.sched_getaffinity(0) - set(builder._device.reserved_cores))
     free = cores or sorted(os.sched_getaffinity(0))  # two cores: nobody builds, but here
     assert f"{free} 2".encode() in builder.content(candidate)
@@ -226,9 +396,9 @@ def test_leaving_does_not_wait_for_compilers(
 ) -> None:
     silu, device = named_problem("silu"), find_device(DeviceClass.CPU)
     with Builder([device], quick, tmp_path, num_workers=1) as opened:
-        opened.begin(candidate_of(silu, TOP + "make()")).result()  # warmed up
+        opened.begin(silu, candidate_of(silu, TOP + "make()")).result()  # warmed up
         futures = [
-            opened.begin(candidate_of(silu, TOP + f"time.sleep({600 + number})"))
+            opened.begin(silu, candidate_of(silu, TOP + f"time.sleep({600 + number})"))
             for number in range(2)
         ]
         time.sleep(0.5)
@@ -271,7 +441,7 @@ def test_fewer_are_built_at_a_time_while_somebody_measures(
     order: list[int] = []
     has_come = threading.Condition()
 
-    def built(_: Builder, candidate: Candidate, __: object) -> None:
+    def built(_: Builder, __: Problem, candidate: Candidate, ___: object) -> None:
         with has_come:
             order.append(int(candidate.source.split()[-1]))
             now.append(1)
@@ -286,7 +456,7 @@ def test_fewer_are_built_at_a_time_while_somebody_measures(
     with Builder([cpu], quick, tmp_path, num_workers=num_workers) as opened:
         opened.make_room(wanted=makes_room)
         silu = named_problem("silu")
-        futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(12)]
+        futures = [opened.begin(silu, candidate_of(silu, f"{TOP}# {i}")) for i in range(12)]
         assert [future.result() for future in futures] == [None] * 12
     assert max(numbers) == most
     assert sorted(order) == list(range(12))
@@ -300,7 +470,7 @@ def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
 ) -> None:  # fmt: skip
     go_on, order = threading.Event(), list[str]()
 
-    def built(_: Builder, candidate: Candidate, __: object) -> None:
+    def built(_: Builder, __: Problem, candidate: Candidate, ___: object) -> None:
         order.append(candidate.source[-1])
         go_on.wait(60)
 
@@ -309,12 +479,12 @@ def test_who_waits_for_a_turn_may_be_passed_over_and_come_again(
     made = [candidate_of(silu, f"{TOP}# {i}") for i in range(5)]
     with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=4) as opened:
         opened.make_room(wanted=True)  # one at a time
-        futures = [opened.begin(each) for each in made]
+        futures = [opened.begin(silu, each) for each in made]
         while not order:
             time.sleep(0.01)
         for each in made[1:]:
             opened.pass_over(each)
-        again = opened.begin(made[2])
+        again = opened.begin(silu, made[2])
         opened.pass_over(made[0])  # it has begun
         go_on.set()
         assert [futures[0].result(60), again.result(60)] == [None, None]
@@ -329,7 +499,7 @@ def test_what_waits_for_its_turn_is_given_up_at_the_end(
     monkeypatch.setattr(Builder, "_may_build", lambda *_: False)
     silu = named_problem("silu")
     with Builder([find_device(DeviceClass.CPU)], quick, tmp_path, num_workers=2) as opened:
-        futures = [opened.begin(candidate_of(silu, f"{TOP}# {i}")) for i in range(2)]
+        futures = [opened.begin(silu, candidate_of(silu, f"{TOP}# {i}")) for i in range(2)]
     assert all(future.cancelled() or future.result(1) is None for future in futures)
 
 

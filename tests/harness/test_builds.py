@@ -18,6 +18,7 @@ from cudal1.harness import Pool
 from cudal1.harness.builds import MAX_CANDIDATES, Builds
 from cudal1.harness.burst import Desk
 from cudal1.harness.interval import Ending, wait_ready
+from cudal1.harness.patience import Patience
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import MAX_BUILDS_BYTES
 from cudal1.harness.worker import builds
@@ -53,7 +54,7 @@ def _started(zygote: Zygote, body: str, built: bytes = b"") -> Worker:
     ring = Desk(LAYOUT, torch.device("cpu")).make_ring([])
     worker = zygote.welcome(zygote.begin(job, ring))
     worker.load(TOP + textwrap.dedent(body), built)
-    assert wait_ready(worker, LIMIT_S) is Ending.DONE, worker.display_text()
+    assert wait_ready(worker, Patience(LIMIT_S)) is Ending.DONE, worker.display_text()
     return worker
 
 

@@ -57,11 +57,12 @@ def _candidates(problem: Problem, source: str, count: int) -> list[Candidate]:
 def test_both_build_and_what_one_has_built_is_there_for_all(
     open_builder: Open, seats: list[Seat], named_problem: NamedProblem
 ) -> None:
-    work = _candidates(named_problem("silu"), TOP + "make()", 4)
+    silu = named_problem("silu")
+    work = _candidates(silu, TOP + "make()", 4)
     with open_builder() as builder:
         assert builder.num_workers == 2
         assert all(builder.takes(each) for each in work)
-        futures = [builder.begin(each) for each in [*work, *work]]
+        futures = [builder.begin(silu, each) for each in [*work, *work]]
         assert [future.result() for future in futures] == [None] * 8
         assert {machine for machine, _ in builder._begun.values()} == {s.machine for s in seats}
         assert all(b"extensions/ours" in builder.content(each) for each in work)
@@ -71,7 +72,7 @@ def test_both_build_and_what_one_has_built_is_there_for_all(
         assert builder.complaint == ""
     with open_builder(num_workers=0) as later:
         assert all(later.content(each) for each in work)
-        assert not later.takes(candidate_of(named_problem("silu"), TOP))
+        assert not later.takes(candidate_of(silu, TOP))
 
 
 def test_a_fleet_is_given_what_was_built(
@@ -93,27 +94,27 @@ def test_what_a_machine_had_begun_that_leaves_is_left_to_the_judge(
 ) -> None:
     silu = named_problem("silu")
     (other,) = [s for s in seats if not s.device.id.endswith(cluster.head_node.node_id)]
-    slow = _candidates(silu, TOP + "make()\ntime.sleep(600)", 2)
+    slow = _candidates(silu, TOP + "make()\nwhile True:\n    pass", 2)
     with open_builder() as builder:
-        futures = [builder.begin(each) for each in slow]
+        futures = [builder.begin(silu, each) for each in slow]
         (lost,) = [i for i, each in enumerate(slow) if builder._begun[each.id][0] == other.machine]
         cluster.remove_node(node_of(cluster, other), allow_graceful=False)
         assert futures[lost].result(timeout=600) is None
         assert (builder.num_workers, builder.complaint) == (1, "")
         again = candidate_of(silu, TOP + "make()")
-        builder.begin(again)
+        builder.begin(silu, again)
         assert builder._begun[again.id][0] != other.machine
         builder.pass_over(again)  # it waits behind the slow one
         assert again.id not in builder._begun
-        assert not builder.begin(slow[1 - lost]).done()
+        assert not builder.begin(silu, slow[1 - lost]).done()
 
 
 def test_a_build_that_is_a_mistake_of_ours_costs_that_build_alone(
-    open_builder: Open,
+    open_builder: Open, named_problem: NamedProblem
 ) -> None:
     no_candidate: Any = SimpleNamespace(id="none", source="")
     with open_builder() as builder:
-        assert builder.begin(no_candidate).result(timeout=600) is None
+        assert builder.begin(named_problem("silu"), no_candidate).result(timeout=600) is None
         assert (builder.num_workers, builder.complaint) == (2, "")
 
 
@@ -133,7 +134,8 @@ def test_where_nobody_can_it_says_why_and_nothing_waits(
 ) -> None:
     monkeypatch.setattr(ClusterBuilder, "_offers", lambda _: ({}, "no disk"))
     with open_builder() as builder:
-        candidate = candidate_of(named_problem("silu"), TOP)
+        silu = named_problem("silu")
+        candidate = candidate_of(silu, TOP)
         assert not builder.takes(candidate)
-        assert builder.begin(candidate).result() is None
+        assert builder.begin(silu, candidate).result() is None
         assert builder.complaint == "extensions are not compiled ahead: no disk"

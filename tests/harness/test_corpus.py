@@ -78,13 +78,15 @@ def test_after_all_of_them_the_next_candidate_is_judged_normally(
 
 
 @pytest.fixture
-def compile_ahead(pool: Pool, quick: EvalProtocol, tmp_path: Path) -> Callable[[Candidate], None]:
+def compile_ahead(
+    pool: Pool, quick: EvalProtocol, tmp_path: Path
+) -> Callable[[Problem, Candidate], None]:
     """As a fleet's builder does, so that the pool finds what a source compiles."""
 
-    def compiled(candidate: Candidate) -> None:
+    def compiled(problem: Problem, candidate: Candidate) -> None:
         assert pool._zygote is not None
         with Builder([pool.device], quick, tmp_path, num_workers=1) as builder:
-            assert builder.begin(candidate).result() is None
+            assert builder.begin(problem, candidate).result() is None
             pool._zygote.builds.give(candidate.id, builder.content(candidate))
 
     return compiled
@@ -101,13 +103,13 @@ HONEST_CASES = [
 @pytest.mark.parametrize("case", HONEST_CASES)
 def test_an_honest_twin_earns_what_its_header_says_unflagged(
     case: Case, judge: Judge, layers: tuple[str, ...], until_measured: UntilMeasured,
-    named_problem: Callable[[str], Problem], compile_ahead: Callable[[Candidate], None],
+    named_problem: Callable[[str], Problem], compile_ahead: Callable[[Problem, Candidate], None],
 ) -> None:  # fmt: skip
     if lacks := case.missing(layers):
         pytest.skip(f"this machine has no {lacks}")
     if COMPILES in case.source:
-        problem_id = named_problem(case.problem).id
-        compile_ahead(Candidate(problem_id=problem_id, source=case.source))
+        problem = named_problem(case.problem)
+        compile_ahead(problem, Candidate(problem_id=problem.id, source=case.source))
 
     def missing() -> object:
         verdict = judge(case.problem, case.source, case.contract).verdict

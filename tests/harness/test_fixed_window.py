@@ -21,7 +21,8 @@ PROTOCOL = EvalProtocol(
     max_quads=24, alpha=0.01, certify_within=0.1, max_claim=2.0, dead_zone=1.02, num_buckets=7,
     max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,
     give_up_alpha=0.1, confirm_above_record=2.0, confirm_within=0.1,
-    slow_factor=1000, start_timeout_s=20, call_timeout_s=2, memory_bytes=1 << 30, seed=7,
+    slow_factor=1000, start_timeout_s=20, build_timeout_s=60, call_timeout_s=2,
+    memory_bytes=1 << 30, seed=7,
 )  # fmt: skip
 """The paper's numbers."""
 

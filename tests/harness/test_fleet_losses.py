@@ -323,7 +323,7 @@ class PlayedBuilder:
     def make_room(self, *, wanted: bool) -> None:
         self.makes_room = wanted
 
-    def begin(self, candidate: Candidate) -> Future[Failure | None]:
+    def begin(self, problem: Problem, candidate: Candidate) -> Future[Failure | None]:
         future: Future[Failure | None] = Future()
         if self.first_made_room is None:
             self.first_made_room = self.makes_room

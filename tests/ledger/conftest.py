@@ -31,7 +31,8 @@ class Facts:
         certify_within=0.1, max_claim=9.0, dead_zone=1.01, num_buckets=7, max_bucket_variance=0.005,
         confirm_above=3.0, confirm_below=1.0,
         give_up_alpha=0.1, confirm_above_record=2, confirm_within=0.1,
-        slow_factor=1000, start_timeout_s=1, call_timeout_s=1, memory_bytes=1024, seed=0,
+        slow_factor=1000, start_timeout_s=1, build_timeout_s=1, call_timeout_s=1,
+        memory_bytes=1024, seed=0,
     )  # fmt: skip
 
     def problem(self, name: str = "softmax", split: Split = Split.TRAIN) -> Problem:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cudal1.errors import StoreError
 from cudal1.ledger import Ledger
 from cudal1.problem import Admission
+from cudal1.verdict import Phases
 
 
 def test_a_verdict_comes_back_whole(tmp_path, facts):
@@ -112,6 +113,24 @@ def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, fa
     assert len(contents[0]["completions"]) == count
     assert len(contents[0]["candidates"]) == 2
     assert contents[0] == contents[1]
+
+
+def test_a_verdict_has_columns_for_what_its_seconds_went_for(tmp_path, facts):
+    candidates = [facts.candidate(f"class ModelNew: x = {number}") for number in range(2)]
+    spent = Phases(starting_s=0.5, compiling_s=4.0, checking_s=0.25, measuring_s=1.0)
+    noted = facts.correct(candidates[0]).model_copy(update={"phases": spent})
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        for candidate, verdict in zip(
+            candidates, (noted, facts.correct(candidates[1])), strict=True
+        ):
+            ledger.add_candidate(candidate)
+            ledger.add_verdict(verdict, ())
+        columns = ", ".join(Phases.model_fields)
+        rows = ledger.sql(f"select {columns} from verdicts order by compiling_s nulls last").rows()
+        assert rows == [(0.5, 4.0, 0.25, 1.0), (None,) * 4]
+        where = {"device_kind": noted.device_kind, "protocol_id": noted.protocol_id}
+        assert ledger.verdict(candidates[0], **where) == noted
 
 
 def test_the_latest_admission_holds(tmp_path, facts):

@@ -27,7 +27,7 @@ PROTOCOL = EvalProtocol(
     dead_zone=1.02, num_buckets=7, max_bucket_variance=0.005, confirm_above=3.0, confirm_below=1.0,
     give_up_alpha=0.1,
     confirm_above_record=2.0, confirm_within=0.1, slow_factor=1000.0,
-    start_timeout_s=30.0, call_timeout_s=10.0, memory_bytes=1 << 31, seed=7,
+    start_timeout_s=30.0, build_timeout_s=60.0, call_timeout_s=10.0, memory_bytes=1 << 31, seed=7,
 )  # fmt: skip
 DEVICE = "cpu"
 SCHEMAS = {
@@ -110,7 +110,7 @@ def verdict(problem_id: str, candidate_id: str, certified: float | None = 1.5, *
     return {
         "candidate_id": candidate_id, "problem_id": problem_id, "device_kind": DEVICE,
         "protocol_id": PROTOCOL.id, "status": status,
-        "judge_s": 2.5,
+        "judge_s": 2.5, "compiling_s": None,
         "precision": "strict" if status == "correct" else None,
         "speedup": certified * 1.04 if timed and certified else None,
         "certified": certified if timed else None, "num_quads": 40 if timed else None,

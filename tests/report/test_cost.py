@@ -30,6 +30,17 @@ def test_tokens_and_judging_time_are_added_up(made):
     assert harness["Judging, h"] == "0.50"
 
 
+def test_what_devices_waited_for_compilers_is_said_where_it_is_known(made):
+    verdicts = [
+        made.verdict("p11", "a", judge_s=1800.0, compiling_s=720.0),
+        made.verdict("p11", "b", judge_s=1800.0, compiling_s=None),
+    ]
+    given = made.build({"problems": [made.problem()], "verdicts": verdicts})
+    assert [row["Judging, h"] for row in rows_of(given)] == ["1.00", "0.20"]
+    given = made.build({"problems": [made.problem()], "verdicts": verdicts[1:]})
+    assert [row["Judging, h"] for row in rows_of(given)] == ["0.50"]
+
+
 def test_dollars_are_the_bill_s_with_what_is_in_doubt(made):
     given = made.build({
         "problems": [made.problem()],

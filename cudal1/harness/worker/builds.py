@@ -18,31 +18,32 @@ from unittest.mock import patch
 
 import torch
 
+from cudal1.harness.worker.extensions.compile import LOCATED, NOT_ITS_FAULT
+
 FOLDER = "built"
 PLACES = {
     "TRITON_HOME": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions",
-    "CUDA_CACHE_PATH": "cuda", "CUPY_CACHE_DIR": "cupy",
+    "CUDA_CACHE_PATH": "cuda", "CUPY_CACHE_DIR": "cupy", "NUMBA_CACHE_DIR": "numba",
 }  # fmt: skip
 """Below that folder, what each compiler is told by."""
-LIMIT_S, UNHURRIED_S = 1.0, 15.0
-"""To hand it over; the judge waits for twice as long."""
+LOCK = "lock"
+"""The file that says that an extension is being compiled, by whom it does not say."""
+LIMIT_S, UNHURRIED_S = 4.0, 15.0
+"""Seconds to hand it over in; the judge waits for twice as long. Each later process would compile
+again what is not handed over."""
 MAX_JOBS = "2"
 """Files of one candidate compiled at a time, where many candidates are built: PyTorch would take
 one for each core. An extension has one for the host and one of two halves for the device."""
 FAILED = re.compile(r"Error (?:building extension|compiling objects)")
 """What PyTorch says when an extension was not built."""
-LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
-"""What a compiler says of a line."""
 COMMANDS = re.compile(r"^(?:: )?\[\d+/\d+\] .*\n|^FAILED: .*\n.*\n|^ninja: .*\n?", re.MULTILINE)
 """Ninja's own lines: each command, the one that failed once more, and that it stops."""
-NOT_ITS_FAULT = re.compile(
-    r"signal|killed|terminated|memory|bad_alloc|no space|quota|too many open|temporarily"
-    r"|internal compiler|input/output|bus error|timed? ?out",
-    re.IGNORECASE,
+ASKS_DEVICE = re.compile(
+    rb"is_available|is_initialized|device_count|get_device|current_device|nvidia-smi|arch=native"
+    rb"|/dev/|/proc/|\bexcept\b|\bsuppress\b"
 )
-"""Somewhere in what is said where the machine may be to blame."""
-ASKS_DEVICE = re.compile(rb"is_available|device_count|get_device|nvidia-smi|arch=native")
-"""In a source that may be another one where there is a device."""
+"""In a source that may compile something else where there is a device: it asks, or goes on after
+what failed for want of one."""
 
 
 def warm_up() -> None:
@@ -103,9 +104,11 @@ def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
     """
     deadline = time.monotonic() + limit_s
 
-    def packed(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    def packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if time.monotonic() > deadline:
             raise TimeoutError
+        if Path(member.name).name == LOCK:
+            return None
         member.mtime = int(member.mtime)  # ninja takes a file for new that is newer by a rounding
         return member
 
@@ -115,6 +118,13 @@ def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
                 archive.add(Path(home, FOLDER), FOLDER, filter=packed)
             return file.tell()
     return 0
+
+
+def unlock(home: str) -> None:
+    """Forget that a process was compiling that has ended: the next would wait for it for good."""
+    for lock in Path(places(home)["TORCH_EXTENSIONS_DIR"]).rglob(LOCK):
+        with contextlib.suppress(OSError):
+            lock.unlink()
 
 
 def unpack(descriptor: int, home: str) -> None:

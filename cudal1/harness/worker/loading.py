@@ -9,6 +9,7 @@ import ast
 import contextlib
 import importlib.util
 import itertools
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +24,7 @@ from cudal1 import source_files
 from cudal1.harness import wire
 from cudal1.harness.seeding import seed_others
 from cudal1.harness.weights import load_by_name
-from cudal1.harness.wire import SOURCE_NAME, Job, Layout, TensorSpec, View
+from cudal1.harness.wire import Job, Layout, TensorSpec, View
 from cudal1.harness.worker.engine import Engine
 
 MODULE, REFERENCE = "candidate", "Model"
@@ -66,22 +67,26 @@ def load(
     return module, lambda: load_by_name(module, given)
 
 
-def imported(source: bytes) -> ModuleType:
-    """Run a source as a module, with its other files beside it."""
-    path = Path(SOURCE_NAME).absolute()
+def imported(source: bytes, name: str = MODULE) -> ModuleType:
+    """Run a source as a module, with its other files beside it.
+
+    Its file is of one age in every process: Numba takes another for another file.
+    """
+    path = Path(f"{name}.py").absolute()
     files = source_files.split(source.decode())
     path.write_bytes(files.pop(source_files.MAIN).encode())
+    os.utime(path, (0, 0))
     for name, text in files.items():
         beside = path.parent / name
         beside.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(text.encode())
     if files:
         sys.path.append(str(path.parent))  # behind everything that is installed
-    spec = importlib.util.spec_from_file_location(MODULE, path)
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     namespace = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = namespace
+    sys.modules[name] = namespace
     spec.loader.exec_module(namespace)
     return namespace
 

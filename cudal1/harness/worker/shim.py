@@ -25,9 +25,9 @@ import torch
 
 from cudal1.harness import wire
 from cudal1.harness.wire import CHAIN, HAND_OVER, HANDED_OVER, KEEP, Job, State, Word
-from cudal1.harness.worker import builds, confinement, loading
+from cudal1.harness.worker import building, builds, confinement, loading
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
-from cudal1.harness.worker.loading import imported, load, practise
+from cudal1.harness.worker.loading import load, practise
 from cudal1.harness.worker.words import described, report, tell
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -96,8 +96,8 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     source_fd, *built = _received(channel, 2)
     for descriptor in built:
         builds.unpack(descriptor, home)
-    if job.only_builds:
-        _build(home, _content(source_fd), control, channel)
+    if job.builds_for:
+        _build(job, home, _content(source_fd), control, channel)
     else:
         _work(job, home, _content(source_fd), control, ring, inputs, channel, engine)
     os._exit(1)
@@ -108,20 +108,11 @@ def _allow_tf32(allowed: bool) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
-def _build(home: str, source: bytes, control: memoryview, channel: int) -> None:
-    """Import the source, for what it compiles; who fails for want of a device has not failed."""
-    os.environ["MAX_JOBS"] = builds.MAX_JOBS
-    words = control[: wire.TEXT_OFFSET].cast("Q")
-    # A broad except: a source may raise anything at all when it is imported, SystemExit too, and
-    # what it compiled before is worth keeping all the same.
-    try:
-        imported(source)
-    except BaseException as error:  # noqa: BLE001
-        if said := builds.complaint(error, source):
-            report(control, words, State.BUILD_FAILED, said)
-        if builds.has_failed(error):
-            return
-    words[Word.STATE] = State.READY
+def _build(job: Job, home: str, source: bytes, control: memoryview, channel: int) -> None:
+    """Compile what the source compiles, and hand that over."""
+    if not building.build(job, home, source, control):
+        return
+    control[: wire.TEXT_OFFSET].cast("Q")[Word.STATE] = State.READY
     while os.read(channel, 1) == HAND_OVER:
         _hand_over(channel, home, builds.UNHURRIED_S)
 

@@ -23,7 +23,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudal1.harness.wire import FREEZE, LIMITS, THAW, WATCH, WORKED
+from cudal1.harness.wire import COMPUTED, FREEZE, LIMITS, LOOK, THAW, WATCH, WORKED
 
 STOPPED = frozenset("TZXx")
 STOP_LIMIT_S = 5.0
@@ -33,7 +33,9 @@ PATIENCE_S = 0.02
 NAP_S = 0.0001
 WATCH_MS = 50
 STATE, GROUP, NUM_THREADS, RESIDENT = 0, 2, 17, 21
-"""Fields of /proc/PID/stat behind the name."""
+OWN_TICKS, CHILDREN_S_TICKS = slice(11, 13), slice(13, 15)
+"""Fields of /proc/PID/stat behind the name; ticks in user and in kernel mode."""
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 CPUCLOCK_SCHED = 2
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -89,6 +91,8 @@ class Warden:
                 done, answer = True, WORKED.pack(FREEZE, *self._worked(seen))
         elif said == THAW:
             done, answer = self._thaw(), THAW
+        elif said == LOOK:
+            done, answer = True, COMPUTED.pack(LOOK, *self._computed(self._look()))
         elif said[:1] == WATCH:
             self._watch(*LIMITS.unpack(said[1:]))
             return True
@@ -182,6 +186,19 @@ class Warden:
         held_bytes = sum(_anonymous(process) for process, _ in seen.processes)
         has_changed = before.keys() != self._clocks.keys() or born != self._last_born
         return worked_ns, held_bytes, has_changed
+
+    def _computed(self, seen: Look) -> tuple[int, int]:
+        """What the worker's own process and what all that it started computed since they began.
+
+        A process that has ended counts with its parent, if that has asked for its ending.
+        """
+        own, all_together = 0, 0
+        for process, fields in seen.processes:
+            ticks = sum(map(int, fields[OWN_TICKS]))
+            all_together += ticks + sum(map(int, fields[CHILDREN_S_TICKS]))
+            if int(process) == self._worker:
+                own = ticks
+        return own * TICK_NS, (all_together - own) * TICK_NS
 
     # --- memory ----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import torch
 
 from cudal1.harness.burst import Desk
 from cudal1.harness.interval import Ending, wait_ready
+from cudal1.harness.patience import Patience
 from cudal1.harness.rings import sealed
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Layout, TensorSpec, View
@@ -75,7 +76,7 @@ def _after(zygote: Zygote, practice: str, body: str) -> Worker:
     worker = zygote.welcome(zygote.begin(job, ring))
     until(lambda: counts(worker)[1] == 1)
     worker.load(TOP + body)
-    assert wait_ready(worker, LIMIT_S) is Ending.DONE, worker.display_text()
+    assert wait_ready(worker, Patience(LIMIT_S)) is Ending.DONE, worker.display_text()
     return worker
 
 
@@ -194,7 +195,7 @@ def test_weights_drawn_with_numpy_or_random_follow_the_job_s_seed(zygote: Zygote
     found: list[list[int]] = []
     for _ in range(2):
         with start_worker(zygote, drawn) as worker:
-            assert wait_ready(worker, LIMIT_S) is Ending.DONE, worker.display_text()
+            assert wait_ready(worker, Patience(LIMIT_S)) is Ending.DONE, worker.display_text()
             found.append(counts(worker)[:2])
     assert found[0] == found[1]
     assert found[0][0] != 0

@@ -11,7 +11,8 @@ own, and asks the preprocessor nothing that the headers left out could answer. W
 then is declarations that it has no word for, of PyTorch's own headers.
 
 Run as a script by `g++` and `nvcc` beside this file, without our package or site-packages. Whatever
-goes wrong in here is left to the compiler. Threat: none but what a candidate's own processes can do
+goes wrong in here is left to the compiler, and what that says of a line of the source is said again
+where the same is to be compiled once more. Threat: none but what a candidate's own processes can do
 anyway; it may as well call the compiler itself.
 
 Long because a script of one file finds itself wherever it is run.
@@ -96,6 +97,14 @@ LISTS = re.compile(r"ListRef|List<")
 BINDINGS = ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 FOR_PYTHON = re.compile(r"\bpy::|pybind11|\bPY_?[A-Z]|\bPy[A-Z_]|\bTHP")
 REGISTERS = "TORCH_LIBRARY"
+LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
+"""What a compiler says of a line."""
+NOT_ITS_FAULT = re.compile(
+    r"signal|killed|terminated|memory|bad_alloc|no space|quota|too many open|temporarily"
+    r"|internal compiler|input/output|bus error|timed? ?out",
+    re.IGNORECASE,
+)
+"""Somewhere in what is said where the machine may be to blame."""
 HALVES = ("gcc", "cudafe++", "gcc", "cicc", "ptxas", "fatbinary", "rm", "gcc")
 """What nvcc runs for one architecture: the host's half, the device's half, both together."""
 NUM_HOST, NUM_HALVES = 2, 7
@@ -110,24 +119,25 @@ def main(compiler: str, arguments: list[str]) -> int:
     source = None
     with contextlib.suppress(Exception):
         source = Source.of(arguments)
-        if source is not None and source.was_made():
+    if source is None:
+        return subprocess.call([compiler, *arguments])
+    with contextlib.suppress(Exception):
+        known = source.known()
+        if known is not None:
+            return known
+    with contextlib.suppress(Exception):
+        source.forget()
+        done = source.compiled(compiler)
+        if done.returncode == 0:
+            sys.stderr.buffer.write(done.stdout)
+            source.note(done)
             return 0
-    status = None
-    if source is not None:
-        with contextlib.suppress(Exception):
-            source.forget()
-            done = source.compiled(compiler)
-            if done.returncode == 0:
-                sys.stderr.buffer.write(done.stdout)
-                status = 0
-        if status is None:
-            shutil.rmtree(source.folder, ignore_errors=True)
-    if status is None:
-        status = subprocess.call([compiler, *arguments])
-    if source is not None and status == 0:
-        with contextlib.suppress(Exception):
-            source.note_made()
-    return status
+    shutil.rmtree(source.folder, ignore_errors=True)
+    done = said([compiler, *arguments])
+    sys.stderr.buffer.write(done.stdout)
+    with contextlib.suppress(Exception):
+        source.note(done)
+    return done.returncode
 
 
 @dataclass(frozen=True)
@@ -175,32 +185,41 @@ class Source:
     def _note(self) -> Path:
         return Path(f"{self.output}.made")
 
-    def was_made(self) -> bool:
-        """Whether this command has made its output of this text; then it is new again.
+    def known(self) -> int | None:
+        """The exit status of this command for this text, if that was found before.
 
-        Who writes a file and has it compiled writes it in each of its processes, and ninja goes by
-        dates: the object that an earlier process handed over would be older than its source.
+        If it was good, the output is new again: who writes a file and has it compiled writes it in
+        each of its processes, and ninja goes by dates: the object that an earlier process handed
+        over would be older than its source. If not, what the compiler said is said again.
 
         Raises:
             OSError, ValueError, KeyError: there is no note that can be read.
         """
         note = json.loads(self._note.read_text())
         if note["made_of"] != self._made_of():
-            return False
+            return None
+        if status := int(note["status"]):
+            sys.stderr.write(note["said"])
+            return status
         os.utime(self.output)
         if told := after("-MF", self.arguments):  # ninja takes it away when it has read it
             Path(told).write_text(note["dependencies"])
-        return True
+        return 0
 
     def forget(self) -> None:
         """An object that is made now is another one."""
         self._note.unlink(missing_ok=True)
 
-    def note_made(self) -> None:
-        """Remember what the output was made of."""
-        told = after("-MF", self.arguments)
-        dependencies = Path(told).read_text() if told else ""
-        note = {"made_of": self._made_of(), "dependencies": dependencies}
+    def note(self, done: Done) -> None:
+        """Remember what came of it, unless the machine may be to blame."""
+        words, told = os.fsdecode(done.stdout), after("-MF", self.arguments)
+        is_good = done.returncode == 0
+        if not is_good and (NOT_ITS_FAULT.search(words) or not LOCATED.search(words)):
+            return
+        note = {
+            "made_of": self._made_of(), "status": done.returncode, "said": "" if is_good else words,
+            "dependencies": Path(told).read_text() if told and is_good else "",
+        }  # fmt: skip
         self._note.write_text(json.dumps(note))
 
     def _made_of(self) -> str:
