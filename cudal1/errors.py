@@ -4,6 +4,7 @@
     ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
     │   └── ConsentError        a run that nobody has allowed to spend would have to
     ├── SuiteError       a problem suite cannot be read
+    │   ├── UnfitError          a problem cannot be judged at all
     │   └── CrowdedError        a problem cannot be judged beside others on a device
     ├── DeviceError      the device that was asked for is absent or busy
     │   └── DeviceLostError     it computes no more
@@ -35,6 +36,19 @@ class ConsentError(ConfigError):
 
 class SuiteError(CudaL1Error):
     """A problem suite or one of its files cannot be read; the message names the file."""
+
+
+class UnfitError(SuiteError):
+    """A problem cannot be judged: its trial says why.
+
+    Args:
+        said: the reason, with the problem's name.
+        found: all that the trial has found.
+    """
+
+    def __init__(self, said: str, found: object = None) -> None:
+        super().__init__(said)
+        self.found = found
 
 
 class CrowdedError(SuiteError):

@@ -14,7 +14,6 @@ from cudal1.candidate import Candidate
 from cudal1.cli.bar import bar
 from cudal1.cli.candidate_rows import read_rows
 from cudal1.cli.settings import Settings
-from cudal1.cli.trying import Notes, try_references
 from cudal1.cli.verdict_file import Judged, VerdictFile
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.ahead import Compiles, window
@@ -22,10 +21,12 @@ from cudal1.harness.builder import Builder, may_compile
 from cudal1.harness.cluster_builder import ClusterBuilder
 from cudal1.harness.errand import Refusal
 from cudal1.harness.fleet import Fleet
+from cudal1.harness.judge import Judgement
 from cudal1.harness.kept import default_folder
 from cudal1.harness.seats import Seat
 from cudal1.harness.toolchain import missing_for, remedy
 from cudal1.problem import Problem
+from cudal1.services.trying import ReferenceTrial
 
 Pair = tuple[Problem, Candidate]
 Key = tuple[str, str]
@@ -140,23 +141,22 @@ def _judge(
     work = sorted(missing, key=lambda pair: (pair[0].level, pair[0].number))
     if not any(seat.machine for seat in seats):  # others may have other compilers
         work = _compilable(work, outcome)
+    if not work:
+        return
     try:
         with _builder(work, seats, settings) as builder:
             if builder is not None:
                 begin_first(builder, work)
-            notes, complaints, seats = try_references(
-                [problem for problem, _ in work], seats, settings, wait_s=wait_s
+            trial = ReferenceTrial(
+                settings.protocol, settings.max_reference_ms, settings.trial_limit_s
             )
-            outcome.complaints += complaints
-            if builder is not None:
-                for problem, candidate in work:
-                    if problem.id not in notes:
-                        builder.pass_over(candidate)
-            work = [(problem, each) for problem, each in work if problem.id in notes]
-            if not work:
-                return
             with Fleet(seats, settings.protocol, wait_s=wait_s, builder=builder) as fleet:
-                _keep(fleet, work, notes, outcome, verdicts, as_baseline, timing=timing)
+                said = fleet.judge_all(work, timing=timing, trial=trial)
+                _keep(said, work, outcome, verdicts, as_baseline)
+                outcome.complaints += [
+                    f"{fleet.why_lost(seat)}; others took its candidates over"
+                    for seat in fleet.lost
+                ]
             if builder is not None and builder.complaint:
                 outcome.complaints.append(builder.complaint)
     except KeyboardInterrupt:
@@ -166,14 +166,14 @@ def _judge(
 
 
 def _keep(
-    fleet: Fleet, work: Sequence[Pair], notes: Notes, outcome: Outcome,
-    verdicts: VerdictFile, as_baseline: Mapping[Key, Baseline], *, timing: bool,
+    said: Iterable[Judgement | Refusal], work: Sequence[Pair], outcome: Outcome,
+    verdicts: VerdictFile, as_baseline: Mapping[Key, Baseline],
 ) -> None:  # fmt: skip
     """Each verdict in the file, as it comes; a line on each problem that cannot be judged."""
     refused = set[str]()
     by_id = {problem.id: problem for problem, _ in work}
     with bar("judging", len(work)) as advance:
-        for judgement in fleet.judge_all(work, timing=timing):
+        for judgement in said:
             advance()
             if isinstance(judgement, Refusal):
                 key, why = by_id[judgement.problem_id].key, judgement.reason
@@ -185,14 +185,11 @@ def _keep(
             verdicts.add(
                 Judged(
                     suite=problem.suite, revision=problem.revision, level=problem.level,
-                    problem_id=problem.number, problem=problem.key, note=notes[problem.id],
+                    problem_id=problem.number, problem=problem.key, note=judgement.note,
                     baseline=as_baseline.get((problem.id, judgement.verdict.candidate_id)),
                     verdict=judgement.verdict,
                 )
             )  # fmt: skip
-    outcome.complaints += [
-        f"{fleet.why_lost(seat)}; others took its candidates over" for seat in fleet.lost
-    ]
 
 
 def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError, WorkerError
@@ -18,6 +18,7 @@ from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
 from cudal1.harness.pools import Pending, Pools, import_once
 from cudal1.harness.progress import Failure
+from cudal1.harness.trials import Found, Trial
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -26,6 +27,8 @@ _pool: Pools | None = None
 """Of a judge's process; the coordinator has none."""
 _coming: Future[Source] | None = None
 """What was begun for the next pool."""
+_found: dict[str, Found] = {}
+"""What trials have found, by the problem's id."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Errand:
     """The problem's best certified speedup when it was asked."""
     elsewhere: bool = False
     """Whether a large claim will be confirmed by another device; only while it is asked."""
+    trial: Trial | None = None
+    """Finds out before whether the problem can be judged; None: that is known."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,11 @@ def begin_zygote(device: Device) -> None:
 
 
 def _begin(device: Device) -> Source:
-    """Start what forks workers, then import what the pool's own processes will need."""
-    source = launch(device)
-    import_once()
+    """Start what forks workers; meanwhile import what the pool's own processes will need."""
+    with ThreadPoolExecutor(1) as beside:
+        importing = beside.submit(import_once)
+        source = launch(device)
+        importing.result()
     return source
 
 
@@ -86,6 +93,7 @@ def open_pool(device: Device, protocol: EvalProtocol, wait_s: float) -> None:
     """
     global _pool
     known = known_references.of_this_user()
+    _found.clear()
     pools = Pools(device, protocol, wait_s=wait_s, start=_started, known=known)
     _pool = _stack.enter_context(pools)
 
@@ -121,9 +129,12 @@ def leave() -> None:
     os._exit(1)
 
 
-def judge(asked: Errand) -> Judging:
-    """Begin with what the pool says."""
+def judge(asked: Errand) -> Judging | Refusal:
+    """Begin with what the pool says, unless it is known that the problem cannot be judged."""
     assert _pool is not None
+    found = _known(asked, _pool.device)
+    if found is not None and found.reason is not None:
+        return Refusal(asked.problem.id, asked.candidate.id, found.reason)
     first = asked.first.verdict if asked.first else None
     if first is not None and first.measurement is not None:
         pending = _pool.confirm(asked.problem, asked.candidate, first, built=asked.built)
@@ -131,15 +142,27 @@ def judge(asked: Errand) -> Judging:
         pending = _pool.judge(
             asked.problem, asked.candidate, timing=asked.timing, record=asked.record,
             built=asked.built, not_built=asked.not_built, elsewhere=asked.elsewhere,
+            trial=None if found else asked.trial,
         )  # fmt: skip
-    return Judging(asked, pending)
+    return Judging(asked, pending, _pool.device)
+
+
+def _known(asked: Errand, device: Device) -> Found | None:
+    """Return what this run or an earlier one has found of a problem."""
+    if asked.trial is None:
+        return None
+    found = _found.get(asked.problem.id) or asked.trial.known(asked.problem, device)
+    if found is not None:
+        _found[asked.problem.id] = found
+    return found
 
 
 class Judging:
     """What the pool will say of one errand (`isolated.Later`)."""
 
-    def __init__(self, asked: Errand, pending: Pending) -> None:
+    def __init__(self, asked: Errand, pending: Pending, device: Device) -> None:
         self._asked = asked
+        self._device = device
         self.awaited, self.until, self.is_known = pending.awaited, pending.until, pending.is_known
         self._pending = pending
 
@@ -149,7 +172,18 @@ class Judging:
         Raises:
             DeviceLostError: the device computes no more; whatever else is asked will raise it, too.
         """
+        problem = self._asked.problem
         try:
-            return self._pending.result()
+            said = self._pending.result()
         except (SuiteError, WorkerError) as error:
-            return Refusal(self._asked.problem.id, self._asked.candidate.id, str(error))
+            self._keep(getattr(error, "found", None))
+            reason = str(error).removeprefix(f"{problem.key}: ")
+            return Refusal(problem.id, self._asked.candidate.id, reason)
+        self._keep(said.found)
+        found = _found.get(problem.id)
+        return replace(said, found=None, note=found and found.note)
+
+    def _keep(self, found: Found | None) -> None:
+        if found is not None and self._asked.trial is not None:
+            _found[self._asked.problem.id] = found
+            self._asked.trial.keep(self._asked.problem, self._device, found)

@@ -27,6 +27,7 @@ from cudal1.harness.isolated import Isolated
 from cudal1.harness.judge import Judgement
 from cudal1.harness.queue import ByProblem
 from cudal1.harness.seats import MachineLost, Seat
+from cudal1.harness.trials import Trial
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 
@@ -147,21 +148,22 @@ class Fleet:
 
     def judge_all(
         self, work: Iterable[tuple[Problem, Candidate]], *, timing: bool = True,
-        record_of: RecordOf | None = None,
+        record_of: RecordOf | None = None, trial: Trial | None = None,
     ) -> Iterator[Judgement | Refusal]:  # fmt: skip
         """A judgement for each pair, as they come, or why there can be none.
 
         `work` is taken as it is needed, with a builder at once, and what is to be built comes when
         it is; order it by problem: a device goes on with the one that it has prepared. A problem of
         which one candidate could not be judged is tried no more. `record_of` says which record a
-        claim is held against, as `Pool.judge` is told; without it there is none.
+        claim is held against, as `Pool.judge` is told; without it there is none. A `trial` finds
+        out, once for each problem, whether it can be judged.
 
         A candidate with which two judges died is refused.
 
         Raises:
             WorkerError: no judge is left.
         """
-        tasks = (Errand(problem, candidate, timing) for problem, candidate in work)
+        tasks = (Errand(problem, candidate, timing, trial=trial) for problem, candidate in work)
         self._record_of = record_of or _no_record
         self._make_room(wanted=True)  # for what is judged first
         self._ahead = Ahead[Errand](self._builder, lambda task: (task.problem, task.candidate))

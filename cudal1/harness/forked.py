@@ -53,16 +53,26 @@ class Forked:
     Args:
         make: makes the object there. Its method `close`, if there is one, is the last to be called.
         keeps: descriptors of this process that `make` uses; all others are closed there.
+        call_limit_s: what a call into a problem's reference may take there.
 
     Raises:
         Ended: the process ended while the object was made. Whatever `make` raises is raised, too.
     """
 
-    def __init__(self, make: Callable[[], Any], *, keeps: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        *,
+        keeps: Collection[int] = (),
+        call_limit_s: float = CALL_LIMIT_S,
+    ) -> None:
+        self._call_limit_s = call_limit_s
         self._folder = Scratch("cudal1-problem-")
         self._ours, theirs = multiprocessing.Pipe()
         _limit_stalls(self._ours)
-        self._process = fork_kept(partial(_serve, make, theirs, keeps, self._folder.path))
+        self._process = fork_kept(
+            partial(_serve, make, theirs, keeps, self._folder.path, call_limit_s)
+        )
         theirs.close()
         self._status: int | None = None
         try:
@@ -98,7 +108,7 @@ class Forked:
             Ended: the process has ended.
         """
         if self._status is not None:
-            raise Ended(_ending(self._status))
+            raise self._ended(self._status)
         return self._answer(0.0)
 
     def close(self) -> None:
@@ -117,7 +127,7 @@ class Forked:
 
     def _asked(self, asked: Ask, limit_s: float) -> Any:
         if self._status is not None:
-            raise Ended(_ending(self._status))
+            raise self._ended(self._status)
         self._send(asked)
         return self._answer(limit_s)
 
@@ -138,13 +148,19 @@ class Forked:
         except (EOFError, OSError) as error:
             self._reap()
             assert self._status is not None
-            raise Ended(_ending(self._status)) from error
+            raise self._ended(self._status) from error
         except Exception as error:  # a problem may write into the pipe, or patch pickle
             self.kill()
             raise Ended("gives no answer that can be read") from error
         if is_error:
             raise content
         return content
+
+    def _ended(self, status: int) -> Ended:
+        is_late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+        if is_late:
+            return Ended(f"does not return within {self._call_limit_s:g} s")
+        return Ended(_ending(status))
 
     def _reap(self) -> None:
         """Learn how the process ended; one that only closed its end of the pipe is ended."""
@@ -159,23 +175,21 @@ def _limit_stalls(channel: Connection) -> None:
 
 def _ending(status: int) -> str:
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        if number == signal.SIGALRM:
-            return f"does not return within {CALL_LIMIT_S:g} s"
-        return f"crashes ({signal.Signals(number).name})"
+        return f"crashes ({signal.Signals(os.WTERMSIG(status)).name})"
     if os.waitstatus_to_exitcode(status) == STOPPED:
         return "stops its process"
     return f"ends its process (exit status {os.waitstatus_to_exitcode(status)})"
 
 
 def _serve(
-    make: Callable[[], Any], channel: Connection, keeps: Collection[int], folder: str
-) -> NoReturn:
+    make: Callable[[], Any], channel: Connection, keeps: Collection[int], folder: str,
+    call_limit_s: float,
+) -> NoReturn:  # fmt: skip
     """In the child: make the object, answer until nobody asks, end."""
     status = 1
     try:
         close_all_but(channel.fileno(), *keeps)
-        _settle(folder)
+        _settle(folder, call_limit_s)
         made, failed = _tried(make)
         channel.send((failed is not None, failed))
         while failed is None:
@@ -211,10 +225,10 @@ def _portable(error: Exception) -> Exception:
     return MemoryError(said) if lacks_memory(said) else WorkerError(said)
 
 
-def _settle(folder: str) -> None:
+def _settle(folder: str, call_limit_s: float) -> None:
     """Be a process of its own: silent, in its folder, without keys."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_a_hang()
+    end_with_a_hang(call_limit_s)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

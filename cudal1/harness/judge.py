@@ -41,6 +41,7 @@ from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
 from cudal1.harness.shortage import lacks_memory
 from cudal1.harness.traits import Traits
+from cudal1.harness.trials import Found
 from cudal1.harness.turns import Turns
 from cudal1.harness.zygote import Zygote
 from cudal1.measurement import Measurement, Role, TimingSample
@@ -71,6 +72,10 @@ class Judgement:
     """Before it: what preparing the problem took, if that was not prepared."""
     is_to_confirm: bool = False
     """Whether its claim counts only if another device agrees."""
+    found: Found | None = None
+    """By the problem's trial, if that came before."""
+    note: str | None = None
+    """What the problem's check would let through, if a trial has looked."""
     compiled: bytes = b""
     """By the candidate's process, for the one that is to confirm its claim on another device."""
 

@@ -27,6 +27,7 @@ from cudal1.harness.oracle import Draw, Oracle, Tensors, tells
 from cudal1.harness.quiet import undisturbed
 from cudal1.harness.shortage import lacks_memory
 from cudal1.harness.traits import Traits
+from cudal1.harness.turns import Turns
 from cudal1.kill_table import KillTable, Mutant
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
@@ -54,8 +55,9 @@ the others, an output without change is the worst that can be: it follows from n
 
 
 def examine(
-    problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None = None
-) -> tuple[KillTable, Traits]:
+    problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None = None,
+    turns: Turns | None = None,
+) -> tuple[KillTable, Traits]:  # fmt: skip
     """Return what the check of `protocol` would notice on a problem, and what was learned of it.
 
     The reference runs in this process, as in a judge's: admission has tried it before. Inputs are
@@ -66,6 +68,7 @@ def examine(
         protocol: says what the check is.
         device: where candidates are to be judged.
         traits: what is known of the reference; None: it is found out.
+        turns: in which judges of one device use it.
 
     Raises:
         SuiteError: the reference cannot be run here, or there is too little memory, of which
@@ -74,7 +77,7 @@ def examine(
     """
     try:
         with device.watched(), undisturbed(device):
-            trial = _Trial(problem, protocol, device, traits)
+            trial = _Trial(problem, protocol, device, traits, turns)
             return trial.table(), trial.traits
     except (MemoryError, RuntimeError) as error:
         if not lacks_memory(f"{type(error).__name__}: {error}"):
@@ -135,8 +138,9 @@ class _Trial:
     """The check of `examination.Examination`, with mutants in the place of a worker's outputs."""
 
     def __init__(
-        self, problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None
-    ) -> None:
+        self, problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None,
+        turns: Turns | None,
+    ) -> None:  # fmt: skip
         import torch
 
         place = torch.device(device.torch_name)
@@ -147,6 +151,7 @@ class _Trial:
             precision=protocol.precision,
             mode=protocol.mode,
             traits=traits,
+            turns=turns,
         )
         self.traits = self._oracle.traits
         self._first_weights = self._oracle.in_force

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Self
 
 from cudal1 import interrupt
 from cudal1.candidate import Candidate
-from cudal1.errors import CrowdedError, DeviceLostError
+from cudal1.errors import CrowdedError, DeviceLostError, UnfitError
 from cudal1.harness.ceilings import Ceilings
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
@@ -26,6 +26,8 @@ from cudal1.harness.launch import Start, launch
 from cudal1.harness.layers import MINIMUM
 from cudal1.harness.progress import Failure
 from cudal1.harness.quiet import undisturbed, unreadable
+from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.trials import Found, Trial
 from cudal1.harness.turns import Turns
 from cudal1.harness.zygote import NUM_SPARES, Zygote
 from cudal1.problem import DeviceClass, Problem
@@ -85,6 +87,7 @@ class Pool:
             if not self._holds:
                 opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
+            self._turns.halt = self._finish
             self._zygote = Zygote(
                 self.device, minimum=self._minimum, unsafe=self.protocol.unsafe, start=self._start,
                 num_spares=NUM_SPARES[self.device.device_class] if self._num_lanes == 1 else 1,
@@ -111,18 +114,22 @@ class Pool:
     def judge(
         self, problem: Problem, candidate: Candidate, *, timing: bool = True,
         record: float | None = None, built: bytes = b"", not_built: Failure | None = None,
-        elsewhere: bool = False,
+        elsewhere: bool = False, trial: Trial | None = None,
     ) -> Judgement:  # fmt: skip
         """The verdict on one candidate; without `timing`, on its correctness only.
 
         `record` is the problem's best certified speedup so far: claims far above it are confirmed,
         here or, as `elsewhere` says, on another device, by its `confirm`. `built` is what was
-        compiled ahead, `not_built` why that failed (`builder`).
+        compiled ahead, `not_built` why that failed (`builder`). A `trial` finds out before whether
+        the problem can be judged.
 
         Raises:
+            UnfitError: it cannot.
+            CrowdedError: for want of memory, which others may have.
             SandboxError: less than the minimum stands around a worker.
             DeviceLostError: the device computes no more, and may have failed the candidate.
         """
+        found = None if trial is None else self._tried(problem, trial)
         with self._prepared_for(problem, candidate, built) as (prepared, prepare_s):
             interrupt.check()
             said = prepared.judge(
@@ -134,7 +141,7 @@ class Pool:
         if said.is_to_confirm:
             assert self._zygote is not None
             compiled = self._zygote.builds.of(candidate.id)
-        return replace(said, prepare_s=prepare_s, compiled=compiled)
+        return replace(said, prepare_s=prepare_s, compiled=compiled, found=found)
 
     def confirm(
         self, problem: Problem, candidate: Candidate, first: Verdict, *, built: bytes = b""
@@ -150,6 +157,19 @@ class Pool:
             if said.verdict.status is not Status.CORRECT:
                 self.device.require_working()
         return replace(said, prepare_s=prepare_s)
+
+    def _tried(self, problem: Problem, trial: Trial) -> Found | None:
+        """Return what a trial finds of a problem that can be judged; None if it is prepared."""
+        if problem.id in self._prepared:
+            return None
+        with self._turns.using(), undisturbed(self.device):
+            found = trial.find_out(problem, self.device, self._turns)
+        if found.reason is None:
+            return found
+        said = f"{problem.key}: {found.reason}"
+        if self._num_lanes > 1 and lacks_memory(said):
+            raise CrowdedError(said)
+        raise UnfitError(said, found)
 
     @contextmanager
     def _prepared_for(
@@ -192,6 +212,14 @@ class Pool:
             )  # fmt: skip
         except torch.OutOfMemoryError as error:
             raise CrowdedError(too_large(problem, self.device, error)) from error
+
+    def _finish(self) -> Callable[[], None]:
+        """Wait for what was begun on the device, before a problem is prepared."""
+        import torch
+
+        if self.device.device_class is DeviceClass.CUDA and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return lambda: None
 
     def _forget_all(self) -> None:
         for prepared in self._prepared.values():

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any, Self
 
-from cudal1.errors import CrowdedError, DeviceLostError, SuiteError, WorkerError
+from cudal1.errors import CrowdedError, DeviceLostError, SuiteError, UnfitError, WorkerError
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.forked import Ended, Forked
@@ -27,9 +27,14 @@ from cudal1.harness.judge import Judgement
 from cudal1.harness.known_references import KnownReferences
 from cudal1.harness.launch import Lent, Source, Start, launch
 from cudal1.harness.pool import NUM_PREPARED, Pool
+from cudal1.harness.reference_code import CALL_LIMIT_S
+from cudal1.harness.trials import Trial
 from cudal1.harness.turns import Turns, TurnsFile
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
+
+DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
+"""What a problem's process does not survive: what it holds may be lost, or is not wanted."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +267,12 @@ class Pools:
         keeps = [self._source.channel.fileno()]
         keeps += [] if self._turns is None else [self._turns.fileno()]
         lane.source = self._source
-        lane.forked = Forked(partial(self._make, lane, asked.is_alone), keeps=keeps)
+        trial: Trial | None = asked.named.get("trial")
+        lane.forked = Forked(
+            partial(self._make, lane, asked.is_alone),
+            keeps=keeps,
+            call_limit_s=trial.call_limit_s if trial else CALL_LIMIT_S,
+        )
         lane.problem_id = asked.problem.id
 
     def _hear(self, lane: _Lane, forked: Forked) -> None:
@@ -280,7 +290,7 @@ class Pools:
         pending, lane.pending = lane.pending, None
         assert pending is not None
         asked, source = pending.asked, lane.source
-        if isinstance(error, Ended | DeviceLostError | MemoryError | WorkerError | CrowdedError):
+        if isinstance(error, DEADLY):
             lane.kill()
         if isinstance(error, CrowdedError) and self._num_active > 1 and not asked.is_alone:
             pending.asked = replace(asked, is_alone=True)
@@ -289,6 +299,11 @@ class Pools:
         key = asked.problem.key
         if isinstance(error, Ended):
             error = SuiteError(f"{key}: its reference {error}")
+        elif isinstance(error, UnfitError):
+            try:
+                require_working(self.device)  # or that is why
+            except DeviceLostError as lost:
+                error = lost
         elif isinstance(error, DeviceLostError):
             try:
                 require_working(self.device)

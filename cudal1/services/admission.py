@@ -152,10 +152,10 @@ def probe_all(
         SuiteError: the probing process does not start.
     """
     prober = Prober()
-    memory = None if known is None or check is None else _Memory(known, check, max_reference_ms)
+    memory = None if known is None or check is None else Memory(known, check, max_reference_ms)
     try:
         for problem in problems:
-            reason = _known_reason(problem)
+            reason = flaw_of(problem)
             if reason:
                 yield problem, Probe(problem_id=problem.id, reason=reason)
                 continue
@@ -174,7 +174,7 @@ def probe_all(
                 "harness_device": check.device.model_dump(mode="json") if check else None,
                 "traits": traits.model_dump(mode="json") if traits else None,
             }
-            found = _found(problem, prober.ask(request, 2 if check else 1))
+            found = found_in(problem, prober.ask(request, 2 if check else 1))
             if memory:
                 memory.keep(problem, found)
             yield problem, found.probe
@@ -182,7 +182,7 @@ def probe_all(
         prober.close()
 
 
-class _Memory:
+class Memory:
     """What is known of references under one check."""
 
     def __init__(self, known: KnownReferences, check: Check, max_reference_ms: float) -> None:
@@ -200,7 +200,7 @@ class _Memory:
         """Return what was learned of a reference, maybe under another contract."""
         return self._known.find(self._of_oracle(problem), Traits)
 
-    def keep(self, problem: Problem, found: _Found) -> None:
+    def keep(self, problem: Problem, found: Found) -> None:
         """Remember what follows from the problem, and not from this moment."""
         if found.lasts:
             self._known.keep(self._of_trial(problem), found.probe)
@@ -215,7 +215,7 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What the process that tries problems has found of one."""
 
     probe: Probe
@@ -223,14 +223,25 @@ class _Found:
     lasts: bool = False
     """Whether another trial would find the same: no time, no memory, no device decided it."""
 
+    @property
+    def reason(self) -> str | None:
+        """Why it cannot be judged; None: it can."""
+        return self.probe.reason
 
-def _found(problem: Problem, answers: list[dict[str, Any]]) -> _Found:
+    @property
+    def note(self) -> str | None:
+        """What the correctness check would let through, if anything."""
+        return self.probe.rejection
+
+
+def found_in(problem: Problem, answers: Sequence[dict[str, Any]]) -> Found:
+    """Return what was found of a problem, by what its process answered; it may answer anything."""
     failed = next((answer for answer in answers if answer.get("reason") is not None), None)
     if failed is not None:
         reason = str(failed["reason"]).removeprefix(f"{problem.key}: ")
         is_lost = bool(failed.get("is_lost"))
         probe = Probe(problem_id=problem.id, reason=reason, is_lost=is_lost)
-        return _Found(probe, lasts=failed.get("lasts") is True)
+        return Found(probe, lasts=failed.get("lasts") is True)
     seen, *checked = answers
     lasts = seen.pop("lasts", None) is True
     try:
@@ -242,11 +253,11 @@ def _found(problem: Problem, answers: list[dict[str, Any]]) -> _Found:
                 raise ValueError(f"of problem {table.problem_id}")
         probe = Probe.model_validate({**seen, "problem_id": problem.id, "kill_table": table})
     except (ValueError, KeyError):  # what pydantic raises is of the first kind
-        return _Found(Probe(problem_id=problem.id, reason=UNREADABLE))
-    return _Found(probe, traits, lasts=lasts)
+        return Found(Probe(problem_id=problem.id, reason=UNREADABLE))
+    return Found(probe, traits, lasts=lasts)
 
 
-def _known_reason(problem: Problem) -> str | None:
+def flaw_of(problem: Problem) -> str | None:
     """Why a source cannot be a problem, from its file or its syntax tree."""
     if isinstance(problem, Unreadable):
         return problem.flaw

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NoReturn
 
-from cudal1.errors import CudaL1Error, DeviceLostError, describe
 from cudal1.harness import reference
 from cudal1.harness.device import Device
 from cudal1.harness.keeper import adopt_orphans, close_all_but, end_children, end_kept, fork_kept
@@ -31,6 +30,7 @@ from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol, Mode
 from cudal1.services import trial
 from cudal1.services.admission import UNREADABLE
+from cudal1.services.answering import answered
 
 CHILD_PREFIX = "cudal1-trial-"
 
@@ -145,19 +145,12 @@ def _be_the_child(request: dict[str, Any], sender: int, folder: str) -> NoReturn
         os.environ[reference.SCRATCH] = folder
         os.chdir(folder)
         problem = Problem.model_validate(request["problem"])
-        answer({"reason": None, **_seen(problem, request)})
-        if request["protocol"] is not None:
-            answer({"reason": None, **_examined(problem, request)})
-    except trial.RejectedError as rejected:
-        answer({"reason": str(rejected), "lasts": rejected.lasts})
-    except DeviceLostError as error:
-        answer({"reason": str(error), "is_lost": True})
-    except CudaL1Error as error:
-        answer({"reason": str(error)})
+        seen = answered(partial(_seen, problem, request))
+        answer(seen)
+        if seen["reason"] is None and request["protocol"] is not None:
+            answer(answered(partial(_examined, problem, request)))
     except SystemExit as error:
         os._exit(error.code if isinstance(error.code, int) else 1)
-    except BaseException as error:  # noqa: BLE001 -- somebody else's code may raise anything
-        answer({"reason": f"raises {describe(error)}"})
     finally:
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""What a reference must do to be judged at all; runs inside the child that `probe.py` forks.
+"""What a reference must do to be judged at all; runs in the process of one problem.
 
 A reference is refused when its answers could not be compared, or when somebody who skips work could
 not be told from somebody who does it: METR and robust-kbench removed problems for the same reasons.
@@ -16,8 +16,10 @@ from cudal1.errors import SuiteError
 from cudal1.harness.draws import not_listed
 from cudal1.harness.parts import flat_parts
 from cudal1.harness.reference import Reference, load_reference
+from cudal1.harness.reference_code import in_time
 from cudal1.harness.seeding import seed_others, seed_torch
 from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import tensor_places
 from cudal1.problem import Problem
 from cudal1.protocol import Mode
@@ -49,12 +51,13 @@ REPEATABLE = 1e-6
 BEYOND = 1e30
 """A distance that cannot be computed; JSON and records hold no infinity."""
 TOO_SLOW = "too slow"
-"""How such a reason begins. It may be another's fault, who used the device meanwhile."""
+"""How such a reason begins."""
 
 
 def try_out(
-    problem: Problem, *, device: str, max_reference_ms: float, mode: Mode = Mode.CONSTRUCTED
-) -> dict[str, Any]:
+    problem: Problem, *, device: str, max_reference_ms: float, mode: Mode = Mode.CONSTRUCTED,
+    turns: Turns | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return what was seen of a reference that can be judged: the fields of `admission.Probe`.
 
     And `lasts`: whether all was looked at, for which there may be too little memory.
@@ -65,6 +68,7 @@ def try_out(
             set to its time.
         max_reference_ms: the most that one call may take, in milliseconds.
         mode: in which the reference runs.
+        turns: in which judges of one device use it.
 
     Raises:
         RejectedError: it cannot be judged. Anything else is what the file itself raised.
@@ -72,7 +76,7 @@ def try_out(
     import torch
 
     used = device if device == "cpu" or torch.cuda.is_available() else "cpu"
-    reference = _Reference(problem, used, mode)
+    reference = _Reference(problem, used, mode, turns or Turns())
     first = reference.inputs(FIRST_SEED)
     outputs = reference.call(first)
     require_values(outputs)
@@ -106,22 +110,27 @@ class _Reference:
         problem: whose file it is.
         device: PyTorch's name.
         mode: in which the model runs.
+        turns: in which it uses the device.
         module: the file's, where it was imported; None: it is imported anew.
     """
 
     def __init__(
-        self, problem: Problem, device: str, mode: Mode, module: Reference | None = None
-    ) -> None:
+        self, problem: Problem, device: str, mode: Mode, turns: Turns,
+        module: Reference | None = None,
+    ) -> None:  # fmt: skip
         import torch
 
         self._problem = problem
         self._mode = mode
+        self._turns = turns
         self._device = torch.device(device)
+        turns.pass_on()
         try:
-            self._module = module or load_reference(problem)
-            _seed(0, device)
-            with self._device:
-                self._model = self._module.make()
+            with in_time():
+                self._module = module or load_reference(problem)
+                _seed(0, device)
+                with self._device:
+                    self._model = self._module.make()
         except SuiteError as error:  # maybe for want of a package
             said = str(error).removeprefix(f"{problem.key}: ")
             raise RejectedError(said, lasts=False) from error
@@ -131,11 +140,11 @@ class _Reference:
 
     def again(self) -> _Reference:
         """Return another model of the same module, with the same weights."""
-        return _Reference(self._problem, str(self._device), self._mode, self._module)
+        return _Reference(self._problem, str(self._device), self._mode, self._turns, self._module)
 
     def twin(self) -> _Reference:
         """Return a model of the file imported anew."""
-        made = _Reference(self._problem, str(self._device), self._mode)
+        made = _Reference(self._problem, str(self._device), self._mode, self._turns)
         made._module.constants.update(self._module.constants)
         return made
 
@@ -146,8 +155,9 @@ class _Reference:
 
     def inputs(self, seed: int) -> Tensors:
         """Return the tensors of one call; what else it takes is in the module's `constants`."""
+        self._turns.pass_on()
         _seed(seed, self._device)
-        with self._device:
+        with in_time(), self._device:
             drawn = self._module.draw()
         if said := not_listed(drawn):
             raise RejectedError(said)
@@ -177,7 +187,8 @@ class _Reference:
     def _called(self, given: Tensors) -> Tensors:
         import torch
 
-        with torch.no_grad():
+        self._turns.pass_on()
+        with in_time(), torch.no_grad():
             result: Any = self._model(*given)
         results = list(result) if isinstance(result, tuple | list) else [result]
         return [tensor(value, "an output") for value in results]
@@ -187,12 +198,13 @@ class _Reference:
         import torch
 
         times_us: list[float] = []
-        while len(times_us) < NUM_TIMED_CALLS and sum(times_us) < TIMED_S * 1e6:
-            started = time.perf_counter()
-            self.call(inputs)
-            if self._device.type == "cuda":
-                torch.cuda.synchronize()
-            times_us.append((time.perf_counter() - started) * 1e6)
+        with self._turns.timing():
+            while len(times_us) < NUM_TIMED_CALLS and sum(times_us) < TIMED_S * 1e6:
+                started = time.perf_counter()
+                self.call(inputs)
+                if self._device.type == "cuda":
+                    torch.cuda.synchronize()
+                times_us.append((time.perf_counter() - started) * 1e6)
         return statistics.median(times_us)
 
 
