@@ -105,6 +105,8 @@ class Properties(Record):
     """It gave the same bits twice for the same inputs."""
     needs_compiler: bool | None = None
     """Something was compiled when it was imported, constructed or called."""
+    copies_reference: bool | None = None
+    """Its source is the reference's, names aside: it cannot be faster, and is timed only shortly."""
 
 
 class Phases(Record):

@@ -46,6 +46,7 @@ SEEN = {
     ("deterministic", False): "not deterministic",
     ("needs_compiler", True): "compiles",
     ("needs_compiler", False): "compiles nothing",
+    ("copies_reference", True): "is a copy of the reference",
 }
 
 

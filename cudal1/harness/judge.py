@@ -37,6 +37,7 @@ from cudal1.harness.oracle import Oracle
 from cudal1.harness.progress import Failure, NotKept, Phase, Progress, Stopwatch
 from cudal1.harness.quads import Quads
 from cudal1.harness.roofline import BELOW_FLOOR
+from cudal1.harness.sameness import is_copy
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
 from cudal1.harness.shortage import lacks_memory
@@ -219,6 +220,7 @@ class ProblemJudge:
             compiles_itself=toolchain.compiles_itself(candidate.source),
         )
         examination = self._examination(progress)
+        progress.saw(copies_reference=is_copy(candidate.source, self.problem.source))
         flags = screen(candidate.source)
         measurement: Measurement | None = None
         status, reason = Status.CORRECT, None
@@ -387,6 +389,7 @@ class ProblemJudge:
         quads = Quads(
             examination, self._desk, self._oracle, self._protocol, session=session,
             time_empty=self._costs.empty_us,
+            is_copy=bool(examination.progress.seen.copies_reference),
         )  # fmt: skip
         self._zygote.settle()  # who was dismissed before still held the device
         with (
@@ -403,6 +406,8 @@ class ProblemJudge:
             if rule.bears_out(ratios, expected, self._protocol):
                 certified = statistics.conservative(measured.speedup)
                 return measured.model_copy(update={"certified": certified})
+            if examination.progress.seen.copies_reference:
+                return measured.model_copy(update={"certified": 1.0})
             if measured.certified <= 1.0:
                 return measured
             limit = Credible(quads, examination, self._desk, worker, reference).limit()

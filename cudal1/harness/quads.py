@@ -22,7 +22,7 @@ from cudal1.harness.oracle import Draw, Oracle
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.spent import Spent, took_us
 from cudal1.measurement import Role, TimingSample
-from cudal1.protocol import EvalProtocol
+from cudal1.protocol import EvalProtocol, Rule
 
 WARM_UP_BURSTS = 3
 WARM_UP_CALLS = 2
@@ -58,11 +58,12 @@ class Quads:
         protocol: how.
         session: 0 for the first measurement, 1 and 2 for its confirmations.
         time_empty: what the harness itself costs in a burst of so many calls.
+        is_copy: whether the candidate is the reference, names aside.
     """
 
     def __init__(
         self, examination: Examination, desk: Desk, oracle: Oracle, protocol: EvalProtocol, *,
-        session: int, time_empty: Callable[[int], float],
+        session: int, time_empty: Callable[[int], float], is_copy: bool = False,
     ) -> None:  # fmt: skip
         self.time_empty = time_empty
         self._examination = examination
@@ -70,6 +71,7 @@ class Quads:
         self._oracle = oracle
         self._protocol = protocol
         self._session = session
+        self._is_copy = is_copy
         self._rng = examination.rng
         self._samples: list[TimingSample] = examination.progress.samples
         self._missing = Counter(dict.fromkeys(oracle.families[1:], ENOUGH_INPUTS))
@@ -99,7 +101,7 @@ class Quads:
             if self._changes_weights and self._rng.random() < NEW_WEIGHTS:
                 self._examination.change_weights(candidate, reference)
                 self.both(candidate, reference, self._examination.fresh(count))
-            in_pairs = rule.takes_pairs(
+            in_pairs = self._is_copy or rule.takes_pairs(
                 ratios, self._protocol, are_bursts_alike=self._mixes_families
             )
             order = rule.draw_order(self._rng, self._protocol, in_pairs=in_pairs)
@@ -112,7 +114,12 @@ class Quads:
         return self._examination.is_drop_in and self._oracle.can_change_weights
 
     def _is_done(self, ratios: list[float], elapsed_s: float) -> bool:
-        """Whether the rule has enough and, where it gives anything, so have all families."""
+        """Whether the rule has enough and, where it gives anything, so have all families.
+
+        Of a copy only its times are wanted, in a pair for each bucket.
+        """
+        if self._is_copy and self._protocol.rule is Rule.CERTIFIED:
+            return len(ratios) >= self._protocol.num_buckets
         if not rule.is_done(ratios, elapsed_s, self._protocol):
             return False
         if self._mixes_families or not self._missing:

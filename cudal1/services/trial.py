@@ -81,6 +81,9 @@ def try_out(
     outputs = reference.call(first)
     require_values(outputs)
     reference_us = reference.time_us(first)
+    if reference_us > max_reference_ms * 1000:  # others may have used the device meanwhile
+        with reference.turns.timing():
+            reference_us = reference.time_us(first)
     if used == device and reference_us > max_reference_ms * 1000:
         said = f"{reference_us / 1000:.3g} ms a call, more than {max_reference_ms:g} ms"
         raise RejectedError(f"{TOO_SLOW}: {said}", lasts=False)
@@ -122,7 +125,7 @@ class _Reference:
 
         self._problem = problem
         self._mode = mode
-        self._turns = turns
+        self.turns = turns
         self._device = torch.device(device)
         turns.pass_on()
         try:
@@ -140,11 +143,11 @@ class _Reference:
 
     def again(self) -> _Reference:
         """Return another model of the same module, with the same weights."""
-        return _Reference(self._problem, str(self._device), self._mode, self._turns, self._module)
+        return _Reference(self._problem, str(self._device), self._mode, self.turns, self._module)
 
     def twin(self) -> _Reference:
         """Return a model of the file imported anew."""
-        made = _Reference(self._problem, str(self._device), self._mode, self._turns)
+        made = _Reference(self._problem, str(self._device), self._mode, self.turns)
         made._module.constants.update(self._module.constants)
         return made
 
@@ -155,7 +158,7 @@ class _Reference:
 
     def inputs(self, seed: int) -> Tensors:
         """Return the tensors of one call; what else it takes is in the module's `constants`."""
-        self._turns.pass_on()
+        self.turns.pass_on()
         _seed(seed, self._device)
         with in_time(), self._device:
             drawn = self._module.draw()
@@ -187,7 +190,7 @@ class _Reference:
     def _called(self, given: Tensors) -> Tensors:
         import torch
 
-        self._turns.pass_on()
+        self.turns.pass_on()
         with in_time(), torch.no_grad():
             result: Any = self._model(*given)
         results = list(result) if isinstance(result, tuple | list) else [result]
@@ -198,13 +201,12 @@ class _Reference:
         import torch
 
         times_us: list[float] = []
-        with self._turns.timing():
-            while len(times_us) < NUM_TIMED_CALLS and sum(times_us) < TIMED_S * 1e6:
-                started = time.perf_counter()
-                self.call(inputs)
-                if self._device.type == "cuda":
-                    torch.cuda.synchronize()
-                times_us.append((time.perf_counter() - started) * 1e6)
+        while len(times_us) < NUM_TIMED_CALLS and sum(times_us) < TIMED_S * 1e6:
+            started = time.perf_counter()
+            self.call(inputs)
+            if self._device.type == "cuda":
+                torch.cuda.synchronize()
+            times_us.append((time.perf_counter() - started) * 1e6)
         return statistics.median(times_us)
 
 
