@@ -106,7 +106,7 @@ class Properties(Record):
     needs_compiler: bool | None = None
     """Something was compiled when it was imported, constructed or called."""
     copies_reference: bool | None = None
-    """Its source is the reference's, names aside: it cannot be faster, and is timed only shortly."""
+    """Its source is the reference's, names aside: it cannot be faster, and is timed shortly."""
 
 
 class Phases(Record):
