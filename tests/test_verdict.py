@@ -1,4 +1,4 @@
-"""Which parts go with which status, and that no gain goes with an unstable measurement."""
+"""Which parts go with which status, and which measurements no gain goes with."""
 
 from __future__ import annotations
 
@@ -71,13 +71,19 @@ def test_the_speedup_is_the_certified_one() -> None:
     assert _verdict(Status.CORRECT).speedup is None
 
 
-@pytest.mark.parametrize("changes", [{"is_stable": False}, {"is_confirmed": False}])
-def test_no_gain_goes_with_an_unstable_or_contradicted_measurement(
-    changes: dict[str, bool],
+@pytest.mark.parametrize(
+    "changes", [{"is_stable": False, "alpha": None}, {"is_confirmed": False}], ids=str
+)
+def test_no_gain_goes_with_a_contradicted_measurement_or_an_unstable_one_without_a_bound(
+    changes: dict[str, Any],
 ) -> None:
-    with pytest.raises(ValidationError, match="without a stable, agreeing measurement"):
+    with pytest.raises(ValidationError, match="without an agreeing, stable measurement"):
         _measurement(**changes)
     assert _measurement(certified=1.0, **changes).certified == 1.0
+
+
+def test_a_bound_holds_whether_or_not_the_measurement_is_stable() -> None:
+    assert _measurement(is_stable=False).certified == 1.3
 
 
 def test_nobody_was_asked_without_an_answer() -> None:

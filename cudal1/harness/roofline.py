@@ -162,7 +162,7 @@ def read_bytes(
     """
     import torch
 
-    wanted = [index for index, t in enumerate(draws[0]) if t.is_floating_point()]
+    wanted = [i for i, t in enumerate(draws[0]) if t.is_floating_point() and t.numel()]
     if not wanted:
         return 0
     leaves = [t.detach().clone().requires_grad_(i in wanted) for i, t in enumerate(draws[0])]

@@ -140,8 +140,9 @@ def test_one_that_compiles_is_compiled_while_its_reference_is_tried(
     problem.write_text(problem_source)
     candidate.write_text(ONLY_IF_BUILT)
     settings = choose(None, "cpu", "cpu", None)
-    asks = judge.Asks(timing=False, wait_s=60.0, as_json=False)
-    verdict = judge._verdict(problem, candidate, settings, asks)
+    asks = judge.Asks(timing=False, wait_s=60.0, as_json=False, invariants=False)
+    verdict, _ = judge._verdict(problem, candidate, settings, asks)
+    assert verdict is not None
     assert verdict.status is Status.CORRECT, verdict.reason
     assert (tmp_path / "cache" / "cudal1" / "builds").is_dir()
 

@@ -9,6 +9,8 @@ import pytest
 
 from cudal1.harness import interval as module
 from cudal1.harness.interval import LATE_NS, LOOKS, Ending, Interval, Order
+from cudal1.harness.patience import Patience
+from cudal1.harness.turns import Turns
 from cudal1.harness.wire import State
 
 LOOK_NS = 100
@@ -52,7 +54,7 @@ class Watched:
     def thaw(self) -> None:
         pass
 
-    def go(self, _count: int, *, keep: bool) -> None:
+    def go(self, _count: int, *, order: int) -> None:
         pass
 
     def is_alive(self) -> bool:
@@ -85,7 +87,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def run(clock: Clock, *, looks: int, away_at: int, away_ns: int) -> Interval:
     worker: Any = Watched(clock, looks=looks, away_at=away_at, away_ns=away_ns)
-    interval = Interval(worker, Order.CHAIN, timeout_s=100.0)
+    interval = Interval(worker, Order.CHAIN, Patience(100.0), Turns())
     pieces: Any = [Piece(clock)]
     assert interval.run(1, pieces) is Ending.DONE
     return interval

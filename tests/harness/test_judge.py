@@ -23,11 +23,10 @@ from cudal1.errors import DeviceError
 from cudal1.harness import Judgement, Pool, costs, find_device
 from cudal1.harness.burst import Burst
 from cudal1.harness.zygote import MAX_LEAVING
-from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.processes import SET
 from cudal1.protocol import EvalProtocol
-from cudal1.verdict import FlagSource, Status
+from cudal1.verdict import FlagSource, Status, Verdict
 from tests.harness.conftest import Judge, UntilMeasured, patiently
 
 NamedProblem = Callable[[str], Problem]
@@ -501,7 +500,7 @@ def test_a_claim_that_another_device_confirms_is_measured_once_here_and_once_the
 ) -> None:
     problem = named_problem("wasteful_linear")
     candidate = Candidate(problem_id=problem.id, source=ONCE)
-    claims: list[Measurement] = []
+    claims: list[Verdict] = []
 
     def missing() -> object:
         first = pool.judge(problem, candidate, elsewhere=True)
@@ -510,7 +509,7 @@ def test_a_claim_that_another_device_confirms_is_measured_once_here_and_once_the
         assert claim.is_confirmed is None
         assert {sample.session for sample in first.samples} == {0}
         assert first.is_to_confirm == (claim.certified > 1.0)
-        claims.append(claim)
+        claims.append(first.verdict)
         return None if first.is_to_confirm else ("no claim", first.verdict)
 
     until_measured("wasteful_linear", missing)

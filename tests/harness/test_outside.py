@@ -52,12 +52,12 @@ def ran(
 
 def remember(outside: Outside, burst: tuple[Worker, Interval], count: int = CALLS) -> Account:
     """Of a burst of ours."""
-    return outside.account(*burst, count, is_ours=True, rest_ns=REST_NS)
+    return outside.account(*burst, count, is_ours=True, is_watched=False, rest_ns=REST_NS)
 
 
 def account(outside: Outside, burst: tuple[Worker, Interval], count: int = CALLS) -> Account:
     """Of a candidate's burst."""
-    return outside.account(*burst, count, is_ours=False, rest_ns=REST_NS)
+    return outside.account(*burst, count, is_ours=False, is_watched=True, rest_ns=REST_NS)
 
 
 def charged_ns(outside: Outside, burst: tuple[Worker, Interval], count: int = CALLS) -> int:
@@ -94,6 +94,13 @@ def test_who_sleeps_less_than_the_reference_is_not_charged_for_that() -> None:
     outside = Outside(torch.device("cpu"))
     remember(outside, ran(-INTERVAL_NS // 2))
     assert charged_ns(outside, ran(-1_000)) == 0
+
+
+def test_beside_others_on_its_device_a_burst_is_charged_for_nothing(host: Outside) -> None:
+    """What is unusual may be theirs, and nothing is timed there."""
+    worker, interval = ran(INTERVAL_NS, has_changed=True)
+    told = host.account(worker, interval, CALLS, is_ours=False, is_watched=False, rest_ns=REST_NS)
+    assert (told.elapsed_ns, told.outside_ns) == (INTERVAL_NS, 0)
 
 
 def test_where_somebody_came_or_went_all_the_time_is_charged(host: Outside) -> None:

@@ -90,6 +90,11 @@ def test_what_the_output_hardly_depends_on_does_not_count(call: Call) -> None:
     assert _work(call).num_bytes == 0
 
 
+def test_an_input_without_elements_counts_nothing() -> None:
+    both = _work(lambda x, y: torch.exp(x) + y.sum(), (N, N), (0,))
+    assert both == _work(torch.exp, (N, N))
+
+
 def test_a_repeated_output_counts_as_often_as_it_differs() -> None:
     work = _work(lambda x: torch.exp(x.mean(0, keepdim=True)).expand_as(x).contiguous())
     assert work.num_bytes <= BYTES + N * 4
