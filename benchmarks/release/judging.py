@@ -144,14 +144,13 @@ def judge(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open:
     Raises:
         ConfigError: the command says that it cannot judge.
     """
-    audit.folder.mkdir(parents=True, exist_ok=True)
     files = Files(audit.folder, audit.verdicts_file)
-    runs = Lines(audit.runs_file)
     if (killed := cut_off(files)) is not None:
-        runs.add({**killed, "protocol_id": audit.protocol.id})
+        Lines(audit.runs_file).add({**killed, "protocol_id": audit.protocol.id})
     left = audit.left(entries)
     if not left or time.monotonic() >= deadline:
         return
+    audit.folder.mkdir(parents=True, exist_ok=True)
     note(f"judging {audit.which} ({audit.said}): {len(left)} candidates")
     is_cold = not _cache(audit).exists()
     command = _command(audit, left, files.verdicts)
@@ -159,7 +158,7 @@ def judge(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open:
         command, files, environment=_environment(audit), deadline=deadline, keep_open=keep_open
     )
     _keep_refused(audit, files.answer, left)
-    runs.add({**told, "is_cold": is_cold, "protocol_id": audit.protocol.id})
+    Lines(audit.runs_file).add({**told, "is_cold": is_cold, "protocol_id": audit.protocol.id})
     num_settled = len(left) - len(audit.left(left))
     note(f"{num_settled} of {len(left)} settled in {told['wall_s']:.1f} s")
 
