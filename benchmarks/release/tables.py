@@ -40,10 +40,14 @@ def markdown(found: Mapping[str, Any]) -> str:
         f"{found['machine']['device']}; harness {found['harness_version']}; protocol "
         f"`{found['protocol_id']}`; release `{found['revision']}`.",
     ]
-    sections = [
-        _section(Which(which), side) for which, side in found["sources"].items() if side["levels"]
-    ]
-    return "\n".join([*head, *(line for section in sections for line in section)]) + "\n"
+    return "\n".join([*head, *sections(found)]) + "\n"
+
+
+def sections(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the tables, a section for each kind of source."""
+    for which, side in found["sources"].items():
+        if side["levels"]:
+            yield from _section(Which(which), side)
 
 
 def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
@@ -60,7 +64,7 @@ def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
     yield from _levels(side["levels"])
     yield from _bounds(side["levels"])
     yield from _largest(side["largest_claims"])
-    yield from _counted("Not correct, by kind of cause", side["causes"])
+    yield from _counted("Not correct as constructed, by kind of cause", side["causes"])
     yield from _counted("References that cannot be judged", side["refused"])
     yield from _properties(side["properties"])
     yield from _agreement(side["agreement"])
@@ -102,6 +106,27 @@ def _levels(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             _of(level["certified_of_correct"], "median"),
         ]
         for level in levels
+    ]
+    yield from _table(header, rows)
+
+
+def short(side: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of one table with what matters of one kind of source, by level."""
+    strict, tf32, _ = (each.value for each in PrecisionClass)
+    header = ["level", "with code", "claimed mean", "correct", f"in {tf32}", f"in {strict}"]
+    header += ["in eval mode only", "certified mean of correct ones", "their claimed mean"]
+    rows = [
+        [
+            str(level["level"]),
+            str(level["num_with_code"]),
+            _of(level["claimed"], "mean"),
+            str(level["num_correct"]),
+            *(_in_class(level, name) for name in (tf32, strict)),
+            str(level["num_correct_in_eval_only"]),
+            _of(level["certified_of_correct"], "mean"),
+            _of(level["claimed_of_correct"], "mean"),
+        ]
+        for level in side["levels"]
     ]
     yield from _table(header, rows)
 
