@@ -41,7 +41,7 @@ from benchmarks.common import chosen, note, options, print_table, save
 from benchmarks.kernelbench_sizes import shrunk
 from benchmarks.release import figures
 from benchmarks.release.causes import kind_of_refusal, one_line
-from benchmarks.release.command import Files, cut_off, run
+from benchmarks.release.command import WAIT_S, Files, cut_off, run
 from benchmarks.release.figures import Figure
 from benchmarks.release.state import State, lines_of
 from cudal1 import processes
@@ -129,6 +129,7 @@ class Way:
         words = {
             "--suite": f"kernelbench:{self.bench.suite}",
             "--baselines": "eager",
+            "--wait": str(WAIT_S),
             "--out": str(verdicts),
             "--protocol": str(protocol),
             "--device": self.bench.device.device_class.value,

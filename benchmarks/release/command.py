@@ -23,6 +23,8 @@ STOP_S = 30.0
 """Seconds for an interrupted command to end by itself."""
 POLL_S = 0.05
 """Seconds between two looks at the file of verdicts."""
+WAIT_S = 60
+"""Seconds that a command may wait for a device which one that was killed has not left yet."""
 WATCH_MS = 250
 """Milliseconds between two readings of a GPU's utilization."""
 BEAT_S = 1.0

@@ -19,7 +19,7 @@ import yaml
 
 from benchmarks.ablation.memory import Lines
 from benchmarks.common import note
-from benchmarks.release.command import Files, cut_off, run
+from benchmarks.release.command import WAIT_S, Files, cut_off, run
 from benchmarks.release.rows import Entry, Place, Which
 from benchmarks.release.state import State, lines_of
 from cudal1 import processes, protocols
@@ -220,6 +220,7 @@ def _command(audit: Audit, entries: Sequence[Entry], verdicts: Path) -> list[str
         "--protocol": str(protocol),
         "--device": audit.device_class.value,
         "--baselines": "none",
+        "--wait": str(WAIT_S),
     }
     words = [word for option in options.items() for word in option]
     return processes.python("cudal1.cli", "judge", *words, "--json")

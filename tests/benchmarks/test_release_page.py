@@ -41,7 +41,7 @@ def test_the_page_names_what_was_judged_and_where() -> None:
     for word in ("NVIDIA H100", "PyTorch 2.11.0", "harness version 21", "`abc`", "2026-11-28"):
         assert word in said
     assert "benchmarks/results/release_h100.json" in said
-    assert "with 99% for each kernel" in said
+    assert "with 99% confidence in each" in said
     assert "| outputs of another kind | 1 | 1 | 1:2 |" in said
 
 
