@@ -3,23 +3,33 @@
 python -m benchmarks.release --checkout PATH --out DIR [--kernelbench PATH]
 
 PATH is a checkout of https://github.com/deepreinforce-ai/CUDA-L1, of which nothing is copied into
-this repository. Of every row of a GPU kind's file that has code, three questions are asked:
+this repository. Of every row of a GPU kind's file that has code, these questions are asked:
 
-* `judge`: what does cudal1 say of it, under the contract of KernelBench, in the loosest class? A
-  verdict tells the tightest class that was met, and properties. What is not correct as constructed,
-  and agrees with its reference in evaluation mode, is judged in that mode, too: the authors' own
-  script compares outputs in it.
+* `judge`: what does cudal1 say of it, under the contract of KernelBench, in the class `half`? What
+  is correct as constructed is the headline. What is not, and agrees with its reference in
+  evaluation mode, is judged in that mode, too, since the authors' own script compares outputs in
+  it; it is counted beside the others.
+* `warm`: with caches as they are, after how many seconds does the first verdict come?
+* `classes`: is what is correct in `half` correct in `strict`, and if not, in `tf32`?
 * `check`: do its outputs agree with its reference's in a plain process, without our harness?
 * `peer`: what does KernelBench's own evaluator say, and how long does it take? It needs
   --kernelbench, a checkout of https://github.com/ScalingIntelligence/KernelBench.
 
-Their file of references as CUDA graphs is asked the first two. Released code runs unguarded in
-`check` and `peer`, as it does under KernelBench: use a machine that holds nothing.
+Their file of references as CUDA graphs is asked the same, but for `warm` and `peer`. In `check` and
+`peer` released code runs unguarded, as under KernelBench: use a machine that holds nothing.
 
-`--only warm` asks for all verdicts again, with caches as they are, and stops at the first one.
+Classes are asked for in this order because it is cheap. A wider class has wider bounds, so what is
+correct in `strict` is correct in all, and what is wrong in `half` is wrong in all: all rows are
+judged once, in `half`, and only there are they timed, beside a reference that may compute in TF32,
+too. The verdict's own note of the tightest bounds that it met does not answer for `strict`: there,
+products may not be computed in TF32, in neither module, so a candidate that leaves its products to
+PyTorch is as exact as its reference. What is correct is therefore checked again, without timing,
+in `strict`, and what is wrong there in `tf32`.
 
-What was asked is in DIR, row by row, and a run that was cut off goes on there. `release_KIND.json`
-and `release_KIND.md` hold what is known so far: names of rows, numbers and reasons, no code.
+It begins nothing after --minutes and ends what runs within a minute more. What was asked is in DIR,
+row by row, and the same command goes on there. `release_KIND.json` and `release_KIND.md` hold what
+is known so far: names of rows, numbers and reasons, no code. A short table of figures ends it.
+`python -m benchmarks.release.page` makes a page of docs of the result.
 """
 
 from __future__ import annotations
@@ -30,16 +40,17 @@ import math
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import machine, note
-from benchmarks.release import summary
-from benchmarks.release.checking import CONSTRUCTED, EVAL, Checking, check, read_line
+from benchmarks.release import figures, summary
+from benchmarks.release.checking import Checking, check, read_line
 from benchmarks.release.evaluating import Evaluating, evaluate, known_evaluations
-from benchmarks.release.findings import Finding, wants_eval
+from benchmarks.release.findings import NARROWER, Finding, wants_eval
 from benchmarks.release.judging import Audit, judge, protocol_of, time_first
 from benchmarks.release.rows import Entry, Which, choose, chosen_places, read, revision
 from benchmarks.release.state import State
@@ -47,11 +58,15 @@ from benchmarks.release.tables import markdown
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness import Device, find_device
 from cudal1.problem import DeviceClass
-from cudal1.protocol import HARNESS_VERSION, EvalProtocol
+from cudal1.protocol import HARNESS_VERSION, Contract, Mode, PrecisionClass
 
-QUESTIONS = ("judge", "check", "peer")
-WARM = "warm"
-"""No question of a row: after how many seconds does the first verdict come, with warm caches?"""
+QUESTIONS = ("judge", "warm", "classes", "check", "peer")
+GRACE_S = 45.0
+"""Seconds after --minutes in which what runs may end by itself; longer than `command.STOP_S`."""
+
+
+class OverError(Exception):
+    """The time of this run is over, and something still ran."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +80,18 @@ class Plan:
     questions: Sequence[str]
     deadline: float
 
-    def audit(self, which: Which, mode: str) -> Audit:
-        """Return how sources are judged in a mode."""
-        protocol = protocol_of(self.given.protocol, contract=self.given.contract, mode=mode)
-        return Audit(self.state, which, mode, protocol, self.device.device_class)
+    def audit(
+        self,
+        which: Which,
+        mode: Mode = Mode.CONSTRUCTED,
+        precision: PrecisionClass = PrecisionClass.HALF,
+    ) -> Audit:
+        """Return how sources are judged in a mode and a class."""
+        given = self.given
+        protocol = protocol_of(
+            given.protocol, contract=Contract(given.contract), mode=mode, precision=precision
+        )
+        return Audit(self.state, which, protocol, self.device.device_class)
 
     def checking(self, which: Which) -> Checking:
         """Return how sources are checked."""
@@ -107,13 +130,13 @@ def _options() -> argparse.ArgumentParser:
     add("--sources", default="kernels,cuda_graph", help=f"of {', '.join(Which)}")
     add("--rows", default="", help="only these, such as 1:1,2:14")
     add("--levels", type=int, nargs="+", default=[], help="only these")
-    add("--only", choices=[*QUESTIONS, WARM], help="ask only this")
+    add("--only", choices=QUESTIONS, nargs="+", default=[], help="ask only this")
     add("--kernelbench", type=Path, help="a checkout of KernelBench, for `peer`")
     add("--limit-s", type=float, default=math.inf, help="seconds for `peer` in all; then a bound")
     add("--minutes", type=float, default=8.5, help="begin nothing after these")
     add("--device", choices=["cpu", "cuda"], default="cuda")
     add("--protocol", help="a name or a YAML file; default: the device's")
-    add("--contract", default="kernelbench", help="what candidates owe (kernelbench)")
+    add("--contract", choices=list(Contract), default=Contract.KERNELBENCH)
     add("--beside", type=int, default=6, help="rows that are checked at a time")
     add("--row-limit-s", type=float, default=300.0, help="seconds of a row's check")
     add("--threads", type=int, default=2, help="of PyTorch, in each check")
@@ -121,7 +144,8 @@ def _options() -> argparse.ArgumentParser:
 
 
 def _run(given: argparse.Namespace) -> None:
-    deadline = time.monotonic() + 60 * given.minutes
+    seconds = 60 * given.minutes
+    deadline = time.monotonic() + seconds
     device = find_device(DeviceClass(given.device))
     given.protocol = given.protocol or given.device
     out: Path = given.out.resolve()
@@ -130,17 +154,37 @@ def _run(given: argparse.Namespace) -> None:
     subject = {
         "device": device.kind,
         "kind": given.kind,
-        "contract": given.contract,
+        "contract": str(given.contract),
         "release": revision(given.checkout, given.kind),
     }
     with state.held(subject) as lock:
         try:
-            for which in plan.entries:
-                _ask(plan, which, keep_open=lock)
+            with _ending_after(seconds + GRACE_S):
+                for which in plan.entries:
+                    _ask(plan, which, keep_open=lock)
+        except OverError:
+            note("time is over: what still ran is asked again by the next run")
         finally:
             found = collect(plan, subject)
             _save(plan, found)
     print(markdown(found))
+    if Which.KERNELS in plan.entries:
+        figures.show(figures.of_release(found["sources"][Which.KERNELS]))
+
+
+@contextmanager
+def _ending_after(seconds: float) -> Iterator[None]:
+    """Raise `OverError` in what is done here once so many seconds are over."""
+
+    def end(*_: object) -> None:
+        raise OverError
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
 def _entries(given: argparse.Namespace) -> dict[Which, list[Entry]]:
@@ -155,63 +199,80 @@ def _entries(given: argparse.Namespace) -> dict[Which, list[Entry]]:
 
 
 def _questions(given: argparse.Namespace) -> Sequence[str]:
-    if given.only == "peer" and given.kernelbench is None:
+    if "peer" in given.only and given.kernelbench is None:
         raise ConfigError("--only peer: give --kernelbench, a checkout of KernelBench")
-    return (given.only,) if given.only else QUESTIONS
+    return given.only or QUESTIONS
 
 
 def _ask(plan: Plan, which: Which, *, keep_open: int) -> None:
     """Ask all questions of some sources, as far as there is time."""
-    entries, deadline = plan.entries[which], plan.deadline
-    if "judge" in plan.questions:
-        audit = plan.audit(which, CONSTRUCTED)
-        judge(audit, entries, deadline=deadline, keep_open=keep_open)
-    if WARM in plan.questions:
-        time_first(plan.audit(which, CONSTRUCTED), entries, deadline=deadline, keep_open=keep_open)
-    if "check" in plan.questions:
+    entries, deadline, questions = plan.entries[which], plan.deadline, plan.questions
+
+    def verdicts(audit: Audit, some: Sequence[Entry]) -> None:
+        judge(audit, some, deadline=deadline, keep_open=keep_open)
+
+    if "judge" in questions:
+        verdicts(plan.audit(which), entries)
+    # when the first verdict comes, and the ratio of wall times, are asked of the kernels
+    if "warm" in questions and which is Which.KERNELS:
+        time_first(plan.audit(which), entries, deadline=deadline, keep_open=keep_open)
+    if "classes" in questions:
+        for each in NARROWER:
+            verdicts(plan.audit(which, precision=each), _of_unknown_class(plan, which))
+    if "check" in questions:
         check(plan.checking(which), entries, deadline=deadline)
-    if "judge" in plan.questions and "mode" in EvalProtocol.model_fields:
+    if "judge" in questions:
         again = [finding.entry for finding in findings(plan, which) if wants_eval(finding)]
-        judge(plan.audit(which, EVAL), again, deadline=deadline, keep_open=keep_open)
-    # the ratio of wall times is of the kernels
-    if "peer" in plan.questions and plan.given.kernelbench and which is Which.KERNELS:
+        verdicts(plan.audit(which, Mode.EVAL), again)
+    if "peer" in questions and plan.given.kernelbench and which is Which.KERNELS:
         given, device_class = plan.given, plan.device.device_class
         evaluating = Evaluating(plan.state, which, device_class, given.kernelbench, given.limit_s)
         evaluate(evaluating, entries, deadline=deadline)
 
 
+def _of_unknown_class(plan: Plan, which: Which) -> list[Entry]:
+    """Return what is correct in the loosest class and in no narrower one, as far as is known."""
+    return [f.entry for f in findings(plan, which) if f.is_correct and f.precision is None]
+
+
 def findings(plan: Plan, which: Which) -> list[Finding]:
     """Return what is known of each row so far."""
-    constructed, in_eval = plan.audit(which, CONSTRUCTED), plan.audit(which, EVAL)
+    entries = plan.entries[which]
+    constructed, in_eval = plan.audit(which), plan.audit(which, Mode.EVAL)
     verdicts, refused = constructed.verdicts(), constructed.refused()
     eval_verdicts = in_eval.verdicts()
-    ids = {entry.place: (entry.problem_id, entry.candidate_id) for entry in plan.entries[which]}
+    narrower = {each: plan.audit(which, precision=each).successes(entries) for each in NARROWER}
     checks, evaluations = plan.checking(which).known(), known_evaluations(plan.state, which)
     return [
         Finding(
             entry,
-            verdicts.get(ids[entry.place]),
+            verdicts.get((entry.problem_id, entry.candidate_id)),
             refused.get(entry.problem_id),
-            eval_verdicts.get(ids[entry.place]),
+            eval_verdicts.get((entry.problem_id, entry.candidate_id)),
             read_line(checks[entry.place]) if entry.place in checks else {},
             evaluations.get(entry.place),
+            {each: told[entry.place] for each, told in narrower.items() if entry.place in told},
         )
-        for entry in plan.entries[which]
+        for entry in entries
     ]
 
 
 def collect(plan: Plan, subject: Mapping[str, str]) -> dict[str, Any]:
     """Return all that is known so far, ready to be shown and saved."""
-    audits = {which: plan.audit(which, CONSTRUCTED) for which in plan.entries}
+    audits = {which: plan.audit(which) for which in plan.entries}
     protocol = next(iter(audits.values())).protocol
     sources: dict[str, Any] = {}
     for which, audit in audits.items():
         known = findings(plan, which)
-        lines = plan.checking(which).known().values()
+        narrower = [plan.audit(which, precision=each) for each in NARROWER]
         sources[which.value] = {
             **summary.summarise(known),
             "walls": summary.walls(
-                audit.lines(audit.runs_file), audit.lines(audit.warm_file), known, lines
+                audit.lines(audit.runs_file),
+                audit.lines(audit.warm_file),
+                known,
+                plan.checking(which).known().values(),
+                [run for each in narrower for run in each.lines(each.runs_file)],
             ),
             "rows": [finding.as_dict() for finding in known if finding.entry.source],
         }

@@ -16,6 +16,8 @@ BY_STATUS = {
 """Of statuses that say enough."""
 MISMATCH = re.compile(r"input \d+ \((\w+)\)")
 """How a verdict names the first input with a wrong output."""
+OTHER_WEIGHTS = "(of its weights its worker says: "
+"""How a verdict goes on where the reference's weights could not be given to a candidate by name."""
 MAX_REASON = 200
 """Characters of a reason that are kept."""
 
@@ -35,6 +37,8 @@ def cause(verdict: Verdict) -> str | None:
     where = MISMATCH.match(checked.first_mismatch or "") if checked else None
     if where is None:
         return "outputs of another kind"
+    if OTHER_WEIGHTS in (verdict.reason or ""):
+        return "wrong, with weights that are not the reference's"
     if where[1] == OWN:
         return "wrong on its own inputs"
     return f"wrong only on a family: {where[1]}"

@@ -30,12 +30,11 @@ from benchmarks.release.rows import Entry, Place, Which
 from benchmarks.release.state import State, lines_of
 from cudal1.harness.shortage import lacks_memory
 from cudal1.problem import DeviceClass
+from cudal1.protocol import Mode
 
 WORKER = Path(__file__).with_name("check_worker.py")
 AGREES, DISAGREES = 2e-3, 1e-2
 """Relative L2 errors: below the first outputs agree, above the second they do in no class."""
-CONSTRUCTED, EVAL = "constructed", "eval"
-"""Modes in which modules run."""
 COMPILERS = 4
 """Compilers that one extension may start at a time."""
 
@@ -109,7 +108,7 @@ def check(checking: Checking, entries: Sequence[Entry], *, deadline: float) -> N
     def keep(entry: Entry, line: dict[str, Any]) -> None:
         with lock:
             kept.add(line)
-            note(f"{entry.name}: {read_line(line)[CONSTRUCTED].outcome}")
+            note(f"{entry.name}: {read_line(line)[Mode.CONSTRUCTED].outcome}")
 
     def one(entry: Entry, children: Children) -> None:
         line = _line(checking, entry, children)
@@ -125,16 +124,16 @@ def check(checking: Checking, entries: Sequence[Entry], *, deadline: float) -> N
     side_by_side(short, alone, beside=1, deadline=deadline)
 
 
-def read_line(line: dict[str, Any]) -> dict[str, Checked]:
+def read_line(line: dict[str, Any]) -> dict[Mode, Checked]:
     """Return what a line says of each mode that was tried."""
-    return {mode: _checked(result) for mode, result in line["modes"].items()}
+    return {Mode(mode): _checked(result) for mode, result in line["modes"].items()}
 
 
 def _line(checking: Checking, entry: Entry, children: Children) -> dict[str, Any]:
     began = time.monotonic()
-    modes = {CONSTRUCTED: _result(checking, entry, CONSTRUCTED, children)}
-    if _checked(modes[CONSTRUCTED]).outcome not in (Outcome.AGREES, Outcome.NO_REFERENCE):
-        modes[EVAL] = _result(checking, entry, EVAL, children)
+    modes = {Mode.CONSTRUCTED: _result(checking, entry, Mode.CONSTRUCTED, children)}
+    if _checked(modes[Mode.CONSTRUCTED]).outcome not in (Outcome.AGREES, Outcome.NO_REFERENCE):
+        modes[Mode.EVAL] = _result(checking, entry, Mode.EVAL, children)
     return {
         "which": checking.which,
         "level": entry.place[0],
@@ -145,7 +144,7 @@ def _line(checking: Checking, entry: Entry, children: Children) -> dict[str, Any
     }
 
 
-def _result(checking: Checking, entry: Entry, mode: str, children: Children) -> dict[str, Any]:
+def _result(checking: Checking, entry: Entry, mode: Mode, children: Children) -> dict[str, Any]:
     """What the worker left of one row in one mode; what it could not say, its end says."""
     folder = checking.state.work / f"check-{checking.which}-{entry.name.replace(':', '-')}-{mode}"
     content = {"device": checking.device_class.value, "mode": mode, "threads": checking.threads}

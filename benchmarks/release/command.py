@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from benchmarks import smi
 from cudal1.errors import ConfigError
 
 SOME_WITHOUT = 1
@@ -21,6 +23,10 @@ STOP_S = 30.0
 """Seconds for an interrupted command to end by itself."""
 POLL_S = 0.05
 """Seconds between two looks at the file of verdicts."""
+WAIT_S = 60
+"""Seconds that a command may wait for a device which one that was killed has not left yet."""
+WATCH_MS = 250
+"""Milliseconds between two readings of a GPU's utilization."""
 BEAT_S = 1.0
 """Seconds between two notes of how long it has run, for the case that this process is killed."""
 
@@ -69,7 +75,9 @@ def run(
 
     Returns:
         `code`: its exit code, None where it had to be killed; `wall_s`: seconds from start to end;
-        `first_verdict_s`: seconds to its first verdict, None where there was none.
+        `first_verdict_s`: seconds to its first verdict, None where there was none; `busy`: share of
+        that time in which the GPUs that it sees computed, and `busy_judging`: from its first
+        verdict, both None without a GPU.
 
     Raises:
         ConfigError: it says that it cannot judge.
@@ -77,7 +85,11 @@ def run(
     before = _size(files.verdicts)
     told: dict[str, Any] = {"code": None, "wall_s": 0.0, "first_verdict_s": None}
     began = beaten = time.monotonic()
-    with files.answer.open("wb") as answer, files.log.open("ab") as log:
+    with (
+        files.answer.open("wb") as answer,
+        files.log.open("ab") as log,
+        smi.watched("utilization.gpu", every_ms=WATCH_MS) as seen,
+    ):
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -100,11 +112,31 @@ def run(
         finally:
             told["code"] = _stopped(process)
     told["wall_s"] = time.monotonic() - began
+    mine = seen_by(environment.get("CUDA_VISIBLE_DEVICES"), seen)
+    told["busy"] = busy(mine, after=0.0)
+    told["busy_judging"] = busy(mine, after=(told["first_verdict_s"] or 0.0) / told["wall_s"])
     files.beat.unlink(missing_ok=True)
     if told["code"] not in (0, SOME_WITHOUT, *INTERRUPTED, None):
         said = files.log.read_text(encoding="utf-8", errors="replace").strip()
         raise ConfigError(f"cudal1 judge ended with {told['code']}: {said[-2000:]}")
     return told
+
+
+def seen_by(visible: str | None, seen: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
+    """Return the readings of the GPUs that a variable lets a program see, of all without it."""
+    names = [] if visible is None else visible.split(",")
+    return [each for index, each in seen.items() if index in names or not names]
+
+
+def busy(readings: Sequence[Sequence[int]], *, after: float) -> float | None:
+    """Return the mean of all GPUs' readings in per cent as a share, 0 to 1; None without readings.
+
+    Args:
+        readings: of each GPU, evenly spaced.
+        after: share of the time, 0 to 1, whose readings are left out.
+    """
+    means = [fmean(late) for each in readings if (late := each[int(after * len(each)) :])]
+    return fmean(means) / 100 if means else None
 
 
 def cut_off(files: Files) -> dict[str, Any] | None:

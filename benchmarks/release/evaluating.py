@@ -2,6 +2,9 @@
 
 As its batch evaluation does, each candidate has a process of its own, with 180 s and an empty
 folder for builds. What that costs is all counted: starting, compiling, checking and timing.
+
+Rows come in an order that has nothing to do with their level: those that were evaluated when time
+ran out are a sample of all, and the time for all can be estimated.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from benchmarks.release.rows import Entry, Place, Which
 from benchmarks.release.state import State, lines_of
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass
+from cudal1.record import content_id
 
 WORKER = Path(__file__).with_name("evaluator_worker.py")
 LIMIT_S = 180.0
@@ -67,6 +71,7 @@ def evaluate(evaluating: Evaluating, entries: Sequence[Entry], *, deadline: floa
         )
     known = evaluating.known()
     left = [entry for entry in entries if entry.source and entry.place not in known]
+    left.sort(key=lambda entry: content_id(entry.name))
     spent_s = sum(line["wall_s"] for line in known.values())
     if not left or spent_s >= evaluating.limit_s:
         return

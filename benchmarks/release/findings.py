@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.release.causes import cause, one_line
-from benchmarks.release.checking import CONSTRUCTED, EVAL, Checked, Outcome
+from benchmarks.release.checking import Checked, Outcome
 from benchmarks.release.rows import Entry
-from cudal1.protocol import PrecisionClass
+from cudal1.protocol import Mode, PrecisionClass
 from cudal1.verdict import Status, Verdict
+
+NARROWER = (PrecisionClass.STRICT, PrecisionClass.TF32)
+"""Classes that are asked for what is correct in the loosest one, in this order."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +22,17 @@ class Finding:
 
     entry: Entry
     verdict: Verdict | None
-    """As the modules are constructed."""
+    """As the modules are constructed, in the loosest class."""
     refusal: str | None
     """Why its reference cannot be judged."""
     eval_verdict: Verdict | None
     """In evaluation mode, where it was judged in it, too."""
-    checks: dict[str, Checked]
+    checks: Mapping[Mode, Checked]
     """The plain check, by mode."""
     evaluation: dict[str, Any] | None
     """What KernelBench's evaluator says."""
+    in_classes: Mapping[PrecisionClass, bool] = field(default_factory=dict[PrecisionClass, bool])
+    """Whether it is correct in narrower classes, as far as they were asked."""
 
     @property
     def is_settled(self) -> bool:
@@ -47,9 +52,13 @@ class Finding:
 
     @property
     def precision(self) -> PrecisionClass | None:
-        """The tightest class that it met; None where it is not correct."""
-        checked = self.verdict.correctness if self.is_correct and self.verdict else None
-        return checked.precision if checked else None
+        """The narrowest class in which it is correct; None: it is not, or it is not known yet."""
+        if not self.is_correct:
+            return None
+        for each in NARROWER:
+            if self.in_classes.get(each, True):
+                return each if each in self.in_classes else None
+        return PrecisionClass.HALF
 
     @property
     def certified(self) -> float | None:
@@ -65,7 +74,7 @@ class Finding:
     @property
     def outcome(self) -> Outcome | None:
         """What the plain check says of it as constructed."""
-        checked = self.checks.get(CONSTRUCTED)
+        checked = self.checks.get(Mode.CONSTRUCTED)
         return checked.outcome if checked else None
 
     @property
@@ -97,8 +106,9 @@ class Finding:
             "claim": self.entry.claim,
             "called": self.called,
             "why": self.why,
+            "class": None if self.precision is None else self.precision.value,
             "verdict": _verdict(self.verdict),
-            "check": {mode: _check(checked) for mode, checked in self.checks.items()},
+            "check": {mode.value: _check(checked) for mode, checked in self.checks.items()},
             "kernelbench": _evaluation(self.evaluation),
         }
         if self.eval_verdict is not None:
@@ -112,7 +122,7 @@ def wants_eval(finding: Finding) -> bool:
     The authors' own script compares outputs in that mode. So what is not correct as constructed,
     and agrees in that mode, is judged as they ran it.
     """
-    in_eval = finding.checks.get(EVAL)
+    in_eval = finding.checks.get(Mode.EVAL)
     return (
         finding.verdict is not None
         and not finding.is_correct
@@ -123,8 +133,7 @@ def wants_eval(finding: Finding) -> bool:
 
 def properties_of(verdict: Verdict) -> dict[str, bool | None]:
     """Return the properties on a correct verdict, by name."""
-    seen = getattr(verdict, "properties", None)
-    return {} if seen is None else seen.model_dump(mode="json")
+    return {} if verdict.properties is None else verdict.properties.model_dump(mode="json")
 
 
 def claims(findings: Sequence[Finding]) -> list[float]:
@@ -146,7 +155,6 @@ def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
     if checked is not None:
         found |= {
             "num_inputs": checked.num_inputs,
-            "precision": None if checked.precision is None else checked.precision.value,
             "relative_l2": checked.max_relative_l2,
         }
     if measured is not None:

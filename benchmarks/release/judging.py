@@ -1,7 +1,7 @@
 """cudal1's verdicts on released sources: what `cudal1 judge` says, in one run of the command.
 
-The loosest class is asked for, once: classes are nested, and a verdict tells the tightest one that
-its checks met. Verdicts and refused references are kept as the command finds them.
+Verdicts and refused references are kept as the command finds them. `__main__` says which classes
+are asked for, and why in this order.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,13 @@ import yaml
 
 from benchmarks.ablation.memory import Lines
 from benchmarks.common import note
-from benchmarks.release.command import Files, cut_off, run
-from benchmarks.release.rows import Entry, Which
+from benchmarks.release.command import WAIT_S, Files, cut_off, run
+from benchmarks.release.rows import Entry, Place, Which
 from benchmarks.release.state import State, lines_of
 from cudal1 import processes, protocols
 from cudal1.cli.verdict_file import read_judged
-from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass
 from cudal1.verdict import Verdict
 
 NAME = "task"
@@ -40,15 +40,13 @@ class Audit:
 
     state: State
     which: Which
-    mode: str
-    """`constructed` or `eval`."""
     protocol: EvalProtocol
     device_class: DeviceClass
 
     @property
     def folder(self) -> Path:
         """Where its results are kept."""
-        return self.state.judging(self.which, self.mode)
+        return self.state.judging(self.which, self.protocol.mode, self.protocol.precision)
 
     @property
     def verdicts_file(self) -> Path:
@@ -75,6 +73,16 @@ class Audit:
         """Return why references were refused so far, by the problem's id."""
         return {line["problem_id"]: line["reason"] for line in self.lines(self.refused_file)}
 
+    def successes(self, entries: Sequence[Entry]) -> dict[Place, bool]:
+        """Return whether each settled entry is correct; one with a refused reference is not."""
+        verdicts, refused = self.verdicts(), self.refused()
+        found: dict[Place, bool] = {}
+        for entry in entries:
+            verdict = verdicts.get((entry.problem_id, entry.candidate_id))
+            if verdict is not None or entry.problem_id in refused:
+                found[entry.place] = verdict is not None and verdict.is_successful
+        return found
+
     def left(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return the entries with neither a verdict nor a refused reference."""
         verdicts, refused = self.verdicts(), self.refused()
@@ -85,6 +93,12 @@ class Audit:
             and (entry.problem_id, entry.candidate_id) not in verdicts
             and entry.problem_id not in refused
         ]
+
+    @property
+    def said(self) -> str:
+        """What is asked, in words."""
+        what = "" if self.protocol.timing else ", checks only"
+        return f"{self.protocol.mode}, {self.protocol.precision}{what}"
 
     @property
     def runs_file(self) -> Path:
@@ -101,18 +115,21 @@ class Audit:
         return [line for line in lines_of(file) if line["protocol_id"] == self.protocol.id]
 
 
-def protocol_of(name: str, *, contract: str, mode: str) -> EvalProtocol:
-    """Return a protocol in the loosest class, under a contract and in a mode.
+def protocol_of(
+    name: str,
+    *,
+    contract: Contract,
+    mode: Mode = Mode.CONSTRUCTED,
+    precision: PrecisionClass = PrecisionClass.HALF,
+) -> EvalProtocol:
+    """Return a protocol under a contract, in a mode and a class; only the loosest class is timed.
 
     Raises:
-        ConfigError: there is no such protocol, or it has no such contract or mode.
+        ConfigError: there is no such protocol.
     """
-    wanted = {"precision": PrecisionClass.HALF, "contract": contract, "mode": mode}
-    known = {key: value for key, value in wanted.items() if key in EvalProtocol.model_fields}
-    try:
-        return EvalProtocol.model_validate({**protocols.load(name).model_dump(), **known})
-    except ValueError as error:
-        raise ConfigError(f"--contract {contract}, mode {mode}: {error}") from error
+    changes = {"contract": contract, "mode": mode, "precision": precision}
+    protocol = protocols.load(name).model_copy(update=changes)
+    return protocol if precision is PrecisionClass.HALF else protocol.checks_only()
 
 
 def judge(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open: int) -> None:
@@ -127,21 +144,21 @@ def judge(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open:
     Raises:
         ConfigError: the command says that it cannot judge.
     """
-    audit.folder.mkdir(parents=True, exist_ok=True)
     files = Files(audit.folder, audit.verdicts_file)
-    runs = Lines(audit.runs_file)
     if (killed := cut_off(files)) is not None:
-        runs.add({**killed, "protocol_id": audit.protocol.id})
+        Lines(audit.runs_file).add({**killed, "protocol_id": audit.protocol.id})
     left = audit.left(entries)
-    if not left:
+    if not left or time.monotonic() >= deadline:
         return
-    note(f"judging {audit.which} ({audit.mode}): {len(left)} candidates")
+    audit.folder.mkdir(parents=True, exist_ok=True)
+    note(f"judging {audit.which} ({audit.said}): {len(left)} candidates")
+    is_cold = not _cache(audit).exists()
     command = _command(audit, left, files.verdicts)
     told = run(
         command, files, environment=_environment(audit), deadline=deadline, keep_open=keep_open
     )
     _keep_refused(audit, files.answer, left)
-    runs.add({**told, "protocol_id": audit.protocol.id})
+    Lines(audit.runs_file).add({**told, "is_cold": is_cold, "protocol_id": audit.protocol.id})
     num_settled = len(left) - len(audit.left(left))
     note(f"{num_settled} of {len(left)} settled in {told['wall_s']:.1f} s")
 
@@ -150,8 +167,11 @@ def time_first(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_
     """Note after how many seconds the first verdict comes when caches are warm.
 
     All entries are asked for once more, beside what is kept, and the command is interrupted at its
-    first verdict.
+    first verdict. Nothing is done where that is known, or before all entries have been judged.
     """
+    is_known = bool(audit.lines(audit.warm_file))
+    if is_known or audit.left(entries) or time.monotonic() >= deadline:
+        return
     folder = audit.state.work / f"{audit.folder.name}-again"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -171,7 +191,11 @@ def time_first(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_
 
 def _environment(audit: Audit) -> dict[str, str]:
     """Caches of its own: they are empty when an audit begins."""
-    return processes.sparse(XDG_CACHE_HOME=str(audit.state.work / "cache"))
+    return processes.sparse(XDG_CACHE_HOME=str(_cache(audit)))
+
+
+def _cache(audit: Audit) -> Path:
+    return audit.state.work / "cache"
 
 
 def _command(audit: Audit, entries: Sequence[Entry], verdicts: Path) -> list[str]:
@@ -196,6 +220,7 @@ def _command(audit: Audit, entries: Sequence[Entry], verdicts: Path) -> list[str
         "--protocol": str(protocol),
         "--device": audit.device_class.value,
         "--baselines": "none",
+        "--wait": str(WAIT_S),
     }
     words = [word for option in options.items() for word in option]
     return processes.python("cudal1.cli", "judge", *words, "--json")

@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.ablation.memory import Lines
 from benchmarks.release.rows import Which
 from cudal1.errors import ConfigError
+from cudal1.protocol import Mode, PrecisionClass
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,9 @@ class State:
     work: Path
     """Sources, builds, caches."""
 
-    def judging(self, which: Which, mode: str) -> Path:
-        """Return the folder of verdicts on some sources in a mode."""
-        return self.folder / f"{which}-{mode}"
+    def judging(self, which: Which, mode: Mode, precision: PrecisionClass) -> Path:
+        """Return the folder of verdicts on some sources in a mode and a class."""
+        return self.folder / f"{which}-{mode}-{precision}"
 
     @property
     def checks(self) -> Path:

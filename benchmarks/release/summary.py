@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 from benchmarks.release.causes import cause, kind_of_refusal
-from benchmarks.release.checking import CONSTRUCTED, Outcome
-from benchmarks.release.findings import Finding, claims, properties_of
-from cudal1.harness.correctness import ORDER
+from benchmarks.release.checking import Outcome
+from benchmarks.release.findings import NARROWER, Finding, claims, properties_of, wants_eval
 from cudal1.metrics import MEANINGFUL_SPEEDUP
+from cudal1.protocol import Mode, PrecisionClass
 
 FEW = 5
 """So many of the largest claims are looked at by themselves."""
+MIN_SAMPLE = 10
+"""Rows from which a time for all of them is estimated."""
 AT_LEAST = (1.05, 1.2, 2.0)
 """Speedups above which rows are counted."""
 
@@ -42,7 +45,13 @@ def summarise(findings: Sequence[Finding]) -> dict[str, Any]:
         "largest_claims": largest_claims(coded),
         "agreement": agreement(coded),
         "kernelbench": evaluations(coded),
-        "is_complete": all(f.is_settled and f.outcome is not None for f in coded),
+        "is_complete": all(
+            f.is_settled
+            and f.outcome is not None
+            and not (f.is_correct and f.precision is None)
+            and not (wants_eval(f) and f.eval_verdict is None)
+            for f in coded
+        ),
     }
 
 
@@ -51,19 +60,19 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
     coded = [finding for finding in findings if finding.entry.source]
     correct = [finding for finding in coded if finding.is_correct]
     certified = [f.certified for f in correct if f.certified is not None]
-    classes = Counter(finding.precision for finding in correct)
-    nested = {
-        precision.value: sum(classes[each] for each in ORDER[: place + 1])
-        for place, precision in enumerate(ORDER)
-    }
+    in_eval = [f for f in coded if f.is_correct_in_eval_only]
+    certified_in_eval = [f.eval_verdict.speedup for f in in_eval if f.eval_verdict]
     return {
         "num_rows": len(findings),
         "num_with_code": len(coded),
         "num_settled": sum(finding.is_settled for finding in coded),
         "num_refused": sum(finding.refusal is not None for finding in coded),
         "num_correct": len(correct),
-        "num_correct_in_class": nested,
-        "num_correct_in_eval_only": sum(f.is_correct_in_eval_only for f in coded),
+        "num_correct_in_class": in_classes(correct),
+        "num_of_unknown_class": sum(f.precision is None for f in correct),
+        "num_correct_in_eval_only": len(in_eval),
+        "claimed_of_eval_only": _spread(claims(in_eval)),
+        "certified_of_eval_only": _spread(c for c in certified_in_eval if c is not None),
         "claimed": _spread(claims(coded)),
         "claimed_of_correct": _spread(claims(correct)),
         "certified_of_correct": _spread(certified),
@@ -75,6 +84,16 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
             for f in correct
         ),
     }
+
+
+def in_classes(correct: Sequence[Finding]) -> dict[str, int]:
+    """Return how many correct rows are correct in each class; what is in one is in wider ones."""
+    classes = Counter(finding.precision for finding in correct)
+    nested = {
+        each.value: sum(classes[narrower] for narrower in NARROWER[: place + 1])
+        for place, each in enumerate(NARROWER)
+    }
+    return {**nested, PrecisionClass.HALF.value: len(correct)}
 
 
 def _spread(values: Iterable[float]) -> dict[str, float] | None:
@@ -92,7 +111,13 @@ def _above(values: Sequence[float]) -> dict[str, int]:
 
 def causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """Return how many rows are not correct by kind of cause, most first, with their names."""
-    return _named(findings, lambda f: cause(f.verdict) if f.verdict is not None else None)
+
+    def said(finding: Finding) -> str | None:
+        if finding.is_correct_in_eval_only:
+            return "right in evaluation mode only"
+        return None if finding.verdict is None else cause(finding.verdict)
+
+    return _named(findings, said)
 
 
 def properties(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -104,7 +129,7 @@ def properties(findings: Sequence[Finding]) -> dict[str, Any]:
             continue
         for name, value in properties_of(finding.verdict).items():
             seen[name][_word(value)] += 1
-        checked = finding.checks.get(CONSTRUCTED)
+        checked = finding.checks.get(Mode.CONSTRUCTED)
         if checked is not None:
             plain["leaves_inputs"][_word(checked.leaves_inputs)] += 1
             plain["fresh_outputs"][_word(checked.fresh_outputs)] += 1
@@ -174,8 +199,8 @@ def agreement(findings: Sequence[Finding]) -> dict[str, Any]:
                 "called": f.called,
                 "why": f.why,
                 "check": f.outcome.value,
-                "relative_l2": f.checks[CONSTRUCTED].relative_l2,
-                "check_reason": f.checks[CONSTRUCTED].reason,
+                "relative_l2": f.checks[Mode.CONSTRUCTED].relative_l2,
+                "check_reason": f.checks[Mode.CONSTRUCTED].reason,
                 "is_correct_in_eval_only": f.is_correct_in_eval_only,
             }
             for f in findings
@@ -206,31 +231,64 @@ def walls(
     warm: Sequence[dict[str, Any]],
     findings: Sequence[Finding],
     check_lines: Iterable[dict[str, Any]],
+    class_runs: Iterable[dict[str, Any]],
 ) -> dict[str, Any]:
     """Return wall times of each side; KernelBench's over ours, a bound while it has rows left.
 
     Args:
-        runs: of our command, those that were cut off included.
+        runs: of our command in the loosest class, those that were cut off included.
         warm: runs with warm caches, up to the first verdict.
         findings: all rows.
         check_lines: of the plain check.
+        class_runs: of our command, in narrower classes.
     """
     coded = [finding for finding in findings if finding.entry.source]
     ours_s = sum(run["wall_s"] for run in runs)
     theirs = evaluations(coded)
     is_whole = bool(coded) and all(finding.is_settled for finding in coded)
-    ratio = theirs["wall_s"] / ours_s if is_whole and ours_s and theirs["num_evaluated"] else None
+    evaluated = [f.evaluation["wall_s"] for f in coded if f.evaluation is not None]
+    is_compared = is_whole and bool(ours_s) and bool(evaluated)
+    ratio = theirs["wall_s"] / ours_s if is_compared else None
+    estimate_s, off_s = whole_s(evaluated, len(coded)) if is_compared else (None, None)
+    first = runs[0] if runs and runs[0].get("is_cold") else {}
     return {
         "cudal1_s": ours_s,
         "num_runs": len(runs),
-        "first_verdict_s": runs[0]["first_verdict_s"] if runs else None,
+        "first_verdict_s": first.get("first_verdict_s"),
         "first_verdict_warm_s": warm[-1]["first_verdict_s"] if warm else None,
+        "busy": _weighted(runs, "busy"),
+        "busy_judging": _weighted(runs, "busy_judging"),
         "is_whole": is_whole,
+        "classes_s": sum(run["wall_s"] for run in class_runs),
         "check_s_of_rows": sum(line["wall_s"] for line in check_lines),
         "kernelbench_s": theirs["wall_s"],
         "times_faster_at_least": ratio,
         "times_faster": ratio if theirs["num_left"] == 0 else None,
+        "times_faster_estimated": estimate_s and estimate_s / ours_s,
+        "times_faster_off_by": off_s and off_s / ours_s,
     }
+
+
+def whole_s(sample_s: Sequence[float], num_rows: int) -> tuple[float | None, float | None]:
+    """Estimate the sum over all rows from a sample of them.
+
+    Returns:
+        The sum, and half the width of its 95 % interval, by the normal approximation with the
+        correction for a finite population; None for both where fewer than `MIN_SAMPLE` are known.
+    """
+    size = len(sample_s)
+    if size < min(MIN_SAMPLE, num_rows):
+        return None, None
+    if size == num_rows:
+        return sum(sample_s), 0.0
+    left = (num_rows - size) / (num_rows - 1)
+    return fmean(sample_s) * num_rows, 1.96 * stdev(sample_s) * num_rows * math.sqrt(left / size)
+
+
+def _weighted(runs: Sequence[dict[str, Any]], name: str) -> float | None:
+    timed = [(run[name], run["wall_s"]) for run in runs if run.get(name) is not None]
+    total = sum(wall_s for _, wall_s in timed)
+    return sum(value * wall_s for value, wall_s in timed) / total if total else None
 
 
 def _share(part: int, whole: int) -> float | None:
@@ -246,4 +304,12 @@ def _named(
         if said := say(finding):
             rows[said].append(finding.entry.name)
     ordered = sorted(rows.items(), key=lambda item: (-len(item[1]), item[0]))
-    return [{"what": what, "count": len(names), "rows": names} for what, names in ordered]
+    return [
+        {
+            "what": what,
+            "count": len(names),
+            "by_level": dict(Counter(name.partition(":")[0] for name in names)),
+            "rows": names,
+        }
+        for what, names in ordered
+    ]

@@ -40,10 +40,14 @@ def markdown(found: Mapping[str, Any]) -> str:
         f"{found['machine']['device']}; harness {found['harness_version']}; protocol "
         f"`{found['protocol_id']}`; release `{found['revision']}`.",
     ]
-    sections = [
-        _section(Which(which), side) for which, side in found["sources"].items() if side["levels"]
-    ]
-    return "\n".join([*head, *(line for section in sections for line in section)]) + "\n"
+    return "\n".join([*head, *sections(found)]) + "\n"
+
+
+def sections(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the tables, a section for each kind of source."""
+    for which, side in found["sources"].items():
+        if side["levels"]:
+            yield from _section(Which(which), side)
 
 
 def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
@@ -60,7 +64,7 @@ def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
     yield from _levels(side["levels"])
     yield from _bounds(side["levels"])
     yield from _largest(side["largest_claims"])
-    yield from _counted("Not correct, by kind of cause", side["causes"])
+    yield from _counted("Not correct as constructed, by kind of cause", side["causes"])
     yield from _counted("References that cannot be judged", side["refused"])
     yield from _properties(side["properties"])
     yield from _agreement(side["agreement"])
@@ -68,16 +72,16 @@ def _section(which: Which, side: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _levels(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    strict, tf32, half = (each.value for each in PrecisionClass)
+    strict, tf32, _ = (each.value for each in PrecisionClass)
     header = [
         "level",
         "with code",
         "settled",
         "correct",
-        f"in {strict}",
         f"in {tf32}",
-        f"in {half}",
+        f"in {strict}",
         "in eval mode only",
+        "certified",
         "claimed mean",
         "of correct ones: claimed",
         "certified",
@@ -91,8 +95,9 @@ def _levels(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             str(level["num_with_code"]),
             str(level["num_settled"]),
             str(level["num_correct"]),
-            *(str(level["num_correct_in_class"][name]) for name in (strict, tf32, half)),
+            *(_in_class(level, name) for name in (tf32, strict)),
             str(level["num_correct_in_eval_only"]),
+            _of(level["certified_of_eval_only"], "mean"),
             _of(level["claimed"], "mean"),
             _of(level["claimed_of_correct"], "mean"),
             _of(level["certified_of_correct"], "mean"),
@@ -103,6 +108,33 @@ def _levels(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for level in levels
     ]
     yield from _table(header, rows)
+
+
+def short(side: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of one table with what matters of one kind of source, by level."""
+    strict, tf32, _ = (each.value for each in PrecisionClass)
+    header = ["level", "with code", "claimed mean", "correct", f"in {tf32}", f"in {strict}"]
+    header += ["in eval mode only", "certified mean of correct ones", "their claimed mean"]
+    rows = [
+        [
+            str(level["level"]),
+            str(level["num_with_code"]),
+            _of(level["claimed"], "mean"),
+            str(level["num_correct"]),
+            *(_in_class(level, name) for name in (tf32, strict)),
+            str(level["num_correct_in_eval_only"]),
+            _of(level["certified_of_correct"], "mean"),
+            _of(level["claimed_of_correct"], "mean"),
+        ]
+        for level in side["levels"]
+    ]
+    yield from _table(header, rows)
+
+
+def _in_class(level: Mapping[str, Any], name: str) -> str:
+    """Say how many are correct in a class: at least so many while some have not been asked."""
+    more = "+" if level["num_of_unknown_class"] else ""
+    return f"{level['num_correct_in_class'][name]}{more}"
 
 
 def _bounds(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -145,9 +177,18 @@ def _largest(largest: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _counted(title: str, counted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if counted:
-        rows = [[_cell(c["what"]), str(c["count"]), _names(c["rows"], MAX_NAMES)] for c in counted]
+        levels = sorted({level for each in counted for level in each["by_level"]})
+        rows = [
+            [
+                _cell(each["what"]),
+                *(str(each["by_level"].get(level, 0)) for level in levels),
+                str(each["count"]),
+                _names(each["rows"], MAX_NAMES),
+            ]
+            for each in counted
+        ]
         yield from (f"### {title}", "")
-        yield from _table(["cause", "rows", "which"], rows)
+        yield from _table(["cause", *(f"level {level}" for level in levels), "all", "which"], rows)
 
 
 def _properties(properties: Mapping[str, Any]) -> Iterator[str]:
@@ -210,12 +251,22 @@ def _walls(walls: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]
     first = f", the first verdict after {' and '.join(known)}" if known else ""
     runs = walls["num_runs"]
     yield f"* cudal1: {walls['cudal1_s']:.1f} s in {runs} run{'s' * (runs != 1)}{first}."
+    if walls["busy"] is not None:
+        yield (
+            f"* The GPU computed {_percent(walls['busy'])} of that time, and "
+            f"{_percent(walls['busy_judging'])} of it from the first verdict."
+        )
+    if walls["classes_s"]:
+        yield f"* Narrower classes, checks only: {walls['classes_s']:.1f} s more."
     yield f"* Plain check: {walls['check_s_of_rows']:.0f} s, summed over rows."
     if theirs["num_evaluated"]:
         ratio = walls["times_faster_at_least"]
         bound = "" if walls["times_faster"] is not None else "at least "
         # a bound is not rounded up
         times = "" if ratio is None else f"; {bound}{math.floor(10 * ratio) / 10:.1f} times ours"
+        if walls["times_faster"] is None and walls["times_faster_estimated"] is not None:
+            times += f" (estimated for all rows: {walls['times_faster_estimated']:.1f} "
+            times += f"± {walls['times_faster_off_by']:.1f}, 95 %)"
         yield (
             f"* KernelBench's evaluator: {walls['kernelbench_s']:.1f} s for "
             f"{theirs['num_evaluated']} rows, {theirs['num_left']} left{times}. Correct for both: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 import time
@@ -15,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.release import summary
+from benchmarks.release import figures, summary
 from benchmarks.release.causes import cause, kind_of_refusal, one_line
-from benchmarks.release.checking import CONSTRUCTED, EVAL, Checked, Outcome
+from benchmarks.release.checking import Checked, Outcome
 from benchmarks.release.children import Children, side_by_side
-from benchmarks.release.command import Files, cut_off, run
+from benchmarks.release.command import Files, busy, cut_off, run, seen_by
 from benchmarks.release.evaluating import Evaluating, evaluate
 from benchmarks.release.findings import Finding, wants_eval
 from benchmarks.release.judging import protocol_of
@@ -30,9 +31,9 @@ from cudal1.baseline import Baseline
 from cudal1.errors import ConfigError
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass
-from cudal1.protocol import PrecisionClass
+from cudal1.protocol import Contract, Mode, PrecisionClass
 from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
-from tests.benchmarks.release_checkout import REFERENCE, RIGHT, ROWS, WRONG, write
+from tests.benchmarks.release_checkout import REFERENCE, RIGHT, ROWS, WRONG, candidate, row, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +87,7 @@ def finding(
     outcome: Outcome | None = Outcome.AGREES,
     **others: Any,
 ) -> Finding:
-    checks = {} if outcome is None else {CONSTRUCTED: plain(outcome)}
+    checks = {} if outcome is None else {Mode.CONSTRUCTED: plain(outcome)}
     entry = Entry((1, number), REFERENCE, RIGHT, claim)
     found = Finding(entry, judged, None, None, checks, None)
     return replace(found, **others)
@@ -113,6 +114,14 @@ def finding(
             "wrong only on a family: large",
         ),
         (verdict(Status.INCORRECT), "outputs of another kind"),
+        (
+            verdict(
+                Status.INCORRECT,
+                reason="wrong output: … (of its weights its worker says: no such name)",
+                correctness=checked(None, "input 0 (own): element 3"),
+            ),
+            "wrong, with weights that are not the reference's",
+        ),
     ],
 )
 def test_a_verdict_has_one_kind_of_cause(judged: Verdict, said: str | None) -> None:
@@ -146,15 +155,31 @@ def test_claims_stand_beside_what_is_certified_of_correct_rows() -> None:
 
 
 def test_classes_are_nested() -> None:
-    classes = (PrecisionClass.STRICT, PrecisionClass.TF32, PrecisionClass.HALF)
-    found = [finding(judged=verdict(correctness=checked(each))) for each in classes]
+    strict, tf32 = PrecisionClass.STRICT, PrecisionClass.TF32
+    answers = ({strict: True}, {strict: False, tf32: True}, {strict: False, tf32: False})
+    found = [finding(judged=verdict(), in_classes=each) for each in answers]
     level = summary.summarise(found)["levels"][0]
     assert level["num_correct_in_class"] == {"strict": 1, "tf32": 2, "half": 3}
+    assert level["num_of_unknown_class"] == 0
+
+
+def test_the_narrowest_class_is_not_known_before_it_was_asked() -> None:
+    strict = PrecisionClass.STRICT
+    for answers in ({}, {strict: False}):
+        asked = finding(judged=verdict(), in_classes=answers)
+        assert asked.precision is None
+        found = summary.summarise([asked])
+        assert found["levels"][0]["num_of_unknown_class"] == 1
+        assert not found["is_complete"]
+    wrong = finding(judged=verdict(Status.INCORRECT), in_classes={strict: True})
+    assert wrong.precision is None
+    assert summary.summarise([wrong])["is_complete"]
 
 
 def test_rows_without_code_are_named_and_not_counted() -> None:
     empty = finding(2, entry=Entry((1, 2), REFERENCE, None, 9.0))
-    found = summary.summarise([finding(judged=verdict()), empty])
+    strict = {PrecisionClass.STRICT: True}
+    found = summary.summarise([finding(judged=verdict(), in_classes=strict), empty])
     assert found["without_code"] == ["1:2"]
     assert found["claims_without_code"] == {"1:2": 9.0}
     assert found["levels"][0]["claimed"]["mean"] == 2.0
@@ -164,7 +189,9 @@ def test_rows_without_code_are_named_and_not_counted() -> None:
 
 def test_a_refused_reference_is_settled_and_no_fault_of_the_source() -> None:
     found = summary.summarise([finding(refusal="takes 1200 ms")])
-    assert found["refused"] == [{"what": "takes N ms", "count": 1, "rows": ["1:1"]}]
+    assert found["refused"] == [
+        {"what": "takes N ms", "count": 1, "by_level": {"1": 1}, "rows": ["1:1"]}
+    ]
     assert found["causes"] == []
     assert found["agreement"]["share_of_agreeing_called_correct"] == 0.0
     assert found["agreement"]["share_of_agreeing_and_judged"] is None
@@ -200,12 +227,18 @@ def test_agreement_counts_both_ways_and_names_what_is_disputed() -> None:
 
 def test_what_agrees_in_evaluation_mode_alone_is_judged_in_it() -> None:
     wrong = finding(judged=verdict(Status.INCORRECT), outcome=Outcome.DISAGREES)
-    both = {CONSTRUCTED: plain(Outcome.DISAGREES), EVAL: plain(Outcome.AGREES)}
+    both = {Mode.CONSTRUCTED: plain(Outcome.DISAGREES), Mode.EVAL: plain(Outcome.AGREES)}
     assert not wants_eval(wrong)
     assert wants_eval(replace(wrong, checks=both))
     assert not wants_eval(finding(judged=verdict(), checks=both))
     judged = replace(wrong, checks=both, eval_verdict=verdict())
     assert summary.summarise([judged])["levels"][0]["num_correct_in_eval_only"] == 1
+
+
+def test_a_row_that_is_right_in_evaluation_mode_has_that_cause() -> None:
+    wrong = finding(judged=verdict(Status.INCORRECT), eval_verdict=verdict())
+    (found,) = summary.causes([wrong])
+    assert found["what"] == "right in evaluation mode only"
 
 
 def test_properties_are_counted_where_a_verdict_is_correct() -> None:
@@ -223,24 +256,74 @@ def evaluated(wall_s: float, *, correct: bool = True) -> dict[str, Any]:
 
 
 RUNS = [
-    {"wall_s": 1.5, "first_verdict_s": 0.7, "code": 130},
-    {"wall_s": 0.51, "first_verdict_s": 0.3, "code": 0},
+    {"wall_s": 1.5, "first_verdict_s": 0.7, "code": 130, "is_cold": True, "busy": 0.5},
+    {"wall_s": 0.51, "first_verdict_s": 0.3, "code": 0, "is_cold": False, "busy": None},
 ]
 
 
 def test_half_of_their_side_makes_a_bound_and_no_ratio() -> None:
     found = [finding(1, judged=verdict(), evaluation=evaluated(7.0)), finding(2, judged=verdict())]
-    walls = summary.walls(RUNS, [], found, [])
+    walls = summary.walls(RUNS, [], found, [], [])
     assert walls["times_faster"] is None
     assert walls["times_faster_at_least"] == 7.0 / 2.01
     assert walls["first_verdict_s"] == 0.7
-    whole = summary.walls(RUNS, [], [found[0]], [])
+    whole = summary.walls(RUNS, [], [found[0]], [], [])
     assert whole["times_faster"] == 7.0 / 2.01
 
 
 def test_there_is_no_ratio_while_rows_of_ours_are_left() -> None:
     found = [finding(1, judged=verdict(), evaluation=evaluated(7.0)), finding(2)]
-    assert summary.walls(RUNS, [], found, [])["times_faster_at_least"] is None
+    assert summary.walls(RUNS, [], found, [], [])["times_faster_at_least"] is None
+
+
+def test_a_first_verdict_with_warm_caches_is_not_called_cold() -> None:
+    found = [finding(judged=verdict())]
+    assert summary.walls(RUNS[1:], [], found, [], [])["first_verdict_s"] is None
+
+
+def test_time_for_all_rows_is_estimated_from_a_sample() -> None:
+    assert summary.whole_s([3.0] * 9, 20) == (None, None)
+    assert summary.whole_s([3.0] * 10, 20) == (60.0, 0.0)
+    assert summary.whole_s([1.0, 2.0], 2) == (3.0, 0.0)
+    draw = random.Random(1)
+    everything = [draw.expovariate(1.0) for _ in range(200)]
+    num_within = 0
+    for _ in range(400):
+        estimate_s, off_s = summary.whole_s(draw.sample(everything, 60), 200)
+        assert estimate_s is not None
+        assert off_s is not None
+        num_within += abs(estimate_s - sum(everything)) <= off_s
+    assert 0.9 < num_within / 400 < 0.99
+
+
+def test_the_busy_share_is_of_the_gpus_that_the_command_sees() -> None:
+    readings = {"0": [0, 0, 80, 60], "1": [0, 0, 0, 0]}
+    assert busy(seen_by("0", readings), after=0.0) == 0.35
+    assert busy(seen_by(None, readings), after=0.5) == 0.35
+    assert busy(seen_by("GPU-5f", readings), after=0.0) is None
+    assert busy([], after=0.0) is None
+
+
+def test_a_figure_that_is_not_known_neither_keeps_nor_breaks_its_bound() -> None:
+    side = {**summary.summarise([finding()]), "walls": summary.walls([], [], [finding()], [], [])}
+    assert {each.is_met for each in figures.of_release(side)} == {None}
+
+
+def test_figures_are_held_against_their_bounds() -> None:
+    beyond = finding(2, judged=verdict(), outcome=Outcome.DISAGREES)
+    found = [finding(1, judged=verdict(), evaluation=evaluated(50.0)), beyond]
+    walls = summary.walls(RUNS, [{"first_verdict_s": 11.0}], found, [], [])
+    figured = figures.of_release({**summary.summarise(found), "walls": walls})
+    assert {each.name: each.is_met for each in figured} == {
+        "agree, called correct": True,
+        "disagree beyond every class, called correct": False,
+        "first verdict, cold": True,
+        "first verdict, warm": False,
+        "all rows, cold": True,
+        "KernelBench's time over ours, at least (1 rows)": True,
+        "KernelBench's time over ours, estimated": None,
+        "GPU busy while there is work": False,
+    }
 
 
 def test_a_bound_is_not_rounded_up_and_a_share_not_to_all() -> None:
@@ -255,7 +338,7 @@ def test_a_bound_is_not_rounded_up_and_a_share_not_to_all() -> None:
         "sources": {
             "kernels": {
                 **summary.summarise(rows),
-                "walls": summary.walls([{"wall_s": 2.0, "first_verdict_s": 1.0}], [], rows, []),
+                "walls": summary.walls([{"wall_s": 2.0, "first_verdict_s": 1.0}], [], rows, [], []),
             }
         },
     }
@@ -388,9 +471,12 @@ def test_a_killed_run_is_counted_once(files: Files) -> None:
     assert cut_off(files) is None
 
 
-def test_the_loosest_class_is_asked_for() -> None:
-    protocol = protocol_of("cpu", contract="kernelbench", mode="constructed")
-    assert protocol.precision is PrecisionClass.HALF
+def test_the_loosest_class_is_asked_for_and_it_alone_is_timed() -> None:
+    protocol = protocol_of("cpu", contract=Contract.KERNELBENCH)
+    assert (protocol.precision, protocol.timing) == (PrecisionClass.HALF, True)
+    strict = protocol_of("cpu", contract=Contract.DROP_IN, precision=PrecisionClass.STRICT)
+    assert (strict.precision, strict.timing) == (PrecisionClass.STRICT, False)
+    assert strict.contract is Contract.DROP_IN
 
 
 # --- KernelBench's evaluator -----------------------------------------------------------------
@@ -492,7 +578,7 @@ def test_an_audit_goes_on_where_it_was_cut_off_and_asks_nothing_twice(
     tmp_path: Path, kernelbench: Path
 ) -> None:
     write(tmp_path / "release", ROWS, {(1, 1): REFERENCE})
-    protocol = protocol_of("cpu", contract="kernelbench", mode=CONSTRUCTED).checks_only()
+    protocol = protocol_of("cpu", contract=Contract.KERNELBENCH).checks_only()
     (tmp_path / "protocol.json").write_text(protocol.model_dump_json())  # YAML, too
     options = (
         "--protocol",
@@ -513,9 +599,18 @@ def test_an_audit_goes_on_where_it_was_cut_off_and_asks_nothing_twice(
     assert third.returncode == 0, third.stderr
     assert "judging" not in third.stdout
     assert "checking" not in third.stdout
-    verdicts = state.judging(Which.KERNELS, CONSTRUCTED) / "verdicts.jsonl"
-    for file in (verdicts, state.checks, state.evaluations):
+    folders = {
+        each: state.judging(Which.KERNELS, Mode.CONSTRUCTED, each) for each in PrecisionClass
+    }
+    for file in (
+        folders[PrecisionClass.HALF] / "verdicts.jsonl",
+        state.checks,
+        state.evaluations,
+    ):
         assert len(lines_of(file)) == 3
+    # what is correct in the strictest class is asked no further
+    assert len(lines_of(folders[PrecisionClass.STRICT] / "verdicts.jsonl")) == 1
+    assert not folders[PrecisionClass.TF32].exists()
     found = json.loads(text)["sources"]["kernels"]
     assert json.loads((tmp_path / "out" / "release_h100.json").read_text())["sources"] == {
         "kernels": found
@@ -529,9 +624,24 @@ def test_an_audit_goes_on_where_it_was_cut_off_and_asks_nothing_twice(
     assert found["without_code"] == ["1:4"]
     assert found["agreement"]["disputed"] == []
     assert found["walls"]["num_runs"] == 2
+    assert found["walls"]["first_verdict_warm_s"] > 0
+    assert found["levels"][0]["num_correct_in_class"] == {"strict": 1, "tf32": 1, "half": 1}
+    assert "first verdict, warm" in second.stdout
     assert found["kernelbench"]["both_correct"] == 1
     assert "self.inner" not in text
     assert str(tmp_path) not in text
+
+
+@pytest.mark.slow
+def test_what_still_runs_when_time_is_over_is_ended_and_asked_again(tmp_path: Path) -> None:
+    hangs = candidate("import time; time.sleep(3600)")
+    write(tmp_path / "release", [row(1, 1, hangs)], {})
+    options = ("--sources", "kernels", "--only", "check", "--row-limit-s", "3600")
+    ended = audit(tmp_path, *options, "--minutes", "0.1")
+    assert ended.returncode == 0, ended.stderr
+    assert "time is over" in ended.stdout
+    assert "Partial" in ended.stdout
+    assert not lines_of(State(tmp_path / "out", tmp_path / "work").checks)
 
 
 def test_results_of_another_release_are_refused(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from benchmarks.release import check_worker as worker
-from benchmarks.release.checking import CONSTRUCTED, EVAL, Checking, Outcome, check, read_line
+from benchmarks.release.checking import Checking, Outcome, check, read_line
 from benchmarks.release.rows import Entry, Which
 from benchmarks.release.state import State, lines_of
 from cudal1.problem import DeviceClass
+from cudal1.protocol import Mode
 from tests.benchmarks.release_checkout import (
     DIES,
     IN_EVAL,
@@ -35,7 +36,9 @@ Run = Callable[..., dict[str, Any]]
 def run(tmp_path: Path) -> Iterator[Run]:
     """Run the worker's check in this process; returns what it noted."""
 
-    def ran(source: str, reference: str = REFERENCE, mode: str = CONSTRUCTED) -> dict[str, Any]:
+    def ran(
+        source: str, reference: str = REFERENCE, mode: str = Mode.CONSTRUCTED
+    ) -> dict[str, Any]:
         files = {"reference": reference, "candidate": source}
         for name, text in files.items():
             (tmp_path / f"{name}.py").write_text(text)
@@ -94,7 +97,7 @@ def test_a_source_that_draws_other_weights_does_not_agree(run: Run) -> None:
     assert all(trial["relative_l2"] > 0.1 for trial in noted["trials"])
 
 
-@pytest.mark.parametrize(("mode", "agrees"), [(CONSTRUCTED, False), (EVAL, True)])
+@pytest.mark.parametrize(("mode", "agrees"), [(Mode.CONSTRUCTED, False), (Mode.EVAL, True)])
 def test_modules_run_in_the_mode_that_is_asked_for(run: Run, mode: str, agrees: bool) -> None:
     trials = run(IN_EVAL, NORM, mode)["trials"]
     assert all(trial["relative_l2"] < 1e-5 for trial in trials) is agrees
@@ -193,7 +196,7 @@ def seen(checking: Checking) -> list[str]:
 
 def outcomes(checking: Checking) -> dict[int, Outcome]:
     return {
-        number: read_line(line)[CONSTRUCTED].outcome
+        number: read_line(line)[Mode.CONSTRUCTED].outcome
         for (_, number), line in checking.known().items()
     }
 
@@ -207,14 +210,14 @@ def test_outcomes_follow_the_largest_error(checking: Checking) -> None:
         4: Outcome.FAILS,
     }
     (died,) = (line for line in lines_of(checking.state.checks) if line["number"] == 4)
-    assert "died of SIGABRT" in (read_line(died)[CONSTRUCTED].reason or "")
+    assert "died of SIGABRT" in (read_line(died)[Mode.CONSTRUCTED].reason or "")
 
 
 def test_only_what_does_not_agree_is_checked_in_evaluation_mode(checking: Checking) -> None:
     check(checking, entries("# 1e-3", "# 2e-2"), deadline=math.inf)
     assert sorted(seen(checking)) == ["# 1e-3 constructed", "# 2e-2 constructed", "# 2e-2 eval"]
     line = checking.known()[1, 2]
-    assert read_line(line)[EVAL].outcome is Outcome.AGREES
+    assert read_line(line)[Mode.EVAL].outcome is Outcome.AGREES
 
 
 def test_what_was_checked_is_not_checked_again(checking: Checking) -> None:
