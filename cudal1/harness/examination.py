@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from cudal1.errors import WorkerError
 from cudal1.harness import guards
+from cudal1.harness.answering import tells
 from cudal1.harness.burst import Burst, Desk
 from cudal1.harness.correctness import Comparison, agree, compare
 from cudal1.harness.interval import Ending, Order, wait_ready
-from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError, tells
+from cudal1.harness.oracle import Draw, Key, Oracle, RefusalError
 from cudal1.harness.patience import Patience
 from cudal1.harness.pieces import stage
 from cudal1.harness.progress import Failure, NotKept, Phase, Progress

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from cudal1.errors import SuiteError
 from cudal1.harness import mutations
+from cudal1.harness.answering import tells
 from cudal1.harness.correctness import Expected
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.mutations import Case
 from cudal1.harness.operators import Dropping
-from cudal1.harness.oracle import Draw, Oracle, Tensors, tells
+from cudal1.harness.oracle import Draw, Oracle, Tensors
 from cudal1.harness.quiet import undisturbed
 from cudal1.harness.shortage import lacks_memory
 from cudal1.harness.traits import Traits
