@@ -13,9 +13,8 @@ import random
 from collections import deque
 from statistics import median
 
-from cudal1.harness.burst import Desk
+from cudal1.harness.burst import Desk, run_own
 from cudal1.harness.crew import Crew
-from cudal1.harness.examination import run_own
 from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.sandbox import Worker

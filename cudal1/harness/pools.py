@@ -4,6 +4,8 @@ The device's process holds the lock and what forks workers, and runs no problem'
 process for each problem, which keeps the oracle and asks for workers as any pool does. Threat: none
 new; a problem is trusted by its user's word, but what it raises, prints, changes, or how it ends
 must not reach another problem's verdicts.
+
+Long because a problem's process may fail at each step of what it is asked.
 """
 
 from __future__ import annotations
