@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cudal1.harness import guards
 from cudal1.harness.burst import Burst, Desk
+from cudal1.harness.costs import Orientation
 from cudal1.harness.interval import Ending, Order, wait_ready
 from cudal1.harness.oracle import Draw, Oracle
 from cudal1.harness.output_check import OutputCheck
@@ -37,16 +38,15 @@ class Examination:
     """Runs bursts of a candidate's worker and compares what comes out of them."""
 
     def __init__(
-        self, oracle: Oracle, desk: Desk, protocol: EvalProtocol, *, reference_call_us: float,
-        cost_us: float, rng: random.Random, progress: Progress, turns: Turns,
+        self, oracle: Oracle, desk: Desk, protocol: EvalProtocol, *, costs: Orientation,
+        rng: random.Random, progress: Progress, turns: Turns,
     ) -> None:  # fmt: skip
         self.progress = progress
         self._turns = turns
         self._oracle = oracle
         self._desk = desk
         self._protocol = protocol
-        self.reference_call_us = reference_call_us
-        self._cost_us = cost_us
+        self._costs = costs
         self.rng = rng
         self._outputs = OutputCheck(oracle, desk, protocol, progress)
         self._others: list[str] = []
@@ -58,9 +58,14 @@ class Examination:
     def another(self) -> Examination:
         """Return the examination of another process of the candidate, with the same progress."""
         return Examination(
-            self._oracle, self._desk, self._protocol, reference_call_us=self.reference_call_us,
-            cost_us=self._cost_us, rng=self.rng, progress=self.progress, turns=self._turns,
+            self._oracle, self._desk, self._protocol, costs=self._costs, rng=self.rng,
+            progress=self.progress, turns=self._turns,
         )  # fmt: skip
+
+    @property
+    def reference_call_us(self) -> float:
+        """About what a call of the reference takes."""
+        return self._costs.reference_us
 
     @property
     def order(self) -> Order:
@@ -190,7 +195,7 @@ class Examination:
                     )  # fmt: skip
                 if self._has_run:  # the first burst may compile
                     (burst_us,) = took_us([burst])
-                    call_us = max(0.0, burst_us - self._cost_us) / len(draws)
+                    call_us = max(0.0, burst_us - self._costs.cost_us) / len(draws)
                     self.progress.call_us = min(self.progress.call_us, call_us)
                 self._has_run = True
                 return burst

@@ -124,12 +124,9 @@ class ProblemJudge:
         self._confirmation = Confirmation(self._crew, self._sessions, self._floor, protocol, device)
         with ExitStack() as preparing:
             preparing.callback(self.close)
-            with self._crew.reference(fresh=self._is_cpu) as reference, self._sessions.alone():
-                # on a CPU with the harness's own cost, which is small there
-                count = min(2 if self._is_cpu else plan.LEAST_SLOTS, self._layout.num_slots)
-                self._cost_us = 0.0 if self._is_cpu else self._costs.empty_us(count)
-                self.reference_us = self._costs.call_us(reference, count, self._cost_us)
-            self._sessions.fastest_us = self.reference_us
+            with self._crew.reference(fresh=self._is_cpu) as reference:
+                # beside others only roughly: to be alone for that, too, would keep all waiting
+                self._costs.orient(reference, is_calm=num_lanes == 1)
             self._crew.have_candidate()
             preparing.pop_all()
 
@@ -141,6 +138,11 @@ class ProblemJudge:
         measurement has a reference's process of its own.
         """
         return self._device.device_class is not DeviceClass.CUDA
+
+    @property
+    def reference_us(self) -> float:
+        """About what a call of the reference takes, harness included."""
+        return self._costs.known.reference_us
 
     def close(self) -> None:
         """End the workers that it keeps."""
@@ -206,8 +208,8 @@ class ProblemJudge:
             compiles_itself=toolchain.compiles_itself(candidate.source),
         )
         examination = Examination(
-            self._oracle, self._desk, self._protocol, reference_call_us=self.reference_us,
-            cost_us=self._cost_us, rng=self._rng, progress=progress, turns=self._turns,
+            self._oracle, self._desk, self._protocol, costs=self._costs.known, rng=self._rng,
+            progress=progress, turns=self._turns,
         )  # fmt: skip
         progress.saw(copies_reference=is_copy(candidate.source, self.problem.source))
         flags = screen(candidate.source)

@@ -100,9 +100,10 @@ class Sessions:
         with (
             examination.progress.stopwatch.during(Phase.MEASURING),
             self._reference(worker, fresh=is_fresh) as reference,
-            self.alone(),
+            self._alone(),
             self._crew.still(),
         ):
+            self._costs.orient(reference, is_calm=True)
             quads.warm_up(worker, reference)
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
@@ -119,7 +120,7 @@ class Sessions:
         return claims.lowered(measured, limit.speedup, limit.doubt, self._protocol)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def _alone(self) -> Iterator[None]:
         """Have the device alone, once what others began on it is over.
 
         Threat: another judge's candidate may have begun what never ends, and must not seem to be
@@ -128,6 +129,7 @@ class Sessions:
         Raises:
             CrowdedError: it is not over in time.
         """
+        self._crew.empty()  # it must not be made while all others wait
         with self._turns.timing():
             if self._num_lanes > 1 and not self._desk.await_calm(CALM_LIMIT_S):
                 raise CrowdedError(f"{self._oracle.problem.key}: the device is at work for others")

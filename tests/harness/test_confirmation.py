@@ -195,7 +195,7 @@ def test_a_reference_s_process_serves_again_unless_a_fresh_one_is_asked_for(
 ) -> None:
     judge = make_judge()
     with judge._crew.reference(fresh=False) as first:
-        judge._costs.call_us(first, 1, 0.0)
+        judge._costs._call_us(first, 1, 0.0)
     with judge._crew.reference(fresh=True) as another:
         assert another is not first
     with judge._crew.reference(fresh=False) as same:
@@ -256,7 +256,7 @@ def test_all_workers_stand_still_between_their_bursts(make_judge: MakeJudge) -> 
     """Whoever did not would be read faster: the judge would not have waited for a warden."""
     judge = make_judge()
     with judge._crew.reference(fresh=True) as reference:
-        judge._costs.call_us(reference, 1, 0.0)
+        judge._costs._call_us(reference, 1, 0.0)
         assert reference._is_frozen
     judge._costs.empty_us(1)
     assert judge._crew.empty()._is_frozen
