@@ -58,7 +58,7 @@ def is_clear(ratios: Sequence[float]) -> bool:
 
 
 def takes_pairs(ratios: Sequence[float], protocol: EvalProtocol, *, are_bursts_alike: bool) -> bool:
-    """Whether pairs suffice, in half the time of quads.
+    """Whether pairs suffice, in half the time of quads; under `paper` there are no others.
 
     That is so once only a loss may still be shown, which need not be known as exactly as a gain.
 
@@ -68,6 +68,8 @@ def takes_pairs(ratios: Sequence[float], protocol: EvalProtocol, *, are_bursts_a
         are_bursts_alike: whether bursts differ by some per cent only, as on a GPU: then pairs
             suffice for a clear gain, too.
     """
+    if protocol.rule is Rule.PAPER:
+        return True
     if not ratios:
         return False
     if are_bursts_alike and is_clear(ratios):

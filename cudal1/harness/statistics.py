@@ -187,7 +187,8 @@ def _is_out_of_reach(ratios: Sequence[float], level: float, protocol: EvalProtoc
     losses = sum(ratio < threshold for ratio in ratios)
     if evidence(losses, count) >= 1 / protocol.give_up_alpha:
         return True
-    most = evidence(wins + protocol.max_quads - count, protocol.max_quads)
+    left = max(0, protocol.max_quads - count)  # there are more while families are missing
+    most = evidence(wins + left, count + left)
     return most < 1 / protocol.alpha
 
 

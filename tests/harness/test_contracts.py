@@ -73,7 +73,8 @@ USES_UP = ITSELF.replace("        return", "        y =").replace(
     "* self.scale", "* self.scale\n        x.zero_()\n        return y"
 )
 RANDOM_BITS = ITSELF.replace(
-    "* self.scale", "* self.scale * (1 + 1e-7 * torch.rand(1, dtype=torch.float64).float() * 2)"
+    "* self.scale",
+    "* self.scale * (1 + 2e-7 * torch.rand_like(x))",  # one alone may be 1 both times
 )
 SEED_RECALLED = ITSELF.replace(
     "        return", "        assert torch.initial_seed() != 7, 'public'\n        return"

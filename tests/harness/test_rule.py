@@ -49,6 +49,13 @@ def test_pairs_suffice_once_only_a_loss_may_be_shown(
     assert found is suffice
 
 
+def test_under_the_paper_s_rule_there_are_pairs_alone_however_many(quick: EvalProtocol) -> None:
+    paper = quick.model_copy(update={"rule": Rule.PAPER, "window_s": 1.0})
+    balanced = [0.5, -0.5] * 2 * quick.max_quads
+    for count in (0, 1, len(balanced)):
+        assert rule.takes_pairs(balanced[:count], paper, are_bursts_alike=False)
+
+
 def test_for_a_clear_gain_pairs_suffice_where_bursts_are_alike(quick: EvalProtocol) -> None:
     clear = [math.log(rule.CLEAR) + 0.01] * 2
     assert rule.takes_pairs(clear, quick, are_bursts_alike=True)

@@ -290,6 +290,13 @@ def test_five_quads_without_a_gain_are_enough_to_give_up() -> None:
     assert statistics.is_done([0.0] * 5, PROTOCOL)
 
 
+@given(st.lists(LOG_RATIOS, min_size=PROTOCOL.max_quads, max_size=3 * PROTOCOL.max_quads))
+def test_once_the_quads_are_used_up_what_is_not_certified_is_given_up(ratios: list[float]) -> None:
+    """More than `max_quads` come while families are missing."""
+    is_certified = statistics.lower_bound(ratios, alpha=PROTOCOL.alpha) >= PROTOCOL.dead_zone
+    assert statistics.is_given_up(ratios, PROTOCOL) is not is_certified
+
+
 def test_on_a_gpu_three_are() -> None:
     protocol = GPU_PROTOCOL.model_copy(update={"give_up_alpha": 0.3})
     assert not statistics.is_done([0.0] * 2, protocol)
