@@ -99,6 +99,8 @@ class Fleet:
         """Claims that a device is to confirm: of others, or its own where there is no other."""
         self._at: dict[str, str] = {}
         """The problem of what was asked last at each place."""
+        self._tried = set[str]()
+        """Problems, by id, of which a trial has found that they can be judged."""
         self._running: dict[Future[Any], tuple[Place, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
         self.lost: list[Seat] = []
@@ -156,7 +158,7 @@ class Fleet:
         it is; order it by problem: a device goes on with the one that it has prepared. A problem of
         which one candidate could not be judged is tried no more. `record_of` says which record a
         claim is held against, as `Pool.judge` is told; without it there is none. A `trial` finds
-        out, once for each problem, whether it can be judged.
+        out whether a problem can be judged: on one device, while others go on with other problems.
 
         A candidate with which two judges died is refused.
 
@@ -171,6 +173,7 @@ class Fleet:
         self._given_back.clear()
         self._again = {seat.device.id: deque[Errand]() for seat in self._seats}
         self._at.clear()
+        self._tried.clear()
         self._running.clear()
         try:
             yield from self._until_done()
@@ -267,8 +270,20 @@ class Fleet:
         if claim is not None:
             mine.remove(claim)
             return claim
-        task = self._given_back.popleft() if self._given_back else self._waiting.take(place.id)
+        besides = self._in_trial_beside(place.seat)
+        task = next((each for each in self._given_back if each.problem.id not in besides), None)
+        if task is None:
+            task = self._waiting.take(place.id, besides)
+        else:
+            self._given_back.remove(task)
         return mine.popleft() if task is None and mine else task
+
+    def _in_trial_beside(self, seat: Seat) -> set[str]:
+        """Return problems of which another device is to find out whether they can be judged."""
+        return {
+            task.problem.id for place, task in self._running.values()
+            if place.seat is not seat and task.trial and task.problem.id not in self._tried
+        }  # fmt: skip
 
     def _goes_on(self, place: Place) -> bool:
         """Whether it has more to do at its problem, and there are runs to begin after it."""
@@ -304,6 +319,7 @@ class Fleet:
             yield from self._lose([seat], blames=True)
             return
         del self._running[future]
+        self._tried.add(task.problem.id)
         if isinstance(judgement, Refusal):
             refused = replace(task, refused_by=(*task.refused_by, seat.device.id))
             if task.first is not None and self._confirmers(refused):

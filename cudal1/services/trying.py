@@ -74,7 +74,9 @@ class ReferenceTrial:
         )  # fmt: skip
 
     def _examined(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:
-        table, traits = examine(problem, self.protocol, device, turns=turns)
+        memory = self._memory(device)
+        known = memory and memory.traits(problem)
+        table, traits = examine(problem, self.protocol, device, known, turns)
         return {"table": table, "traits": traits}
 
     def _memory(self, device: Device) -> Memory | None:

@@ -165,7 +165,8 @@ def test_a_device_that_is_in_use_has_one_line_and_the_others_judge(
     assert (outcome.stopped, outcome.num_without) == ("", 0)
     assert {each.verdict.device_id for each in outcome.judged} == {free.id}
     (line,) = outcome.complaints
-    assert line.startswith(f"left out: device cpu {held.id} is in use by process")
+    assert line.startswith(f"device cpu {held.id} is in use by process")
+    assert line.endswith("; others took its candidates over")
 
 
 @pytest.mark.parametrize(

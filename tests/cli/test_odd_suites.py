@@ -71,7 +71,7 @@ def _ended_child(source: str) -> str:
 REFUSED: dict[str, tuple[Callable[[str], str], str]] = {
     "raises at import": (_before(CLASS, "raise ValueError('a\\nb')"), "raises ValueError: a b"),
     "exits": (_in_forward("raise SystemExit('bye')"), "exit status 1|SystemExit"),
-    "hangs": (_in_forward("while True: pass"), "does not end within 15 s"),
+    "hangs": (_in_forward("while True: pass"), "its reference does not return within 15 s"),
     "cannot be pickled": (_unpicklable, "raises Own"),
     "shape follows data": (
         lambda source: source.replace(RETURN, f"{RETURN}x[x > 0] + ", 1).replace(
