@@ -125,7 +125,9 @@ class ByProblem(Generic[Item]):
         number = self._added_to(device)
         if number is not None and self._is_free(self._late[number], besides):
             return self._late.pop(number)
-        if not self._drawn and (drawn := next(self._runs, None)):
+        while not any(self._is_free(run, besides) for run in self._drawn):
+            if (drawn := next(self._runs, None)) is None:
+                break
             self._drawn.append(drawn)
         for runs in (self._drawn, self._late):
             run = next((each for each in runs if self._is_free(each, besides)), None)
