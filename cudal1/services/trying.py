@@ -23,9 +23,7 @@ from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
 from cudal1.services.admission import Check, Found, Memory, Probe, flaw_of, found_in
 from cudal1.services.answering import answered
-
-MEMORY_BYTES = 16 << 30
-"""Address space on the CPU. CUDA reserves more than any machine has: no limit there."""
+from cudal1.services.probe import MEMORY_BYTES
 
 
 @dataclass(frozen=True)
