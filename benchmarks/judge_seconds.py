@@ -30,6 +30,7 @@ from typing import Any
 
 from cudal1.harness import crew, examination
 from cudal1.harness.burst import Desk
+from cudal1.harness.confirmation import Confirmation
 from cudal1.harness.credible import Credible
 from cudal1.harness.crew import Crew
 from cudal1.harness.examination import Examination
@@ -40,6 +41,8 @@ from cudal1.harness.outside import Outside
 from cudal1.harness.pool import Pool
 from cudal1.harness.quads import Quads
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.sessions import Sessions
+from cudal1.harness.staged_check import StagedCheck
 from cudal1.harness.zygote import Zygote
 
 MEASURING, PREPARING, JUDGING = "measuring or checking", "preparing", "judging"
@@ -59,7 +62,7 @@ WAITS: dict[str, tuple[Any, str]] = {
 """What is waited for, and who waits; none of them within another."""
 
 PARTS: tuple[tuple[type, str], ...] = (
-    (ProblemJudge, "_session"), (ProblemJudge, "_again"), (Examination, "check"),
+    (Sessions, "measure"), (Confirmation, "_again"), (StagedCheck, "run"),
     (Quads, "warm_up"), (Quads, "measure"), (Quads, "_num_calls"), (Credible, "limit"),
     (Desk, "run"), (Interval, "run"), (Outside, "calm_ns"), (Examination, "compare"),
     (Examination, "change_weights"), (Oracle, "draw"), (Oracle, "exact_key"), (Oracle, "key"),

@@ -47,7 +47,7 @@ def main() -> None:
     parser = options("kill_rates", __doc__)
     parser.add_argument("--checkout", type=Path, help="of KernelBench")
     parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
-    parser.add_argument("--levels", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--levels", type=int, nargs="+", default=[1, 2, 3], help="of KernelBench")
     given = parser.parse_args()
     if "kernelbench" in given.suites and given.checkout is None:
         sys.exit("name a --checkout of KernelBench, or only --suites shipped")
@@ -80,7 +80,7 @@ def _problems(
 ) -> Iterator[Problem]:
     """Yield the problems of the suites that are admitted, each in its sizes."""
     if "shipped" in suites:
-        yield from (each for each in shipped(device).values() if each.level in levels)
+        yield from shipped(device).values()
     if checkout is None or "kernelbench" not in suites:
         return
     seen = json.loads((RESULTS / f"kernelbench_admission_{device.device_class}.json").read_text())

@@ -31,7 +31,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 
 import yaml
@@ -44,6 +43,7 @@ from benchmarks.release.causes import kind_of_refusal, one_line
 from benchmarks.release.command import WAIT_S, Files, cut_off, run
 from benchmarks.release.figures import Figure
 from benchmarks.release.state import State, lines_of
+from benchmarks.verdict_seconds import in_words, seconds
 from cudal1 import processes
 from cudal1.cli.verdict_file import read_judged
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
@@ -52,14 +52,12 @@ from cudal1.problem import DeviceClass, resize
 from cudal1.protocol import EvalProtocol, PrecisionClass
 from cudal1.record import content_id
 from cudal1.suite.loader import read_source
-from cudal1.verdict import Phases, Verdict
+from cudal1.verdict import Verdict
 
 LEVELS = (1, 2, 3)
 """Level 4 asks a hub for its models' settings."""
 ENDED = (0, 1)
 """Exit codes of a command that has judged all that can be judged."""
-LATE = 0.9
-"""Quantile of the seconds of a verdict that is given beside the median."""
 
 
 @dataclass(frozen=True)
@@ -354,20 +352,6 @@ def null_test(verdicts: Sequence[Verdict]) -> dict[str, int]:
     }
 
 
-def seconds(verdicts: Sequence[Verdict]) -> dict[str, float] | None:
-    """Return how long verdicts took, and the mean of each phase; None without two of them."""
-    if len(verdicts) < 2:
-        return None
-    took = [each.judge_s for each in verdicts]
-    noted = [each.phases for each in verdicts if each.phases is not None]
-    means = {
-        name: sum(getattr(each, name) for each in noted) / len(noted)
-        for name in (Phases.model_fields if noted else ())
-    }
-    late = quantiles(took, n=100, method="inclusive")[round(100 * LATE) - 1]
-    return {"median_s": median(took), f"quantile_{LATE}_s": late, **means}
-
-
 def times_faster(ways: Mapping[str, Mapping[str, Any]]) -> float | None:
     """Return the wall time on one GPU over that on the most; None before both have ended."""
     most = max(ways, key=int)
@@ -428,7 +412,7 @@ def show(ways: Mapping[str, Mapping[str, Any]], ratio: float | None) -> None:
     )
     for name, way in ways.items():
         if way["seconds"]:
-            print(f"{name}:", ", ".join(f"{k} {v:.2f}" for k, v in way["seconds"].items()))
+            print(f"{name}: a verdict takes {in_words(way['seconds'])}")
         for what, count in Counter(map(_kind, way["refused"])).most_common(10):
             print(f"{name}: {count} x {what}")
     figures.show(figures_of(ways, ratio))

@@ -28,7 +28,17 @@ import yaml
 
 from benchmarks.common import RESULTS, machine, print_table
 from cudal1 import protocols
-from cudal1.harness import correctness, draws, find_device, mutants, oracle, roofline
+from cudal1.harness import (
+    answering,
+    correctness,
+    draws,
+    find_device,
+    models,
+    mutants,
+    oracle,
+    reference_examination,
+    roofline,
+)
 from cudal1.harness.calls import Calls
 from cudal1.harness.device import Device
 from cudal1.harness.reference import Reference
@@ -54,15 +64,18 @@ CHOSEN = ("L1/1", "L1/19", "L1/23", "L1/33", "L2/12", "L3/1", "L3/44")
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "importing": [(trial, "load_reference"), (oracle, "load_reference")],
     "constructing": [(Reference, "make")],
-    "weights": [(oracle, "Weights"), (oracle, "load_by_name")],
+    "weights": [
+        (models, "Weights"), (models, "load_by_name"),
+        (reference_examination, "Weights"), (reference_examination, "load_by_name"),
+    ],
     "drawing": [(draws.Draws, "_own"), (trial._Reference, "inputs")],
     "families": [(draws, "change_inputs")],
     "copying inputs": [(draws.Draws, "given")],
     "calling": [(Calls, "plain"), (trial._Reference, "call")],
     "in float64": [(Calls, "exact")],
     "comparing": [
-        (trial, "_distance"), (oracle, "reference_error"), (oracle, "farthest_apart"),
-        (correctness.Expected, "admits"),
+        (trial, "_distance"), (answering, "reference_error"),
+        (reference_examination, "farthest_apart"), (correctness.Expected, "admits"),
     ],
     "mutants": [(mutants._Trial, "_try")],
     "work": [(roofline, "read_bytes"), (roofline, "written_bytes"), (roofline, "product_flops")],

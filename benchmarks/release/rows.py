@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
+from cudal1.problem import NULL_MARK
 from cudal1.record import content_id
 from cudal1.text_file import naming_utf8
 
@@ -109,7 +110,7 @@ def read(checkout: Path, kind: str, which: Which) -> list[Entry]:
     if which is Which.KERNELS:
         sources = {place: row.custom_code for place, row in rows.items()}
     elif which is Which.REFERENCES:
-        sources = {place: _as_candidate(row.ref_code) for place, row in rows.items()}
+        sources = {place: _as_candidate(row.ref_code) + NULL_MARK for place, row in rows.items()}
     else:
         graphs = _by_place(checkout / CUDA_GRAPH_FILE, GraphRow)
         sources = {

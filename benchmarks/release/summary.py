@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.release.causes import cause, kind_of_refusal
 from benchmarks.release.checking import Outcome
 from benchmarks.release.findings import NARROWER, Finding, claims, properties_of, wants_eval
+from benchmarks.verdict_seconds import seconds
 from cudal1.metrics import MEANINGFUL_SPEEDUP
 from cudal1.protocol import Mode, PrecisionClass
 
@@ -259,6 +260,7 @@ def walls(
         "busy": _weighted(runs, "busy"),
         "busy_judging": _weighted(runs, "busy_judging"),
         "is_whole": is_whole,
+        "seconds": seconds([f.verdict for f in coded if f.verdict is not None]),
         "classes_s": sum(run["wall_s"] for run in class_runs),
         "check_s_of_rows": sum(line["wall_s"] for line in check_lines),
         "kernelbench_s": theirs["wall_s"],

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.release.rows import Which
+from benchmarks.verdict_seconds import in_words
 from cudal1.protocol import PrecisionClass
 
 TITLES = {
@@ -256,6 +257,8 @@ def _walls(walls: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]
             f"* The GPU computed {_percent(walls['busy'])} of that time, and "
             f"{_percent(walls['busy_judging'])} of it from the first verdict."
         )
+    if walls["seconds"]:
+        yield f"* A verdict takes {in_words(walls['seconds'])}."
     if walls["classes_s"]:
         yield f"* Narrower classes, checks only: {walls['classes_s']:.1f} s more."
     yield f"* Plain check: {walls['check_s_of_rows']:.0f} s, summed over rows."

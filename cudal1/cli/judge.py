@@ -1,4 +1,7 @@
-"""`cudal1 judge`: a verdict on one's own module."""
+"""`cudal1 judge`: a verdict on one's own module.
+
+Long because one command judges two files or many, and refuses options that go with the other.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cudal1.errors import WorkerError
 from cudal1.harness import wire
 from cudal1.harness.interval import Ending, Interval, Order
 from cudal1.harness.memory import touch_ns
@@ -34,6 +35,7 @@ from cudal1.harness.rings import DeviceRings, Ring, host_ring
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.turns import Turns
 from cudal1.harness.wire import Layout
+from cudal1.protocol import EvalProtocol
 
 if TYPE_CHECKING:
     import torch
@@ -145,10 +147,7 @@ class Desk:
 
         layout, count = self.layout, len(draws)
         self._turns.pass_on()
-        if list(draws) != self._staged_draws:  # reference and candidate get the same
-            for slot, draw in enumerate(draws):
-                stage(self._staged, slot * layout.input_bytes, draw.storages, layout.storages)
-            self._staged_draws = list(draws)
+        self._stage(draws)
         # not 0, 1 or 255: an output may well consist of those alone
         poison = 2 + int.from_bytes(os.urandom(1), "little") % 253
         num_bytes = layout.num_slots * layout.output_bytes
@@ -194,6 +193,14 @@ class Desk:
             is_refused=any(piece.is_refused for piece in pieces),
             is_restless=calming_ns > PATIENCE_NS,
         )  # fmt: skip
+
+    def _stage(self, draws: Sequence[Draw]) -> None:
+        """Have the inputs ready, unless they are: reference and candidate get the same."""
+        if list(draws) != self._staged_draws:
+            for slot, draw in enumerate(draws):
+                start = slot * self.layout.input_bytes
+                stage(self._staged, start, draw.storages, self.layout.storages)
+            self._staged_draws = list(draws)
 
     def _has_changed(self, memory: torch.Tensor, count: int) -> bool:
         """Whether what was published reads otherwise now.
@@ -260,3 +267,24 @@ class Desk:
             import torch
 
             torch.cuda.synchronize()
+
+
+def run_own(
+    desk: Desk, worker: Worker, draws: Sequence[Draw], protocol: EvalProtocol,
+    order: Order | None = None,
+) -> Burst:  # fmt: skip
+    """One burst of a worker that runs our own code.
+
+    Raises:
+        WorkerError: it failed, so that nothing can be judged.
+    """
+    limit_s = protocol.start_timeout_s + 10 * protocol.call_timeout_s
+    burst = desk.run(
+        worker, draws, order=order or desk.timed_order, patience=Patience(limit_s), is_ours=True
+    )
+    if burst.ending is not Ending.DONE:
+        raise WorkerError(
+            f"the reference's worker {burst.ending.value} in a burst: "
+            f"{worker.display_text() or 'no word'}; is the machine out of memory?"
+        )
+    return burst

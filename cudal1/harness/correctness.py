@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     import torch
 
 
+WORST_ELEMENT = 3.0
+"""The worst of a thousand elements is off by three times what all are off by, where errors are as
+random as those of a deep network that has not been trained (MobileNetV2 in TF32: 4 and 14 %)."""
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """Bounds for floating-point outputs; y is the oracle's output and s its root mean square."""
@@ -42,9 +47,11 @@ class ReferenceError:
     """Of integers and booleans: more answers, each as right as the oracle's, element by element."""
 
     def at_most(self, limit: float) -> ReferenceError:
-        """The same, no part of it above `limit`."""
+        """The same, no more than `limit` as a whole, and the worst of many elements accordingly."""
         return replace(
-            self, relative_l2=min(self.relative_l2, limit), element=min(self.element, limit)
+            self,
+            relative_l2=min(self.relative_l2, limit),
+            element=min(self.element, WORST_ELEMENT * limit),
         )
 
     def times(self, factor: float) -> ReferenceError:

@@ -9,15 +9,17 @@ Calls are too many there, and bursts too long, for the difference to be nearly a
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
+from dataclasses import dataclass
 from statistics import median
 
-from cudal1.harness.burst import Desk
+from cudal1.harness.burst import Desk, run_own
 from cudal1.harness.crew import Crew
-from cudal1.harness.examination import run_own
 from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Oracle
+from cudal1.harness.plan import LEAST_SLOTS
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.spent import took_us
 from cudal1.protocol import EvalProtocol
@@ -28,6 +30,18 @@ EMPTY_MEMORY = 60
 """Latest empty bursts of one size, whose smallest or median time is subtracted."""
 AGREEING, EMPTY_AGREEMENT = 3, 1.1
 """So many of the smallest must lie this close: else a busy machine has spoilt them all."""
+
+
+@dataclass
+class Orientation:
+    """About what a problem's calls take, to plan bursts and to end them."""
+
+    reference_us: float = math.inf
+    """A call of the reference."""
+    cost_us: float = 0.0
+    """What the harness itself takes of a burst of a few calls."""
+    is_of_calm: bool = False
+    """Whether nobody else used the device when that was found; beside others all takes longer."""
 
 
 class Costs:
@@ -50,6 +64,24 @@ class Costs:
         self._protocol = protocol
         self._rng = rng
         self._empty_us: dict[int, deque[float]] = {}
+        self.known = Orientation()
+
+    def orient(self, reference: Worker, *, is_calm: bool) -> None:
+        """Find out what calls take, unless that is known from a calm moment.
+
+        Args:
+            reference: a worker that runs it.
+            is_calm: whether the device is this judge's alone.
+        """
+        known = self.known
+        if known.is_of_calm:
+            return
+        is_cuda = self._desk.timed_order is not Order.CHAIN
+        count = min(LEAST_SLOTS if is_cuda else 2, self._desk.layout.num_slots)
+        # on a CPU with the harness's own cost, which is small there
+        known.cost_us = self.empty_us(count) if is_cuda and is_calm else 0.0
+        known.reference_us = self._call_us(reference, count, known.cost_us)
+        known.is_of_calm = is_calm
 
     def empty_us(self, num_calls: int) -> float:
         """Of a burst of so many calls, without the calls.
@@ -71,7 +103,7 @@ class Costs:
                 return min(*known, num_calls * self.empty_us(1))
         return min(known) if self._desk.timed_order is Order.CHAIN else median(known)
 
-    def call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
+    def _call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
         """Roughly, to plan bursts: of the shortest of a few of so many calls that cost so much."""
         draws = [self._oracle.draw(self._rng.getrandbits(62))] * num_calls
         times: list[float] = []

@@ -2,6 +2,9 @@
 
 Threat: a candidate is alone in a process that ran nothing before. The others run our own code; what
 fails in them is our failure, unless a candidate took the device's memory from them.
+
+Long because processes of all three kinds share one device's memory: which of them ends before
+another begins is decided in one place.
 """
 
 from __future__ import annotations

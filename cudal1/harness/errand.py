@@ -109,7 +109,7 @@ def close_pool() -> None:
 
 def _started(device: Device) -> Source:
     """What forks workers: what was begun, if that is there, else another one."""
-    return _begun() or launch(device)
+    return _begun() or _begin(device)
 
 
 def _begun() -> Source | None:

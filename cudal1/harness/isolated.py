@@ -3,6 +3,9 @@
 Not `ProcessPoolExecutor`: its processes import the main program of whoever asks, with its import
 path and all of its environment. Threat: none new; both ends are ours, and talk over a socket pair
 in pickles.
+
+Long because both ends of the socket pair, the executor's and the interpreter's, are to be read
+beside each other.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The judge owns the clock, the inputs, the answers and the comparison, and never runs candidate
 code. Gates: the worker starts and builds the module · correctness on 3, 16, … inputs of several
-families · timing in quads or pairs, every timed output compared · confirmation of claims in
-a fresh process · nothing below the physical floor.
+families · timing in quads or pairs, every timed output compared (`sessions`) · `confirmation` of
+claims in a fresh process · nothing below the physical `floor`.
 
 Threat: a candidate's source is never compiled or run here, only read for labels (`screen`); seeds
 come from the operating system.
@@ -15,46 +15,40 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from statistics import median
 
-from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.errors import CrowdedError
-from cudal1.harness import claims, plan, rule, statistics, toolchain
+from cudal1.harness import claims, plan, toolchain
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
+from cudal1.harness.confirmation import Confirmation
 from cudal1.harness.costs import Costs
-from cudal1.harness.credible import Credible
 from cudal1.harness.crew import Crew
 from cudal1.harness.device import Device
 from cudal1.harness.examination import Examination
+from cudal1.harness.floor import Floor
 from cudal1.harness.known_references import Circumstances, KnownReferences
 from cudal1.harness.oracle import Oracle
-from cudal1.harness.progress import Failure, NotKept, Phase, Progress, Stopwatch
-from cudal1.harness.quads import Quads
-from cudal1.harness.roofline import BELOW_FLOOR
+from cudal1.harness.progress import Failure, Progress, Stopwatch
+from cudal1.harness.properties import look
 from cudal1.harness.sameness import is_copy
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.screen import MAX_SOURCE_BYTES, screen, syntax_error
+from cudal1.harness.sessions import Sessions
 from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.staged_check import StagedCheck
 from cudal1.harness.traits import Traits
 from cudal1.harness.trials import Found
 from cudal1.harness.turns import Turns
 from cudal1.harness.zygote import Zygote
-from cudal1.measurement import Measurement, Role, TimingSample
+from cudal1.measurement import Measurement, TimingSample
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status, Verdict
-
-CALM_LIMIT_S = 5.0
-"""A call of another candidate that was begun on a device takes no longer, as a rule; a problem that
-waits in vain is judged once more, alone."""
-SLOWER = 1.1
-"""A reference's process so much slower than the fastest one is not asked to confirm a claim."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +108,6 @@ class ProblemJudge:
             mode=protocol.mode, turns=self._turns,
             traits=traits,
         )  # fmt: skip
-        self._work = self._oracle.traits.work
-        self._ceilings = ceilings
         ceilings.peaks()  # now, while no candidate can make the device look slow
         self._layout, arena_bytes = plan.layout_and_arena(
             self._oracle, protocol, num_lanes=num_lanes
@@ -126,14 +118,17 @@ class ProblemJudge:
             turns=self._turns, num_lanes=num_lanes,
         )  # fmt: skip
         self._costs = Costs(self._oracle, self._desk, self._crew, protocol, self._rng)
+        self._floor = Floor(self._oracle.traits.work, ceilings, protocol, self._turns)
+        self._sessions = Sessions(
+            self._oracle, self._desk, self._crew, self._costs, self._floor, protocol,
+            zygote=zygote, turns=self._turns, num_lanes=num_lanes,
+        )  # fmt: skip
+        self._confirmation = Confirmation(self._crew, self._sessions, self._floor, protocol, device)
         with ExitStack() as preparing:
             preparing.callback(self.close)
-            with self._crew.reference(fresh=self._is_cpu) as reference, self._alone():
-                # on a CPU with the harness's own cost, which is small there
-                count = min(2 if self._is_cpu else plan.LEAST_SLOTS, self._layout.num_slots)
-                self._cost_us = 0.0 if self._is_cpu else self._costs.empty_us(count)
-                self.reference_us = self._costs.call_us(reference, count, self._cost_us)
-            self._fastest_us = self.reference_us
+            with self._crew.reference(fresh=self._is_cpu) as reference:
+                # beside others only roughly: to be alone for that, too, would keep all waiting
+                self._costs.orient(reference, is_calm=num_lanes == 1)
             self._crew.have_candidate()
             preparing.pop_all()
 
@@ -145,6 +140,11 @@ class ProblemJudge:
         measurement has a reference's process of its own.
         """
         return self._device.device_class is not DeviceClass.CUDA
+
+    @property
+    def reference_us(self) -> float:
+        """About what a call of the reference takes, harness included."""
+        return self._costs.known.reference_us
 
     def close(self) -> None:
         """End the workers that it keeps."""
@@ -196,17 +196,7 @@ class ProblemJudge:
             progress = examination.progress
             progress.seen = first.properties or progress.seen
             progress.call_us = claim.candidate_us  # bursts are about as long as they were
-            is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
-            expected = claim.speedup if is_far else None
-            is_fresh = self._is_cpu
-            again = self._again(
-                candidate, progress, session=0, is_fresh=is_fresh, expected=expected
-            )
-            if again.reference_us > SLOWER * self._fastest_us:
-                again = self._again(
-                    candidate, progress, session=1, is_fresh=True, expected=expected
-                )
-            return self._doubted(again)
+            return self._confirmation.repeat(candidate, claim, examination)
 
         return self._judgement(candidate, examined)
 
@@ -219,7 +209,10 @@ class ProblemJudge:
             compiles=toolchain.compiles(candidate.source),
             compiles_itself=toolchain.compiles_itself(candidate.source),
         )
-        examination = self._examination(progress)
+        examination = Examination(
+            self._oracle, self._desk, self._protocol, costs=self._costs.known, rng=self._rng,
+            progress=progress, turns=self._turns,
+        )  # fmt: skip
         progress.saw(copies_reference=is_copy(candidate.source, self.problem.source))
         flags = screen(candidate.source)
         measurement: Measurement | None = None
@@ -263,27 +256,33 @@ class ProblemJudge:
         if self._draws_weights:  # under two seeds, each in a process of its own
             with self._crew.candidate(candidate) as worker, self._builds_kept(worker, candidate):
                 examination.await_build(worker)
-                examination.check(worker, stages[:1])
-            examination, stages = self._examination(examination.progress), stages[1:]
+                self._check(worker, examination, stages[:1])
+            examination, stages = examination.another(), stages[1:]
         with self._crew.candidate(candidate) as worker:
             claim = None
             with self._builds_kept(worker, candidate):
                 examination.await_build(worker)
                 if timing:  # it gets ready while the candidate is checked
                     self._crew.have_reference(fresh=self._is_cpu, seed=worker.job.seed)
-                examination.check(worker, stages)
+                self._check(worker, examination, stages)
                 if timing:
-                    claim = self._session(worker, examination, session=0, is_fresh=self._is_cpu)
-                examination.look(worker)
+                    claim = self._sessions.measure(
+                        worker, examination, session=0, is_fresh=self._is_cpu
+                    )
+                look(worker, examination, self._oracle, self._desk)
             built = self._zygote.builds.of(candidate.id)
             examination.progress.saw(needs_compiler=bool(built))
             if claim is None or not claims.is_doubtful(claim, self._protocol, record=record):
                 return claim
             if elsewhere and not claims.is_small(claim, self._protocol):
                 examination.progress.is_to_confirm = True
-                return self._doubted(claim)
+                return self._floor.doubted(claim)
             self._crew.make_room(worker)
-            return self._confirmed(candidate, claim, examination.progress)
+            return self._confirmation.confirm(candidate, claim, examination)
+
+    def _check(self, worker: Worker, examination: Examination, stages: Sequence[int]) -> None:
+        check = StagedCheck(examination, self._oracle, self._desk, self._protocol, self._turns)
+        check.run(worker, stages)
 
     @property
     def _draws_weights(self) -> bool:
@@ -305,148 +304,6 @@ class ProblemJudge:
             raise
         self._crew.keep_builds(worker, candidate)
 
-    def _confirmed(
-        self, candidate: Candidate, claim: Measurement, progress: Progress
-    ) -> Measurement:
-        """Measure a claim again, in a fresh process; up to twice where luck may take it away.
-
-        A small gain may be the luck of the reference's process, too; a large one may be that this
-        process became slow.
-
-        Raises:
-            Failure: this time the candidate failed.
-        """
-        is_small = claims.is_small(claim, self._protocol)
-        is_slow = claim.reference_us > SLOWER * self._fastest_us
-        is_fresh = self._is_cpu or is_small or is_slow
-        is_far = not self._is_cpu and claims.is_far(claim, self._protocol)
-        expected = claim.speedup if is_far else None
-        again = self._again(candidate, progress, session=1, is_fresh=is_fresh, expected=expected)
-        if claims.is_worth_another(claim, again, self._protocol):
-            again = self._again(candidate, progress, session=2, is_fresh=is_fresh, expected=None)
-        return claims.settled(
-            self._doubted(claim), self._doubted(again), self._protocol,
-            confirmed_on=self._device.id,
-        )  # fmt: skip
-
-    def _again(
-        self, candidate: Candidate, progress: Progress, *, session: int, is_fresh: bool,
-        expected: float | None,
-    ) -> Measurement:  # fmt: skip
-        examination = self._examination(progress)  # its bursts are as long as they were
-        with self._crew.candidate(candidate) as worker:
-            self._crew.have_reference(fresh=is_fresh, seed=worker.job.seed)
-            examination.await_build(worker)
-            return self._session(
-                worker, examination, session=session, is_fresh=is_fresh, expected=expected
-            )
-
-    def _doubted(self, claim: Measurement) -> Measurement:
-        """The claim; if it is below the floor, then below one of ceilings measured once more."""
-        if not claims.is_impossible(claim):
-            return claim
-        with self._turns.timing():
-            self._ceilings.again()
-        return claim.model_copy(update={"floor_us": self._floor_us()})
-
-    def _floor_us(self) -> float | None:
-        floor_us = self._work.floor_us(self._ceilings.peaks(), self._protocol.precision)
-        return floor_us if floor_us > 0 else None
-
-    def _examination(self, progress: Progress) -> Examination:
-        return Examination(
-            self._oracle, self._desk, self._protocol,
-            reference_call_us=self.reference_us, cost_us=self._cost_us, rng=self._rng,
-            progress=progress, turns=self._turns,
-        )  # fmt: skip
-
-    def _session(
-        self, worker: Worker, examination: Examination, *, session: int, is_fresh: bool,
-        expected: float | None = None,
-    ) -> Measurement:  # fmt: skip
-        """Measure against the reference; `is_fresh`: in as fresh a process.
-
-        Where so large a speedup as `expected` is soon borne out, it is neither measured on nor
-        certified once more: the measured one counts. Whose outputs turn out to be overwritten by
-        later calls, though they were not in the checks, is measured anew, with copies.
-        """
-        samples = examination.progress.samples
-        try:
-            return self._measured(
-                worker, examination, session=session, is_fresh=is_fresh, expected=expected
-            )
-        except NotKept as failure:
-            examination.settle(worker, failure, exact=False)
-            samples[:] = [sample for sample in samples if sample.session != session]
-            return self._measured(
-                worker, examination, session=session, is_fresh=is_fresh, expected=expected
-            )
-
-    def _measured(
-        self, worker: Worker, examination: Examination, *, session: int, is_fresh: bool,
-        expected: float | None,
-    ) -> Measurement:  # fmt: skip
-        quads = Quads(
-            examination, self._desk, self._oracle, self._protocol, session=session,
-            time_empty=self._costs.empty_us,
-            is_copy=bool(examination.progress.seen.copies_reference),
-        )  # fmt: skip
-        self._zygote.settle()  # who was dismissed before still held the device
-        with (
-            examination.progress.stopwatch.during(Phase.MEASURING),
-            self._reference(worker, fresh=is_fresh) as reference,
-            self._alone(),
-            self._crew.still(),
-        ):
-            quads.warm_up(worker, reference)
-            ratios = quads.measure(worker, reference, expected=expected)
-            samples = [s for s in examination.progress.samples if s.session == session]
-            measured = self._measurement(ratios, samples)
-            self._fastest_us = min(self._fastest_us, measured.reference_us)
-            if rule.bears_out(ratios, expected, self._protocol):
-                certified = statistics.conservative(measured.speedup)
-                return measured.model_copy(update={"certified": certified})
-            if examination.progress.seen.copies_reference:
-                return measured.model_copy(update={"certified": 1.0})
-            if measured.certified <= 1.0:
-                return measured
-            limit = Credible(quads, examination, self._desk, worker, reference).limit()
-        return claims.lowered(measured, limit.speedup, limit.doubt, self._protocol)
-
     def _own_time(self) -> float:
         """A clock in seconds, which stands still while others have the device."""
         return time.monotonic() - self._turns.waited_s
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Have the device alone, once what others began on it is over.
-
-        Threat: another judge's candidate may have begun what never ends, and must not seem to be
-        this one's.
-
-        Raises:
-            CrowdedError: it is not over in time.
-        """
-        with self._turns.timing():
-            if self._num_lanes > 1 and not self._desk.await_calm(CALM_LIMIT_S):
-                raise CrowdedError(f"{self.problem.key}: the device is at work for others")
-            yield
-
-    def _reference(self, worker: Worker, *, fresh: bool) -> AbstractContextManager[Worker]:
-        return self._crew.reference(fresh=fresh, seed=worker.job.seed)
-
-    def _measurement(self, ratios: list[float], samples: list[TimingSample]) -> Measurement:
-        def typical(role: Role) -> float:
-            return median(sample.net_us for sample in samples if sample.role is role)
-
-        said = rule.read(ratios, self._protocol)
-        reference_us, floor_us = typical(Role.REFERENCE), self._floor_us()
-        if floor_us is not None and reference_us < BELOW_FLOOR * floor_us:
-            floor_us = None  # a program that we trust has disproved it
-        return Measurement(
-            baseline=Baseline.EAGER, speedup=said.speedup, certified=said.certified,
-            alpha=said.alpha, lower=said.lower, upper=said.upper, num_quads=len(ratios),
-            bucket_medians=said.buckets, bucket_variance=said.bucket_variance,
-            is_stable=said.is_stable, reference_us=reference_us,
-            candidate_us=typical(Role.CANDIDATE), floor_us=floor_us,
-        )  # fmt: skip

@@ -3,7 +3,7 @@
 A candidate can be no better than the check that it has to pass. So before any is judged, wrong
 outputs that we make ourselves go through the very check: kinds of inputs, their number, changes of
 weights, bounds. A problem that lets one through is repaired or left out (harness.md 7.2, METR).
-Long because the check is that of `examination`, step for step.
+Long because the check is that of `staged_check`, step for step.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from cudal1.errors import SuiteError
 from cudal1.harness import mutations
+from cudal1.harness.answering import tells
 from cudal1.harness.correctness import Expected
 from cudal1.harness.crew import too_large
 from cudal1.harness.device import Device
 from cudal1.harness.mutations import Case
 from cudal1.harness.operators import Dropping
-from cudal1.harness.oracle import Draw, Oracle, Tensors, tells
+from cudal1.harness.oracle import Draw, Oracle, Tensors
 from cudal1.harness.quiet import undisturbed
 from cudal1.harness.shortage import lacks_memory
 from cudal1.harness.traits import Traits
@@ -135,7 +136,7 @@ class _Suspect:
 
 
 class _Trial:
-    """The check of `examination.Examination`, with mutants in the place of a worker's outputs."""
+    """The check of `staged_check.StagedCheck`, with mutants in the place of a worker's outputs."""
 
     def __init__(
         self, problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None,

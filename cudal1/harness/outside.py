@@ -159,6 +159,8 @@ class Outside:
         computed_ns = elapsed_ns
         if not worker.has_changed:
             computed_ns = self._computed_ns(worker, interval, count)
+            if computed_ns <= 0:  # it was disturbed too much to tell: nobody shall gain by that
+                computed_ns = 0 if is_ours else elapsed_ns
         return Account(elapsed_ns, outside_ns, computed_ns, is_disturbed)
 
     def usual_us(self, order: Order, count: int) -> float | None:

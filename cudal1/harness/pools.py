@@ -14,10 +14,11 @@ import importlib
 import time
 from collections import deque
 from collections.abc import Collection
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import wait
+from subprocess import SubprocessError
 from types import TracebackType
 from typing import Any, Self
 
@@ -344,7 +345,13 @@ class Pools:
 def import_once() -> Any:
     """Import PyTorch for all processes that are forked, and what intercepts its operators."""
     importlib.import_module("torch._dynamo")
-    return importlib.import_module("torch")
+    torch = importlib.import_module("torch")
+    if torch.version.cuda is not None:
+        # what each process would find out anew before its first kernel: half a second
+        with suppress(ImportError, AttributeError, OSError, AssertionError, SubprocessError):
+            importlib.import_module("triton.runtime.cache").triton_key()
+            importlib.import_module("triton.backends.nvidia.driver").libcuda_dirs()
+    return torch
 
 
 def require_working(device: Device) -> None:

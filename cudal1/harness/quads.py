@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from cudal1.harness import rule, statistics
-from cudal1.harness.burst import Burst, Desk
-from cudal1.harness.examination import Examination, run_own
+from cudal1.harness.burst import Burst, Desk, run_own
+from cudal1.harness.examination import Examination
 from cudal1.harness.interval import Order
 from cudal1.harness.oracle import Draw, Oracle
 from cudal1.harness.sandbox import Worker

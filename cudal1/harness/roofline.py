@@ -12,6 +12,8 @@ floor that is too high would turn honest candidates away. What counts, and why s
 * **Weights**: nothing. What is computed from them once is free, and it may be smaller.
 * **FLOPs**: only of a reference that is one matrix product of unstructured operands, and half of
   them (Strassen; a product with its own transpose). Any other algebra may do with less.
+
+Long because what counts as work and why it may count are one argument.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from cudal1 import protocols
 from cudal1.errors import ConfigError
 from cudal1.harness import find_device
 from cudal1.problem import DeviceClass
-from cudal1.verdict import Phases, Status
+from cudal1.verdict import Status
 from tests.benchmarks.release_checkout import REFERENCE
 from tests.benchmarks.test_release import verdict
 
@@ -79,14 +79,6 @@ def test_what_references_are_called_beside_themselves_is_counted() -> None:
     judged = [verdict(certified=each) for each in (1.0, 1.0, 1.02, 0.9)]
     found = bench.null_test([*judged, verdict(Status.CRASHED)])
     assert found == {"num_timed": 4, "num_not_correct": 1, "num_faster": 1, "num_slower": 1}
-
-
-def test_seconds_are_split_by_what_the_device_did() -> None:
-    phases = Phases(starting_s=0.5, compiling_s=0.0, checking_s=1.0, measuring_s=2.0)
-    found = bench.seconds([verdict(judge_s=1.0, phases=phases), verdict(judge_s=3.0)])
-    assert found is not None
-    assert (found["median_s"], found["starting_s"], found["measuring_s"]) == (2.0, 0.5, 2.0)
-    assert bench.seconds([verdict()]) is None
 
 
 def test_two_gpus_are_compared_once_both_have_ended() -> None:

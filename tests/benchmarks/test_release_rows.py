@@ -9,7 +9,8 @@ import pytest
 from benchmarks.release.rows import Which, choose, chosen_places, read
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
-from cudal1.problem import DeviceClass
+from cudal1.harness.sameness import is_copy
+from cudal1.problem import NULL_MARK, DeviceClass
 from cudal1.suite import kernelbench
 from tests.benchmarks.release_checkout import REFERENCE, RIGHT, ROWS, row, write
 
@@ -49,7 +50,7 @@ def test_a_graph_is_a_candidate_and_claims_what_the_kernel_gains_less_over_it(
 
 def test_a_reference_is_a_candidate_for_itself_without_a_claim(checkout: Path) -> None:
     last = read(checkout, "h100", Which.REFERENCES)[-1]
-    assert last.source == REFERENCE.replace("class Model(", "class ModelNew(")
+    assert last.source == REFERENCE.replace("class Model(", "class ModelNew(") + NULL_MARK
     assert last.claim is None
 
 
@@ -110,3 +111,14 @@ def test_a_line_that_is_no_row_is_named(checkout: Path, line: str, said: str) ->
         file.write(line + "\n")
     with pytest.raises(ConfigError, match=said):
         read(checkout, "h100", Which.KERNELS)
+
+
+def test_a_reference_against_itself_is_measured_in_full(tmp_path: Path) -> None:
+    (entry,) = read(
+        write(tmp_path / "release", [row(1, 1, RIGHT)], {(1, 1): REFERENCE}),
+        "h100",
+        Which.REFERENCES,
+    )
+    assert entry.source is not None
+    assert "class ModelNew(" in entry.source
+    assert not is_copy(entry.source, entry.reference)

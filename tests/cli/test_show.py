@@ -121,7 +121,7 @@ def test_what_a_candidate_wrote_does_not_steer_a_terminal(is_terminal: bool) -> 
 
 
 @pytest.mark.parametrize("value", [True, False])
-@pytest.mark.parametrize("name", [name for name in Properties.model_fields])
+@pytest.mark.parametrize("name", list(Properties.model_fields))
 def test_what_was_seen_of_a_candidate_is_said_unless_it_says_nothing(
     name: str, value: bool
 ) -> None:

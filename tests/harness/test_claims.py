@@ -10,8 +10,8 @@ import pytest
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.harness import claims
-from cudal1.harness.judge import ProblemJudge
-from cudal1.harness.progress import Failure, Progress
+from cudal1.harness.confirmation import Confirmation
+from cudal1.harness.progress import Failure
 from cudal1.measurement import Doubt, Measurement
 from cudal1.protocol import EvalProtocol, Rule
 from cudal1.verdict import FlagSource, Status
@@ -211,13 +211,16 @@ def test_a_claim_is_measured_a_third_time_where_that_may_well_confirm_it(
 ) -> None:
     changes = {"confirm_above": 3.0, "confirm_below": 1.1, "confirm_within": 0.1}
     told = iter(again)
-    judge: Any = SimpleNamespace(
+    confirmation: Any = SimpleNamespace(
         _protocol=quick.model_copy(update=changes), _device=SimpleNamespace(id="d"),
-        _doubted=lambda claim: claim, _is_cpu=False, _fastest_us=100.0,
+        _floor=SimpleNamespace(doubted=lambda claim: claim), _is_cpu=False,
+        _sessions=SimpleNamespace(fastest_us=100.0),
         _again=lambda *_, **__: _claim(**next(told)),
     )  # fmt: skip
     claim, anyone = _claim(claimed), Candidate(problem_id="p", source="")
-    assert ProblemJudge._confirmed(judge, anyone, claim, Progress()).certified == certified
+    examination: Any = None
+    settled = Confirmation.confirm(confirmation, anyone, claim, examination)
+    assert settled.certified == certified
     assert next(told, None) is None  # measured no longer, and no less often
 
 

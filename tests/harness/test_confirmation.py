@@ -16,12 +16,12 @@ from cudal1.errors import WorkerError
 from cudal1.harness import Judgement, Pool, claims
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.crew import MAX_LENT, MEMORY_MARGIN, Crew
-from cudal1.harness.examination import EXACT_INPUTS
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.oracle import Draw
-from cudal1.harness.progress import Failure, Progress
+from cudal1.harness.progress import Failure
 from cudal1.harness.roofline import Work
 from cudal1.harness.sandbox import Worker
+from cudal1.harness.staged_check import EXACT_INPUTS
 from cudal1.measurement import Measurement, Role
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol, Rule
@@ -113,7 +113,7 @@ def test_who_is_faster_than_physics_is_invalid(
 ) -> None:
     judge = make_judge()
     monkeypatch.setattr(claims, "is_impossible", lambda _: True)
-    monkeypatch.setattr(judge, "_floor_us", lambda: 0.01)
+    monkeypatch.setattr(judge._floor, "us", lambda: 0.01)
     verdict = _null(judge).verdict
     assert (verdict.status, verdict.measurement) == (Status.INVALID, None)
     assert "faster than this device can be" in (verdict.reason or "")
@@ -127,7 +127,8 @@ def test_ceilings_are_measured_again_before_anybody_is_refused(
     make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = make_judge()
-    judge._work, judge._ceilings = Work(num_bytes=1000, num_flops=0), Ceilings("cpu", core=None)
+    floor = judge._floor
+    floor._work, floor._ceilings = Work(num_bytes=1000, num_flops=0), Ceilings("cpu", core=None)
     rates = iter([10.0, 1000.0])  # a busy machine, and the same one when it is quiet
     monkeypatch.setattr(
         "cudal1.harness.ceilings.measure",
@@ -136,18 +137,18 @@ def test_ceilings_are_measured_again_before_anybody_is_refused(
     claim = Measurement(
         baseline=Baseline.EAGER, speedup=5.0, certified=4.0, alpha=0.01, num_quads=9,
         bucket_medians=(5.0,) * 7, bucket_variance=0.0, is_stable=True, reference_us=200.0,
-        candidate_us=40.0, floor_us=judge._floor_us(),
+        candidate_us=40.0, floor_us=floor.us(),
     )  # fmt: skip
     assert claim.floor_us == 100.0
     assert claims.is_impossible(claim)
-    again = judge._doubted(claim)
+    again = floor.doubted(claim)
     assert again.floor_us == 1.0
     assert not claims.is_impossible(again)
 
 
 def test_a_floor_that_the_reference_itself_is_below_is_dropped(make_judge: MakeJudge) -> None:
     judge = make_judge()
-    judge._work = Work(num_bytes=1 << 50, num_flops=0)
+    judge._floor._work = Work(num_bytes=1 << 50, num_flops=0)
     measurement = _null(judge).verdict.measurement
     assert measurement is not None
     assert measurement.floor_us is None
@@ -194,7 +195,7 @@ def test_a_reference_s_process_serves_again_unless_a_fresh_one_is_asked_for(
 ) -> None:
     judge = make_judge()
     with judge._crew.reference(fresh=False) as first:
-        judge._costs.call_us(first, 1, 0.0)
+        judge._costs._call_us(first, 1, 0.0)
     with judge._crew.reference(fresh=True) as another:
         assert another is not first
     with judge._crew.reference(fresh=False) as same:
@@ -255,7 +256,7 @@ def test_all_workers_stand_still_between_their_bursts(make_judge: MakeJudge) -> 
     """Whoever did not would be read faster: the judge would not have waited for a warden."""
     judge = make_judge()
     with judge._crew.reference(fresh=True) as reference:
-        judge._costs.call_us(reference, 1, 0.0)
+        judge._costs._call_us(reference, 1, 0.0)
         assert reference._is_frozen
     judge._costs.empty_us(1)
     assert judge._crew.empty()._is_frozen
@@ -267,14 +268,14 @@ def test_a_claim_s_first_process_stands_still_while_the_second_is_measured(
     judge, firsts, seen = make_judge(), list[Worker](), list[bool]()
     monkeypatch.setattr(claims, "is_doubtful", lambda *_, **__: True)
     monkeypatch.setattr(judge._crew, "make_room", firsts.append)
-    real = judge._session
+    real = judge._sessions.measure
 
     def session(worker: Worker, *arguments: Any, **options: Any) -> Measurement:
         if options["session"]:
             seen.append(worker is not firsts[0] and firsts[0]._is_frozen and firsts[0].is_alive())
         return real(worker, *arguments, **options)
 
-    monkeypatch.setattr(judge, "_session", session)
+    monkeypatch.setattr(judge._sessions, "measure", session)
     assert _null(judge).verdict.status is Status.CORRECT
     assert seen
     assert all(seen)
@@ -300,19 +301,20 @@ def test_a_slow_reference_is_not_asked_to_confirm(
     make_judge: MakeJudge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judge = make_judge(confirm_above=3.0, confirm_below=1.1)
-    monkeypatch.setattr(type(judge), "_is_cpu", False)
+    monkeypatch.setattr(judge._confirmation, "_is_cpu", False)
     asked: list[bool] = []
 
     def again(*_: Any, is_fresh: bool, **__: Any) -> Measurement:
         asked.append(is_fresh)
         return claim
 
-    monkeypatch.setattr(judge, "_again", again)
+    monkeypatch.setattr(judge._confirmation, "_again", again)
     candidate = Candidate(problem_id=judge.problem.id, source="")
+    examination: Any = None
     for slower in (1.0, 1.05, 1.2):
         claim = _measurement(reference_us=100.0 * slower)
-        monkeypatch.setattr(judge, "_fastest_us", 100.0)
-        judge._confirmed(candidate, claim, Progress())
+        monkeypatch.setattr(judge._sessions, "fastest_us", 100.0)
+        judge._confirmation.confirm(candidate, claim, examination)
     assert asked == [False, False, True]
 
 

@@ -493,7 +493,9 @@ def test_only_who_is_slow_in_every_burst_is_too_slow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     problem_judge = pool._prepare(named_problem("silu"))
-    monkeypatch.setattr(problem_judge, "reference_us", 90.0)  # of which a call takes a thousand
+    monkeypatch.setattr(
+        problem_judge._costs.known, "reference_us", 90.0
+    )  # of which a call takes a thousand
     source = _source(f"if {when}:\n    {SLEEPS}\nreturn {CALL}")
     verdict = _judge(pool, named_problem("silu"), source, timing=False).verdict
     assert verdict.status is status, verdict.reason

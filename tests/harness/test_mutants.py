@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cudal1.errors import DeviceLostError, SuiteError
-from cudal1.harness import Device, find_device, mutants, mutations
+from cudal1.harness import Device, find_device, mutants, mutations, reference_examination
 from cudal1.harness import oracle as oracles
 from cudal1.harness.correctness import Expected, compare
 from cudal1.harness.draws import Draw, Draws
@@ -420,7 +420,7 @@ def test_a_table_is_that_of_who_asks_everything_anew(
     quick_one = table(*SEVERAL[kind], precision=precision, contract=contract)
     oracles._known.clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracles, "SETTLED", float("inf"))
+        patch.setattr(reference_examination, "SETTLED", float("inf"))
         patch.setattr(Draws, "variants", _drawn_one_by_one)
         patch.setattr(Expected, "admits", _admits)
         exact_key = Oracle.exact_key

@@ -293,7 +293,7 @@ def test_an_input_that_the_reference_cannot_do_either_fails_no_candidate(pool: P
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
     assert pool.judge(problem, candidate, timing=False).verdict.status is Status.CORRECT
     (prepared,) = [each for each in pool._prepared.values() if each.problem.id == problem.id]
-    prepared._oracle._model.seen.extend(range(9))
+    prepared._oracle._models.model.seen.extend(range(9))
     raises = problem.null_source.replace("assert len(self.seen) < 9", "assert False")
     candidate = Candidate(problem_id=problem.id, source=raises)
     with pytest.raises(SuiteError, match="its reference raises AssertionError: now and then"):

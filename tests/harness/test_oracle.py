@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from cudal1.errors import SuiteError
-from cudal1.harness import oracle as oracles
+from cudal1.harness import reference_examination
 from cudal1.harness.correctness import ReferenceError, compare
+from cudal1.harness.draws import Draws
 from cudal1.harness.families import FAMILIES, NUDGE
 from cudal1.harness.operators import Dropping, to_half, to_tf32
 from cudal1.harness.oracle import Draw, Oracle, RefusalError
 from cudal1.harness.reference import Reference
+from cudal1.harness.reference_examination import ReferenceExamination
 from cudal1.harness.seeding import others
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import PrecisionClass
@@ -56,9 +58,9 @@ def test_a_second_oracle_of_a_problem_knows_what_the_first_has_learned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
-    draw = Oracle.draw
+    draw = Draws.draw
     monkeypatch.setattr(
-        Oracle, "draw", lambda self, seed, *rest: (asked.append(seed), draw(self, seed, *rest))[1]
+        Draws, "draw", lambda self, seed, *rest: (asked.append(seed), draw(self, seed, *rest))[1]
     )
     first = oracle_of("x -= 1.0; return x.log1p().nan_to_num()")
     assert asked != []
@@ -385,7 +387,7 @@ def test_a_reference_is_given_inputs_as_they_are_drawn(kind: str, writes: bool) 
     oracle = oracle_of(forward, inputs=inputs)
     assert len(oracle.families) > 8
     assert oracle.mutates_inputs is writes
-    assert oracle._exact is not None
+    assert oracle._models.exact is not None
 
 
 @pytest.mark.filterwarnings("error")
@@ -574,7 +576,7 @@ def test_a_device_that_is_too_small_is_not_the_reference_s_error(where: str) -> 
 @pytest.mark.parametrize("inputs", ["torch.randn(16, 32)", "torch.randn(32, 16).t()"])
 def test_variants_of_one_draw_are_what_draws_of_each_family_are(inputs: str) -> None:
     oracle = oracle_of("return torch.tanh(x)", inputs=inputs)
-    for draw in oracle._draws.variants(5, list(FAMILIES)[::-1]):
+    for draw in oracle._answering.draws.variants(5, list(FAMILIES)[::-1]):
         alone = oracle.draw(5, draw.family)
         assert torch.equal(draw.inputs[0], alone.inputs[0])
         assert draw.inputs[0].stride() == alone.inputs[0].stride()
@@ -582,23 +584,23 @@ def test_variants_of_one_draw_are_what_draws_of_each_family_are(inputs: str) -> 
 
 @pytest.mark.parametrize(
     ("size", "settled", "num_draws"),
-    [("128, 128", oracles.SETTLED, 3 + len(FAMILIES) - 1),
-     ("16, 32", oracles.SETTLED, 3 * len(FAMILIES)),
+    [("128, 128", reference_examination.SETTLED, 3 + len(FAMILIES) - 1),
+     ("16, 32", reference_examination.SETTLED, 3 * len(FAMILIES)),
      ("128, 128", 1e9, 3 * len(FAMILIES))],
     ids=["many elements", "few elements", "near the limit"],
 )  # fmt: skip
 def test_a_family_is_drawn_once_where_that_settles_it(
     size: str, settled: float, num_draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oracles, "SETTLED", settled)
+    monkeypatch.setattr(reference_examination, "SETTLED", settled)
     errors: list[str] = []
-    error_on = Oracle._error_on
+    error_on = ReferenceExamination._error_on
 
-    def counted(self: Oracle, draw: Draw, *, must_tell: bool) -> ReferenceError:
+    def counted(self: ReferenceExamination, draw: Draw, *, must_tell: bool) -> ReferenceError:
         errors.append(draw.family)
         return error_on(self, draw, must_tell=must_tell)
 
-    monkeypatch.setattr(Oracle, "_error_on", counted)
+    monkeypatch.setattr(ReferenceExamination, "_error_on", counted)
     source = f"return torch.tanh(x) + x  # {size} {settled}"
     oracle = oracle_of(source, inputs=f"torch.randn({size})")
     assert oracle.families == list(FAMILIES)

@@ -33,22 +33,23 @@ def relay(quick: EvalProtocol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_what_it_has_compiled_is_answered_and_kept_until_the_end(
     relay: Relay, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
-    candidate = candidate_of(named_problem("silu"), TOP + "make()")
-    failure, content, complaint = relay.build(candidate)
+    silu = named_problem("silu")
+    candidate = candidate_of(silu, TOP + "make()")
+    failure, content, complaint = relay.build(silu, candidate)
     assert (failure, complaint) == (None, "")
     assert b"extensions/ours" in (content or b"")
     assert list(tmp_path.glob("cudal1-builds-*"))
     relay.close_builder()
     assert not list(tmp_path.glob("cudal1-builds-*"))
-    assert relay.build(candidate) == (None, None, "")
+    assert relay.build(silu, candidate) == (None, None, "")
 
 
 def test_who_compiles_nothing_is_known_and_who_ends_is_not(
     relay: Relay, named_problem: NamedProblem
 ) -> None:
     silu = named_problem("silu")
-    assert relay.build(candidate_of(silu, TOP)) == (None, b"", "")
-    assert relay.build(candidate_of(silu, TOP + "os._exit(1)")) == (None, None, "")
+    assert relay.build(silu, candidate_of(silu, TOP)) == (None, b"", "")
+    assert relay.build(silu, candidate_of(silu, TOP + "os._exit(1)")) == (None, None, "")
 
 
 def test_of_two_messages_that_overtake_each_other_the_later_counts(relay: Relay) -> None:

@@ -11,6 +11,8 @@ import torch
 from pydantic import ValidationError
 
 from cudal1.harness import oracle as oracles
+from cudal1.harness.answering import Answering
+from cudal1.harness.draws import Draws
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.reference import Reference
 from cudal1.harness.traits import Traits
@@ -113,8 +115,8 @@ def test_an_oracle_that_is_given_traits_neither_draws_nor_calls(
 
     made: list[object] = []
     make = Reference.make
-    for name in ("_answer", "draw"):
-        monkeypatch.setattr(Oracle, name, asks)
+    for owner, name in ((Answering, "plain"), (Answering, "exact"), (Draws, "draw")):
+        monkeypatch.setattr(owner, name, asks)
     monkeypatch.setattr(Reference, "make", lambda self: (made.append(self), make(self))[1])
     oracle_of(problem, traits)
     assert len(made) == 2  # as it is, and in float64

@@ -76,8 +76,8 @@ def imported(source: bytes, name: str = MODULE) -> ModuleType:
     files = source_files.split(source.decode())
     path.write_bytes(files.pop(source_files.MAIN).encode())
     os.utime(path, (0, 0))
-    for name, text in files.items():
-        beside = path.parent / name
+    for file_name, text in files.items():
+        beside = path.parent / file_name
         beside.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(text.encode())
     if files:

@@ -16,17 +16,16 @@ import torch
 
 from cudal1.harness.places import EXTENSIONS
 from cudal1.harness.worker.extensions import compile as compiling
-from cudal1.harness.worker.extensions.compile import (
+from cudal1.harness.worker.extensions.compile import Source
+from cudal1.harness.worker.extensions.headers import (
     FACTORIES,
     FACTORY,
-    HALVES,
     NEEDS_MORE,
     VARIABLES,
-    Source,
-    Steps,
     bare,
     fewer_headers,
 )
+from cudal1.harness.worker.extensions.steps import HALVES, Steps
 
 HEADERS = Path(torch.__file__).parent / "include"
 ADD = """

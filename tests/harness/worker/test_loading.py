@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +18,9 @@ from cudal1.harness.rings import sealed
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.wire import Layout, TensorSpec, View
 from cudal1.harness.worker.engine import HostEngine
-from cudal1.harness.worker.loading import inputs
+from cudal1.harness.worker.loading import MODULE, imported, inputs
 from cudal1.harness.zygote import Zygote
+from cudal1.source_files import join
 from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker, until
 from tests.harness.worker.test_engine import JOB as TOY_JOB
 
@@ -199,3 +202,15 @@ def test_weights_drawn_with_numpy_or_random_follow_the_job_s_seed(zygote: Zygote
             found.append(counts(worker)[:2])
     assert found[0] == found[1]
     assert found[0][0] != 0
+
+
+@pytest.mark.parametrize("others", [{}, {"a_helper.py": "VALUE = 3\n"}], ids=["alone", "beside"])
+def test_a_source_is_imported_under_one_name_whatever_lies_beside_it(
+    others: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    module = imported(join("class ModelNew: ...\n", others).encode())
+    assert module.__name__ == module.ModelNew.__module__ == MODULE
+    assert sys.modules.pop(MODULE) is module
