@@ -118,7 +118,7 @@ def test_what_a_lost_device_says_of_a_reference_is_nothing(
 ) -> None:
     good, bad = _numbered(named_problem("silu"), 2)
     trial = Noting(tmp_path, {bad.id: (CONSTANT,)})
-    sick, *others = fleet._seats
+    sick, *others = fleet._seats.all
     sick.process.submit(_have_it_compute_no_more).result()
     work = [*_candidates(bad, 1), *_candidates(good, 1)]
     judging = fleet.judge_all(work, timing=False, trial=trial)
