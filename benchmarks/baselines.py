@@ -3,7 +3,7 @@
 python -m benchmarks.baselines [--device cuda] [--minutes 9] [--problems 36]
 
 Every shipped reference is judged as a candidate in each way that the device can run it, by what
-`cudal1 judge --suite shipped --baselines all` calls; references are tried first, as there. A run
+`cudal1 judge --suite shipped --baselines all` calls; each reference is tried first, as there. A run
 ends when its minutes are over, or at Ctrl-C, as soon as the judge has ended what it is at. The next
 one goes on with what has no verdict in the file beside the result, and the seconds of all runs are
 added up; without that file it begins anew. `cudal1 report` makes its tables of that file.
@@ -32,14 +32,12 @@ from cudal1.baseline import Baseline, on
 from cudal1.cli.judge_many import Outcome, judge_many
 from cudal1.cli.settings import choose
 from cudal1.cli.verdict_file import Judged
-from cudal1.harness.device import Device, find_devices
+from cudal1.harness.device import Device, find_devices, num_lanes_of
 from cudal1.harness.seats import seats_here
 from cudal1.problem import Problem
 from cudal1.suite import loader
 from cudal1.verdict import Status
 
-TRYING = {"trying references": ("cudal1.cli.trying", "_try")}
-"""What the command has a judge's process do before it judges."""
 Run = dict[str, Any]
 
 
@@ -60,7 +58,7 @@ def main() -> None:
     verdicts = out / f"baselines_{given.device}.verdicts.jsonl"
     runs = earlier_runs(out / f"baselines_{given.device}.json", verdicts)
     with seats_here([device]) as seats:
-        seats[0].process.submit(judge_seconds.watch, TRYING).result()
+        seats[0].process.submit(judge_seconds.watch).result()
         with at_most(given.minutes):
             outcome = judge_many(
                 None, problems, verdicts, settings, seats, timing=True, baselines=baselines,
@@ -74,7 +72,7 @@ def main() -> None:
     runs.append({
         "wall_s": wall_s, "num_verdicts": len(outcome.baselines) - num_before,
         "stopped": outcome.stopped, "complaints": outcome.complaints,
-        "shares": judge_seconds.shares([spent_s], wall_s),
+        "shares": judge_seconds.shares([spent_s], wall_s, num_lanes_of(device)),
     })  # fmt: skip
     rows = [summary(each, outcome.of(each)) for each in baselines]
     save(

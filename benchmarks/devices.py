@@ -45,7 +45,7 @@ from benchmarks.throughput import FAILING, KINDS, OF_ANSWERS
 from cudal1.candidate import Candidate
 from cudal1.harness import errand
 from cudal1.harness.builder import Builder, num_idle
-from cudal1.harness.device import find_devices
+from cudal1.harness.device import find_devices, num_lanes_of
 from cudal1.harness.errand import Errand
 from cudal1.harness.fleet import Fleet
 from cudal1.harness.judge import Judgement
@@ -211,7 +211,7 @@ def _judged(
     judgements = [(at_s, each) for at_s, each in judged if isinstance(each, Judgement)]
     keys = {problem.id: problem.key for problem, _ in work}
     of_extensions = {each.id for _, each in work if COMPILES in each.source}
-    shares = judge_seconds.shares(spent, wall_s)
+    shares = judge_seconds.shares(spent, wall_s, num_lanes_of(seats[0].device))
     return {
         "num_devices": len(seats), "num_verdicts": len(judgements),
         "num_extensions": len(of_extensions), "wall_s": wall_s,

@@ -1,26 +1,31 @@
-"""What the seconds of a device's judge went into, told by its own process.
+"""What the seconds of a device's judges went into, told by their own processes.
 
 A judge measures or checks from the moment it has a candidate, or another device's claim, until it
 has a verdict, but for its waits: for a process to begin, for a candidate to be loaded and built,
 for the reference's process, for compiled files to be handed over, and for processes to end, which
 hold the device. What a candidate compiles in its first call, as Triton does, cannot be told from
-running, and is no wait here. Preparing a problem is neither.
+running, and is no wait here; nor is waiting for the turn to time on a device. Preparing a problem
+is neither, nor is trying its reference.
 
 `watch_parts` counts its parts besides, each with all that it calls, to find out where some of the
 seconds are lost.
 
-The functions are for `Seat.process`, which runs them in the judge's process; what they wrap is the
-harness's own code, so that nothing there has to know of them.
+The functions are for `Seat.process`, which runs them in the device's process. That one forks a
+process for each problem, and all of them note what they do in one file. What the functions wrap is
+the harness's own code, so that nothing there has to know of them.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
-from importlib import import_module
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from cudal1.harness import crew, examination
@@ -33,6 +38,7 @@ from cudal1.harness.interval import Interval
 from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.oracle import Oracle
 from cudal1.harness.outside import Outside
+from cudal1.harness.pool import Pool
 from cudal1.harness.quads import Quads
 from cudal1.harness.sandbox import Worker
 from cudal1.harness.sessions import Sessions
@@ -40,10 +46,12 @@ from cudal1.harness.staged_check import StagedCheck
 from cudal1.harness.zygote import Zygote
 
 MEASURING, PREPARING, JUDGING = "measuring or checking", "preparing", "judging"
+TRYING = "trying references"
 DOES: dict[str, tuple[Any, str]] = {
-    PREPARING: (ProblemJudge, "__init__"), JUDGING: (ProblemJudge, "_judgement"),
+    TRYING: (Pool, "_tried"), PREPARING: (ProblemJudge, "__init__"),
+    JUDGING: (ProblemJudge, "_judgement"),
 }  # fmt: skip
-"""Neither within the other; the second makes verdicts and confirms those of other devices."""
+"""None within another; the last makes verdicts and confirms those of other devices."""
 WAITS: dict[str, tuple[Any, str]] = {
     "waiting for a start": (Zygote, "welcome"),
     "waiting for a build": (examination, "wait_ready"),
@@ -64,60 +72,73 @@ PARTS: tuple[tuple[type, str], ...] = (
 )  # fmt: skip
 """Some within others."""
 
-_spent_s: defaultdict[str, float] = defaultdict(float)
-_calls: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
-"""How often each part was called while it judged, and the seconds of these calls."""
+_notes: Path | None = None
+"""A line for each of what was done, waited for or called: which of them, its name, its seconds."""
+_DOES, _CALL = "does", "call"
 _doing: list[str] = []
 """What is being done now, if anything."""
 
 
-def watch(also: Mapping[str, tuple[str, str]] | None = None) -> None:
-    """Count from now on, in this process.
-
-    Args:
-        also: further things that it does, each a function of a module, by their names.
-    """
-    others = {what: (import_module(module), name) for what, (module, name) in (also or {}).items()}
-    for what, (owner, name) in (DOES | others).items():
-        _spent_s[what] = 0.0
+def watch() -> None:
+    """Count from now on, in this process and in those that it forks."""
+    global _notes
+    descriptor, path = tempfile.mkstemp(prefix="cudal1-seconds-")
+    os.close(descriptor)
+    _notes = Path(path)
+    atexit.register(_notes.unlink, missing_ok=True)
+    for what, (owner, name) in DOES.items():
         setattr(owner, name, _done(what, getattr(owner, name)))
     for what, (owner, name) in WAITS.items():
-        setattr(owner, name, _counted(partial(_note_wait, what), getattr(owner, name)))
+        setattr(owner, name, _counted(partial(_note, _DOES, what), getattr(owner, name)))
 
 
 def watch_parts() -> None:
-    """Count `PARTS` from now on, in this process, after `watch`."""
+    """Count `PARTS` from now on, after `watch`."""
     for owner, name in PARTS:
         part = f"{owner.__name__}.{name}"
-        setattr(owner, name, _counted(partial(_note_call, part), getattr(owner, name)))
+        setattr(owner, name, _counted(partial(_note, _CALL, part), getattr(owner, name)))
 
 
 def parts() -> dict[str, tuple[int, float]]:
-    """Calls of each part and their seconds."""
-    return dict(_calls)
+    """Calls of each part while it judged, and their seconds."""
+    calls: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+    for part, took_s in _noted(_CALL):
+        number, known_s = calls[part]
+        calls[part] = number + 1, known_s + took_s
+    return dict(calls)
 
 
 def spent_s() -> dict[str, float]:
-    """Seconds so far: preparing; judging, waits included; and each of the waits while it judged."""
-    return dict(_spent_s)
+    """Seconds so far: trying; preparing; judging, waits included; each wait while it judged."""
+    spent = dict.fromkeys((*DOES, *WAITS), 0.0)
+    for what, took_s in _noted(_DOES):
+        spent[what] += took_s
+    return spent
 
 
 def forget() -> None:
     """Count from 0 again."""
-    _spent_s.update(dict.fromkeys(_spent_s, 0.0))
-    _calls.clear()
+    assert _notes is not None
+    _notes.write_text("")
 
 
-def shares(spent_s: Sequence[Mapping[str, float]], wall_s: float) -> dict[str, float]:
-    """Of the seconds of so many judges: measuring or checking, what else each did, and nothing.
+def shares(
+    spent_s: Sequence[Mapping[str, float]], wall_s: float, num_lanes: int = 1
+) -> dict[str, float]:
+    """Of the seconds of so many devices: measuring or checking, what else each did, and nothing.
 
     Together they are 1.
+
+    Args:
+        spent_s: by each device's processes.
+        wall_s: in which they did.
+        num_lanes: of each device, which judge side by side.
     """
     named = dict.fromkeys((PREPARING, *WAITS, *chain.from_iterable(spent_s)))
     parts_s = {what: sum(one.get(what, 0.0) for one in spent_s) for what in named}
     judging_s = parts_s.pop(JUDGING, 0.0)
     measuring_s = judging_s - sum(parts_s[what] for what in WAITS)
-    all_s = wall_s * len(spent_s)
+    all_s = wall_s * len(spent_s) * num_lanes
     idle_s = all_s - measuring_s - sum(parts_s.values())
     parts_s = {MEASURING: measuring_s, **parts_s, "nothing to judge": idle_s}
     return {what: part_s / all_s for what, part_s in parts_s.items()}
@@ -132,7 +153,7 @@ def _done(what: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         finally:
             _doing.pop()
-            _spent_s[what] += time.monotonic() - started
+            _note(_DOES, what, time.monotonic() - started)
 
     return timed
 
@@ -152,10 +173,15 @@ def _counted(note: Callable[[float], None], function: Callable[..., Any]) -> Cal
     return timed
 
 
-def _note_wait(what: str, took_s: float) -> None:
-    _spent_s[what] += took_s
+def _note(kind: str, name: str, took_s: float) -> None:
+    assert _notes is not None
+    with _notes.open("a") as file:  # a line is written whole, whoever else writes
+        file.write(f"{kind}\t{name}\t{took_s}\n")
 
 
-def _note_call(part: str, took_s: float) -> None:
-    number, known_s = _calls[part]
-    _calls[part] = number + 1, known_s + took_s
+def _noted(kind: str) -> Iterator[tuple[str, float]]:
+    assert _notes is not None
+    for line in _notes.read_text().splitlines():
+        noted, name, took_s = line.split("\t")
+        if noted == kind:
+            yield name, float(took_s)

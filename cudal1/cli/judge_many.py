@@ -204,7 +204,7 @@ def _compilable(work: Sequence[Pair], outcome: Outcome) -> list[Pair]:
 
 
 def begin_first(builder: Compiles, work: Iterable[Pair]) -> None:
-    """Compile the first ones while references are tried: as many as a fleet has built ahead."""
+    """Compile the first ones while devices get ready: as many as a fleet has built ahead."""
     first = (pair for pair in work if builder.takes(pair[1]))
     for problem, candidate in islice(first, window(builder)):
         builder.begin(problem, candidate)

@@ -189,11 +189,10 @@ def _correctness_rows(found: Correctness | None, protocol: EvalProtocol) -> list
 
 
 def _property_rows(seen: Properties | None) -> list[Row]:
-    """What was seen beyond the outputs; what could not be told is left out."""
+    """What was seen beyond the outputs, but for what could not be told or says nothing."""
     if seen is None:
         return []
-    known = {name: value for name, value in seen if value is not None}
-    said = [SEEN[name, value] for name, value in known.items()]
+    said = [SEEN[name, value] for name, value in seen if (name, value) in SEEN]
     return [Row("seen", "; ".join(said))] if said else []
 
 

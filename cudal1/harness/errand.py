@@ -16,7 +16,8 @@ from cudal1.harness import known_references
 from cudal1.harness.device import Device
 from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
-from cudal1.harness.pools import Pending, Pools, import_once
+from cudal1.harness.pending import Pending
+from cudal1.harness.pools import Pools, import_once
 from cudal1.harness.progress import Failure
 from cudal1.harness.trials import Found, Trial
 from cudal1.problem import Problem

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from contextlib import ExitStack, suppress
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CudaL1Error, DeviceError, DeviceLostError, WorkerError
+from cudal1.errors import DeviceLostError
 from cudal1.harness import claims, errand
 from cudal1.harness.ahead import Ahead, Compiles
-from cudal1.harness.device import num_lanes_of
 from cudal1.harness.errand import Errand, Refusal
-from cudal1.harness.isolated import Isolated
 from cudal1.harness.judge import Judgement
+from cudal1.harness.open_seats import OpenSeats, Place, places_of
 from cudal1.harness.queue import ByProblem
 from cudal1.harness.seats import MachineLost, Seat
 from cudal1.harness.trials import Trial
@@ -36,34 +35,10 @@ AHEAD = 2
 for."""
 MAX_LOST = 2
 """Judges that may die with one candidate: it may be its doing, whatever we think of."""
-FREE_LIMIT_S = 10.0
-"""Seconds in which the kernel gives the lock of a judge that died free."""
 MANY_CLAIMS = 32
 """So many are worth preparing their problem for, before a device is done with its own."""
 MAX_COMPILED_BYTES = 256 << 20
 """Of claims that wait; what is more is compiled again where the claim is confirmed."""
-
-
-class Place(NamedTuple):
-    """One of the judges of a seat's device, which take turns on it (`turns`)."""
-
-    seat: Seat
-    number: int
-
-    @property
-    def device(self) -> str:
-        """Its device's id."""
-        return self.seat.device.id
-
-    @property
-    def id(self) -> str:
-        """Its own."""
-        return f"{self.device}/{self.number}"
-
-
-def places_of(seat: Seat) -> list[Place]:
-    """Return the places of a seat."""
-    return [Place(seat, number) for number in range(num_lanes_of(seat.device))]
 
 
 RecordOf = Callable[[Problem, Candidate], float | None]
@@ -84,10 +59,8 @@ class Fleet:
         self, seats: Sequence[Seat], protocol: EvalProtocol, *, wait_s: float = 0.0,
         builder: Compiles | None = None,
     ) -> None:  # fmt: skip
-        self._seats = list(seats)
-        assert len({seat.device.id for seat in seats}) == len(seats) > 0
+        self._seats = OpenSeats(seats, protocol, wait_s)
         self._protocol = protocol
-        self._wait_s = wait_s
         self._builder = builder
         self._ahead = Ahead[Errand](None, lambda task: (task.problem, task.candidate))
         self._record_of: RecordOf = _no_record
@@ -99,12 +72,10 @@ class Fleet:
         """Claims that a device is to confirm: of others, or its own where there is no other."""
         self._at: dict[str, str] = {}
         """The problem of what was asked last at each place."""
+        self._tried = set[str]()
+        """Problems, by id, of which a trial has found that they can be judged."""
         self._running: dict[Future[Any], tuple[Place, Errand]] = {}
         """What was asked and has no answer yet, in the order of asking."""
-        self.lost: list[Seat] = []
-        """Whose judge's process died, or device, or which another process held when this opened;
-        what they had is judged by the others."""
-        self._why_lost: dict[Seat, str] = {}
 
     def __enter__(self) -> Self:
         """Start a judge for each device; one that another process holds is left out.
@@ -114,27 +85,7 @@ class Fleet:
             WorkerError: the processes of all have died.
         """
         with ExitStack() as opening:
-            asked: dict[Seat, Future[None]] = {}
-            for seat in self._seats:
-                try:
-                    asked[seat] = seat.process.submit(
-                        errand.open_pool, seat.device, self._protocol, self._wait_s
-                    )
-                except BrokenExecutor:
-                    self.lost.append(seat)
-                opening.callback(_ask_last, seat.process, errand.close_pool)
-            for seat, future in asked.items():
-                try:
-                    future.result()
-                except BrokenExecutor:
-                    self.lost.append(seat)
-                except DeviceError as error:
-                    self._why_lost[seat] = str(error)
-                    self.lost.append(seat)
-            if len(self._why_lost) == len(self._seats):
-                raise DeviceError("; ".join(self._why_lost.values()))
-            if not self._alive():
-                raise self._none_left()
+            self._seats.open(opening)
             self._open = opening.pop_all()
         return self
 
@@ -156,7 +107,7 @@ class Fleet:
         it is; order it by problem: a device goes on with the one that it has prepared. A problem of
         which one candidate could not be judged is tried no more. `record_of` says which record a
         claim is held against, as `Pool.judge` is told; without it there is none. A `trial` finds
-        out, once for each problem, whether it can be judged.
+        out whether a problem can be judged: on one device, while others go on with other problems.
 
         A candidate with which two judges died is refused.
 
@@ -169,8 +120,9 @@ class Fleet:
         self._ahead = Ahead[Errand](self._builder, lambda task: (task.problem, task.candidate))
         self._waiting = ByProblem(self._ahead.divert(tasks), lambda task: task.problem.id)
         self._given_back.clear()
-        self._again = {seat.device.id: deque[Errand]() for seat in self._seats}
+        self._again = {seat.device.id: deque[Errand]() for seat in self._seats.all}
         self._at.clear()
+        self._tried.clear()
         self._running.clear()
         try:
             yield from self._until_done()
@@ -180,11 +132,11 @@ class Fleet:
 
     def _until_done(self) -> Iterator[Judgement | Refusal]:
         while True:
-            for place in self._places():
-                if place.seat not in self.lost:  # meanwhile
+            for place in self._seats.places():
+                if place.seat in self._seats.alive():  # meanwhile
                     yield from self._feed(place)
             self._make_room(wanted=bool(self._running) and self._waiting.is_any_left())
-            if self._running or (self._ahead.building and self._alive()):
+            if self._running or (self._ahead.building and self._seats.alive()):
                 asked: list[Future[Any]] = [*self._running, *self._ahead.building]
                 done = wait(asked, return_when=FIRST_COMPLETED).done
                 for task, failure in self._ahead.finished(done):
@@ -192,8 +144,8 @@ class Fleet:
                 for future in [each for each in self._running if each in done]:  # in their order
                     if future in self._running:  # else it was lost with its device
                         yield from self._heard(future)
-            elif not self._alive():
-                raise self._none_left()
+            elif not self._seats.alive():
+                raise self._seats.none_left()
             elif not self._given_back and not any(self._again.values()):
                 return
 
@@ -221,7 +173,7 @@ class Fleet:
                 # where nothing is built for, there may be another compiler
                 not_built = task.not_built if self._ahead.serves(seat.machine) else None
                 first = task.first and replace(task.first, compiled=b"")  # once is enough
-                is_elsewhere = self._other(seat) is not None
+                is_elsewhere = self._seats.other(seat) is not None
                 asked = replace(
                     task, first=first, built=built, not_built=not_built, elsewhere=is_elsewhere
                 )
@@ -249,7 +201,7 @@ class Fleet:
     def _compiled_beside(self, seat: Seat, task: Errand) -> bytes:
         """What a candidate compiled when it made its claim, if that was on the same machine."""
         claimed = task.first.verdict.device_id if task.first else None
-        same = {each.device.id for each in self._seats if each.machine == seat.machine}
+        same = {each.device.id for each in self._seats.all if each.machine == seat.machine}
         return task.first.compiled if task.first and claimed in same else b""
 
     def _next(self, place: Place) -> Errand | None:
@@ -267,8 +219,20 @@ class Fleet:
         if claim is not None:
             mine.remove(claim)
             return claim
-        task = self._given_back.popleft() if self._given_back else self._waiting.take(place.id)
+        besides = self._in_trial_beside(place.seat)
+        task = next((each for each in self._given_back if each.problem.id not in besides), None)
+        if task is None:
+            task = self._waiting.take(place.id, besides)
+        else:
+            self._given_back.remove(task)
         return mine.popleft() if task is None and mine else task
+
+    def _in_trial_beside(self, seat: Seat) -> set[str]:
+        """Return problems of which another device is to find out whether they can be judged."""
+        return {
+            task.problem.id for place, task in self._running.values()
+            if place.seat is not seat and task.trial and task.problem.id not in self._tried
+        }  # fmt: skip
 
     def _goes_on(self, place: Place) -> bool:
         """Whether it has more to do at its problem, and there are runs to begin after it."""
@@ -279,7 +243,7 @@ class Fleet:
         """Whether it is time to prepare a claim's problem."""
         if not (self._waiting.has_runs() or self._ahead.building):
             num_left = self._waiting.num_held() + sum(map(len, self._again.values()))
-            share = num_left / len(self._alive())
+            share = num_left / len(self._seats.alive())
             if len(self._again[place.seat.device.id]) >= share:  # or all others wait for this one
                 return True
         problem = claim.problem.id
@@ -292,18 +256,18 @@ class Fleet:
         try:
             judgement = future.result()
         except MachineLost:
-            gone = [each for each in self._alive() if each.machine == seat.machine]
+            gone = [each for each in self._seats.alive() if each.machine == seat.machine]
             yield from self._lose(gone, blames=False)
             return
         except BrokenExecutor as error:
             yield from self._lose([seat], blames=True, can_revive=True, said=str(error))
             return
         except DeviceLostError as error:
-            self._why_lost[seat] = str(error)
-            _ask_last(seat.process, errand.leave)
+            self._seats.leave(seat, str(error))
             yield from self._lose([seat], blames=True)
             return
         del self._running[future]
+        self._tried.add(task.problem.id)
         if isinstance(judgement, Refusal):
             refused = replace(task, refused_by=(*task.refused_by, seat.device.id))
             if task.first is not None and self._confirmers(refused):
@@ -315,27 +279,25 @@ class Fleet:
         else:
             claim = judgement.verdict.measurement
             is_large = claim and claims.is_large(claim, self._protocol, record=task.record)
-            if judgement.is_to_confirm or (is_large and self._other(seat)):
+            if judgement.is_to_confirm or (is_large and self._seats.other(seat)):
                 self._give_back(replace(task, first=self._to_keep(judgement)))
             else:
                 yield judgement
 
+    @property
+    def lost(self) -> list[Seat]:
+        """Devices that judge no more: their process died, or another one held them at first."""
+        return self._seats.lost
+
     def why_lost(self, seat: Seat) -> str:
         """What became of one that is lost, as far as we know."""
-        return self._why_lost.get(seat, f"the judge on {seat} died")
-
-    def _none_left(self) -> WorkerError:
-        said = "; ".join(self._why_lost.values()) or "every process that judged has died"
-        return WorkerError(f"{said}: start again")
+        return self._seats.why_lost(seat)
 
     def _to_keep(self, claimed: Judgement) -> Judgement:
         """With what it compiled, while that and what others did is no burden."""
         kept = [each.first for mine in self._again.values() for each in mine if each.first]
         num_bytes = sum(len(each.compiled) for each in [*kept, claimed])
         return replace(claimed, compiled=b"") if num_bytes > MAX_COMPILED_BYTES else claimed
-
-    def _alive(self) -> list[Seat]:
-        return [seat for seat in self._seats if seat not in self.lost]
 
     def _refused(self, task: Errand, reason: str) -> Iterator[Refusal]:
         """Refuse a candidate, and all others of its problem, which nobody tries any more."""
@@ -373,8 +335,8 @@ class Fleet:
             tasks = [self._running.pop(future)[1] for future in unanswered]
             for number in range(min(len(tasks), len(places_of(seat))) if blames else 0):
                 tasks[number] = replace(tasks[number], num_lost=tasks[number].num_lost + 1)
-            if not (can_revive and self._is_revived(seat)):
-                self.lost.append(seat)
+            if not (can_revive and self._seats.is_revived(seat)):
+                self._seats.lost.append(seat)
                 tasks += self._again[seat.device.id]
                 self._again[seat.device.id].clear()
             given_back += tasks
@@ -384,21 +346,8 @@ class Fleet:
                 continue
             why = f"{task.problem.key}: {MAX_LOST} judges died with it: {said or 'no word'}"
             yield Refusal(task.problem.id, task.candidate.id, why)
-        if given_back and not self._alive():
-            raise self._none_left()
-
-    def _is_revived(self, seat: Seat) -> bool:
-        """Start another process for a device whose judge died, if it is of this machine."""
-        if not isinstance(seat.process, Isolated):
-            return False
-        seat.process.revive()
-        wait_s = max(self._wait_s, FREE_LIMIT_S)
-        try:
-            seat.process.submit(errand.open_pool, seat.device, self._protocol, wait_s).result()
-        except (BrokenExecutor, CudaL1Error) as error:
-            self._why_lost[seat] = f"the judge on {seat} died, and no other starts: {error}"
-            return False
-        return True
+        if given_back and not self._seats.alive():
+            raise self._seats.none_left()
 
     def _give_back(self, task: Errand) -> None:
         """For another device; a claim that nobody is left to confirm was never made."""
@@ -409,7 +358,9 @@ class Fleet:
 
         def burden(device: str) -> tuple[bool, int]:
             mine, problem = self._again[device], task.problem.id
-            at = {self._at.get(place.id) for place in self._places() if place.device == device}
+            at = {
+                self._at.get(place.id) for place in self._seats.places() if place.device == device
+            }
             is_there = problem in {*at, *(each.problem.id for each in mine)}
             return not is_there, len(mine)
 
@@ -421,25 +372,11 @@ class Fleet:
             return []
         kind, own = task.first.verdict.device_kind, task.first.verdict.device_id
         able = [
-            each.device.id for each in self._alive()
+            each.device.id for each in self._seats.alive()
             if each.device.kind == kind and each.device.id not in task.refused_by
         ]  # fmt: skip
         return [device for device in able if device != own] or able
 
-    def _places(self) -> list[Place]:
-        return [place for seat in self._alive() for place in places_of(seat)]
-
-    def _other(self, seat: Seat) -> Seat | None:
-        """Another device of its kind."""
-        mine = seat.device
-        others = (each for each in self._alive() if each.device.kind == mine.kind)
-        return next((each for each in others if each.device.id != mine.id), None)
-
 
 def _no_record(_: Problem, __: Candidate) -> None:
     return None
-
-
-def _ask_last(process: Executor, last: Callable[[], None]) -> None:
-    with suppress(BrokenExecutor):
-        process.submit(last)

@@ -7,6 +7,8 @@ claims in a fresh process · nothing below the physical `floor`.
 
 Threat: a candidate's source is never compiled or run here, only read for labels (`screen`); seeds
 come from the operating system.
+
+Long because the order of the gates, and of what is begun meanwhile, is to be seen in one place.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ process for each problem, which keeps the oracle and asks for workers as any poo
 new; a problem is trusted by its user's word, but what it raises, prints, changes, or how it ends
 must not reach another problem's verdicts.
 
-Long because a problem's process may fail at each step of what it is asked.
+Long because each way in which a problem's process may end is to be seen in one place.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from cudal1.harness.forked import Ended, Forked
 from cudal1.harness.judge import Judgement
 from cudal1.harness.known_references import KnownReferences
 from cudal1.harness.launch import Lent, Source, Start, launch
+from cudal1.harness.pending import Asked, Pending
 from cudal1.harness.pool import NUM_PREPARED, Pool
 from cudal1.harness.reference_code import CALL_LIMIT_S
 from cudal1.harness.trials import Trial
@@ -38,62 +39,6 @@ from cudal1.protocol import EvalProtocol
 
 DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
 """What a problem's process does not survive: what it holds may be lost, or is not wanted."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a problem's pool is asked."""
-
-    problem: Problem
-    name: str
-    """Of the method."""
-    arguments: tuple[Any, ...]
-    named: dict[str, Any]
-    is_alone: bool = False
-    """Whether the device has nothing else to do meanwhile."""
-
-
-class Pending:
-    """What will be said of a candidate (`isolated.Later`)."""
-
-    def __init__(self, pools: Pools, asked: Asked) -> None:
-        self.asked = asked
-        self.num_tries = 0
-        self._pools = pools
-        self._said: Judgement | None = None
-        self._error: Exception | None = None
-
-    def awaited(self) -> Collection[int]:
-        """Return the descriptors of the processes that have something to say before it is known."""
-        return self._pools.awaited(self)
-
-    def until(self) -> float:
-        """Return when the first of them is given up."""
-        return self._pools.until(self)
-
-    def is_known(self) -> bool:
-        """Go on with whatever all lanes have to do; return whether this is known now."""
-        self._pools.go_on()
-        return self._said is not None or self._error is not None
-
-    def settle(self, said: Judgement | None, error: Exception | None = None) -> None:
-        """Take what was said, or why nothing was."""
-        self._said, self._error = said, error
-
-    def result(self) -> Judgement:
-        """Return it; wait for it if need be.
-
-        Raises:
-            SuiteError: the problem cannot be judged.
-            DeviceLostError: the device computes no more, in a fresh process either.
-            WorkerError: our own machinery failed.
-        """
-        while not self.is_known():
-            wait(list(self.awaited()), max(0.0, self.until() - time.monotonic()))
-        if self._error is not None:
-            raise self._error
-        assert self._said is not None
-        return self._said
 
 
 @dataclass
@@ -155,6 +100,8 @@ class Pools:
         self._lanes = deque(_Lane(number) for number in range(num_lanes))
         """The latest used last."""
         self._waiting = deque[Pending]()
+        self._fit = set[str]()
+        """Problems, by id, of which a trial has found that they can be judged."""
         self._turns: TurnsFile | None = None
         self._open = ExitStack()
 
@@ -238,10 +185,19 @@ class Pools:
                 return None if busy else pending
             if pending.asked.problem.id not in at:
                 return pending
-        return self._waiting[0] if self._waiting else None
+        in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
+        free = (each for each in self._waiting if each.asked.problem.id not in in_trial)
+        return next(free, None)
+
+    def _is_in_trial(self, pending: Pending) -> bool:
+        """Whether it is not known yet that the problem can be judged, and this is to tell."""
+        asked = pending.asked
+        return asked.named.get("trial") is not None and asked.problem.id not in self._fit
 
     def _ask(self, pending: Pending) -> None:
         asked = pending.asked
+        if asked.problem.id in self._fit and "trial" in asked.named:
+            asked = pending.asked = replace(asked, named={**asked.named, "trial": None})
         pending.num_tries += 1
         free = [lane for lane in self._lanes if lane.pending is None]
         same = (lane for lane in free if lane.problem_id == asked.problem.id)
@@ -286,6 +242,8 @@ class Pools:
             return
         pending, lane.pending = lane.pending, None
         assert pending is not None
+        if said.found is not None:
+            self._fit.add(pending.asked.problem.id)
         pending.settle(said)
 
     def _fail(self, lane: _Lane, error: Exception) -> None:
@@ -320,7 +278,19 @@ class Pools:
             if source is not self._source and pending.num_tries == 1:
                 self._waiting.appendleft(pending)  # what forked its workers had ended with others
                 return
-        pending.settle(None, error)
+        self._settle(pending, error)
+
+    def _settle(self, pending: Pending, error: Exception) -> None:
+        """Say why nothing is said; of all that wait for a trial that has failed."""
+        settled = [pending]
+        if self._is_in_trial(pending) and isinstance(error, SuiteError):
+            problem_id = pending.asked.problem.id
+            waiting = [each for each in self._waiting if each.asked.problem.id == problem_id]
+            settled += filter(self._is_in_trial, waiting)
+        for each in settled[1:]:
+            self._waiting.remove(each)
+        for each in settled:
+            each.settle(None, error)
 
     def _measured(self) -> Peaks:
         """Measure the device's ceilings, once for all problems, where no context stays behind."""

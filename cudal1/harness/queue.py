@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -35,15 +35,15 @@ class ByProblem(Generic[Item]):
         self._last: dict[Hashable, Hashable] = {}
         """The problem that each device took something of last, or went to."""
 
-    def take(self, device: Hashable) -> Item | None:
-        """The next item for a device; None when all were taken."""
+    def take(self, device: Hashable, besides: Collection[Hashable] = ()) -> Item | None:
+        """The next item for a device; None when all were taken, but for some problems' items."""
         run = self._held.get(device)
         if not run:
-            run = self._held[device] = self._next_run(device)
+            run = self._held[device] = self._next_run(device, besides)
         item = None
-        if run and not self._is_needed_elsewhere(device, run):
+        if self._is_free(run, besides) and not self._is_needed_elsewhere(device, run):
             item = run.popleft()
-        elif another := self._of_another(device):
+        elif another := self._of_another(device, besides):
             item = another.pop()
         if item is not None:
             self._last[device] = self._problem_of(item)
@@ -60,12 +60,16 @@ class ByProblem(Generic[Item]):
         others = (other for other in self._held.values() if other)
         return any(self._problem_of(other[0]) == last for other in others)
 
-    def _of_another(self, device: Hashable) -> deque[Item]:
+    def _of_another(self, device: Hashable, besides: Collection[Hashable]) -> deque[Item] | None:
         last = self._last.get(device)
         return max(
-            self._held.values(),
-            key=lambda run: (bool(run) and self._problem_of(run[0]) == last, len(run)),
+            (run for run in self._held.values() if self._is_free(run, besides)),
+            key=lambda run: (self._problem_of(run[0]) == last, len(run)),
+            default=None,
         )
+
+    def _is_free(self, run: deque[Item], besides: Collection[Hashable]) -> bool:
+        return bool(run) and self._problem_of(run[0]) not in besides
 
     def goes_on(self, device: Hashable, problem: Hashable) -> bool:
         """Whether the next item for a device is of that problem."""
@@ -116,13 +120,21 @@ class ByProblem(Generic[Item]):
         last = self._last.get(device)
         return problems.index(last) if last in problems else None
 
-    def _next_run(self, device: Hashable) -> deque[Item]:
+    def _next_run(self, device: Hashable, besides: Collection[Hashable]) -> deque[Item]:
         """What was added of its problem, if there is any."""
         number = self._added_to(device)
-        if number is not None:
+        if number is not None and self._is_free(self._late[number], besides):
             return self._late.pop(number)
-        run = self._drawn.popleft() if self._drawn else next(self._runs, None)
-        return run or (self._late.pop(0) if self._late else deque[Item]())
+        while not any(self._is_free(run, besides) for run in self._drawn):
+            if (drawn := next(self._runs, None)) is None:
+                break
+            self._drawn.append(drawn)
+        for runs in (self._drawn, self._late):
+            run = next((each for each in runs if self._is_free(each, besides)), None)
+            if run is not None:
+                runs.remove(run)
+                return run
+        return deque[Item]()
 
     def drop(self, problem: Hashable) -> list[Item]:
         """Take all that is held of a problem; what is not held yet is of runs to come."""

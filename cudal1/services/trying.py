@@ -23,9 +23,7 @@ from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
 from cudal1.services.admission import Check, Found, Memory, Probe, flaw_of, found_in
 from cudal1.services.answering import answered
-
-MEMORY_BYTES = 16 << 30
-"""Address space on the CPU. CUDA reserves more than any machine has: no limit there."""
+from cudal1.services.probe import MEMORY_BYTES
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,9 @@ class ReferenceTrial:
         )  # fmt: skip
 
     def _examined(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:
-        table, traits = examine(problem, self.protocol, device, turns=turns)
+        memory = self._memory(device)
+        known = memory and memory.traits(problem)
+        table, traits = examine(problem, self.protocol, device, known, turns)
         return {"table": table, "traits": traits}
 
     def _memory(self, device: Device) -> Memory | None:

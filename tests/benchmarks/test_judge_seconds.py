@@ -1,14 +1,14 @@
-"""The seconds of a judge: each is counted once, and a wait only while it judges."""
+"""The seconds of a device's judges: each is counted once, and a wait only while it judges."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 
 import pytest
 
 from benchmarks import judge_seconds
-from benchmarks.judge_seconds import JUDGING, MEASURING, PREPARING, WAITS, shares
+from benchmarks.judge_seconds import JUDGING, MEASURING, PREPARING, TRYING, WAITS, shares
+from cudal1.harness.forked import Forked
 
 END = "waiting for ends"
 
@@ -30,8 +30,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Judge:
     monkeypatch.setattr(judge_seconds, "DOES", {JUDGING: (Watched, "judge")})
     monkeypatch.setattr(judge_seconds, "WAITS", {END: (Watched, "wait")})
     monkeypatch.setattr(judge_seconds, "PARTS", ((Watched, "wait"),))
-    monkeypatch.setattr(judge_seconds, "_spent_s", {JUDGING: 0.0, END: 0.0})
-    monkeypatch.setattr(judge_seconds, "_calls", defaultdict(lambda: (0, 0.0)))
+    monkeypatch.setattr(judge_seconds, "_notes", None)
     judge_seconds.watch()
     judge_seconds.watch_parts()
     return Watched()
@@ -60,6 +59,16 @@ def test_parts_are_counted_while_it_judges_as_often_as_they_are_called(judge: Ju
     assert judge_seconds.parts() == {}
 
 
+def test_what_forked_processes_do_is_counted_with_the_rest(judge: Judge) -> None:
+    judge.judge()
+    for _ in range(2):
+        forked = Forked(lambda: judge)
+        forked.ask("judge")
+        forked.close()
+    assert judge_seconds.parts()["Watched.wait"][0] == 3
+    assert judge_seconds.spent_s()[JUDGING] >= 0.15
+
+
 def test_what_fails_is_counted_too(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise ValueError("ours")
@@ -73,14 +82,16 @@ def test_what_fails_is_counted_too(judge: Judge, monkeypatch: pytest.MonkeyPatch
 
 def test_shares_of_two_judges_are_one_together_and_waits_are_no_measuring() -> None:
     one = {JUDGING: 6.0, PREPARING: 1.0, END: 2.0}
-    other = {JUDGING: 3.0, "trying references": 4.0}
+    other = {JUDGING: 3.0, TRYING: 4.0}
     found = shares([one, other], 10.0)
     assert found[MEASURING] == pytest.approx(7 / 20)
     assert found[END] == pytest.approx(2 / 20)
-    assert found["trying references"] == pytest.approx(4 / 20)
+    assert found[TRYING] == pytest.approx(4 / 20)
     assert found["nothing to judge"] == pytest.approx(6 / 20)
     assert sum(found.values()) == pytest.approx(1)
     assert set(WAITS) <= set(found)
+    in_lanes = shares([one, other], 5.0, num_lanes=2)
+    assert in_lanes == found
 
 
 def test_all_that_is_watched_is_there() -> None:

@@ -165,7 +165,8 @@ def test_a_device_that_is_in_use_has_one_line_and_the_others_judge(
     assert (outcome.stopped, outcome.num_without) == ("", 0)
     assert {each.verdict.device_id for each in outcome.judged} == {free.id}
     (line,) = outcome.complaints
-    assert line.startswith(f"left out: device cpu {held.id} is in use by process")
+    assert line.startswith(f"device cpu {held.id} is in use by process")
+    assert line.endswith("; others took its candidates over")
 
 
 @pytest.mark.parametrize(
@@ -257,6 +258,42 @@ def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
     refused = run(*counted)
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "--sizes" in refused.stderr
+
+
+def test_a_problem_that_cannot_be_judged_has_one_line_and_costs_its_own_rows(
+    run: Run, answers: Callable[..., Path], faster_source: str, problem_source: str, checkout: Path,
+    verdicts: Callable[[], list[dict[str, Any]]],
+) -> None:  # fmt: skip
+    level = checkout / "bench" / "KernelBench" / "level1"
+    (level / "2_Swish.py").write_text(problem_source.replace("return x *", "return 0 * x *"))
+    (level / "3_Swish.py").write_text(problem_source)
+    rows = [_row((1, number), f"{faster_source}# {i}\n") for number in (2, 3) for i in range(3)]
+    answers(*rows)
+    done = run(*ASKED, "--suite", f"kernelbench:{checkout / 'bench'}", "--json")
+    assert done.returncode == 1
+    said = json.loads(done.stdout)
+    assert (said["statuses"], said["num_without"]) == ({"correct": 3}, 3)
+    (line,) = complaints(done)
+    assert line.startswith("kernelbench/L1/02_swish: cannot be judged: the output is constant")
+    assert line.count("02_swish") == 1
+    assert {row["problem_id"] for row in verdicts()} == {3}
+
+
+def test_what_one_run_has_found_of_a_reference_serves_the_next(
+    run: Run, answers: Callable[..., Path], tmp_path: Path
+) -> None:
+    def kept() -> dict[str, int]:
+        folder = tmp_path / "cache" / "cudal1" / "references"
+        return {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}
+
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for number in (1, 2):
+        answers(_null(SILU, f"# {number}\n"))
+        before = kept()
+        done = run(*ASKED, "--json", **cache)
+        assert (done.returncode, json.loads(done.stdout)["num_new"]) == (0, 1), done.stderr
+        assert kept().keys()
+        assert (kept() == before) is (number == 2)
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="torch.compile needs one on a CPU")

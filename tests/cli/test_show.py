@@ -10,10 +10,18 @@ from rich.console import Console
 
 from cudal1.baseline import Baseline
 from cudal1.cli.settings import choose
-from cudal1.cli.show import WORDS, Row, show, verdict_rows
+from cudal1.cli.show import SEEN, WORDS, Row, show, verdict_rows
 from cudal1.harness.wire import LAYERS
 from cudal1.measurement import Measurement
-from cudal1.verdict import Correctness, FlagSource, HackFlag, Phases, Status, Verdict
+from cudal1.verdict import (
+    Correctness,
+    FlagSource,
+    HackFlag,
+    Phases,
+    Properties,
+    Status,
+    Verdict,
+)
 
 MEASURED: dict[str, Any] = {
     "baseline": Baseline.EAGER, "speedup": 1.52, "certified": 1.4, "alpha": 0.01, "num_quads": 11,
@@ -110,3 +118,13 @@ def test_what_a_candidate_wrote_does_not_steer_a_terminal(is_terminal: bool) -> 
     assert "\x07" not in printed
     assert "[red]loud[/red] verdict CORRECT" in printed
     assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("name", list(Properties.model_fields))
+def test_what_was_seen_of_a_candidate_is_said_unless_it_says_nothing(
+    name: str, value: bool
+) -> None:
+    found = shown(verdict(properties=Properties.model_validate({name: value})))
+    is_plain = (name, value) == ("copies_reference", False)
+    assert found.get("seen") == (None if is_plain else SEEN[name, value])

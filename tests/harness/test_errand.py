@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,13 @@ from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError, WorkerError
 from cudal1.harness import errand, find_device
 from cudal1.harness.device import Device
-from cudal1.harness.errand import Errand
+from cudal1.harness.errand import Errand, Refusal
+from cudal1.harness.judge import Judgement
 from cudal1.harness.launch import Source, launch
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
+from tests.harness.noting import Noting, Said
 
 
 @pytest.fixture
@@ -95,3 +98,84 @@ def test_what_was_begun_ends_where_no_pool_opens(
         errand.open_pool(device, quick, 0.0)
     errand.close_pool()
     assert [source.is_running() for source in launched] == [False]
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+NOTE = "lets zeros through"
+
+
+def _said(problem: Problem, trial: Noting, number: int = 0) -> Judgement | Refusal:
+    source = f"{problem.null_source}\n# {number}"
+    candidate = Candidate(problem_id=problem.id, source=source)
+    said = errand.judge(Errand(problem, candidate, timing=False, trial=trial))
+    return said if isinstance(said, Refusal) else said.result()
+
+
+def test_what_a_trial_finds_is_kept_and_its_note_is_on_each_verdict(
+    device: Device, quick: EvalProtocol, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem, trial = named_problem("silu"), Noting(tmp_path, note=NOTE)
+    errand.open_pool(device, quick, 0.0)
+    said = [_said(problem, trial, number) for number in range(3)]
+    assert [isinstance(each, Judgement) and each.note for each in said] == [NOTE] * 3
+    assert [isinstance(each, Judgement) and each.found for each in said] == [None] * 3
+    assert trial.num_tries(problem) == 1
+    assert trial.known(problem, device) == Said(None, NOTE)
+
+
+def test_a_problem_that_cannot_be_judged_is_refused_by_its_reason_and_kept(
+    device: Device, quick: EvalProtocol, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem = named_problem("silu")
+    trial = Noting(tmp_path, {problem.id: ("the output is constant",)})
+    errand.open_pool(device, quick, 0.0)
+    for number in range(3):
+        said = _said(problem, trial, number)
+        assert isinstance(said, Refusal)
+        assert said.reason == "the output is constant"
+    assert trial.num_tries(problem) == 1
+    assert trial.known(problem, device) == Said("the output is constant")
+
+
+@pytest.mark.parametrize("reason", [None, "the output is constant"])
+def test_what_an_earlier_run_has_found_is_not_tried_again(
+    reason: str | None, device: Device, quick: EvalProtocol,
+    named_problem: Callable[[str], Problem], tmp_path: Path,
+) -> None:  # fmt: skip
+    problem, trial = named_problem("silu"), Noting(tmp_path, note=NOTE)
+    trial.keep(problem, device, Said(reason))
+    errand.open_pool(device, quick, 0.0)
+    said = _said(problem, trial)
+    if isinstance(said, Refusal):
+        assert said.reason == reason
+    else:
+        assert (reason, said.note) == (None, NOTE)
+        assert said.verdict.status is Status.CORRECT
+    assert trial.num_tries(problem) == 0
+
+
+def test_what_ends_its_process_is_refused_and_not_kept(
+    device: Device, quick: EvalProtocol, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    good = named_problem("silu")
+    problem = good.model_copy(update={"source": f"{good.source}\nimport os; os._exit(3)\n"})
+    trial = Noting(tmp_path)
+    errand.open_pool(device, quick, 0.0)
+    said = _said(problem, trial)
+    assert isinstance(said, Refusal)
+    assert said.reason == "its reference ends its process (exit status 3)"
+    assert trial.known(problem, device) is None
+
+
+def test_another_pool_asks_again_what_is_known(
+    device: Device, quick: EvalProtocol, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem = named_problem("silu")
+    for number in (1, 2):
+        trial = Noting(tmp_path / f"{number}")
+        trial.folder.mkdir()
+        errand.open_pool(device, quick, 0.0)
+        assert isinstance(_said(problem, trial), Judgement)
+        assert trial.num_tries(problem) == 1
+        errand.close_pool()

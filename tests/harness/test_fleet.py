@@ -68,7 +68,7 @@ def test_a_candidate_that_crashes_takes_no_device_along(
 def test_a_device_that_is_in_use_is_refused_with_one_line(
     fleet: Fleet, quick: EvalProtocol
 ) -> None:
-    held = fleet._seats[0].device
+    held = fleet._seats.all[0].device
     with (
         pytest.raises(DeviceError, match="in use by process"), seats_here([held]) as seats,
         Fleet(seats, quick),
@@ -79,7 +79,7 @@ def test_a_device_that_is_in_use_is_refused_with_one_line(
 def test_a_device_that_is_in_use_is_left_out_and_the_others_judge(
     fleet: Fleet, quick: EvalProtocol, named_problem: NamedProblem
 ) -> None:
-    held = fleet._seats[0].device
+    held = fleet._seats.all[0].device
     free = held.model_copy(update={"id": f"{held.id}-free"})
     work = _candidates(named_problem("silu"), 3)
     with seats_here([held, free]) as seats, Fleet(seats, quick) as opened:
@@ -92,7 +92,7 @@ def test_a_device_that_is_in_use_is_left_out_and_the_others_judge(
 
 
 def test_where_all_devices_are_in_use_each_is_named(fleet: Fleet, quick: EvalProtocol) -> None:
-    one, two = (seat.device for seat in fleet._seats)
+    one, two = (seat.device for seat in fleet._seats.all)
     refused = pytest.raises(DeviceError, match=f"{one.id} is in use .*{two.id} is in use")
     with refused, seats_here([one, two]) as seats, Fleet(seats, quick):
         pass
@@ -120,7 +120,7 @@ def test_a_judge_that_died_is_started_again_and_nothing_is_lost(
     own_fleet: Fleet, named_problem: NamedProblem
 ) -> None:
     work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
-    first, _ = own_fleet._seats
+    first, _ = own_fleet._seats.all
     for judgement in own_fleet.judge_all(work, timing=False):
         if not found:
             _kill_judge(first)
@@ -133,7 +133,7 @@ def test_what_a_device_had_whose_judge_starts_no_more_is_judged_by_another(
     own_fleet: Fleet, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
-    first, second = own_fleet._seats
+    first, second = own_fleet._seats.all
     monkeypatch.setattr(Isolated, "revive", lambda _: None)
     for judgement in own_fleet.judge_all(work, timing=False):
         if not found:
@@ -185,7 +185,7 @@ def test_what_a_lost_device_says_of_a_candidate_is_no_verdict(
     own_fleet: Fleet, named_problem: NamedProblem, have_it_lost: Callable[[], None]
 ) -> None:
     problem = named_problem("silu")
-    first, second = own_fleet._seats
+    first, second = own_fleet._seats.all
     first.process.submit(have_it_lost).result()
     broken = [Candidate(problem_id=problem.id, source=f"no {number}") for number in range(3)]
     work = [*((problem, each) for each in broken), *_candidates(problem, 3)]
@@ -203,8 +203,8 @@ def test_a_judge_that_died_while_nobody_looked_is_missed(
     work = _candidates(named_problem("silu"), 6)
     judging = own_fleet.judge_all(work, timing=False)
     found = [next(judging)]
-    _kill_judge(own_fleet._seats[0])
-    executor = own_fleet._seats[0].process
+    _kill_judge(own_fleet._seats.all[0])
+    executor = own_fleet._seats.all[0].process
     assert isinstance(executor, Isolated)
     until(lambda: executor.is_broken)
     found += judging
@@ -233,7 +233,7 @@ def test_without_any_judge_left_it_ends_with_one_line(
     monkeypatch.setattr(Isolated, "revive", lambda _: None)
     judging = own_fleet.judge_all(_candidates(named_problem("silu"), 8), timing=False)
     next(judging)
-    for seat in own_fleet._seats:
+    for seat in own_fleet._seats.all:
         _kill_judge(seat)
     with pytest.raises(WorkerError, match="start again"):
         list(judging)

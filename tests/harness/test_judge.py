@@ -23,7 +23,7 @@ from cudal1.errors import DeviceError
 from cudal1.harness import Judgement, Pool, costs, find_device
 from cudal1.harness.burst import Burst
 from cudal1.harness.zygote import MAX_LEAVING
-from cudal1.problem import DeviceClass, Problem
+from cudal1.problem import NULL_MARK, DeviceClass, Problem
 from cudal1.processes import SET
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import FlagSource, Status, Verdict
@@ -393,6 +393,33 @@ def test_every_timed_burst_is_recorded_four_to_a_quad_and_two_to_a_pair(
     assert set(sizes.values()) <= {2, 4}
     roles = [s.role for s in judgement.samples[:4]]
     assert roles[0] is roles[3] is not roles[1] is roles[2]
+
+
+def test_a_copy_of_the_reference_is_certified_one_after_a_pair_for_each_bucket(
+    each_pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
+) -> None:
+    problem = _silu(each_pool, named_problem)
+    copy = problem.null_source.removesuffix(NULL_MARK)
+    judgement = _judge(each_pool, problem, copy, timing=True)
+    verdict = judgement.verdict
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert verdict.properties is not None
+    assert verdict.properties.copies_reference is True
+    assert verdict.measurement is not None
+    assert (verdict.measurement.certified, verdict.measurement.num_quads) == (1.0, 7)
+    assert quick.num_buckets == 7 < quick.min_quads
+    assert set(Counter(sample.quad for sample in judgement.samples).values()) == {2}
+
+
+def test_a_null_test_is_no_copy_and_is_measured_in_full(
+    each_pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
+) -> None:
+    problem = _silu(each_pool, named_problem)
+    verdict = _judge(each_pool, problem, problem.null_source, timing=True).verdict
+    assert verdict.properties is not None
+    assert verdict.properties.copies_reference is False
+    assert verdict.measurement is not None
+    assert verdict.measurement.num_quads >= quick.min_quads
 
 
 def test_inputs_on_which_the_reference_overflows_say_nothing_about_anybody(

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CrowdedError, SuiteError
+from cudal1.errors import CrowdedError, SuiteError, UnfitError
 from cudal1.harness import find_device
 from cudal1.harness.device import Device
+from cudal1.harness.pending import Pending
 from cudal1.harness.pool import Pool
-from cudal1.harness.pools import Pending, Pools
+from cudal1.harness.pools import Pools
+from cudal1.harness.trials import Trial
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
+from cudal1.services.trying import ReferenceTrial
 from cudal1.verdict import Status
+from tests.harness.noting import LACKS_MEMORY, Noting, Said
 
 NAMES = ("fake_silu", "fake_pair", "fake_chain")
 
@@ -86,3 +91,129 @@ def test_a_problem_that_finds_no_memory_is_tried_once_more_alone(
     asked = [pools.judge(problem, candidate, timing=False) for _ in range(2)]
     assert all(each.result().verdict.status is Status.CORRECT for each in asked)
     assert all(each.asked.is_alone for each in asked)
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+
+def _asked(
+    pools: Pools, problem: Problem, trial: Trial, count: int = 1, timing: bool = False
+) -> list[Pending]:
+    sources = [f"{problem.null_source}\n# {number}" for number in range(count)]
+    candidates = [Candidate(problem_id=problem.id, source=source) for source in sources]
+    return [pools.judge(problem, each, timing=timing, trial=trial) for each in candidates]
+
+
+def _changed(problem: Problem, lines: str) -> Problem:
+    return problem.model_copy(update={"source": f"{problem.source}\n{lines}\n"})
+
+
+def _held(pools: Pools) -> set[str]:
+    """Problems that have a process."""
+    return {lane.problem_id for lane in pools._lanes if lane.forked is not None}
+
+
+def test_a_problem_is_tried_once_however_many_candidates_wait(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem, trial = named_problem("fake_silu"), Noting(tmp_path)
+    judgements = [each.result() for each in _asked(pools, problem, trial, count=4)]
+    assert {each.verdict.status for each in judgements} == {Status.CORRECT}
+    assert trial.num_tries(problem) == 1
+    assert sum(each.found is not None for each in judgements) == 1
+
+
+def test_what_a_trial_has_found_holds_when_the_process_is_gone(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem, trial = named_problem("fake_silu"), Noting(tmp_path)
+    for _ in range(2):
+        (pending,) = _asked(pools, problem, trial)
+        assert pending.result().verdict.status is Status.CORRECT
+        for lane in pools._lanes:
+            lane.close()
+    assert trial.num_tries(problem) == 1
+
+
+def test_a_problem_that_cannot_be_judged_costs_its_own_candidates_only(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    good = named_problem("fake_silu")
+    bad = _changed(good, "# not this one")
+    trial = Noting(tmp_path, {bad.id: ("the output is constant",)})
+    refused = _asked(pools, bad, trial, count=3)
+    judged = _asked(pools, good, trial, count=2)
+    for pending in refused:
+        with pytest.raises(UnfitError) as caught:
+            pending.result()
+        assert str(caught.value) == f"{bad.key}: the output is constant"
+        assert caught.value.found == Said("the output is constant")
+    assert [each.result().verdict.status for each in judged] == [Status.CORRECT] * 2
+    assert (trial.num_tries(bad), trial.num_tries(good)) == (1, 1)
+    assert _held(pools) == {good.id}
+
+
+def test_a_problem_that_lacks_memory_beside_others_is_tried_alone(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem = named_problem("fake_silu")
+    trial = Noting(tmp_path, {problem.id: (LACKS_MEMORY, None)})
+    (pending,) = _asked(pools, problem, trial)
+    assert pending.result().verdict.status is Status.CORRECT
+    assert pending.asked.is_alone
+    assert trial.num_tries(problem) == 2
+
+
+def test_a_problem_that_lacks_memory_alone_is_refused(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem = named_problem("fake_silu")
+    trial = Noting(tmp_path, {problem.id: (LACKS_MEMORY,)})
+    for pending in _asked(pools, problem, trial, count=2):
+        with pytest.raises(UnfitError, match="CUDA out of memory"):
+            pending.result()
+    assert trial.num_tries(problem) == 2
+    assert _held(pools) == set()
+
+
+ODD = {
+    "while True: pass": "its reference does not return within 5 s",
+    "import os; os._exit(3)": "its reference ends its process (exit status 3)",
+    "raise SystemExit(4)": "its reference ends its process (exit status 4)",
+    "import os; os.abort()": "its reference crashes (SIGABRT)",
+    "raise ValueError('no\\nshape')": "raises ValueError: no shape",
+    "torch.ones(1 << 36)": "raises RuntimeError: ",
+    "return x * 0.0": "the output is constant",
+    "print('said'); import os; os.write(1, b'said')": "",
+}
+"""What a reference does in its calls, and what is said of it; nothing: it can be judged."""
+
+
+def test_an_odd_reference_has_its_reason_and_costs_no_other(
+    quick: EvalProtocol, named_problem: Callable[[str], Problem]
+) -> None:
+    cpu = find_device(DeviceClass.CPU)
+    good = named_problem("silu")
+    forward = "    def forward(self, x):\n"
+    problems = {
+        lines: good.model_copy(
+            update={"source": good.source.replace(forward, f"{forward}        {lines}\n")}
+        )
+        for lines in ODD
+    }
+    trial = ReferenceTrial(quick, max_reference_ms=60_000.0, call_limit_s=5.0)
+    own = cpu.model_copy(update={"id": f"{cpu.id}-odd"})
+    said: dict[str, str] = {}
+    with Pools(own, quick) as opened:
+        asked = {lines: _asked(opened, each, trial) for lines, each in problems.items()}
+        for lines, (pending,) in asked.items():
+            try:
+                verdict = pending.result().verdict
+                said[lines] = "" if verdict.status is Status.CORRECT else f"{verdict.reason}"
+            except SuiteError as error:
+                said[lines] = str(error).removeprefix(f"{problems[lines].key}: ")
+        assert _held(opened) == {problems[lines].id for lines, reason in ODD.items() if not reason}
+    assert [lines for lines, reason in ODD.items() if bool(reason) != bool(said[lines])] == []
+    wrong = {lines: said[lines] for lines, reason in ODD.items() if reason not in said[lines]}
+    assert wrong == {}
+    assert [lines for lines, reason in said.items() if "\n" in reason] == []

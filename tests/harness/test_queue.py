@@ -35,6 +35,23 @@ def test_who_takes_from_others_stays_with_one_problem() -> None:
     assert [queue.take(3) for _ in range(4)] == ["a3", "a2", "a1", "b3"]
 
 
+def test_what_is_not_to_be_taken_is_left_where_it_is() -> None:
+    queue = _queue("aaa", "bb")
+    assert [queue.take(1), queue.take(2, "a")] == ["a0", "b0"]
+    assert [queue.take(2, "a") for _ in range(2)] == ["b1", None]
+    assert [queue.take(each, "a") for each in (1, 3)] == [None, None]
+    assert [queue.take(2), queue.take(1)] == ["a2", "a1"]
+    assert not queue.is_any_left()
+
+
+def test_runs_that_are_not_to_be_taken_are_passed_over() -> None:
+    queue = _queue("aa", "bb")
+    queue.add("c0")
+    queue.add("d0")
+    assert [queue.take(1, "a"), queue.take(2, "ac"), queue.take(3, "ac")] == ["b0", "d0", "b1"]
+    assert [queue.take(each) for each in (1, 2, 3)] == ["a0", "c0", "a1"]
+
+
 def test_who_went_elsewhere_helps_there_once_there_is_no_run_to_begin() -> None:
     queue = _queue("aaa", "bbb", "c")
     assert [queue.take(1), queue.take(2)] == ["a0", "b0"]

@@ -353,10 +353,10 @@ def test_a_problem_cannot_answer_for_another_one() -> None:
     seen = {**probe.model_dump(exclude={"kill_table"}), "problem_id": other.id}
     table = probe.kill_table.model_dump(mode="json")
     traits: dict[str, Any] = {"traits": {}}
-    forged = admission._found(one, [seen, {"table": {**table, "problem_id": other.id}, **traits}])
+    forged = admission.found_in(one, [seen, {"table": {**table, "problem_id": other.id}, **traits}])
     assert forged.probe == Probe(problem_id=one.id, reason=UNREADABLE)
     assert not forged.lasts
-    assert admission._found(one, [seen]).probe.problem_id == one.id
+    assert admission.found_in(one, [seen]).probe.problem_id == one.id
 
 
 def test_an_answer_without_an_end_is_refused(known: KnownReferences) -> None:
