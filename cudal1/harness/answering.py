@@ -92,11 +92,12 @@ class Answering:
             for error, x, y in zip(errors, rounded, exacts, strict=True)
         ]
 
-    def is_in_range(self, draw: Draw) -> bool:
+    def is_in_range(self, draw: Draw, plain: Tensors) -> bool:
         """Whether operators of the narrowest type that the class allows reach no infinity.
 
         float16 ends at 65,504. The problem's own inputs are its business; on those of another
-        family, which may be a hundred times as large, a candidate in float16 owes no more.
+        family, which may be a hundred times as large, a candidate in float16 owes no more. `plain`
+        are the reference's own outputs.
         """
         if self._narrowest is None or draw.is_own:
             return True
@@ -106,7 +107,7 @@ class Answering:
             narrow = self.plain(draw, Rounding(self._narrowest))
         except RefusalError:  # its operators cannot be interfered with
             return True
-        pairs = zip(narrow, self.plain(draw), strict=True)
+        pairs = zip(narrow, plain, strict=True)
         return all(x.isfinite().equal(y.isfinite()) for x, y in pairs)
 
     def nudged(self, draw: Draw) -> list[Tensors]:

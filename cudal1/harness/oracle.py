@@ -249,4 +249,4 @@ class Oracle:
 
     def is_in_range(self, draw: Draw) -> bool:
         """Whether operators of the narrowest type that the class allows reach no infinity."""
-        return self._answering.is_in_range(draw)
+        return self._answering.is_in_range(draw, self._answering.plain(draw))

@@ -179,7 +179,7 @@ class ReferenceExamination:
         try:
             plain = self._answering.plain(draw)
             is_told = all(_is_telling(output) for output in plain)
-            is_told = is_told and self._answering.is_in_range(draw)
+            is_told = is_told and self._answering.is_in_range(draw, plain)
             if must_tell and not is_told:
                 return UNTOLD
             exact = self._answering.exact(draw)
