@@ -102,6 +102,8 @@ class Pools:
         self._waiting = deque[Pending]()
         self._fit = set[str]()
         """Problems, by id, of which a trial has found that they can be judged."""
+        self._crowded = set[str]()
+        """Problems, by id, for which there was too little room beside others."""
         self._turns: TurnsFile | None = None
         self._open = ExitStack()
 
@@ -140,6 +142,7 @@ class Pools:
         return self._begin(Asked(problem, "confirm", arguments, named))
 
     def _begin(self, asked: Asked) -> Pending:
+        asked = replace(asked, is_alone=asked.problem.id in self._crowded)
         pending = Pending(self, asked)
         self._waiting.append(pending)
         self.go_on()
@@ -175,19 +178,22 @@ class Pools:
         return [lane for lane in busy if lane.pending is pending] or busy
 
     def _next(self) -> Pending | None:
-        """What is to be asked now: of a problem that no lane is at, if there is any."""
+        """What is to be asked now: of a problem that no lane is at, if there is any.
+
+        What must be alone comes last, so that lanes stand idle for it once.
+        """
         busy = [lane.pending for lane in self._lanes if lane.pending is not None]
         if len(busy) >= self._num_active or any(each.asked.is_alone for each in busy):
             return None
         at = {each.asked.problem.id for each in busy}
-        for pending in self._waiting:
-            if pending.asked.is_alone:
-                return None if busy else pending
+        beside = [each for each in self._waiting if not each.asked.is_alone]
+        for pending in beside:
             if pending.asked.problem.id not in at:
                 return pending
+        if not beside and not busy:
+            return next(iter(self._waiting), None)
         in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
-        free = (each for each in self._waiting if each.asked.problem.id not in in_trial)
-        return next(free, None)
+        return next((each for each in beside if each.asked.problem.id not in in_trial), None)
 
     def _is_in_trial(self, pending: Pending) -> bool:
         """Whether it is not known yet that the problem can be judged, and this is to tell."""
@@ -254,8 +260,11 @@ class Pools:
         if isinstance(error, DEADLY):
             lane.kill()
         if isinstance(error, CrowdedError) and self._num_active > 1 and not asked.is_alone:
-            pending.asked = replace(asked, is_alone=True)
+            self._crowded.add(asked.problem.id)
             self._waiting.appendleft(pending)
+            for each in self._waiting:
+                if each.asked.problem.id in self._crowded:
+                    each.asked = replace(each.asked, is_alone=True)
             return
         key = asked.problem.key
         if isinstance(error, Ended):
