@@ -36,7 +36,7 @@ def _lines(what: str, total: int) -> Callable[[], None]:
     def advance() -> None:
         nonlocal done, last
         done += 1
-        if (now := time.monotonic()) - last >= LOG_EVERY_S:
+        if done < total and (now := time.monotonic()) - last >= LOG_EVERY_S:
             last = now
             say(f"{what}: {done} of {total}")
 
