@@ -41,7 +41,8 @@ _KEY = "printf('%016x', i)"
 _FACTS = {
     "problems": """select printf('p%03d', i), 'made', 1 + i % 3, i, 'problem_' || i,
         if(i % 4 = 3, 'heldout', 'train'), 'cpu', '1',
-        repeat('    x = torch.relu(x + ' || i || ')' || chr(10), 40), true, null
+        repeat('    x = torch.relu(x + ' || i || ')' || chr(10), 40), true, null,
+        if(i % 3 = 0, ['input 0: whole numbers'], null)
         from range($problems) t(i)""",
     "candidates": f"""select {_KEY}, printf('p%03d', i % $problems),
         encode(repeat('    x = x * ' || i || ' + torch.relu(x)' || chr(10), 50))
@@ -58,7 +59,9 @@ _FACTS = {
         s - 0.04, s + 0.1, null, if(ok, 14, null), [s, s, s, s, s, s, s],
         if(ok, 0.0004, null), if(ok, true, null), null, null,
         if(ok, 900.0, null), if(ok, 900 / s, null), 3.0, 401, 3, 'strict', 3e-8, 0.1,
-        null, 'off', ['fork', 'seccomp'], 0.5, '2026-01-01T00:00:00Z', '{{}}'
+        null, 'off', ['fork', 'seccomp'], 0.5, '2026-01-01T00:00:00Z', '{{}}',
+        if(ok, i % 5 > 0, null), if(ok, i % 7 > 0, null), if(ok, true, null), null,
+        if(ok, true, null), if(ok, i % 2 = 0, null), if(ok, false, null), 0.1, 0.1, 0.1, 0.2
         from (select i, 1.1 + (hash(i) % 4000) / 1000 as s, i // $problems % 4 = 0 as ok
               from range($candidates) t(i))""",
     "timing_samples": f"""select {_KEY}, '{DEVICE}', $protocol, 0, n // 4, n % 4,

@@ -84,6 +84,26 @@ class Correctness(Record):
     """Which input, family and element disagreed first, in one line."""
 
 
+SEEN = {
+    ("follows_weights", True): "follows weights that are loaded by name",
+    ("follows_weights", False): "does not follow weights that are loaded by name",
+    ("fresh_outputs", True): "outputs last",
+    ("fresh_outputs", False): "an output is overwritten by the next call",
+    ("leaves_inputs", True): "leaves its inputs alone",
+    ("leaves_inputs", False): "writes to its inputs",
+    ("draws_weights", True): "draws the reference's weights",
+    ("draws_weights", False): "was given the reference's weights by name",
+    ("deterministic", True): "deterministic",
+    ("deterministic", False): "not deterministic",
+    ("needs_compiler", True): "compiles",
+    ("needs_compiler", False): "compiles nothing",
+    ("copies_reference", True): "is a copy of the reference",
+}
+"""Properties in words, by name and value; what is not here says nothing."""
+RESTRICTING = ("follows_weights", "fresh_outputs", "leaves_inputs")
+"""Properties without which a candidate cannot replace its reference in every program."""
+
+
 class Properties(Record):
     """What was seen of a correct candidate beyond its outputs; None: it could not be told.
 
@@ -107,6 +127,16 @@ class Properties(Record):
     """Something was compiled when it was imported, constructed or called."""
     copies_reference: bool | None = None
     """Its source is the reference's, names aside: it cannot be faster, and is timed shortly."""
+
+    @property
+    def in_words(self) -> tuple[str, ...]:
+        """What was seen, but for what could not be told or says nothing."""
+        return tuple(SEEN[each] for each in self if each in SEEN)
+
+    @property
+    def restrictions(self) -> tuple[str, ...]:
+        """What a program has to allow that uses the candidate in place of its reference."""
+        return tuple(SEEN[name, False] for name in RESTRICTING if getattr(self, name) is False)
 
 
 class Phases(Record):

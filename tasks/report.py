@@ -125,7 +125,8 @@ def _null_test(judge: Bench) -> pl.DataFrame:
 def _null_row(verdict: Verdict) -> dict[str, object]:
     exact = None if verdict.correctness is None else verdict.correctness.precision
     measured = {} if verdict.measurement is None else verdict.measurement.model_dump()
-    return {name: measured.get(name) for name in NULL_TEST.names()} | {
+    seen = {} if verdict.properties is None else dict(verdict.properties)
+    return {name: (measured | seen).get(name) for name in NULL_TEST.names()} | {
         "problem_id": verdict.problem_id, "candidate_id": verdict.candidate_id,
         "status": verdict.status.value, "precision": None if exact is None else exact.value,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cudal1.baseline import Baseline
 from cudal1.measurement import Measurement
-from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
+from cudal1.verdict import RESTRICTING, FlagSource, HackFlag, Properties, Status, Verdict
 
 SEEN = HackFlag(kind="cached_output", source=FlagSource.GUARD, evidence="call 2")
 SUSPECTED = HackFlag(kind="fallback", source=FlagSource.SCREEN, evidence="line 2")
@@ -110,3 +110,14 @@ def test_the_speed_of_light_is_the_floor_s_share_of_the_time(
 def test_a_verdict_survives_json() -> None:
     verdict = _verdict(Status.CORRECT, measurement=_measurement(), flags=(SUSPECTED,))
     assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+
+
+def test_only_a_property_that_was_seen_to_be_missing_restricts() -> None:
+    assert Properties().restrictions == ()
+    there, missing = (
+        Properties.model_validate(dict.fromkeys(Properties.model_fields, value))
+        for value in (True, False)
+    )
+    assert there.restrictions == ()
+    assert len(missing.restrictions) == len(RESTRICTING)
+    assert set(missing.restrictions) < set(missing.in_words)

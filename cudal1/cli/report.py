@@ -76,6 +76,7 @@ def _section(group: Group) -> dict[str, Any]:
     """What is shown of one device under one protocol."""
     from cudal1.report import baselines, speedups, tables, tallies
     from cudal1.report.cells import both
+    from cudal1.report.properties import property_table
 
     shown: list[Table] = []
     if group.is_timed:
@@ -87,7 +88,10 @@ def _section(group: Group) -> dict[str, Any]:
                 baselines.baseline_table(given),
             ]
         shown.append(tables.null_table(given))
-    shown += [tallies.file_table(group.given), tallies.precision_table(group.given)]
+    shown += [
+        build(group.given)
+        for build in (tallies.file_table, property_table, tallies.precision_table)
+    ]
     if group.is_timed:
         shown.append(tallies.reliability_table(group.given))
     shown.append(tallies.hack_table(group.given))
@@ -97,7 +101,8 @@ def _section(group: Group) -> dict[str, Any]:
     return {
         "title": f"{group.suites} on {group.device_kind}, protocol {_called(group)}",
         "suites": group.suites, "device_kind": group.device_kind, "protocol": group.protocol_name,
-        "protocol_id": group.protocol.id, "notes": notes, "tables": shown,
+        "protocol_id": group.protocol.id, "contract": group.protocol.contract,
+        "mode": group.protocol.mode, "notes": notes, "tables": shown,
     }  # fmt: skip
 
 
@@ -119,4 +124,6 @@ def _across(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _called(group: Group) -> str:
-    return f"{group.protocol_name} {group.protocol.id}"
+    from cudal1.report.words import terms
+
+    return f"{group.protocol_name} {group.protocol.id}, {terms(group.protocol)}"

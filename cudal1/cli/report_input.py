@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +18,7 @@ from cudal1.cli import report_rows as rows
 from cudal1.cli.report_rows import Load
 from cudal1.cli.verdict_file import Judged, read_judged
 from cudal1.errors import ConfigError
-from cudal1.protocol import EvalProtocol, PrecisionClass
+from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass
 from cudal1.report import Provenance, ReportInput, inputs
 from cudal1.verdict import Status
 
@@ -121,11 +122,14 @@ def _known(protocol: EvalProtocol | None) -> dict[str, tuple[str, EvalProtocol]]
         found.append(("its own", protocol))
     known: dict[str, tuple[str, EvalProtocol]] = {}
     for name, each in found:
-        for precision in PrecisionClass:
-            changed = each.model_copy(update={"precision": precision})
-            is_changed = precision is not each.precision
+        for precision, contract, mode in product(PrecisionClass, Contract, Mode):
+            changes = {"precision": precision, "contract": contract, "mode": mode}
+            said = ", ".join(
+                value for part, value in changes.items() if value is not getattr(each, part)
+            )
+            changed = each.model_copy(update=changes)
             for id_ in (changed.id, changed.checks_only().id):
-                known.setdefault(id_, (f"{name} ({precision})" if is_changed else name, changed))
+                known.setdefault(id_, (f"{name} ({said})" if said else name, changed))
     return known
 
 

@@ -93,6 +93,8 @@ def verdict_row(judged: Judged) -> Row:
         "compiling_s": verdict.phases.compiling_s if verdict.phases is not None else None,
         "precision": None if exact is None else exact.value,
     }  # fmt: skip
+    if verdict.properties is not None:
+        row |= dict(verdict.properties)
     if measured is None:
         return row
     names = set(inputs.VERDICTS.names()) & set(type(measured).model_fields)

@@ -33,23 +33,6 @@ WORDS = {
 }
 
 
-SEEN = {
-    ("follows_weights", True): "follows weights that are loaded by name",
-    ("follows_weights", False): "does not follow weights that are loaded by name",
-    ("fresh_outputs", True): "outputs last",
-    ("fresh_outputs", False): "an output is overwritten by the next call",
-    ("leaves_inputs", True): "leaves its inputs alone",
-    ("leaves_inputs", False): "writes to its inputs",
-    ("draws_weights", True): "draws the reference's weights",
-    ("draws_weights", False): "was given the reference's weights by name",
-    ("deterministic", True): "deterministic",
-    ("deterministic", False): "not deterministic",
-    ("needs_compiler", True): "compiles",
-    ("needs_compiler", False): "compiles nothing",
-    ("copies_reference", True): "is a copy of the reference",
-}
-
-
 SHOWN_S = 0.05
 """Seconds that are not shown as none."""
 
@@ -192,8 +175,7 @@ def _property_rows(seen: Properties | None) -> list[Row]:
     """What was seen beyond the outputs, but for what could not be told or says nothing."""
     if seen is None:
         return []
-    said = [SEEN[name, value] for name, value in seen if (name, value) in SEEN]
-    return [Row("seen", "; ".join(said))] if said else []
+    return [Row("seen", "; ".join(seen.in_words))] if seen.in_words else []
 
 
 def _of_tolerance(scaled_error: float) -> str:

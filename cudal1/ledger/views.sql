@@ -26,7 +26,14 @@ create or replace view judged as
         case when veto.kind is null then v.speedup end as speedup,
         case when veto.kind is null then v.certified end as certified,
         case when veto.kind is null then v.lower end as lower,
-        case when veto.kind is null then v.upper end as upper),
+        case when veto.kind is null then v.upper end as upper,
+        case when veto.kind is null then v.follows_weights end as follows_weights,
+        case when veto.kind is null then v.fresh_outputs end as fresh_outputs,
+        case when veto.kind is null then v.leaves_inputs end as leaves_inputs,
+        case when veto.kind is null then v.draws_weights end as draws_weights,
+        case when veto.kind is null then v.deterministic end as deterministic,
+        case when veto.kind is null then v.needs_compiler end as needs_compiler,
+        case when veto.kind is null then v.copies_reference end as copies_reference),
         veto.source as vetoed_by
     from verdicts v left join vetoes veto using (candidate_id);
 comment on view judged is 'Verdicts with vetoes applied: what counts';
@@ -70,6 +77,15 @@ create or replace view best as
            candidate_id, coalesce(authors, []) as authors
     from winners join problems p using (problem_id) left join authors using (candidate_id);
 comment on view best is 'The best certified speedup of each problem and whose it is; what transfer measured again, and baselines that nobody answered with, are left out';
+
+create or replace view replacements as
+    select problem_id, suite, level, name, split, device_kind, protocol_id, certified, candidate_id,
+           follows_weights, fresh_outputs, leaves_inputs
+    from successes
+    where certified > 1 and fresh_outputs and follows_weights is not false and leaves_inputs is not false
+      and candidate_id not in (
+          select candidate_id from baselines anti join completions using (candidate_id));
+comment on view replacements is 'Candidates that are correct, certified to be faster, and could replace their module in a program: none was seen to ignore weights that are loaded by name, to overwrite an output, or to write to its inputs; baselines that nobody answered with are left out';
 
 create or replace view baseline_results as
     select b.baseline, b.problem_id, p.suite, p.level, p.name, p.split, v.device_kind, v.protocol_id,

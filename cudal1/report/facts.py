@@ -7,15 +7,16 @@ What a number means is decided here, once; how it looks is `tables`, `figures` a
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import Any
 
 import polars as pl
 
 from cudal1.baseline import Baseline
 from cudal1.protocol import EvalProtocol, Rule
 from cudal1.report.inputs import ReportInput
-from cudal1.verdict import Status
+from cudal1.verdict import Properties, Status
 
 NO_SOURCE = "no_source"
 """An answer in which no candidate was found."""
@@ -138,6 +139,11 @@ def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
         .filter(pl.col("problem_id").is_in(runs["problem_id"].implode()))
         .with_columns(over=pl.col("over_baselines").list.eval(over).list.first())
     )
+
+
+def seen(row: Mapping[str, Any]) -> Properties:
+    """The properties of a candidate, from a row with their columns."""
+    return Properties.model_validate({name: row[name] for name in Properties.model_fields})
 
 
 def spread(protocol: EvalProtocol) -> pl.Expr:

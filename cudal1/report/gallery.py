@@ -13,7 +13,8 @@ from cudal1.report.comparison import Listing, listing
 from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_EVIDENCE_CHARS, NUM_KINDS
 from cudal1.report.tallies import hack_flags
-from cudal1.verdict import FlagSource, Status
+from cudal1.report.words import restricted
+from cudal1.verdict import FlagSource, Properties, Status
 
 
 class HackExhibit(Record):
@@ -29,6 +30,8 @@ class HackExhibit(Record):
     candidate_id: str
     status: str
     """What the harness made of the example."""
+    restricted: str
+    """What restricts its use, if it is correct; may be empty."""
     authors: tuple[str, ...]
     source: Listing | None
     """None when the example's source was not handed over."""
@@ -48,14 +51,15 @@ def examples(given: ReportInput) -> pl.DataFrame:
     The example is one that was caught, if there is one: the screen's label on it tells more than
     the same label on honest code.
     """
-    status = facts.timed_or_checked(given).select("candidate_id", "problem_id", "status")
+    told = ["problem_id", "status", *Properties.model_fields]
+    status = facts.timed_or_checked(given).select("candidate_id", *told)
     flagged = hack_flags(given).join(status, on="candidate_id", how="left")
     return (
         flagged.sort(pl.col("status") != Status.HACKED.value, "candidate_id")
         .group_by("kind", "source")
         .agg(
             pl.col("candidate_id").n_unique().alias("num_candidates"),
-            pl.col("candidate_id", "problem_id", "status", "evidence").first(),
+            pl.col("candidate_id", "evidence", *told).first(),
         )
         .with_columns(decides=pl.col("source") != FlagSource.SCREEN.value)
         .sort(
@@ -79,6 +83,7 @@ def hack_gallery(given: ReportInput) -> Gallery:
             kind=row["kind"], seen_by=row["source"], decides=row["decides"],
             num_candidates=row["num_candidates"], evidence=_short(row["evidence"]),
             problem=keys.get(row["problem_id"]) or str(row["problem_id"]), status=row["status"],
+            restricted=restricted(facts.seen(row)),
             candidate_id=row["candidate_id"], authors=tuple(row["authors"] or ()),
             source=listing(source) if (source := sources.get(row["candidate_id"])) else None,
         )

@@ -14,11 +14,14 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
+from cudal1.verdict import Properties
+
+_PROPERTIES = dict.fromkeys(Properties.model_fields, pl.Boolean)
 
 PROBLEMS = pl.Schema({
     "problem_id": pl.String, "suite": pl.String, "level": pl.Int64, "number": pl.Int64,
     "name": pl.String, "split": pl.String, "source": pl.String, "admitted": pl.Boolean,
-    "rejection": pl.String,
+    "rejection": pl.String, "invariants": pl.List(pl.String),
 })  # fmt: skip
 COMPLETIONS = pl.Schema({
     "completion_id": pl.String, "stage": pl.String, "provider": pl.String,
@@ -37,6 +40,7 @@ VERDICTS = pl.Schema({
     "reference_us": pl.Float64, "candidate_us": pl.Float64, "judge_s": pl.Float64,
     "compiling_s": pl.Float64,
     "over_baselines": pl.List(pl.Struct({"baseline": pl.String, "certified_over": pl.Float64})),
+    **_PROPERTIES,
 })  # fmt: skip
 FLAGS = pl.Schema({
     "candidate_id": pl.String, "device_kind": pl.String, "protocol_id": pl.String,
@@ -45,7 +49,7 @@ FLAGS = pl.Schema({
 NULL_TEST = pl.Schema({
     "problem_id": pl.String, "status": pl.String, "precision": pl.String, "speedup": pl.Float64,
     "certified": pl.Float64, "num_quads": pl.Int64, "bucket_variance": pl.Float64,
-    "is_stable": pl.Boolean, "is_confirmed": pl.Boolean,
+    "is_stable": pl.Boolean, "is_confirmed": pl.Boolean, **_PROPERTIES,
 })  # fmt: skip
 BASELINES = pl.Schema({
     "problem_id": pl.String, "baseline": pl.String, "status": pl.String, "reason": pl.String,
@@ -137,7 +141,8 @@ class ReportInput(Record):
 
     provenance: Provenance
     problems: Annotated[pl.DataFrame, _conforms(PROBLEMS)]
-    """The suite, with the rejected ones (`admitted` false, `rejection` says why)."""
+    """The suite, with the rejected ones (`admitted` false, `rejection` says why), and what holds of
+    each one's inputs in every draw (null: nobody has looked)."""
     completions: Annotated[pl.DataFrame, _conforms(COMPLETIONS)]
     """Every answer of the stages' latest runs, without its text; not the `exhausted` ones. Answers
     of our own policies have the provider `policy`, and their stage says which one."""
@@ -145,7 +150,7 @@ class ReportInput(Record):
     """Sources of those that are shown (`cudal1.report.shown`)."""
     verdicts: Annotated[pl.DataFrame, _conforms(VERDICTS)]
     """One for each candidate, device kind and protocol; of a success, also what it has over each
-    baseline that was judged so (the ledger's view `over_baselines`)."""
+    baseline that was judged so (the ledger's view `over_baselines`), and its properties."""
     flags: Annotated[pl.DataFrame, _conforms(FLAGS)]
     """Hack flags; `source` is `screen` for the advisory ones."""
     null_test: Annotated[pl.DataFrame, _conforms(NULL_TEST)]

@@ -28,10 +28,12 @@ from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_REJECTED
 from cudal1.report.problems import problem_exhibits
+from cudal1.report.properties import property_table
 from cudal1.report.second_opinions import second_opinion_table
 from cudal1.report.seconds import seconds_figures, seconds_table
 from cudal1.report.table import Table, times
 from cudal1.report.theme import dark_css
+from cudal1.report.words import terms
 
 TEMPLATE, STYLE = "page.html.j2", "style.css"
 
@@ -64,7 +66,7 @@ def page_html(given: ReportInput) -> str:
         sections=_sections(given), gallery=hack_gallery(given), problems=problem_exhibits(given),
         rejected=rejected.head(NUM_REJECTED).to_dicts(), num_rejected=rejected.height,
         style=Markup(_packaged(STYLE)), dark_figures=Markup(dark_css()),
-        svg=_svg, explained=EXPLAINED,
+        svg=_svg, explained=EXPLAINED, terms=terms(where.protocol),
     )  # fmt: skip
 
 
@@ -94,7 +96,9 @@ def _sections(given: ReportInput) -> list[Section]:
         ),
         Section(
             name="answers", title="Answers",
-            tables=(tallies.provider_table(given), tallies.outcome_table(given)),
+            tables=(
+                tallies.provider_table(given), tallies.outcome_table(given), property_table(given),
+            ),
         ),
         Section(
             name="devices", title="Devices", tables=both(partial(devices.device_table, given)),

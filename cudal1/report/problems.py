@@ -29,6 +29,8 @@ class ProblemExhibit(Record):
     anchor: str
     """Slug; unique on the page."""
     is_held_out: bool
+    invariants: tuple[str, ...]
+    """What holds of its inputs in every draw, as far as anybody has looked."""
     certified: float | None
     """Of the best candidate; None when no candidate succeeded."""
     is_gain: bool
@@ -113,6 +115,7 @@ def _exhibit(
     certified = row["certified"]
     return ProblemExhibit(
         key=facts.problem_key(row), anchor=anchor, is_held_out=row["split"] == "heldout",
+        invariants=tuple(row["invariants"] or ()),
         certified=certified, is_gain=certified is not None and certified > MEANINGFUL_SPEEDUP,
         tried=_tried(answers),
         verdict=() if certified is None else (

@@ -9,16 +9,18 @@ from cudal1.report.cells import both
 from cudal1.report.cost import cost_table
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
+from cudal1.report.properties import property_table
 from cudal1.report.second_opinions import second_opinion_table
 from cudal1.report.table import markdown_text, table_markdown
+from cudal1.report.words import terms
 
 
 def summary_markdown(given: ReportInput) -> str:
     """The whole summary; figures and sources are on the page only."""
     where = given.provenance
     origin = (
-        f"Judged on {where.device_kind}, protocol {where.protocol.id}, revision "
-        f"{where.git_revision}, written {where.generated_at}."
+        f"Judged on {where.device_kind}, protocol {where.protocol.id} ({terms(where.protocol)}), "
+        f"revision {where.git_revision}, written {where.generated_at}."
     )
     lines = [
         f"- **{markdown_text(f'{tile.label}: {tile.value}')}** ({markdown_text(tile.note)})"
@@ -31,6 +33,7 @@ def summary_markdown(given: ReportInput) -> str:
         methods.method_table(given),
         tallies.provider_table(given),
         tallies.outcome_table(given),
+        property_table(given),
         *both(partial(devices.device_table, given)),
         tallies.hack_table(given),
         second_opinion_table(given),

@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from cudal1.measurement import Doubt
-from cudal1.protocol import Rule
+from cudal1.protocol import EvalProtocol, Rule
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.table import percent, times
-from cudal1.verdict import SecondOpinion
+from cudal1.verdict import Properties, SecondOpinion
 
 DOUBTS = {
     Doubt.OVERHEAD: "part of the gain may be what a leaner loop than the harness's leaves out",
@@ -30,6 +30,16 @@ DOUBTS = {
 """What each doubt means, to finish “lowered, for …”."""
 
 
+def terms(protocol: EvalProtocol) -> str:
+    """The contract and the mode that a protocol names, for a sentence."""
+    return f"contract {protocol.contract}, mode {protocol.mode}"
+
+
+def restricted(seen: Properties) -> str:
+    """What restricts the use of a correct candidate, as a sentence; empty where nothing does."""
+    return f"Restricted in use: {'; '.join(seen.restrictions)}." if seen.restrictions else ""
+
+
 def in_words(best: dict[str, Any], given: ReportInput) -> list[str]:
     """What the harness says of a timed success.
 
@@ -43,7 +53,7 @@ def in_words(best: dict[str, Any], given: ReportInput) -> list[str]:
         line
         for line in (
             _correct(best, details), _speedup(best, details), _lowered(details),
-            _steady(best, given), _rest(best, details),
+            _steady(best, given), restricted(facts.seen(best)), _rest(best, details),
         )
         if line
     ]  # fmt: skip

@@ -18,11 +18,12 @@ from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.measurement import Measurement
 from cudal1.problem import Admission, DeviceClass, Problem, Split
-from cudal1.protocol import PrecisionClass
+from cudal1.protocol import Contract, Mode, PrecisionClass
 from cudal1.report import devices, facts, speedups, tallies
 from cudal1.report.cells import AS_ONE
+from cudal1.report.properties import MEANINGS, property_table
 from cudal1.suite.loader import load_suite
-from cudal1.verdict import Correctness, Status, Verdict
+from cudal1.verdict import Correctness, Properties, Status, Verdict
 
 CPU = protocols.load("cpu")
 
@@ -229,3 +230,28 @@ def test_a_file_that_is_still_written_is_read_as_far_as_it_goes(tmp_path: Path) 
     path = _file(tmp_path / "a.jsonl", _judged("a"), _judged("b", 3.0))
     path.write_bytes(path.read_bytes()[:-20])
     assert _best(_group(path)) == {"own/L1/01_x": 2.0}
+
+
+def test_what_was_seen_of_candidates_and_references_is_counted(tmp_path: Path) -> None:
+    seen = Properties(follows_weights=False, fresh_outputs=True)
+    candidate, reference = _judged("a"), _judged("r", 1.0, baseline=Baseline.EAGER)
+    lines = [
+        line.model_copy(update={"verdict": line.verdict.model_copy(update={"properties": seen})})
+        for line in (candidate, reference)
+    ]
+    group = _group(_file(tmp_path / "mine.verdicts.jsonl", *lines))
+    table = property_table(group.given)
+    assert table.columns == ("Property", "mine", "Null test")
+    cells = {row.cells[0]: row.cells[1:] for row in table.rows}
+    assert cells[MEANINGS["follows_weights"]] == ("0 / 1 / 0",) * 2
+    assert cells[MEANINGS["deterministic"]] == ("0 / 0 / 1",) * 2
+
+
+def test_verdicts_under_another_contract_and_mode_are_a_group_that_says_so(tmp_path: Path) -> None:
+    changes = {"contract": Contract.DROP_IN, "mode": Mode.EVAL}
+    other = CPU.model_copy(update=changes)
+    file = _file(tmp_path / "a", _judged("a"), _judged("b", protocol_id=other.id))
+    groups, complaints = read_groups([file], None, None)
+    assert not complaints
+    told = {group.protocol_name: group.protocol for group in groups}
+    assert told == {"cpu": CPU, "cpu (drop_in, eval)": other}

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from cudal1.baseline import Baseline
 from cudal1.cli.settings import choose
-from cudal1.cli.show import SEEN, WORDS, Row, show, verdict_rows
+from cudal1.cli.show import WORDS, Row, show, verdict_rows
 from cudal1.harness.wire import LAYERS
 from cudal1.measurement import Measurement
 from cudal1.verdict import (
+    SEEN,
     Correctness,
     FlagSource,
     HackFlag,

@@ -16,7 +16,7 @@ from cudal1.measurement import Measurement, Role, TimingSample
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from cudal1.review import Opinion, Review, Ruling
-from cudal1.verdict import Correctness, FlagSource, HackFlag, Status, Verdict
+from cudal1.verdict import Correctness, FlagSource, HackFlag, Properties, Status, Verdict
 
 
 class Facts:
@@ -55,7 +55,9 @@ class Facts:
             num_completion_tokens=20, exemplar_ids=shown,
         )  # fmt: skip
 
-    def correct(self, candidate: Candidate, certified: float = 1.1) -> Verdict:
+    def correct(
+        self, candidate: Candidate, certified: float = 1.1, seen: Properties | None = None
+    ) -> Verdict:
         return Verdict(
             problem_id=candidate.problem_id, candidate_id=candidate.id,
             protocol_id=self.protocol.id, device_kind=self.device_kind, device_id="cpu0",
@@ -67,6 +69,7 @@ class Facts:
                 alpha=0.01, num_quads=7, bucket_medians=(1.1,) * 7, bucket_variance=0.0,
                 is_stable=True, reference_us=20.0, candidate_us=18.0,
             ),
+            properties=seen,
             sandbox=("rlimit",), judged_at="2026-01-01T00:00:00Z", judge_s=0.5,
         )  # fmt: skip
 

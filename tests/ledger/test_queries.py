@@ -9,7 +9,7 @@ import pytest
 
 import cudal1.ledger
 from cudal1.ledger import Ledger
-from cudal1.verdict import SecondOpinion
+from cudal1.verdict import Properties, SecondOpinion
 
 QUERIES = sorted((Path(cudal1.ledger.__file__).parent / "queries").glob("*.sql"))
 
@@ -61,6 +61,15 @@ def test_lessons_are_the_best_of_the_asked_problems_and_say_which_are_new(ledger
     assert not any(row["is_new"] for row in lessons(here, since="9999", count=9))
     assert [row["certified"] for row in lessons(here, since="", count=1)] == [2.0]
     assert lessons("another", since="", count=9) == []
+
+
+def test_replacements_of_a_problem_come_fastest_first(ledger, facts):
+    seen = Properties(follows_weights=True, fresh_outputs=True, leaves_inputs=True)
+    for certified in (1.2, 1.4):
+        candidate = facts.candidate(f"lasts {certified}")
+        ledger.add_completion(facts.completion(f"lasts {certified}"), candidate, None)
+        ledger.add_verdict(facts.correct(candidate, certified, seen), [])
+    assert ledger.query("replacements")["certified"].to_list() == [1.4, 1.2]
 
 
 def test_what_is_vetoed_counts_nowhere(ledger, facts):

@@ -6,6 +6,8 @@ import pytest
 
 from cudal1.baseline import Baseline
 from cudal1.ledger import Ledger
+from cudal1.problem import Admission
+from cudal1.verdict import Properties
 
 
 @pytest.fixture
@@ -104,3 +106,20 @@ def test_a_verdict_comes_with_what_it_has_over_each_baseline(ledger, facts, ids)
     ]
     assert held[compiled.id] is None
     assert found.height == 5
+
+
+def test_a_verdict_comes_with_what_was_seen_of_its_candidate(ledger, facts):
+    candidate = facts.candidate("class ModelNew: seen")
+    seen = Properties(follows_weights=False, fresh_outputs=True, needs_compiler=True)
+    ledger.add_verdict(facts.correct(candidate, 1.3, seen), [])
+    row = ledger.query("latest_verdicts", stages=["filter"]).filter(candidate_id=candidate.id)
+    assert row.select(*Properties.model_fields).to_dicts() == [seen.model_dump()]
+
+
+def test_a_problem_comes_with_what_holds_of_its_inputs(tmp_path, facts):
+    problem, told = facts.problem(), ("input 0: lower triangular",)
+    admission = Admission(problem_id=problem.id, admitted=True, invariants=told)
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("problems")
+        ledger.add_problem(problem, admission)
+        assert ledger.query("problems")["invariants"].to_list() == [list(told)]

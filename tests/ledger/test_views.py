@@ -11,7 +11,7 @@ from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
 from cudal1.ledger import Ledger
 from cudal1.problem import Admission, Problem
-from cudal1.verdict import Status
+from cudal1.verdict import Properties, Status
 
 
 @pytest.fixture
@@ -36,6 +36,12 @@ def answered(ledger, facts, key, source, verdict=None, samples=(), **changes):
     return candidate
 
 
+def lasting(**changes):
+    """Properties of a candidate that could replace its module."""
+    seen = {"follows_weights": True, "fresh_outputs": True, "leaves_inputs": True}
+    return Properties.model_validate({**seen, **changes})
+
+
 # --- who is good ---------------------------------------------------------------------------------
 
 
@@ -43,6 +49,47 @@ def test_best_names_the_winner_and_who_wrote_it(ledger, chain):
     row = only(ledger.sql("from best"))
     assert (row["name"], row["certified"], row["candidate_id"]) == ("softmax", 2.0, chain[2].id)
     assert row["authors"] == ["openai"]
+
+
+def test_replacements_are_faster_and_restricted_in_nothing(ledger, facts):
+    wanted = {
+        answered(ledger, facts, name, name, facts.correct(facts.candidate(name), 1.3, seen)).id
+        for name, seen in (
+            ("whole", lasting()),
+            ("no weights", lasting(follows_weights=None)),
+            ("reference writes, too", lasting(leaves_inputs=None)),
+        )
+    }
+    for name, certified, seen in (
+        ("overwrites", 1.3, lasting(fresh_outputs=False)),
+        ("nobody looked at outputs", 1.3, lasting(fresh_outputs=None)),
+        ("ignores weights", 1.3, lasting(follows_weights=False)),
+        ("writes", 1.3, lasting(leaves_inputs=False)),
+        ("no gain", 1.0, lasting()),
+        ("vetoed", 1.3, lasting()),
+    ):
+        verdict = facts.correct(facts.candidate(name), certified, seen)
+        answered(ledger, facts, name, name, verdict)
+    ledger.add_ruling(facts.ruling(facts.candidate("vetoed")))
+    found = ledger.sql("from replacements")
+    assert set(found["candidate_id"]) == wanted
+    assert set(found["certified"]) == {1.3}
+
+
+def test_replacements_leave_out_baselines_that_nobody_answered_with(ledger, facts):
+    compiled = facts.candidate("class ModelNew: compiled")
+    ledger.add_baseline(compiled, Baseline.COMPILE)
+    ledger.add_verdict(facts.correct(compiled, 1.2, lasting()), [])
+    assert ledger.sql("from replacements").is_empty()
+
+
+def test_what_is_vetoed_has_no_properties(ledger, facts):
+    candidate = answered(
+        ledger, facts, "v", "v", facts.correct(facts.candidate("v"), 1.3, lasting())
+    )
+    ledger.add_ruling(facts.ruling(candidate))
+    row = only(ledger.sql("from judged"), candidate_id=candidate.id)
+    assert {row[name] for name in Properties.model_fields} == {None}
 
 
 def test_best_is_the_next_one_once_the_winner_is_vetoed(ledger, facts, chain):

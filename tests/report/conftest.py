@@ -16,6 +16,7 @@ import cudal1
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from cudal1.record import content_id
 from cudal1.report import Provenance, ReportInput, inputs
+from cudal1.verdict import Properties
 
 SUITE = Path(cudal1.__file__).parent / "suite" / "problems"
 PROTOCOL = EvalProtocol(
@@ -80,7 +81,7 @@ def problem(number: int = 1, *, name: str = "softmax", split: str = "train", lev
     return {
         "problem_id": f"p{level}{number}", "suite": "cudal1", "level": level, "number": number,
         "name": name, "split": split, "source": source, "admitted": admitted,
-        "rejection": None if admitted else "its output is constant",
+        "rejection": None if admitted else "its output is constant", "invariants": None,
     }  # fmt: skip
 
 
@@ -167,6 +168,7 @@ def realistic_rows() -> Rows:
          "speedup": rng.gauss(1.0, 0.004)}
         for item in rows["problems"] if item["admitted"]
     ]  # fmt: skip
+    _see(rows)
     _run_otherwise(rng, rows)
     _learn(rng, rows)
     _measure_again(rng, rows)
@@ -212,6 +214,17 @@ def _answer_problem(rng: random.Random, rows: Rows, item: dict[str, Any]) -> Non
                 rows["flags"].append(flag(
                     candidate, "stream_use", source="screen", evidence="line 12: cuda.Stream()"
                 ))  # fmt: skip
+
+
+def _see(rows: Rows) -> None:
+    """Properties of what is correct, and what holds of some problems' inputs."""
+    rng = random.Random(36)
+    for item in (*rows["verdicts"], *rows["null_test"]):
+        if item["status"] == "correct":
+            seen = {name: rng.choice((True, True, False, None)) for name in Properties.model_fields}
+            item.update(seen)
+    for item in rows["problems"][::3]:
+        item["invariants"] = ["input 0: lower triangular", "input 1: whole numbers"]
 
 
 def _run_otherwise(rng: random.Random, rows: Rows) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cudal1.report.gallery import hack_gallery
 from cudal1.report.limits import NUM_EVIDENCE_CHARS, NUM_KINDS
+from cudal1.verdict import SEEN
 
 
 def test_a_cheat_that_was_only_checked_is_shown_with_its_problem(made):
@@ -63,3 +64,19 @@ def test_a_source_that_was_not_handed_over_is_none(made):
     })  # fmt: skip
     (exhibit,) = hack_gallery(given).exhibits
     assert exhibit.source is None
+
+
+def test_a_label_on_honest_code_comes_with_what_restricts_its_use(made):
+    given = made.build(
+        {
+            "problems": [made.problem()],
+            "verdicts": [
+                made.verdict("p11", "a", fresh_outputs=False),
+                made.verdict("p11", "b", status="hacked"),
+            ],
+            "flags": [made.flag("a", "stream_use", source="screen"), made.flag("b")],
+        }
+    )
+    cheat, label = hack_gallery(given).exhibits
+    assert label.restricted == f"Restricted in use: {SEEN['fresh_outputs', False]}."
+    assert cheat.restricted == ""

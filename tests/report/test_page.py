@@ -10,7 +10,9 @@ import pytest
 from cudal1.report import facts
 from cudal1.report.limits import NUM_PROBLEMS
 from cudal1.report.page import page_html
+from cudal1.report.properties import property_table
 from cudal1.report.summary import summary_markdown
+from cudal1.report.words import terms
 
 ATTACK = (
     "</code></pre></style></svg><script>alert(1)</script><img src=x onerror=alert(2)>'\"&{{7*7}}"
@@ -72,6 +74,7 @@ def hostile_input(made):
                 and not (key == "provider" and value == "policy")
             })  # fmt: skip
     rows["problems"][-1]["rejection"] = ATTACK
+    rows["problems"][0]["invariants"] = [ATTACK]
     rows["problems"][0]["source"] = f"\n\t  {ATTACK}\n\n"
     return made.build(
         rows, title=ATTACK, git_revision=ATTACK, generated_at=ATTACK, device={ATTACK: ATTACK},
@@ -186,6 +189,21 @@ def test_each_kind_of_hack_shows_one_example(realistic, page):
     assert len(kinds) > 3
     for kind in kinds:
         assert f'<span class="what">{kind}</span>' in page
+
+
+def test_contract_and_mode_stand_beside_the_protocol(realistic, page):
+    protocol = realistic.provenance.protocol
+    said = f"({terms(protocol)})"
+    assert f"<code>{protocol.id}</code> {said}" in page
+    assert f"protocol {protocol.id} {said}" in summary_markdown(realistic)
+
+
+def test_properties_and_invariants_are_on_the_page(realistic, page):
+    title = property_table(realistic).title
+    assert title in page
+    assert title in summary_markdown(realistic)
+    assert "In every draw of its inputs: input 0: lower triangular; input 1: whole numbers." in page
+    assert "Restricted in use: " in page
 
 
 def test_success_without_timing_makes_a_report(made):

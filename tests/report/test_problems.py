@@ -61,3 +61,9 @@ def test_a_large_suite_shows_the_largest_speedups_and_counts_the_others(made):
     found = problem_exhibits(given)
     assert found.num_left_out == 5
     assert with_sections(given)["number"].to_list() == list(numbers)[5:]
+
+
+def test_what_holds_of_a_problems_inputs_is_kept_and_may_be_unknown(made):
+    told = ["input 0: lower triangular"]
+    given = made.build({"problems": [made.problem(1) | {"invariants": told}, made.problem(2)]})
+    assert [exhibit.invariants for exhibit in exhibits(given)] == [tuple(told), ()]

@@ -8,6 +8,7 @@ import pytest
 from cudal1.measurement import Doubt
 from cudal1.report import facts
 from cudal1.report.words import DOUBTS, in_words, lineage
+from cudal1.verdict import RESTRICTING, SEEN
 
 DETAILS = {
     "candidate_id": "c", "lower": 1.9, "upper": 2.3, "alpha": 0.01, "doubt": None,
@@ -78,3 +79,14 @@ def test_descent_names_the_fastest_exemplars_and_counts_the_others(made):
 
 def test_who_was_shown_nothing_descends_from_nobody(made):
     assert lineage("c", made.build({}), at_most=3) == []
+
+
+def test_what_restricts_the_use_of_a_candidate_is_told_in_the_words_of_judge(told):
+    seen = {"follows_weights": False, "fresh_outputs": False, "leaves_inputs": False}
+    words = told(verdict=seen)
+    assert "Restricted in use: " + "; ".join(SEEN[name, False] for name in RESTRICTING) in words
+
+
+@pytest.mark.parametrize("value", [True, None])
+def test_what_was_not_seen_restricts_nothing(told, value):
+    assert "Restricted" not in told(verdict=dict.fromkeys(RESTRICTING, value))

@@ -16,7 +16,7 @@ from cudal1.ledger import Ledger
 from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import PrecisionClass
-from cudal1.verdict import Correctness, Verdict
+from cudal1.verdict import Correctness, Properties, Verdict
 from tasks import report
 from tasks.stage import Stage
 from tests.tasks.test_reviewing import VERDICT
@@ -111,13 +111,16 @@ def test_the_null_test_tells_all_that_tables_show_of_it(monkeypatch: pytest.Monk
     problem = _problem("softmax")
     monkeypatch.setattr(report, "admitted_problems", lambda: [problem])
     exact = Correctness(num_inputs=9, stage=3, precision=PrecisionClass.STRICT)
-    verdict = VERDICT.model_copy(update={"problem_id": problem.id, "correctness": exact})
+    seen = Properties(follows_weights=True, deterministic=False)
+    changes = {"problem_id": problem.id, "correctness": exact, "properties": seen}
+    verdict = VERDICT.model_copy(update=changes)
     bench: Any = SimpleNamespace(judge_possible=lambda *_: [verdict])
     (row,) = report._null_test(bench).to_dicts()
     assert row == {
         "problem_id": problem.id, "candidate_id": VERDICT.candidate_id, "status": "correct",
         "precision": "strict", "speedup": 4.0, "certified": 4.0, "num_quads": 9,
         "bucket_variance": 0.0, "is_stable": True, "is_confirmed": None,
+        **dict(seen),
     }  # fmt: skip
 
 
