@@ -103,6 +103,21 @@ class Costs:
                 return min(*known, num_calls * self.empty_us(1))
         return min(known) if self._desk.timed_order is Order.CHAIN else median(known)
 
+    def copying_us(self, reference: Worker, num_calls: int) -> float:
+        """Return what copying the outputs of one call adds to its time on a GPU.
+
+        In the median of a few bursts of so many calls, with copies and without, on the same inputs.
+        """
+        burst_us: dict[Order, list[float]] = {Order.KEEP: [], Order.COPY: []}
+        for _ in range(REFERENCE_BURSTS):
+            draws = [self._oracle.draw(self._rng.getrandbits(62))] * num_calls
+            for order, times in burst_us.items():
+                burst = run_own(self._desk, reference, draws, self._protocol, order)
+                self._desk.release(burst)
+                times.append(burst.elapsed_us)
+        added_us = median(burst_us[Order.COPY]) - median(burst_us[Order.KEEP])
+        return max(0.0, added_us) / num_calls
+
     def _call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
         """Roughly, to plan bursts: of the shortest of a few of so many calls that cost so much."""
         draws = [self._oracle.draw(self._rng.getrandbits(62))] * num_calls

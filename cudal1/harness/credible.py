@@ -8,6 +8,10 @@ On a GPU whoever works on several inputs at once is fast where all are published
 in a chain. So what a call saves must be saved in a chain, too, but for the launch of a first
 kernel, which nothing hides there; calls that are hardly longer than that are believed only as far
 as chains themselves tell. What is saved once a burst, by whatever was prepared, is no speedup.
+Where outputs are copied before the next call, a candidate may write them to where the copies go,
+and save the copies that the reference pays for: chains have none.
+
+Long because all that may lower a claim is to be seen in one place.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from cudal1.harness.burst import Desk
+from cudal1.harness.costs import Costs
 from cudal1.harness.examination import Examination
 from cudal1.harness.interval import Order
 from cudal1.harness.outside import WARM, WORK_SLACK_NS
@@ -72,12 +77,14 @@ class Credible:
         desk: where bursts are run.
         candidate: its worker.
         reference: the other.
+        costs: of bursts.
     """
 
     def __init__(
         self, quads: Quads, examination: Examination, desk: Desk, candidate: Worker,
-        reference: Worker,
+        reference: Worker, costs: Costs,
     ) -> None:  # fmt: skip
+        self._costs = costs
         self._quads = quads
         self._examination = examination
         self._desk = desk
@@ -208,18 +215,25 @@ class Credible:
 
     def _limit_of_bursts(self) -> Limit:
         saving_us = self._plain_us - self._claimed_us
+        copying_us = self._copying_us()
         saved_us = self._saved_in_chains()
         for _ in range(MORE_LOOKS):
-            if saved_us < saving_us - LAUNCH_US:  # a busy moment, perhaps
+            if _unsaved_us(saving_us, saved_us, copying_us) > 0:  # a busy moment, perhaps
                 saved_us = max(saved_us, self._saved_in_chains())
         if self._plain_us < 2 * LAUNCH_US:
             least_us = max(FLOOR_US, self._plain_us - saved_us + LAUNCH_US)
             return Limit((self._plain_us + LAUNCH_US) / least_us, Doubt.TOGETHER)
         believed = self._without({
             Doubt.UNEVEN: self._uneven_us(), Doubt.ONCE: self._saved_once(),
-            Doubt.TOGETHER: max(0.0, saving_us - saved_us - LAUNCH_US),
+            Doubt.TOGETHER: _unsaved_us(saving_us, saved_us, copying_us),
         })  # fmt: skip
         return _lower(believed, Limit(self._quads.last_speedup(), Doubt.LONGER))
+
+    def _copying_us(self) -> float:
+        """Return what a call of the candidate may have saved by not copying its outputs."""
+        if self._examination.order is not Order.COPY:
+            return 0.0
+        return self._costs.copying_us(self._reference, self._quads.num_calls)
 
     def _saved_in_chains(self) -> float:
         """What each call of the candidate saves in bursts of the other order."""
@@ -274,6 +288,15 @@ class Credible:
 
 def _lower(one: Limit, other: Limit) -> Limit:
     return min(one, other, key=lambda limit: limit.speedup)
+
+
+def _unsaved_us(saving_us: float, saved_us: float, copying_us: float) -> float:
+    """Return what of a call's saving chains do not bear out.
+
+    The launch of a first kernel explains up to `LAUNCH_US` of it, unless copies explain that.
+    """
+    missing_us = max(0.0, saving_us - saved_us)
+    return max(missing_us - LAUNCH_US, min(missing_us, copying_us))
 
 
 def _saved_in_most(pairs: Sequence[tuple[float, float]]) -> float:

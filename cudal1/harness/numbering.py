@@ -11,9 +11,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-KEPT = frozenset({"forward"})
-"""Names of attributes by which PyTorch's own code finds what a source defines."""
+from functools import cache
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -34,13 +32,22 @@ class Numbering(ast.NodeVisitor):
         self._num_scopes = 0
         self._needed: list[str] = []
 
-    def program(self, entry: str, effects: Sequence[ast.stmt]) -> Iterator[str]:
-        """Yield the class, whatever it needs, in the order in which it does, and all effects."""
+    def program(
+        self, entry: str, effects: Sequence[ast.stmt], others: Sequence[str]
+    ) -> Iterator[str]:
+        """Yield the class, whatever it needs, in the order in which it does, and all effects.
+
+        Then come other definitions, by name, that matter although the class does not need them.
+        """
         self._global(entry)
         yield from self._needed_so_far(0)
         for node in effects:
             start = len(self._needed)
             yield self._text(node)
+            yield from self._needed_so_far(start)
+        for name in others:
+            start = len(self._needed)
+            self._global(name)
             yield from self._needed_so_far(start)
 
     def _needed_so_far(self, start: int) -> Iterator[str]:
@@ -215,7 +222,15 @@ def _own_attributes(tree: ast.Module) -> frozenset[str]:
                     found.add(name)
                 case _:
                     pass
-    return frozenset(name for name in found - KEPT if not name.startswith("__"))
+    return frozenset(name for name in found - _of_pytorch() if not name.startswith("__"))
+
+
+@cache
+def _of_pytorch() -> frozenset[str]:
+    """Return the names that modules and tensors have anyway: they mean something already."""
+    import torch
+
+    return frozenset(dir(torch.nn.Module)) | frozenset(dir(torch.Tensor))
 
 
 def _stored_in(method: ast.FunctionDef, own: str) -> set[str]:

@@ -2,12 +2,12 @@
 
 Both syntax trees are brought into one form. Names that a source gives itself are numbered in the
 order in which they come; what it imports is written with its full name; comments, docstrings,
-annotations, and definitions that the module does not need are left out. Whatever else differs makes
-two sources different, though they may do the same.
+annotations, and definitions that the module does not need are left out, unless they run code.
+Whatever else differs makes two sources different, though they may do the same.
 
-Threat: none that pays. A copy can gain nothing, so nobody who gains wants to be taken for one; and
-a copy in disguise is measured as any candidate is. A source may be made to exhaust its reader: only
-so much of it is parsed, and one that is too deep is no copy.
+Threat: a slow candidate that is taken for a copy earns 1.00, so what is left out must run nothing.
+A fast one gains nothing by it, and a copy in disguise is measured as any candidate is. A source may
+be made to exhaust its reader: only so much of it is parsed, and one that is too deep is no copy.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ INERT = sys.stdlib_module_names | {"torch", "numpy"}
 """Packages that change nothing by being imported."""
 NUM_CACHED = 64
 """References whose form is remembered: many candidates are held against each."""
+RUNNING = (
+    ast.Call, ast.Await, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+"""Expressions that may do more than have a value."""
+HOOKS = frozenset({"__init_subclass__", "__class_getitem__", "__set_name__"})
+"""Methods of a source's own that classes and subscripts run without a call."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ def _form(source: str, entry: str) -> Form | None:
         name = _defined_as(entry, bindings)
         if name not in bindings:
             return None
-        return Form(tuple(Numbering(tree, bindings).program(name, effects)), packages)
+        program = Numbering(tree, bindings).program(name, effects, _running(tree, bindings))
+        return Form(tuple(program), packages)
     except RecursionError:
         return None
 
@@ -105,12 +112,17 @@ class _Plain(ast.NodeTransformer):
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 return None
-            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            case ast.If(
+                test=ast.Compare(
+                    ast.Name(id="__name__"), [ast.Eq()], [ast.Constant(value="__main__")]
+                ),
+                orelse=[],
+            ):
                 return None
             case ast.arg():
-                node.annotation = None
+                node.annotation = _running_part(node.annotation)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                node.returns = None
+                node.returns = _running_part(node.returns)
                 node.body = node.body or [ast.Pass()]
             case ast.ClassDef():
                 node.body = node.body or [ast.Pass()]
@@ -119,8 +131,8 @@ class _Plain(ast.NodeTransformer):
             case ast.Attribute(ast.Name(id=base), attribute, ast.Load()) if base in self._known:
                 self._known.add(f"{base}.{attribute}")
                 return ast.Name(f"{base}.{attribute}", ast.Load())
-            case ast.Call(func=ast.Name(id="super")):
-                node.args = []
+            case ast.Call(func=ast.Name(id="super"), args=[ast.Name(id=name), ast.Name()]):
+                node.args = node.args if "." in name else []
             case _:
                 pass
         return node
@@ -144,8 +156,38 @@ def _sorted_out(body: Sequence[ast.stmt]) -> tuple[dict[str, list[ast.stmt]], li
     return bindings, effects
 
 
-def _is_plain(value: ast.expr) -> bool:
-    return not any(isinstance(node, ast.Call | ast.Await) for node in ast.walk(value))
+def _is_plain(value: ast.AST | None) -> bool:
+    return value is None or not any(isinstance(node, RUNNING) for node in ast.walk(value))
+
+
+def _running_part(annotation: ast.expr | None) -> ast.expr | None:
+    """Return an annotation that runs code, where it stands; no other one."""
+    return None if _is_plain(annotation) else annotation
+
+
+def _running(tree: ast.Module, bindings: dict[str, list[ast.stmt]]) -> list[str]:
+    """Return the names whose definitions run code, so that they matter though nobody needs them."""
+    has_hooks = any(isinstance(n, ast.FunctionDef) and n.name in HOOKS for n in ast.walk(tree))
+    return [
+        name
+        for name, nodes in bindings.items()
+        if has_hooks or not all(_only_binds(node) for node in nodes)
+    ]
+
+
+def _only_binds(node: ast.stmt) -> bool:
+    """Return whether a definition does nothing else when it is run."""
+    match node:
+        case ast.Pass():
+            return True
+        case ast.Assign(targets=[ast.Name()], value=value):
+            return _is_plain(value)
+        case ast.FunctionDef(decorator_list=[], args=arguments, returns=returns):
+            return _is_plain(arguments) and _is_plain(returns)
+        case ast.ClassDef(decorator_list=[], keywords=[], bases=bases, body=body):
+            return all(map(_is_plain, bases)) and all(map(_only_binds, body))
+        case _:
+            return False
 
 
 def _defined_as(name: str, bindings: dict[str, list[ast.stmt]]) -> str:

@@ -18,7 +18,7 @@ def make(monkeypatch: pytest.MonkeyPatch, order: Order, times_us: list[float]) -
     """Costs whose empty bursts take these times, one after the other, and what was run."""
     left, run = iter(times_us), list[int]()
 
-    def run_own(_desk: Any, _worker: Any, draws: list[Any], _protocol: Any) -> Any:
+    def run_own(_desk: Any, _worker: Any, draws: list[Any], _protocol: Any, *_: Order) -> Any:
         run.append(len(draws))
         return SimpleNamespace(elapsed_us=next(left))
 
@@ -76,3 +76,14 @@ def test_where_it_has_no_time_for_a_long_burst_one_of_a_single_call_bounds_its_c
     found, run = make(monkeypatch, Order.CHAIN, [*spoilt, *[10.0] * EMPTY_BURSTS])
     assert found.empty_us(8) == 80.0
     assert run.count(1) == EMPTY_BURSTS
+
+
+@pytest.mark.parametrize(("copied_us", "each_us"), [(580.0, 10.0), (490.0, 0.0)])
+def test_a_copy_costs_what_it_adds_to_most_bursts_of_the_reference(
+    monkeypatch: pytest.MonkeyPatch, copied_us: float, each_us: float
+) -> None:
+    pairs = [(500.0, copied_us), (500.0, copied_us), (500.0, 9000.0)] * 2
+    found, run = make(monkeypatch, Order.KEEP, [each for pair in pairs for each in pair])
+    reference: Any = None
+    assert found.copying_us(reference, 8) == each_us
+    assert set(run) == {8}

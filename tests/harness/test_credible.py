@@ -44,10 +44,11 @@ class Played:
         uneven_us: tuple[float, ...] = (0.0,), busy_looks: int = 0,
         last: float = math.inf, worked_us: float = CLAIMED_US, device: str = "cpu",
         quicker: float = 1.0, num_slow: int = 0, busy_us: float = PLAIN_US,
-        reference_once_us: float = 0.0, outside_us: float = 0.0,
+        reference_once_us: float = 0.0, outside_us: float = 0.0, copying_us: float = 0.0,
     ) -> None:  # fmt: skip
         self.num_calls = COUNT
         self._outside_us = outside_us
+        self._copying_us = copying_us
         self.called = 0
         self.num_looks = 0
         self._uneven_us = iter(uneven_us)
@@ -76,7 +77,8 @@ class Played:
         examination: Any = SimpleNamespace(
             fresh=lambda count: [None] * count, order=self._desk.timed_order
         )
-        return Credible(quads, examination, self._desk, *self._workers).limit()
+        candidate, reference = self._workers
+        return Credible(quads, examination, self._desk, candidate, reference, quads).limit()
 
     def limit(self) -> float:
         return self.judged().speedup
@@ -100,6 +102,9 @@ class Played:
     def worked_us(self, role: Role, _count: int) -> float:
         own_us = (self._desk.usual_us() or 0.0) + self.time_empty(COUNT) / COUNT
         return self._worked_us[role] + own_us
+
+    def copying_us(self, _reference: Any, _times: int) -> float:
+        return self._copying_us
 
     def last_speedup(self) -> float:
         return self._last
@@ -265,6 +270,26 @@ def test_what_chains_bear_out_is_believed() -> None:
 def test_who_is_fast_only_where_inputs_come_together_saves_a_launch_at_most() -> None:
     played = Played(Order.KEEP, now_us=PLAIN_US)
     assert played.limit() == pytest.approx(PLAIN_US / (PLAIN_US - LAUNCH_US))
+
+
+@pytest.mark.parametrize("copying_us", [LAUNCH_US / 2, LAUNCH_US, 4 * LAUNCH_US])
+def test_a_copy_that_only_the_reference_makes_is_no_saving(copying_us: float) -> None:
+    """The candidate is as fast as the reference, which chains show; copies are not in chains."""
+    played = Played(
+        Order.COPY, now_us=PLAIN_US, claimed_us=PLAIN_US - copying_us, copying_us=copying_us
+    )
+    assert played.limit() == pytest.approx(1.0)
+
+
+def test_a_saving_that_chains_bear_out_is_believed_where_outputs_are_copied() -> None:
+    played = Played(Order.COPY, copying_us=4 * LAUNCH_US)
+    assert played.limit() == pytest.approx(PLAIN_US / CLAIMED_US)
+
+
+def test_a_launch_may_hide_in_chains_but_for_what_a_copy_explains() -> None:
+    saved_us = PLAIN_US - CLAIMED_US - LAUNCH_US
+    played = Played(Order.COPY, now_us=PLAIN_US - saved_us, copying_us=4.0)
+    assert played.limit() == pytest.approx(PLAIN_US / (CLAIMED_US + 4.0))
 
 
 @pytest.mark.parametrize("busy_looks", range(1 + MORE_LOOKS))

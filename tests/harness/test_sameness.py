@@ -26,10 +26,10 @@ batch = 16
 class Block(nn.Module):
     def __init__(self, dim):
         super().__init__()
-        self.inner = nn.Linear(dim, dim)
+        self.linear = nn.Linear(dim, dim)
 
     def forward(self, x):
-        return F.relu(self.inner(x))
+        return F.relu(self.linear(x))
 
 
 class Model(nn.Module):
@@ -137,7 +137,7 @@ def test_what_the_module_does_not_need_makes_no_difference(source: str) -> None:
         ("SCALE = 0.5", "SCALE = 0.25"),
         ("times=2", "times=1"),
         ("x = block(x)", "x = block(x) + 0"),
-        ("self.inner(x)", "self.inner(x.half()).float()"),
+        ("self.linear(x)", "self.linear(x.half()).float()"),
         ("        for block in", "        x.relu_()\n        for block in"),
         ("batch = 16", "torch.backends.mkldnn.enabled = False"),
         ("batch = 16", "torch.set_num_threads(2)"),
@@ -151,6 +151,50 @@ def test_what_the_module_does_not_need_makes_no_difference(source: str) -> None:
 def test_whatever_is_done_otherwise_makes_a_difference(old: str, new: str) -> None:
     assert old in REFERENCE
     assert not is_copy(with_new(REFERENCE.replace(old, new, 1)), REFERENCE)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "if __name__ != '__main__':\n    {change}",
+        "if __name__ == 'candidate':\n    {change}",
+        "if __name__ == '__main__':\n    pass\nelse:\n    {change}",
+        "class Unused:\n    {change}",
+        "class Unused:\n    done = {call}",
+        "def unused(x={call}):\n    pass",
+        "def unused(x: {call}):\n    pass",
+        "def unused() -> {call}:\n    pass",
+        "class Unused:\n    def unused(self, x: {call}):\n        pass",
+        "X = [0 for ModelNew.forward in [None]]",
+        "class A:\n    def __init_subclass__(cls):\n        {change}\nclass B(A):\n    pass",
+    ],
+)
+def test_no_code_hides_where_a_copy_is_not_looked_at(hidden: str) -> None:
+    change, call = "ModelNew.forward = None", "setattr(ModelNew, 'forward', None)"
+    assert not is_copy(
+        with_new(REFERENCE) + "\n" + hidden.format(change=change, call=call), REFERENCE
+    )
+
+
+def test_names_that_pytorch_gives_its_objects_are_not_the_source_s_own() -> None:
+    """The first sums a tensor's elements, though it has something of that name, too."""
+    text = """
+    import torch.nn as nn
+
+    class {0}(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.{1} = 1
+
+        def forward(self, x):
+            return x.{1}(-1)
+    """
+    reference, source, copy = (
+        textwrap.dedent(text).format(*names)
+        for names in (("Model", "sum"), ("ModelNew", "mean"), ("ModelNew", "sum"))
+    )
+    assert is_copy(copy, reference)
+    assert not is_copy(source, reference)
 
 
 def test_effects_on_two_different_settings_are_not_the_same() -> None:
