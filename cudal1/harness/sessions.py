@@ -116,9 +116,7 @@ class Sessions:
                 return measured.model_copy(update={"certified": 1.0})
             if measured.certified <= 1.0:
                 return measured
-            limit = Credible(
-                quads, examination, self._desk, worker, reference, self._costs
-            ).limit()
+            limit = Credible(quads, examination, self._desk, worker, reference, self._costs).limit()
         return claims.lowered(measured, limit.speedup, limit.doubt, self._protocol)
 
     @contextmanager
