@@ -161,7 +161,7 @@ def test_one_that_does_not_close_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_answer_that_only_begins_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudal1.harness.forked.STALL_LIMIT_S", 1)
     forked = Forked(Thing)
-    scribbling = "for fd in range(3, 64):\n try: os.write(fd, b'{\"gW')\n except OSError: pass\n"
+    scribbling = "for fd in range(3, 1024):\n try: os.write(fd, b'{\"gW')\n except OSError: pass\n"
     with pytest.raises(Ended, match="gives no answer that can be read"):
         forked.ask("call", f"{scribbling}{SLOW}")
     forked.close()
