@@ -58,6 +58,10 @@ class CrowdedError(SuiteError):
     """
 
 
+class CrowdedCandidateError(CrowdedError):
+    """A candidate says that it lacks memory; that may be untrue, and says nothing of others."""
+
+
 class DeviceError(CudaL1Error):
     """A device is absent, busy or lost."""
 

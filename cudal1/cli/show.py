@@ -133,7 +133,7 @@ def _speed_rows(measurement: Measurement, protocol: EvalProtocol) -> list[Row]:
         Row(
             "compared",
             f"reference ({m.baseline}) {m.reference_us:.1f} us with candidate "
-            f"{m.candidate_us:.1f} us a call, in {m.num_quads} quads of bursts "
+            f"{m.candidate_us:.1f} us a call, in {m.num_quads} quads or pairs of bursts "
             f"(at most {protocol.max_quads}){confirmed[m.is_confirmed]}",
         ),
         *floor_rows(m),

@@ -75,7 +75,8 @@ class Calls:
         import torch
 
         if said := not_dense(value):
-            raise self._code.refusal(f"its reference returns {said}; {remedy(value)}")
+            do = remedy(value, is_output=True)
+            raise self._code.refusal(f"its reference returns {said}; {do}")
         if type(value) is torch.Tensor:
             return value.detach()
         # a class of its own may look at memory in its own way: what it shows is what counts

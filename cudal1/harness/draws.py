@@ -143,7 +143,7 @@ class Draws:
 
     def _dense(self, value: Any) -> torch.Tensor:
         if said := not_dense(value):
-            raise self._code.refusal(f"get_inputs() gives {said}; {remedy(value)}")
+            raise self._code.refusal(f"get_inputs() gives {said}; {remedy(value, is_output=False)}")
         return value
 
     def _arranged(self, tensors: Tensors) -> Draw:
@@ -190,7 +190,7 @@ def not_listed(drawn: Any) -> str:
     return "" if drawn else "get_inputs() must return a list of tensors, and this one holds none"
 
 
-def remedy(value: Any) -> str:
+def remedy(value: Any, *, is_output: bool) -> str:
     """Return what to do about an input or an output that cannot be judged."""
     import torch
 
@@ -201,7 +201,8 @@ def remedy(value: Any) -> str:
         return "convert it, to float32 or int64" if is_dense else "return its parts, dense"
     if isinstance(value, list | tuple | dict | set):
         return "return its tensors one by one"
-    return "return a tensor, or, of an input, a plain Python value that is the same in every draw"
+    said = "return a tensor"
+    return said if is_output else f"{said}, or a plain Python value that is the same in every draw"
 
 
 def not_dense(value: Any) -> str:

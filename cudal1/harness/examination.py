@@ -121,7 +121,7 @@ class Examination:
     def compare(
         self, worker: Worker, burst: Burst, *, exact: bool, reference: Burst | None = None
     ) -> None:
-        """Compare all outputs of a burst; who died before they were read has crashed.
+        """Compare all outputs of a burst; a worker that died before they were read has crashed.
 
         A wrong output may follow from weights that the candidate does not have by the reference's
         names. What its worker says of them is added to the reason, in the worker's words.

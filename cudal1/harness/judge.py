@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CrowdedError
+from cudal1.errors import CrowdedCandidateError
 from cudal1.harness import claims, plan, toolchain
 from cudal1.harness.burst import Desk
 from cudal1.harness.ceilings import Ceilings
@@ -221,7 +221,7 @@ class ProblemJudge:
             measurement = examined(examination)
         except Failure as failure:
             if self._num_lanes > 1 and lacks_memory(failure.reason):  # others may have it
-                raise CrowdedError(f"{self.problem.key}: {failure.reason}") from failure
+                raise CrowdedCandidateError(f"{self.problem.key}: {failure.reason}") from failure
             status, reason, measurement = failure.status, failure.reason, None
             flags += failure.flags
         waited_s = self._turns.waited_s - waited_s

@@ -41,7 +41,8 @@ WORK_SLACK_NS = 3_000
 """What a worker of a CPU computes outside of the interval, 5 us a call and more after long ones,
 differs by as much."""
 WARM = 1.25
-"""Who works there has not just been woken: the same work takes a fifth less (8 MiB of zeros)."""
+"""Work outside of the interval counts so many times: it takes a fifth less than in the interval,
+where the worker has just been woken (8 MiB of zeros)."""
 NUM_REMEMBERED = 15
 ENOUGH = 5
 """Bursts of nothing that tell what our own loop computes; a single one may have cost more."""

@@ -22,7 +22,14 @@ from subprocess import SubprocessError
 from types import TracebackType
 from typing import Any, Self
 
-from cudal1.errors import CrowdedError, DeviceLostError, SuiteError, UnfitError, WorkerError
+from cudal1.errors import (
+    CrowdedCandidateError,
+    CrowdedError,
+    DeviceLostError,
+    SuiteError,
+    UnfitError,
+    WorkerError,
+)
 from cudal1.harness.ceilings import Ceilings, Peaks
 from cudal1.harness.device import Device, num_lanes_of
 from cudal1.harness.forked import Ended, Forked
@@ -260,11 +267,7 @@ class Pools:
         if isinstance(error, DEADLY):
             lane.kill()
         if isinstance(error, CrowdedError) and self._num_active > 1 and not asked.is_alone:
-            self._crowded.add(asked.problem.id)
-            self._waiting.appendleft(pending)
-            for each in self._waiting:
-                if each.asked.problem.id in self._crowded:
-                    each.asked = replace(each.asked, is_alone=True)
+            self._have_alone(pending, whole_problem=not isinstance(error, CrowdedCandidateError))
             return
         key = asked.problem.key
         if isinstance(error, Ended):
@@ -288,6 +291,16 @@ class Pools:
                 self._waiting.appendleft(pending)  # what forked its workers had ended with others
                 return
         self._settle(pending, error)
+
+    def _have_alone(self, pending: Pending, *, whole_problem: bool) -> None:
+        """Ask once more while nothing else is on the device; of a problem all that waits, too."""
+        pending.asked = replace(pending.asked, is_alone=True)
+        self._waiting.appendleft(pending)
+        if whole_problem:
+            self._crowded.add(pending.asked.problem.id)
+            for each in self._waiting:
+                if each.asked.problem.id in self._crowded:
+                    each.asked = replace(each.asked, is_alone=True)
 
     def _settle(self, pending: Pending, error: Exception) -> None:
         """Say why nothing is said; of all that wait for a trial that has failed."""

@@ -29,7 +29,7 @@ WARM_UP_CALLS = 2
 FLOOR_US = 0.05
 """A net time below this is taken as this: the ratio stays finite, and the claim gets confirmed."""
 NEW_WEIGHTS = 0.25
-"""Share of quads before which the weights change, untimed."""
+"""Share of quads before which the weights change, untimed, under `drop_in`."""
 DECOYS = 0.6
 """Share of quads in which, somewhere, an untimed burst of each looks the same, but for some inputs
 of other families: what only those need cannot be dropped once the checks are over."""

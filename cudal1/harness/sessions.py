@@ -71,9 +71,9 @@ class Sessions:
     ) -> Measurement:  # fmt: skip
         """Measure against the reference; `is_fresh`: in as fresh a process.
 
-        Where so large a speedup as `expected` is soon borne out, it is neither measured on nor
-        certified once more: the measured one counts. Whose outputs turn out to be overwritten by
-        later calls, though they were not in the checks, is measured anew, with copies.
+        Where the first bursts bear out the speedup that is `expected`, they suffice, and what they
+        say counts. A candidate that overwrites earlier outputs here, though it did not in the
+        checks, is measured anew, with copies.
         """
         samples = examination.progress.samples
         try:

@@ -24,21 +24,18 @@ class RejectedError(Exception):
         self.lasts = lasts
 
 
-def tensor(value: Any, what: str) -> torch.Tensor:
+def tensor(value: Any, what: str, *, is_output: bool) -> torch.Tensor:
     """Return an input or an output, where it can be sent."""
     import torch
 
+    do = remedy(value, is_output=is_output)
     if not isinstance(value, torch.Tensor):
-        raise RejectedError(
-            f"{what} is of type {type(value).__name__}, not a tensor; {remedy(value)}"
-        )
+        raise RejectedError(f"{what} is of type {type(value).__name__}, not a tensor; {do}")
     if value.layout is not torch.strided or value.is_nested or value.is_quantized:
-        raise RejectedError(
-            f"{what} is not a dense tensor, which alone can be judged; {remedy(value)}"
-        )
+        raise RejectedError(f"{what} is not a dense tensor, which alone can be judged; {do}")
     dtype = str(value.dtype).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise RejectedError(f"{what} is of {dtype}, which cannot be judged; {remedy(value)}")
+        raise RejectedError(f"{what} is of {dtype}, which cannot be judged; {do}")
     if value.numel() == 0:
         raise RejectedError(f"{what} has no elements")
     return value

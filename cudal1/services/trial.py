@@ -165,7 +165,10 @@ class _Reference:
         if said := not_listed(drawn):
             raise RejectedError(said)
         places = tensor_places(len(drawn), self._module.constants)
-        found = [tensor(each, f"input {i}") for i, each in zip(places, drawn, strict=True)]
+        found = [
+            tensor(each, f"input {i}", is_output=False)
+            for i, each in zip(places, drawn, strict=True)
+        ]
         return [value.detach().to(self._device) for value in found]
 
     def has_weights_of(self, other: _Reference) -> bool:
@@ -194,7 +197,7 @@ class _Reference:
         with in_time(), torch.no_grad():
             result: Any = self._model(*given)
         results = list(result) if isinstance(result, tuple | list) else [result]
-        return [tensor(value, "an output") for value in results]
+        return [tensor(value, "an output", is_output=True) for value in results]
 
     def time_us(self, inputs: Tensors) -> float:
         """Median of a few calls: an orientation, not a measurement."""

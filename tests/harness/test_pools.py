@@ -93,6 +93,19 @@ def test_a_problem_that_finds_no_memory_is_tried_once_more_alone(
     assert all(each.asked.is_alone for each in asked)
 
 
+def test_a_candidate_that_says_it_lacks_memory_has_no_other_judged_alone(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    problem = named_problem("fake_silu")
+    sources = ["raise RuntimeError('CUDA out of memory')", problem.null_source]
+    candidates = [Candidate(problem_id=problem.id, source=source) for source in sources]
+    first = pools.judge(problem, candidates[0], timing=False)
+    assert first.result().verdict.status is Status.NO_BUILD
+    other = pools.judge(problem, candidates[1], timing=False)
+    assert other.result().verdict.status is Status.CORRECT
+    assert (first.asked.is_alone, other.asked.is_alone) == (True, False)
+
+
 # --- trials --------------------------------------------------------------------------------------
 
 

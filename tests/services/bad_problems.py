@@ -117,7 +117,7 @@ BAD: dict[str, tuple[str, str]] = {
     ),
     "a number that no literal is": (
         source("return x * s", arguments="x, s", inputs="[torch.randn(8, 8), float('inf')]"),
-        "input 1 is of type float, not a tensor; return a tensor, or, of an input, a plain",
+        "input 1 is of type float, not a tensor; return a tensor, or a plain",
     ),
     "a tuple of tensors among the inputs": (
         source("return x + y[0]", arguments="x, y",

@@ -98,9 +98,9 @@ def described(error: BaseException) -> str:
 
 
 def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
-    """Write what was compiled to the judge's file, which cannot grow; how many bytes.
+    """Write what was compiled to the judge's file, which cannot grow; return the number of bytes.
 
-    None if it does not fit, takes long, or changes meanwhile.
+    That is 0 if it does not fit, takes longer than `limit_s`, or changes meanwhile.
     """
     deadline = time.monotonic() + limit_s
 
