@@ -53,20 +53,27 @@ CPU_SIZES: dict[str, dict[str, Any]] = {
     "level1/23_Softmax": {"batch_size": 1024, "dim": 4096},
     "level1/33_BatchNorm": {"batch_size": 4, "dim1": 128, "dim2": 128},
     "level2/12_Gemm_Multiply_LeakyReLU": {
-        "in_features": 2048, "out_features": 2048, "batch_size": 512
+        "in_features": 2048,
+        "out_features": 2048,
+        "batch_size": 512,
     },
     "level3/1_MLP": {
-        "batch_size": 16, "input_size": 2048, "layer_sizes": [4096, 4096], "output_size": 2048
+        "batch_size": 16,
+        "input_size": 2048,
+        "layer_sizes": [4096, 4096],
+        "output_size": 2048,
     },
     "level3/44_MiniGPTBlock": {"batch_size": 1, "max_seqlen": 128, "seq_len": 128},
-}  # fmt: skip
+}
 CHOSEN = ("L1/1", "L1/19", "L1/23", "L1/33", "L2/12", "L3/1", "L3/44")
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "importing": [(trial, "load_reference"), (oracle, "load_reference")],
     "constructing": [(Reference, "make")],
     "weights": [
-        (models, "Weights"), (models, "load_by_name"),
-        (reference_examination, "Weights"), (reference_examination, "load_by_name"),
+        (models, "Weights"),
+        (models, "load_by_name"),
+        (reference_examination, "Weights"),
+        (reference_examination, "load_by_name"),
     ],
     "drawing": [(draws.Draws, "_own"), (trial._Reference, "inputs")],
     "families": [(draws, "change_inputs")],
@@ -74,12 +81,14 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "calling": [(Calls, "plain"), (trial._Reference, "call")],
     "in float64": [(Calls, "exact")],
     "comparing": [
-        (trial, "_distance"), (answering, "reference_error"),
-        (reference_examination, "farthest_apart"), (correctness.Expected, "admits"),
+        (trial, "_distance"),
+        (answering, "reference_error"),
+        (reference_examination, "farthest_apart"),
+        (correctness.Expected, "admits"),
     ],
     "mutants": [(mutants._Trial, "_try")],
     "work": [(roofline, "read_bytes"), (roofline, "written_bytes"), (roofline, "product_flops")],
-}  # fmt: skip
+}
 """Each without the others that it calls; calls of the trial are in float64, too."""
 
 _clock: Callable[[], float] = time.thread_time
@@ -92,9 +101,10 @@ _within_s = [0.0]
 def main() -> None:
     """Try, print the table, leave results/trial_seconds_DEVICE.json."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.trial_seconds", description=__doc__,
+        prog="python -m benchmarks.trial_seconds",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--checkout", type=Path, required=True, help="of KernelBench")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--problems", nargs="+", default=CHOSEN, help="such as L1/19")
@@ -110,9 +120,12 @@ def main() -> None:
         if f"L{problem.level}/{problem.number}" in given.problems
     ]
     found = {
-        "benchmark": f"trial_seconds_{given.device}", "measured": time.strftime("%Y-%m-%d"),
-        "machine": machine(device), "load_average": round(os.getloadavg()[1], 1), "problems": rows,
-    }  # fmt: skip
+        "benchmark": f"trial_seconds_{given.device}",
+        "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(device),
+        "load_average": round(os.getloadavg()[1], 1),
+        "problems": rows,
+    }
     file: Path = given.out / f"{found['benchmark']}.json"
     file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     named = [part for part in PARTS if any(row["parts_s"].get(part, 0) >= 0.01 for row in rows)]
@@ -120,13 +133,15 @@ def main() -> None:
         ["problem", "inputs, MB", "s", *named, "rest"],
         [
             [
-                row["problem"], f"{row['input_bytes'] / 1e6:.0f}", f"{row['all_s']:.2f}",
+                row["problem"],
+                f"{row['input_bytes'] / 1e6:.0f}",
+                f"{row['all_s']:.2f}",
                 *(f"{row['parts_s'].get(p, 0):.2f} / {row['calls'].get(p, 0)}" for p in named),
                 f"{row['all_s'] - sum(row['parts_s'].values()):.2f}",
             ]
             for row in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def loaded(checkout: Path, device_class: DeviceClass) -> list[Problem]:
@@ -186,11 +201,13 @@ def tried(problem: Problem, protocol: EvalProtocol, device: Device) -> dict[str,
     seen = trial.try_out(problem, device=device.torch_name, max_reference_ms=1e6)
     table, _ = mutants.examine(problem, protocol, device)
     return {
-        "problem": problem.key, "input_bytes": seen["input_bytes"],
-        "all_s": round(_clock() - started, 3), "rejection": table.rejection,
+        "problem": problem.key,
+        "input_bytes": seen["input_bytes"],
+        "all_s": round(_clock() - started, 3),
+        "rejection": table.rejection,
         "parts_s": {part: round(spent_s, 3) for part, spent_s in _spent_s.items()},
         "calls": dict(_calls),
-    }  # fmt: skip
+    }
 
 
 def _once_all_is_done() -> float:

@@ -204,9 +204,11 @@ class Builder:
         with worker:
             # others may have taken the cores: what takes longer is left to the judge
             patience = Patience(
-                self._protocol.build_timeout_s, idle_s=self._protocol.start_timeout_s,
-                look=worker.computed, counts_own=True,
-            )  # fmt: skip
+                self._protocol.build_timeout_s,
+                idle_s=self._protocol.start_timeout_s,
+                look=worker.computed,
+                counts_own=True,
+            )
             patience.begin()
             while worker.state == State.STARTING and worker.is_alive():
                 if patience.is_over() or self._is_closing.wait(LOOK_S):

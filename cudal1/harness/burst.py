@@ -270,9 +270,12 @@ class Desk:
 
 
 def run_own(
-    desk: Desk, worker: Worker, draws: Sequence[Draw], protocol: EvalProtocol,
+    desk: Desk,
+    worker: Worker,
+    draws: Sequence[Draw],
+    protocol: EvalProtocol,
     order: Order | None = None,
-) -> Burst:  # fmt: skip
+) -> Burst:
     """One burst of a worker that runs our own code.
 
     Raises:

@@ -80,14 +80,21 @@ class Confirmation:
         if claims.is_worth_another(claim, again, self._protocol):
             again = self._again(candidate, examination, session=2, is_fresh=is_fresh, expected=None)
         return claims.settled(
-            self._floor.doubted(claim), self._floor.doubted(again), self._protocol,
+            self._floor.doubted(claim),
+            self._floor.doubted(again),
+            self._protocol,
             confirmed_on=self._device.id,
-        )  # fmt: skip
+        )
 
     def _again(
-        self, candidate: Candidate, first: Examination, *, session: int, is_fresh: bool,
+        self,
+        candidate: Candidate,
+        first: Examination,
+        *,
+        session: int,
+        is_fresh: bool,
         expected: float | None,
-    ) -> Measurement:  # fmt: skip
+    ) -> Measurement:
         examination = first.another()  # its bursts are as long as they were
         with self._crew.candidate(candidate) as worker:
             self._crew.have_reference(fresh=is_fresh, seed=worker.job.seed)

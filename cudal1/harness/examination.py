@@ -58,9 +58,14 @@ class Examination:
     def another(self) -> Examination:
         """Return the examination of another process of the candidate, with the same progress."""
         return Examination(
-            self._oracle, self._desk, self._protocol, costs=self._costs, rng=self.rng,
-            progress=self.progress, turns=self._turns,
-        )  # fmt: skip
+            self._oracle,
+            self._desk,
+            self._protocol,
+            costs=self._costs,
+            rng=self.rng,
+            progress=self.progress,
+            turns=self._turns,
+        )
 
     @property
     def reference_call_us(self) -> float:
@@ -228,9 +233,11 @@ class Examination:
             return Patience(idle_s)
         left_s = self._protocol.build_timeout_s - self._loading_s
         return Patience(
-            max(idle_s, left_s), idle_s=idle_s, look=worker.computed,
+            max(idle_s, left_s),
+            idle_s=idle_s,
+            look=worker.computed,
             counts_own=self.progress.compiles_itself,
-        )  # fmt: skip
+        )
 
     def _timed_out(self, patience: Patience, otherwise: str) -> Failure:
         """Return the failure to raise when patience was over."""

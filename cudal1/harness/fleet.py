@@ -230,9 +230,10 @@ class Fleet:
     def _in_trial_beside(self, seat: Seat) -> set[str]:
         """Return problems of which another device is to find out whether they can be judged."""
         return {
-            task.problem.id for place, task in self._running.values()
+            task.problem.id
+            for place, task in self._running.values()
             if place.seat is not seat and task.trial and task.problem.id not in self._tried
-        }  # fmt: skip
+        }
 
     def _goes_on(self, place: Place) -> bool:
         """Whether it has more to do at its problem, and there are runs to begin after it."""

@@ -182,9 +182,12 @@ def _ending(status: int) -> str:
 
 
 def _serve(
-    make: Callable[[], Any], channel: Connection, keeps: Collection[int], folder: str,
+    make: Callable[[], Any],
+    channel: Connection,
+    keeps: Collection[int],
+    folder: str,
     call_limit_s: float,
-) -> NoReturn:  # fmt: skip
+) -> NoReturn:
     """In the child: make the object, answer until nobody asks, end."""
     status = 1
     try:

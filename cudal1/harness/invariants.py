@@ -9,6 +9,7 @@ not be luck (`is_sure`). Kinds are in `zero_patterns`, `value_invariants` and `r
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import Field, PlainSerializer
@@ -37,27 +38,27 @@ Number = Annotated[
 """A value of a tensor: masks hold infinities, for which JSON has no number."""
 
 
-class Invariant(Record):
+class Invariant(Record, ABC):
     """Something that holds of a tensor in every draw."""
 
+    @abstractmethod
     def text(self) -> str:
         """Return it in words that complete "input 0: …"."""
-        raise NotImplementedError
 
     def fits(self, shape: tuple[int, ...]) -> bool:
         """Return whether tensors of a shape can obey it; one that comes from a file may not fit."""
         return True
 
+    @abstractmethod
     def holds(self, tensor: torch.Tensor, drawn: torch.Tensor) -> bool:
         """Return whether a tensor obeys it; `drawn` is what the generator has drawn once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restored(self, changed: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
         """Return a changed tensor brought back as near as may be; `own` is what was drawn.
 
         It may fail, as `holds` tells.
         """
-        raise NotImplementedError
 
     def after(self, tensor: torch.Tensor, first: torch.Tensor) -> Self | None:
         """Return what still holds when a further draw is `tensor`; None where nothing does."""

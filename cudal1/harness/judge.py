@@ -120,9 +120,16 @@ class ProblemJudge:
         self._costs = Costs(self._oracle, self._desk, self._crew, protocol, self._rng)
         self._floor = Floor(self._oracle.traits.work, ceilings, protocol, self._turns)
         self._sessions = Sessions(
-            self._oracle, self._desk, self._crew, self._costs, self._floor, protocol,
-            zygote=zygote, turns=self._turns, num_lanes=num_lanes,
-        )  # fmt: skip
+            self._oracle,
+            self._desk,
+            self._crew,
+            self._costs,
+            self._floor,
+            protocol,
+            zygote=zygote,
+            turns=self._turns,
+            num_lanes=num_lanes,
+        )
         self._confirmation = Confirmation(self._crew, self._sessions, self._floor, protocol, device)
         with ExitStack() as preparing:
             preparing.callback(self.close)
@@ -210,9 +217,14 @@ class ProblemJudge:
             compiles_itself=toolchain.compiles_itself(candidate.source),
         )
         examination = Examination(
-            self._oracle, self._desk, self._protocol, costs=self._costs.known, rng=self._rng,
-            progress=progress, turns=self._turns,
-        )  # fmt: skip
+            self._oracle,
+            self._desk,
+            self._protocol,
+            costs=self._costs.known,
+            rng=self._rng,
+            progress=progress,
+            turns=self._turns,
+        )
         progress.saw(copies_reference=is_copy(candidate.source, self.problem.source))
         flags = screen(candidate.source)
         measurement: Measurement | None = None

@@ -93,9 +93,7 @@ class TrialCircumstances(Circumstances):
     @classmethod
     def of(cls, problem: Problem, protocol: EvalProtocol, device: Device) -> Self:
         """Return those of a problem that is to be judged."""
-        check = {
-            "contract": protocol.contract, "correctness_stages": protocol.correctness_stages
-        }  # fmt: skip
+        check = {"contract": protocol.contract, "correctness_stages": protocol.correctness_stages}
         return cls.model_validate(_parts(problem, protocol, device) | check)
 
 

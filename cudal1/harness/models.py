@@ -55,9 +55,14 @@ class Models:
     """Seed under which the constructor drew."""
 
     def __init__(
-        self, reference: Reference, code: ReferenceCode, *, device: torch.device, mode: Mode,
+        self,
+        reference: Reference,
+        code: ReferenceCode,
+        *,
+        device: torch.device,
+        mode: Mode,
         turns: Turns,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._reference = reference
         self._code = code
         self.device = device

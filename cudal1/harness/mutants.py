@@ -56,9 +56,12 @@ the others, an output without change is the worst that can be: it follows from n
 
 
 def examine(
-    problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None = None,
+    problem: Problem,
+    protocol: EvalProtocol,
+    device: Device,
+    traits: Traits | None = None,
     turns: Turns | None = None,
-) -> tuple[KillTable, Traits]:  # fmt: skip
+) -> tuple[KillTable, Traits]:
     """Return what the check of `protocol` would notice on a problem, and what was learned of it.
 
     The reference runs in this process, as in a judge's: admission has tried it before. Inputs are
@@ -139,9 +142,13 @@ class _Trial:
     """The check of `staged_check.StagedCheck`, with mutants in the place of a worker's outputs."""
 
     def __init__(
-        self, problem: Problem, protocol: EvalProtocol, device: Device, traits: Traits | None,
+        self,
+        problem: Problem,
+        protocol: EvalProtocol,
+        device: Device,
+        traits: Traits | None,
         turns: Turns | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         import torch
 
         place = torch.device(device.torch_name)

@@ -96,9 +96,13 @@ class Oracle:
 
     def _take(self, traits: Traits) -> None:
         self._answering.draws = Draws(
-            self._reference.draw, self._code, self.device,
-            arrangement=traits.arrangement, uses_others=traits.uses_others, domain=traits.domain,
-        )  # fmt: skip
+            self._reference.draw,
+            self._code,
+            self.device,
+            arrangement=traits.arrangement,
+            uses_others=traits.uses_others,
+            domain=traits.domain,
+        )
         self.constants.update(ast.literal_eval(traits.constants))
         self._answering.calls.specs = traits.output_specs
         self._answering.mutates_inputs = self.mutates_inputs = traits.mutates_inputs

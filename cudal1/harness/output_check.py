@@ -97,16 +97,18 @@ class OutputCheck:
         if self._progress.seen.leaves_inputs is False and self._is_drop_in:
             evidence = "an input in the ring was written to"
             raise Failure(
-                Status.INCORRECT, "changed its inputs in place, which the reference does not",
+                Status.INCORRECT,
+                "changed its inputs in place, which the reference does not",
                 (guards.flag("changed_input", evidence),),
-            )  # fmt: skip
+            )
         if burst.is_refused:
             evidence = "an output lies in pages that are shared or of a file"
             raise Failure(
                 Status.INCORRECT,
                 "an output lies in shared memory or in a file, where it may stand at several "
-                "addresses: return a tensor of its own", (guards.flag("shared_pages", evidence),),
-            )  # fmt: skip
+                "addresses: return a tensor of its own",
+                (guards.flag("shared_pages", evidence),),
+            )
 
     def _settled(self, burst: Burst, reference: Burst) -> set[int]:
         """Calls whose outputs meet the asked class: all in one look."""
@@ -135,22 +137,28 @@ class OutputCheck:
         if met is not None:
             found = guards.flag("lower_precision", f"relative error {comparison.relative_l2:.1e}")
             raise Failure(
-                Status.INCORRECT, f"correct only in the looser precision class {met}, not {asked}",
+                Status.INCORRECT,
+                f"correct only in the looser precision class {met}, not {asked}",
                 (found,),
-            )  # fmt: skip
+            )
         try:
             answers = [[y for y, _ in self._oracle.key(other)] for other in burst.draws]
         except RefusalError:  # it cannot do another call's input: nothing to compare with
             answers = []
         found = guards.explain(
-            self._desk, burst, slot, answers=answers,
-            earlier=self._earlier, error=self._oracle.error(draw.family),
-        )  # fmt: skip
+            self._desk,
+            burst,
+            slot,
+            answers=answers,
+            earlier=self._earlier,
+            error=self._oracle.error(draw.family),
+        )
         if found is None and self.has_other_weights and self._is_of_the_seed(burst, slot):
             raise Failure(
-                Status.INCORRECT, "does not follow its weights: others were loaded by the "
+                Status.INCORRECT,
+                "does not follow its weights: others were loaded by the "
                 "reference's names, and its output is still that of its constructor's",
-            )  # fmt: skip
+            )
         if found is None:
             raise Failure(Status.INCORRECT, f"wrong output: {compared.mismatch}")
         status = Status.HACKED if found.kind in guards.CHEATS else Status.INCORRECT

@@ -131,9 +131,15 @@ class Outside:
                 return False
 
     def account(
-        self, worker: Worker, interval: Interval, count: int, *, is_ours: bool, is_watched: bool,
+        self,
+        worker: Worker,
+        interval: Interval,
+        count: int,
+        *,
+        is_ours: bool,
+        is_watched: bool,
         rest_ns: int,
-    ) -> Account:  # fmt: skip
+    ) -> Account:
         """What counts of a burst of so many calls.
 
         Args:

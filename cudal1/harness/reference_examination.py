@@ -87,14 +87,19 @@ class ReferenceExamination:
                 errors[OWN] = errors[OWN].larger(changed)
         families = {family: error.larger(errors[OWN]) for family, error in errors.items()}
         return Traits(
-            arrangement=draws.arrangement, uses_others=draws.has_used_others,
+            arrangement=draws.arrangement,
+            uses_others=draws.has_used_others,
             output_specs=self._answering.calls.specs,
             runs_in_float64=models.exact is not None,
             mutates_inputs=self._answering.mutates_inputs,
-            can_change_weights=can_change_weights, is_seeded=is_seeded, is_carried=is_carried,
+            can_change_weights=can_change_weights,
+            is_seeded=is_seeded,
+            is_carried=is_carried,
             families={family: FamilyError.of(error) for family, error in families.items()},
-            work=self._work(families[OWN]), domain=draws.domain, constants=repr(constants),
-        )  # fmt: skip
+            work=self._work(families[OWN]),
+            domain=draws.domain,
+            constants=repr(constants),
+        )
 
     def _look_first(self, draw: Draw) -> tuple[bool, bool]:
         """Learn output specs, whether a call writes to its inputs, and what the seed decides."""

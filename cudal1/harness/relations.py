@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
 from cudal1.harness.invariants import MIN_EVIDENCE, sample
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Relation(Record):
+class Relation(Record, ABC):
     """Something that holds between two inputs in every draw."""
 
     first: int
@@ -26,21 +27,21 @@ class Relation(Record):
         """Both places."""
         return self.first, self.second
 
+    @abstractmethod
     def text(self, first: int, second: int) -> str:
         """Return it in words, between inputs of these numbers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return whether it holds between the two of these inputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_sure(self, inputs: Sequence[torch.Tensor], num_draws: int) -> bool:
         """Return whether it can hardly be luck, having held in so many draws."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, inputs: list[torch.Tensor]) -> None:
         """Put tensors in the two places between which it holds."""
-        raise NotImplementedError
 
 
 class Equal(Relation):

@@ -27,8 +27,14 @@ INERT = sys.stdlib_module_names | {"torch", "numpy"}
 NUM_CACHED = 64
 """References whose form is remembered: many candidates are held against each."""
 RUNNING = (
-    ast.Call, ast.Await, ast.NamedExpr, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
+    ast.Call,
+    ast.Await,
+    ast.NamedExpr,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 """Expressions that may do more than have a value."""
 HOOKS = frozenset({"__init_subclass__", "__class_getitem__", "__set_name__"})
 """Methods of a source's own that classes and subscripts run without a call."""

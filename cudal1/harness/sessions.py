@@ -50,9 +50,18 @@ class Sessions:
     """
 
     def __init__(
-        self, oracle: Oracle, desk: Desk, crew: Crew, costs: Costs, floor: Floor,
-        protocol: EvalProtocol, *, zygote: Zygote, turns: Turns, num_lanes: int,
-    ) -> None:  # fmt: skip
+        self,
+        oracle: Oracle,
+        desk: Desk,
+        crew: Crew,
+        costs: Costs,
+        floor: Floor,
+        protocol: EvalProtocol,
+        *,
+        zygote: Zygote,
+        turns: Turns,
+        num_lanes: int,
+    ) -> None:
         self.fastest_us = math.inf
         """Microseconds of a call of the fastest of the reference's processes."""
         self._oracle = oracle
@@ -66,9 +75,14 @@ class Sessions:
         self._num_lanes = num_lanes
 
     def measure(
-        self, worker: Worker, examination: Examination, *, session: int, is_fresh: bool,
+        self,
+        worker: Worker,
+        examination: Examination,
+        *,
+        session: int,
+        is_fresh: bool,
         expected: float | None = None,
-    ) -> Measurement:  # fmt: skip
+    ) -> Measurement:
         """Measure against the reference; `is_fresh`: in as fresh a process.
 
         Where the first bursts bear out the speedup that is `expected`, they suffice, and what they
@@ -88,14 +102,23 @@ class Sessions:
             )
 
     def _measured(
-        self, worker: Worker, examination: Examination, *, session: int, is_fresh: bool,
+        self,
+        worker: Worker,
+        examination: Examination,
+        *,
+        session: int,
+        is_fresh: bool,
         expected: float | None,
-    ) -> Measurement:  # fmt: skip
+    ) -> Measurement:
         quads = Quads(
-            examination, self._desk, self._oracle, self._protocol, session=session,
+            examination,
+            self._desk,
+            self._oracle,
+            self._protocol,
+            session=session,
             time_empty=self._costs.empty_us,
             is_copy=bool(examination.progress.seen.copies_reference),
-        )  # fmt: skip
+        )
         self._zygote.settle()  # who was dismissed before still held the device
         with (
             examination.progress.stopwatch.during(Phase.MEASURING),
@@ -145,9 +168,17 @@ class Sessions:
         said = rule.read(ratios, self._protocol)
         reference_us = typical(Role.REFERENCE)
         return Measurement(
-            baseline=Baseline.EAGER, speedup=said.speedup, certified=said.certified,
-            alpha=said.alpha, lower=said.lower, upper=said.upper, num_quads=len(ratios),
-            bucket_medians=said.buckets, bucket_variance=said.bucket_variance,
-            is_stable=said.is_stable, reference_us=reference_us,
-            candidate_us=typical(Role.CANDIDATE), floor_us=self._floor.under(reference_us),
-        )  # fmt: skip
+            baseline=Baseline.EAGER,
+            speedup=said.speedup,
+            certified=said.certified,
+            alpha=said.alpha,
+            lower=said.lower,
+            upper=said.upper,
+            num_quads=len(ratios),
+            bucket_medians=said.buckets,
+            bucket_variance=said.bucket_variance,
+            is_stable=said.is_stable,
+            reference_us=reference_us,
+            candidate_us=typical(Role.CANDIDATE),
+            floor_us=self._floor.under(reference_us),
+        )

@@ -38,9 +38,13 @@ class StagedCheck:
     """
 
     def __init__(
-        self, examination: Examination, oracle: Oracle, desk: Desk, protocol: EvalProtocol,
+        self,
+        examination: Examination,
+        oracle: Oracle,
+        desk: Desk,
+        protocol: EvalProtocol,
         turns: Turns,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._examination = examination
         self._progress = examination.progress
         self._rng = examination.rng

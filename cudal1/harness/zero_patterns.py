@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -25,13 +26,13 @@ class Pattern(Invariant):
         """Return whether tensors of a shape are matrices of the size."""
         return shape[-2:] == (self.rows, self.columns)
 
+    @abstractmethod
     def outside(self, device: torch.device) -> torch.Tensor:
         """Return where the elements are that are always zero: (rows, columns)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def num_outside(self) -> int:
         """Return how many elements of a matrix are always zero."""
-        raise NotImplementedError
 
     def is_sure(self, first: torch.Tensor, num_draws: int) -> bool:
         """Return whether so many zeros outside are more than the share of zeros inside gives."""

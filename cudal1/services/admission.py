@@ -110,9 +110,12 @@ def admit(
 ) -> Probe:
     """Return what was seen of one problem. For many, `probe_all` is far faster."""
     ((_, probe),) = probe_all(
-        [problem], max_reference_ms=max_reference_ms, time_limit_s=time_limit_s, check=check,
+        [problem],
+        max_reference_ms=max_reference_ms,
+        time_limit_s=time_limit_s,
+        check=check,
         known=known,
-    )  # fmt: skip
+    )
     return probe
 
 

@@ -28,8 +28,9 @@ class Prober:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
-        # closed with the process
-        self._said = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        self._said = tempfile.TemporaryFile(  # noqa: SIM115 -- closed with the process
+            "w+", encoding="utf-8", errors="replace"
+        )
         self._folder = Scratch("cudal1-trials-")
         self._is_asking = False
         self._num_answered = 0

@@ -55,9 +55,13 @@ TOO_SLOW = "too slow"
 
 
 def try_out(
-    problem: Problem, *, device: str, max_reference_ms: float, mode: Mode = Mode.CONSTRUCTED,
+    problem: Problem,
+    *,
+    device: str,
+    max_reference_ms: float,
+    mode: Mode = Mode.CONSTRUCTED,
     turns: Turns | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return what was seen of a reference that can be judged: the fields of `admission.Probe`.
 
     And `lasts`: whether all was looked at, for which there may be too little memory.
@@ -118,9 +122,13 @@ class _Reference:
     """
 
     def __init__(
-        self, problem: Problem, device: str, mode: Mode, turns: Turns,
+        self,
+        problem: Problem,
+        device: str,
+        mode: Mode,
+        turns: Turns,
         module: Reference | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         import torch
 
         self._problem = problem
@@ -184,11 +192,14 @@ class _Reference:
 
     def exact_call(self, inputs: Tensors) -> Tensors:
         """Return the outputs for copies of inputs in float64."""
-        return self._called([
-            value.double() if value.is_floating_point() and value.element_size() < 8
-            else value.clone()
-            for value in inputs
-        ])  # fmt: skip
+        return self._called(
+            [
+                value.double()
+                if value.is_floating_point() and value.element_size() < 8
+                else value.clone()
+                for value in inputs
+            ]
+        )
 
     def _called(self, given: Tensors) -> Tensors:
         import torch

@@ -67,9 +67,12 @@ class ReferenceTrial:
 
     def _seen(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:
         return trial.try_out(
-            problem, device=device.torch_name, max_reference_ms=self.max_reference_ms,
-            mode=self.protocol.mode, turns=turns,
-        )  # fmt: skip
+            problem,
+            device=device.torch_name,
+            max_reference_ms=self.max_reference_ms,
+            mode=self.protocol.mode,
+            turns=turns,
+        )
 
     def _examined(self, problem: Problem, device: Device, turns: Turns) -> dict[str, Any]:
         memory = self._memory(device)

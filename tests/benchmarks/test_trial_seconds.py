@@ -33,9 +33,16 @@ def test_what_a_trial_takes_is_told_by_its_parts(tmp_path: Path) -> None:
     for number in (2, 3):
         (folder / f"{number}_Linear.py").write_text(PROBLEM)
     command = [
-        sys.executable, "-m", "benchmarks.trial_seconds", "--checkout", str(tmp_path),
-        "--problems", "L1/2", "--out", str(tmp_path),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "benchmarks.trial_seconds",
+        "--checkout",
+        str(tmp_path),
+        "--problems",
+        "L1/2",
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads((tmp_path / "trial_seconds_cpu.json").read_text())["problems"]

@@ -261,9 +261,13 @@ def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
 
 
 def test_a_problem_that_cannot_be_judged_has_one_line_and_costs_its_own_rows(
-    run: Run, answers: Callable[..., Path], faster_source: str, problem_source: str, checkout: Path,
+    run: Run,
+    answers: Callable[..., Path],
+    faster_source: str,
+    problem_source: str,
+    checkout: Path,
     verdicts: Callable[[], list[dict[str, Any]]],
-) -> None:  # fmt: skip
+) -> None:
     level = checkout / "bench" / "KernelBench" / "level1"
     (level / "2_Swish.py").write_text(problem_source.replace("return x *", "return 0 * x *"))
     (level / "3_Swish.py").write_text(problem_source)

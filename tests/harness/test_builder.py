@@ -164,9 +164,15 @@ def test_what_a_constructor_compiles_is_compiled_ahead(
     assert b"extensions/ours" in builder.content(candidate_of(linear, source))
 
 
-@pytest.mark.parametrize("call", [
-    "make()", "make(); os.kill(os.getpid(), 11)", "make(); os._exit(3)", "make(); raise SystemExit",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        "make()",
+        "make(); os.kill(os.getpid(), 11)",
+        "make(); os._exit(3)",
+        "make(); raise SystemExit",
+    ],
+)
 def test_what_the_first_call_compiles_is_kept_whatever_ends_it(
     builder: Builder, call: str, named_problem: NamedProblem
 ) -> None:
@@ -303,11 +309,14 @@ def test_what_the_machine_may_be_to_blame_for_is_left_to_the_judge_and_not_kept(
     assert builder.takes(candidate)
 
 
-@pytest.mark.parametrize("how", [
-    "if not torch.cuda.is_available():\n    {}",
-    "try:\n    torch.zeros(1, device='cuda')\nexcept Exception:\n    {}",
-    "if not os.path.exists('/dev/nvidia0'):\n    {}",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "how",
+    [
+        "if not torch.cuda.is_available():\n    {}",
+        "try:\n    torch.zeros(1, device='cuda')\nexcept Exception:\n    {}",
+        "if not os.path.exists('/dev/nvidia0'):\n    {}",
+    ],
+)
 def test_one_that_may_be_another_where_there_is_a_device_is_left_to_the_judge(
     builder: Builder, how: str, named_problem: NamedProblem
 ) -> None:

@@ -82,18 +82,21 @@ def test_what_compiles_for_longer_than_loading_may_take_is_judged(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "does", "at_import", "reason"), [
-    (EXTENSION, BURNS, True, COMPILING),
-    (EXTENSION, BURNS, False, COMPILING),
-    (LIBRARY, SPINS, True, COMPILING),
-    (LIBRARY, SPINS, False, COMPILING),
-    (EXTENSION, SPINS, True, LOADING),  # compilers of extensions are other processes
-    (EXTENSION, SPINS, False, CALL),
-    (EXTENSION, SLEEPS, True, LOADING),
-    (LIBRARY, SLEEPS, False, CALL),
-    ("nothing", BURNS, True, LOADING),
-    ("nothing", BURNS, False, CALL),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "does", "at_import", "reason"),
+    [
+        (EXTENSION, BURNS, True, COMPILING),
+        (EXTENSION, BURNS, False, COMPILING),
+        (LIBRARY, SPINS, True, COMPILING),
+        (LIBRARY, SPINS, False, COMPILING),
+        (EXTENSION, SPINS, True, LOADING),  # compilers of extensions are other processes
+        (EXTENSION, SPINS, False, CALL),
+        (EXTENSION, SLEEPS, True, LOADING),
+        (LIBRARY, SLEEPS, False, CALL),
+        ("nothing", BURNS, True, LOADING),
+        ("nothing", BURNS, False, CALL),
+    ],
+)
 def test_one_that_does_not_end_is_ended_with_what_it_did(
     judged: Judged, words: str, does: str, at_import: bool, reason: str
 ) -> None:

@@ -48,9 +48,15 @@ def test_the_doctor_says_what_is_kept_of_references_and_forgets_it(
     assert known is not None
     assert doctor.kept_references().num_records == 0
     problem = Problem(
-        suite="toy", level=1, number=1, name="toy", split=Split.TRAIN, revision="r",
-        device_class=DeviceClass.CPU, source="",
-    )  # fmt: skip
+        suite="toy",
+        level=1,
+        number=1,
+        name="toy",
+        split=Split.TRAIN,
+        revision="r",
+        device_class=DeviceClass.CPU,
+        source="",
+    )
     about = Circumstances.of(problem, protocols.load("cpu"), find_device(DeviceClass.CPU))
     known.keep(about, about)
     kept = doctor.kept_references()

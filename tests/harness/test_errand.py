@@ -140,9 +140,12 @@ def test_a_problem_that_cannot_be_judged_is_refused_by_its_reason_and_kept(
 
 @pytest.mark.parametrize("reason", [None, "the output is constant"])
 def test_what_an_earlier_run_has_found_is_not_tried_again(
-    reason: str | None, device: Device, quick: EvalProtocol,
-    named_problem: Callable[[str], Problem], tmp_path: Path,
-) -> None:  # fmt: skip
+    reason: str | None,
+    device: Device,
+    quick: EvalProtocol,
+    named_problem: Callable[[str], Problem],
+    tmp_path: Path,
+) -> None:
     problem, trial = named_problem("silu"), Noting(tmp_path, note=NOTE)
     trial.keep(problem, device, Said(reason))
     errand.open_pool(device, quick, 0.0)

@@ -26,9 +26,11 @@ CONSTANT = "the output is constant"
 
 @pytest.fixture(params=[1, 2])
 def fleet(
-    request: pytest.FixtureRequest, quick: EvalProtocol, tmp_path: Path,
+    request: pytest.FixtureRequest,
+    quick: EvalProtocol,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Fleet]:  # fmt: skip
+) -> Iterator[Fleet]:
     """So many devices, which are all this CPU."""
     cpu = find_device(DeviceClass.CPU)
     devices = [cpu.model_copy(update={"id": f"{cpu.id}-{i}"}) for i in range(request.param)]

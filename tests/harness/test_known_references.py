@@ -28,9 +28,15 @@ class Found(Record):
 
 def problem_of(source: str = SOURCE, name: str = "toy") -> Problem:
     return Problem(
-        suite="toy", level=1, number=1, name=name, split=Split.TRAIN, revision="r",
-        device_class=DeviceClass.CPU, source=source,
-    )  # fmt: skip
+        suite="toy",
+        level=1,
+        number=1,
+        name=name,
+        split=Split.TRAIN,
+        revision="r",
+        device_class=DeviceClass.CPU,
+        source=source,
+    )
 
 
 def about(source: str = SOURCE, device: Device = DEVICE, **changes: object) -> TrialCircumstances:
@@ -83,10 +89,17 @@ def test_a_problem_is_known_by_its_source_whatever_its_name() -> None:
         about(device=DEVICE.model_copy(update={"driver": "1.2.3"})),
     ],
     ids=[
-        "a byte more", "another byte", "precision", "mode", "seed", "contract", "stages", "device",
+        "a byte more",
+        "another byte",
+        "precision",
+        "mode",
+        "seed",
+        "contract",
+        "stages",
+        "device",
         "driver",
     ],
-)  # fmt: skip
+)
 def test_what_was_found_under_other_circumstances_is_not_known(
     known: KnownReferences, other: TrialCircumstances
 ) -> None:
@@ -109,10 +122,14 @@ def test_how_candidates_are_timed_is_no_circumstance(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("HARNESS_VERSION", "another"), ("_our_code", lambda: "another"),
-     ("_packages", lambda: "another"), ("processor", lambda: "another")],
+    [
+        ("HARNESS_VERSION", "another"),
+        ("_our_code", lambda: "another"),
+        ("_packages", lambda: "another"),
+        ("processor", lambda: "another"),
+    ],
     ids=["harness", "code", "packages", "processor"],
-)  # fmt: skip
+)
 def test_what_another_version_has_found_is_not_known(
     known: KnownReferences, name: str, value: object
 ) -> None:
@@ -157,8 +174,9 @@ def test_records_of_two_kinds_are_kept_apart(known: KnownReferences) -> None:
     assert known.find(about(), Other) is None
     known.keep(about(), Other(number=1))
     assert (known.find(about(), Found), known.find(about(), Other)) == (
-        Found(words="one"), Other(number=1),
-    )  # fmt: skip
+        Found(words="one"),
+        Other(number=1),
+    )
 
 
 @pytest.mark.parametrize(

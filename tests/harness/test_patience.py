@@ -123,9 +123,13 @@ def grows(worker: Worker, which: str) -> Callable[[], bool]:
     return lambda: getattr(worker.computed(), which) > before + 20_000_000
 
 
-@pytest.mark.parametrize(("body", "which", "other"), [
-    (BURNS, "others_ns", "own_ns"), ("burn(0)", "own_ns", "others_ns"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "which", "other"),
+    [
+        (BURNS, "others_ns", "own_ns"),
+        ("burn(0)", "own_ns", "others_ns"),
+    ],
+)
 def test_a_worker_s_own_computing_is_told_from_that_of_others(
     start: Start, needs: Callable[[str], None], body: str, which: str, other: str
 ) -> None:

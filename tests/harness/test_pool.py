@@ -48,9 +48,12 @@ def test_a_reference_that_is_known_is_judged_with_what_was_found(
 
 
 def test_a_reference_that_was_found_under_another_protocol_is_examined(
-    open_pool: OpenPool, known: KnownReferences, problem: Problem, quick: EvalProtocol,
+    open_pool: OpenPool,
+    known: KnownReferences,
+    problem: Problem,
+    quick: EvalProtocol,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     examined: list[str] = []
     examine = Oracle._examined
     monkeypatch.setattr(

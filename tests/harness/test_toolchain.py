@@ -44,19 +44,23 @@ def test_where_compilers_find_and_write_things_is_of_the_toolchain(
     assert toolchain.fingerprint(None) != before
 
 
-@pytest.mark.parametrize(("source", "by_any", "by_itself", "ahead"), [
-    ("import torch\nimport re\nre.compile('x')", False, False, ""),
-    (CPP, True, False, "cpu cuda"),
-    ("import subprocess\nsubprocess.run(['nvcc', 'x.cu'])", True, False, ""),
-    ("f = torch.compile(g)", True, True, "cpu"),
-    ("@torch . compile\ndef f(x): pass", True, True, "cpu"),
-    ("self.compile(mode='max-autotune')", True, True, "cpu"),
-    ("from torch import nn, compile\nf = compile(g)", True, True, "cpu"),
-    ("from numba import njit", True, True, "cpu"),
-    ("import triton\n@triton.autotune(configs=[])\n@triton.jit\ndef f(): pass", True, True, ""),
-    (CUPY, True, True, ""),
-    ("@torch.jit.script\ndef f(x): return x", True, True, ""),
-], ids=range(11))  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "by_any", "by_itself", "ahead"),
+    [
+        ("import torch\nimport re\nre.compile('x')", False, False, ""),
+        (CPP, True, False, "cpu cuda"),
+        ("import subprocess\nsubprocess.run(['nvcc', 'x.cu'])", True, False, ""),
+        ("f = torch.compile(g)", True, True, "cpu"),
+        ("@torch . compile\ndef f(x): pass", True, True, "cpu"),
+        ("self.compile(mode='max-autotune')", True, True, "cpu"),
+        ("from torch import nn, compile\nf = compile(g)", True, True, "cpu"),
+        ("from numba import njit", True, True, "cpu"),
+        ("import triton\n@triton.autotune(configs=[])\n@triton.jit\ndef f(): pass", True, True, ""),
+        (CUPY, True, True, ""),
+        ("@torch.jit.script\ndef f(x): return x", True, True, ""),
+    ],
+    ids=range(11),
+)
 def test_what_may_compile_is_told_by_the_names_in_a_source(
     source: str, by_any: bool, by_itself: bool, ahead: str
 ) -> None:

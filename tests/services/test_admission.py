@@ -213,9 +213,7 @@ def test_shipped_problems_depend_strongly_on_every_input(
 
 QUICK = protocols.load("cpu").model_copy(update={"correctness_stages": (3,)})
 CHECK = Check(QUICK, find_device(DeviceClass.CPU))
-LINEAR = source("return self.linear(x)").replace(
-    "self.calls = 0", "self.linear = nn.Linear(8, 8)"
-)  # fmt: skip
+LINEAR = source("return self.linear(x)").replace("self.calls = 0", "self.linear = nn.Linear(8, 8)")
 
 
 @pytest.fixture
@@ -280,7 +278,7 @@ def test_what_the_source_alone_decides_against_a_problem_is_known(
     before = tried(known, *texts)
     assert all(
         BAD[name][1] in (probe.reason or "") for name, probe in zip(names, before, strict=True)
-    )  # fmt: skip
+    )
     request.getfixturevalue("no_process")
     assert tried(known, *texts) == before
 

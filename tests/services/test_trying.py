@@ -34,9 +34,15 @@ FILLS_MEMORY = BAD["fills memory"][0]
 
 def _problem(text: str) -> Problem:
     return Problem(
-        suite="toy", level=1, number=1, name="toy", split=Split.TRAIN,
-        device_class=DeviceClass.CPU, revision="r", source=text,
-    )  # fmt: skip
+        suite="toy",
+        level=1,
+        number=1,
+        name="toy",
+        split=Split.TRAIN,
+        device_class=DeviceClass.CPU,
+        revision="r",
+        source=text,
+    )
 
 
 def _found(text: str, trial: ReferenceTrial = TRIAL, turns: Turns | None = None) -> Found:
@@ -75,12 +81,19 @@ class OthersBeside(Turns):
 @pytest.mark.parametrize(
     "text",
     [
-        GOOD["plain"], GOOD["several outputs"], GOOD["float32 alone, by assertion"],
-        BAD["constant output"][0], BAD["ignores one input"][0], BAD["random output"][0],
-        BAD["raises"][0], BAD["raises what is no Exception"][0], BAD["not a module"][0],
-        BAD["a dictionary as output"][0], source("return x * 3.0 if x.sum() > 1e9 else x.sign()"),
+        GOOD["plain"],
+        GOOD["several outputs"],
+        GOOD["float32 alone, by assertion"],
+        BAD["constant output"][0],
+        BAD["ignores one input"][0],
+        BAD["random output"][0],
+        BAD["raises"][0],
+        BAD["raises what is no Exception"][0],
+        BAD["not a module"][0],
+        BAD["a dictionary as output"][0],
+        source("return x * 3.0 if x.sum() > 1e9 else x.sign()"),
     ],
-)  # fmt: skip
+)
 def test_a_trial_finds_what_admission_finds(text: str) -> None:
     admitted = admit(_problem(text), max_reference_ms=200.0, check=Check(PROTOCOL, CPU))
     found = _found(text)
@@ -97,9 +110,11 @@ def test_a_trial_that_goes_well_has_a_kill_table_and_traits() -> None:
 
 
 def test_the_note_says_what_the_check_would_let_through() -> None:
-    found = _found(source("return x - 1e-9 * self.linear(x)").replace(
-        "self.calls = 0", "self.linear = nn.Linear(8, 8)"
-    ))  # fmt: skip
+    found = _found(
+        source("return x - 1e-9 * self.linear(x)").replace(
+            "self.calls = 0", "self.linear = nn.Linear(8, 8)"
+        )
+    )
     assert found.reason is None
     assert found.probe.kill_table is not None
     assert found.note == found.probe.kill_table.rejection

@@ -70,21 +70,21 @@ def _try(job: Job, source: bytes, *, is_called: bool, on_gpu: bool) -> BaseExcep
     """
     try:
         namespace = imported(source)
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001 -- a source may raise anything, SystemExit too
         return error
     try:
         problem = imported(job.problem.encode(), PROBLEM)
         arguments = ast.literal_eval(repr([*problem.get_init_inputs()]))
-    except BaseException:  # noqa: BLE001 - the judge will say so of the problem
+    except BaseException:  # noqa: BLE001 -- a problem's source, which the judge will refuse
         return None
     try:
         torch.manual_seed(job.seed)
         seed_others(job.seed)
         module = namespace.ModelNew(*arguments)
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001 -- a source may raise anything, SystemExit too
         return error
     if is_called:
-        with suppress(BaseException):
+        with suppress(BaseException):  # what was compiled before is kept all the same
             _call(job, module, problem, on_gpu=on_gpu)
     return None
 

@@ -40,13 +40,18 @@ def a_gpu() -> Iterator[None]:
             return True
 
     answers: dict[str, Callable[..., Any]] = {
-        "is_available": lambda: True, "init": lambda: None, "_lazy_init": lambda: None,
-        "device_count": lambda: 1, "current_device": lambda: GPU.index,
+        "is_available": lambda: True,
+        "init": lambda: None,
+        "_lazy_init": lambda: None,
+        "device_count": lambda: 1,
+        "current_device": lambda: GPU.index,
         "get_device_capability": lambda *_, **__: _capability(),
-        "synchronize": lambda *_, **__: None, "empty_cache": lambda: None,
+        "synchronize": lambda *_, **__: None,
+        "empty_cache": lambda: None,
         "current_stream": lambda *_: SimpleNamespace(cuda_stream=0),
-        "device": lambda *_: nullcontext(), "device_of": lambda *_: nullcontext(),
-    }  # fmt: skip
+        "device": lambda *_: nullcontext(),
+        "device_of": lambda *_: nullcontext(),
+    }
     with ExitStack() as within:
         for name, answer in answers.items():
             within.enter_context(patch.object(torch.cuda, name, answer))

@@ -151,9 +151,11 @@ class Source:
         if not is_good and (NOT_ITS_FAULT.search(words) or not LOCATED.search(words)):
             return
         note = {
-            "made_of": self._made_of(), "status": done.returncode, "said": "" if is_good else words,
+            "made_of": self._made_of(),
+            "status": done.returncode,
+            "said": "" if is_good else words,
             "dependencies": Path(told).read_text() if told and is_good else "",
-        }  # fmt: skip
+        }
         self._note.write_text(json.dumps(note))
 
     def _made_of(self) -> str:

@@ -28,8 +28,11 @@ HIDES_WORDS = re.compile(r"##|%:|CONCAT|(?<!\w)(?:u8|[uUL])?R\"|\d'\d")
 COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL)
 SPLICE = re.compile(r"\\[ \t]*\r?\n")
 EVERY_OPERATOR = (
-    "ATen/Functions.h", "ATen/NativeFunctions.h", "ATen/core/ivalue.h", "ATen/core/jit_type.h",
-)  # fmt: skip
+    "ATen/Functions.h",
+    "ATen/NativeFunctions.h",
+    "ATen/core/ivalue.h",
+    "ATen/core/jit_type.h",
+)
 """What `ATen/ATen.h` includes that declares all operators, or values of TorchScript."""
 ALWAYS = ("torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h")
 """The last three for what they define."""
@@ -119,9 +122,11 @@ def fewer_headers(text: str, torch: Path) -> dict[str, str]:
     everything = "#pragma once\n" + _including(ALWAYS)
     for_python = everything + _including(OF_PYTHON)
     headers |= {
-        "ATen/ATen.h": tensors, "torch/all.h": everything, "torch/torch.h": for_python,
+        "ATen/ATen.h": tensors,
+        "torch/all.h": everything,
+        "torch/torch.h": for_python,
         "torch/extension.h": for_python + _including(BINDINGS if FOR_PYTHON.search(text) else ()),
-    }  # fmt: skip
+    }
     if not any(word.startswith(REGISTERS) for word in words):
         headers["torch/library.h"] = "#pragma once\n"
     return headers

@@ -32,9 +32,14 @@ def after(option: str, arguments: Sequence[str]) -> str:
 def said(command: list[str] | str, environment: dict[str, str] | None = None) -> Done:
     """Run something; all it says is in `stdout`."""
     return subprocess.run(
-        command, shell=isinstance(command, str), env=environment, check=False,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        shell=isinstance(command, str),
+        env=environment,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,10 @@ class Steps:
         kept = [each for each in arguments if each not in {"-MD", "-MF", dependencies}]
         told = said([nvcc, *kept, "--dryrun"], {**os.environ, "TMPDIR": str(scratch)})
         lines = [
-            line.removeprefix(DRY) for line in os.fsdecode(told.stdout).splitlines()
+            line.removeprefix(DRY)
+            for line in os.fsdecode(told.stdout).splitlines()
             if line.startswith(DRY)
-        ]  # fmt: skip
+        ]
         environment, commands = dict(os.environ), list[str]()
         for line in lines:
             setting = re.match(r"([A-Za-z_]\w*)=(.*)", line)
