@@ -1,4 +1,4 @@
-"""What the seconds of a device's judges went into, told by their own processes.
+"""Count what a device's judges spend their seconds on; each of their processes notes its own.
 
 A judge measures or checks from the moment it has a candidate, or another device's claim, until it
 has a verdict, but for its waits: for a process to begin, for a candidate to be loaded and built,
@@ -125,7 +125,7 @@ def forget() -> None:
 def shares(
     spent_s: Sequence[Mapping[str, float]], wall_s: float, num_lanes: int = 1
 ) -> dict[str, float]:
-    """Of the seconds of so many devices: measuring or checking, what else each did, and nothing.
+    """Return the shares of the devices' seconds: measuring or checking, each other job, no job.
 
     Together they are 1.
 
@@ -175,7 +175,7 @@ def _counted(note: Callable[[float], None], function: Callable[..., Any]) -> Cal
 
 def _note(kind: str, name: str, took_s: float) -> None:
     assert _notes is not None
-    with _notes.open("a") as file:  # a line is written whole, whoever else writes
+    with _notes.open("a") as file:  # each write appends one whole line, also beside other writers
         file.write(f"{kind}\t{name}\t{took_s}\n")
 
 

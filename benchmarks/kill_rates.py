@@ -1,4 +1,4 @@
-"""How many wrong candidates does the correctness check notice, inside a problem's domain or not?
+"""Count the mutants that the check kills, with families inside a problem's domain and outside.
 
 python -m benchmarks.kill_rates [--checkout DIR] [--suites shipped kernelbench] [--levels 1 2 3]
 

@@ -1,4 +1,4 @@
-"""How many true gains are certified, and what is said of equals, on a quiet and on a busy machine?
+"""Measure the share of true gains certified, and of equals called faster or slower, under load.
 
 python -m benchmarks.power [--device cuda] [--tries 20] [--nulls 400] [--hogs 0 2] [--label NAME]
 
@@ -36,9 +36,9 @@ from cudal1.problem import Problem
 from cudal1.verdict import Verdict
 
 PRODUCTS = {1.05: (21, 20), 1.2: (12, 10), 2.0: (20, 10)}
-"""How often the reference and the candidate make the product, by what the candidate gains."""
+"""By the candidate's true gain: products that the reference computes, and the candidate."""
 ROUNDS = 41
-"""Of plain timing."""
+"""Repeats of the plain timing that sizes a pair."""
 SIZES = {"cpu": 192, "cuda": 1024}
 PRODUCT = """import torch
 import torch.nn as nn
@@ -93,7 +93,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A pair whose gain is known."""
+    """A reference and a candidate with a known speedup."""
 
     name: str
     problem: Problem
@@ -104,7 +104,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Summary:
-    """What verdicts on one kind of pair came to, beside so many busy processes."""
+    """Counts of verdicts on one kind of pair, beside a number of busy processes."""
 
     kind: str
     num_hogs: int
@@ -223,7 +223,7 @@ def null_cases(device: Device) -> Iterator[Case]:
 
 
 def turns(gains: Sequence[Case], nulls: Iterator[Case], given: Any) -> Iterator[tuple[Case, int]]:
-    """Who comes beside how many, in order: if the machine changes, it does for all of them."""
+    """Return pairs and loads in turn, so that a change of the machine meets all of them alike."""
     rounds = max(given.tries, 1)
     for number in range(rounds):
         few = (given.nulls * (number + 1)) // rounds - (given.nulls * number) // rounds

@@ -62,7 +62,7 @@ ENDED = (0, 1)
 
 @dataclass(frozen=True)
 class Bench:
-    """What is judged, and where results are kept."""
+    """One run: the references that are judged, and the folders for its results."""
 
     state: State
     device: Device
@@ -102,13 +102,13 @@ class Way:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all that can be judged has been judged."""
+        """Return whether the last run came to its end."""
         runs = lines_of(self.runs_file)
         return bool(runs) and runs[-1]["code"] in ENDED
 
     @property
     def cache(self) -> Path:
-        """Where the command keeps what it found and built."""
+        """Return the cache folder of the judged command."""
         return self.bench.state.work / f"cache-{self.num_gpus}"
 
     def environment(self) -> dict[str, str]:

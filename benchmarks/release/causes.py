@@ -17,7 +17,7 @@ BY_STATUS = {
 MISMATCH = re.compile(r"input \d+ \((\w+)\)")
 """How a verdict names the first input with a wrong output."""
 OTHER_WEIGHTS = "(of its weights its worker says: "
-"""How a verdict goes on where the reference's weights could not be given to a candidate by name."""
+"""Stands in a reason before what the worker said when weights could not be loaded by name."""
 MAX_REASON = 200
 """Characters of a reason that are kept."""
 

@@ -155,9 +155,9 @@ class Credible:
     def _by_work(self, trimmed_us: float) -> float:
         """The speedup by what the kernel says that both computed.
 
-        Who works outside of the interval is charged for computing there, which is quicker; a
-        reference that others keep waiting on a busy machine takes longer than it computes. The fake
-        device computes nothing: it sleeps.
+        A candidate that works outside of the interval is charged for computing there, which is
+        quicker; a reference that others keep waiting on a busy machine takes longer than it
+        computes. The fake device computes nothing: it sleeps.
         """
         if self._candidate.job.device == DeviceClass.FAKE.value:
             return math.inf

@@ -8,7 +8,7 @@ Threat: a record that another user wrote would decide what this one judges. So t
 this user's alone, no link is followed inside of it, and a record is JSON that must make sense,
 never code. The trusted process that asked a problem's own process writes it; what that one answers
 can spoil the record of its problem, as its source can, and no other one. (A problem's code runs as
-this user, who trusts it not to write here as anywhere else.) No candidate sees the folder. A disk
+this user, and is trusted not to write here as anywhere else.) No candidate sees the folder. A disk
 that is full or a record that is damaged costs what was kept there, and nothing else.
 """
 

@@ -160,7 +160,9 @@ class Outside:
             is_disturbed = is_disturbed and any(self._was_disturbed)
             outside_ns = self._unusual_ns(worker, interval, count)
             charged_ns = outside_ns if self._is_cuda else round(WARM * outside_ns)
-            if worker.has_changed and not self._is_cuda:  # whoever has ended may have done anything
+            if (
+                worker.has_changed and not self._is_cuda
+            ):  # a worker that has ended may have done anything
                 outside_ns = charged_ns = rest_ns
         elapsed_ns = charged_ns + self._took_ns(worker, interval, is_disturbed=is_disturbed)
         computed_ns = elapsed_ns

@@ -172,7 +172,7 @@ def _running_part(annotation: ast.expr | None) -> ast.expr | None:
 
 
 def _running(tree: ast.Module, bindings: dict[str, list[ast.stmt]]) -> list[str]:
-    """Return the names whose definitions run code, so that they matter though nobody needs them."""
+    """Return the names whose definitions run code: they matter, needed or not."""
     has_hooks = any(isinstance(n, ast.FunctionDef) and n.name in HOOKS for n in ast.walk(tree))
     return [
         name

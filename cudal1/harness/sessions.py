@@ -119,7 +119,7 @@ class Sessions:
             time_empty=self._costs.empty_us,
             is_copy=bool(examination.progress.seen.copies_reference),
         )
-        self._zygote.settle()  # who was dismissed before still held the device
+        self._zygote.settle()  # workers dismissed before still held the device
         with (
             examination.progress.stopwatch.during(Phase.MEASURING),
             self._reference(worker, fresh=is_fresh) as reference,

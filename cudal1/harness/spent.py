@@ -19,7 +19,7 @@ def took_us(bursts: Sequence[Burst]) -> list[float]:
 
     By the clock. Where other programs disturbed any of them, which takes several times as long as
     its calls, all by what was computed: what is waited for a core is no part of a call, and what is
-    computed is the same whoever waits. All alike, for our own loop costs a little more by that
+    computed does not change with waiting. All alike, for our own loop costs a little more by that
     count.
     """
     if any(burst.is_disturbed for burst in bursts):

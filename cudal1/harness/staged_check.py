@@ -143,7 +143,7 @@ class StagedCheck:
         return self._oracle.draw(self._rng.getrandbits(62), self._deck.pop())
 
     def _refuse_if_slow(self, worker: Worker) -> None:
-        """Leave if every burst took too long; who had few of them may have met a busy moment.
+        """Leave if every burst took too long; a few slow ones may be a busy moment.
 
         Beside other judges every call takes longer, so the device is asked for alone.
         """

@@ -1,6 +1,6 @@
 """Trying a reference in the process that is to judge its candidates (`harness.trials`).
 
-`admission` has processes of its own for that, for whoever asks which problems can be judged. Here
+`admission` uses separate processes, where the only question is which problems can be judged. Here
 what a trial has in memory, and what it learns, serves the verdicts that follow.
 """
 

@@ -1,4 +1,4 @@
-"""A trial that notes in a folder whom it tries, and says of a problem what a test wants."""
+"""A trial that notes the problems it tries in a folder, and says what a test wants of each."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PLACES = {
 }  # fmt: skip
 """Below that folder, what each compiler is told by."""
 LOCK = "lock"
-"""The file that says that an extension is being compiled, by whom it does not say."""
+"""The file that says that an extension is being compiled, without its owner."""
 LIMIT_S, UNHURRIED_S = 4.0, 15.0
 """Seconds to hand it over in; the judge waits for twice as long. Each later process would compile
 again what is not handed over."""

@@ -61,7 +61,7 @@ def a_gpu() -> Iterator[None]:
         )
         within.enter_context(patch.object(torch.backends.cudnn, "is_acceptable", lambda *_: False))
         within.enter_context(patch.object(torch.nn.Module, "_apply", _applied))
-        within.enter_context(torch.no_grad())  # whose graph asks each tensor's device for a stream
+        within.enter_context(torch.no_grad())  # autograd asks each device for a stream
         within.enter_context(WithoutADriver(allow_non_fake_inputs=True))
         within.enter_context(_Moves())
         yield

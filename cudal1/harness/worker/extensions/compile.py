@@ -122,9 +122,9 @@ class Source:
     def known(self) -> int | None:
         """The exit status of this command for this text, if that was found before.
 
-        If it was good, the output is new again: who writes a file and has it compiled writes it in
-        each of its processes, and ninja goes by dates: the object that an earlier process handed
-        over would be older than its source. If not, what the compiler said is said again.
+        If it was good, the output is new again. A source that writes a file and compiles it writes
+        it in each of its processes, and ninja goes by dates: the object that an earlier process
+        handed over would be older than its source. If not, what the compiler said is said again.
 
         Raises:
             OSError, ValueError, KeyError: there is no note that can be read.
