@@ -30,7 +30,7 @@ from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol, Mode
 from cudal1.services import trial
 from cudal1.services.admission import UNREADABLE
-from cudal1.services.answering import answered
+from cudal1.services.reasons import answered
 
 CHILD_PREFIX = "cudal1-trial-"
 

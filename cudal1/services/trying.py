@@ -22,8 +22,8 @@ from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.services import trial
 from cudal1.services.admission import Check, Found, Memory, Probe, flaw_of, found_in
-from cudal1.services.answering import answered
 from cudal1.services.probe import MEMORY_BYTES
+from cudal1.services.reasons import answered
 
 
 @dataclass(frozen=True)
