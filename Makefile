@@ -20,7 +20,7 @@ export Q
 # the environment names its own folder in all of its programs: moved or copied, it is made again
 MOVED := $(filter-out $(CURDIR),$(shell cat $(BIN)/.installed 2>/dev/null))
 
-.PHONY: run test check format install dev vllm prefect worker mlflow sql clean moved
+.PHONY: run test check format install dev docs vllm prefect worker mlflow sql clean moved
 .DEFAULT_GOAL := run
 
 run: install  ## the whole pipeline, to the report
@@ -28,13 +28,15 @@ run: install  ## the whole pipeline, to the report
 
 # a file's tests stay together, in the order of the folders: the longest ones are not the last
 test: dev  ## all tests, the slow ones too
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -m "" -n 2 --no-loadscope-reorder $(ARGS)
 
-check: dev  ## format, lint, types, import rules
+check: dev  ## format, lint, types, import rules, prose, the record of what decides verdicts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python tests/prose.py
+	$(BIN)/python -m pytest -m "" -n 0 tests/harness/test_deciding.py tests/test_architecture.py
 
 format: dev
 	$(BIN)/ruff format .
@@ -47,11 +49,19 @@ $(BIN)/.installed: pyproject.toml constraints.txt $(if $(MOVED),moved)
 	@test -n "$(PYTHON)" || { echo "cudal1 needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.11"; exit 1; }
 	$(if $(MOVED),$(BIN)/python -m venv .venv,test -x $(BIN)/python || $(PYTHON) -m venv .venv)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(UV_INSTALL) $(if $(MOVED),--reinstall) -e .
+	$(UV_INSTALL) $(if $(MOVED),--reinstall) -e '.[pipeline,train,providers]'
 	@echo $(CURDIR) > $@
 
 $(BIN)/.installed-dev: $(BIN)/.installed
 	$(UV_INSTALL) $(if $(MOVED),--reinstall) -e '.[dev]'
+	@touch $@
+
+docs: .venv-docs/.installed  ## the documentation site in data/site; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+
+.venv-docs/.installed: requirements/docs.txt
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 
 moved:
@@ -72,11 +82,11 @@ worker: install  ## only a worker, for a Prefect server elsewhere: make worker A
 	@$(START) flows.serve --worker --api "$(API)"
 
 mlflow: install  ## MLflow's UI: http://127.0.0.1:5000; elsewhere: make mlflow PORT=…
-	@$(START) tasks.mlflow_ui $(if $(PORT),--port $(PORT))
+	@$(START) tasks.server.mlflow_ui $(if $(PORT),--port $(PORT))
 
 sql: install  ## a question to the ledger: make sql Q="from best"
 	@test -n "$$Q" || { echo 'usage: make sql Q="from best"'; exit 2; }
 	@$(BIN)/cudal1 sql "$$Q"
 
-clean:  ## forget everything that was ever asked, judged or trained here; the environment stays
-	rm -rf data/* dvc.lock flows/night/dvc.lock .dvc/cache .dvc/tmp .prefect
+clean:  ## forget what was asked, judged or trained here, but not what was paid for or decided
+	@$(or $(PYTHON),python3) -I -X utf8 cudal1/start.py tasks.server.clean

@@ -1,4 +1,4 @@
-"""What the benchmarks of the harness share: options, names of the machine, tables, result files.
+"""Share options, machine names, tables and result files among benchmarks of the harness.
 
 They import the harness, the suite and records only, so that a GPU machine needs no more than torch,
 pydantic and yaml to run them.
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import cpu_name, versions
-from cudal1 import protocols
 from cudal1.candidate import Candidate
-from cudal1.harness import Device, Pool, find_device
+from cudal1.harness.device.device import Device, find_device
+from cudal1.harness.schedule.pool import Pool
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import EvalProtocol
-from cudal1.scale import ScaleParams, WeightsKind
+from cudal1.settings import protocols
+from cudal1.settings.scale import ScaleParams, WeightsKind
 from cudal1.suite import loader
 from cudal1.verdict import Verdict
 
@@ -39,11 +40,12 @@ ONE_PROCESS = ScaleParams(
 
 
 def options(name: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser with what every benchmark of the harness takes."""
+    """Return a parser with the options of every benchmark of the harness."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{name}", description=description,
+        prog=f"python -m benchmarks.{name}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--protocol", help="a name or a YAML file; default: the device's")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
@@ -51,12 +53,12 @@ def options(name: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def chosen(given: argparse.Namespace) -> tuple[Device, EvalProtocol]:
-    """The device and the protocol that options ask for."""
+    """Return the device and the protocol that options ask for."""
     return find_device(DeviceClass(given.device)), protocols.load(given.protocol or given.device)
 
 
 def shipped(device: Device) -> dict[str, Problem]:
-    """The shipped suite in the device's sizes, by names such as `level1/08_silu`."""
+    """Return the shipped suite in the device's sizes, by names such as `level1/08_silu`."""
     return {
         f"level{problem.level}/{problem.number:02d}_{problem.name}": problem
         for problem in loader.load_suite(device.device_class)
@@ -64,39 +66,51 @@ def shipped(device: Device) -> dict[str, Problem]:
 
 
 def own(name: str, source: str, device: Device) -> Problem:
-    """A problem that a benchmark made."""
+    """Return a problem that a benchmark made."""
     return Problem(
-        suite="benchmark", level=1, number=1, name=name, split=Split.TRAIN, revision="benchmark",
-        device_class=device.device_class, source=source,
-    )  # fmt: skip
+        suite="benchmark",
+        level=1,
+        number=1,
+        name=name,
+        split=Split.TRAIN,
+        revision="benchmark",
+        device_class=device.device_class,
+        source=source,
+    )
 
 
 def judge(pool: Pool, problem: Problem, source: str, *, timing: bool = True) -> Verdict:
-    """The verdict on a source."""
+    """Return the verdict on a source."""
     return pool.judge(
         problem, Candidate(problem_id=problem.id, source=source), timing=timing
     ).verdict
 
 
 def save(name: str, folder: Path, device: Device, protocol: EvalProtocol, **content: Any) -> None:
-    """Write the raw numbers, with the machine that they are of, to `folder/name.json`."""
+    """Write the raw numbers, with a description of the machine, to `folder/name.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {
-        "benchmark": name, "measured": time.strftime("%Y-%m-%d"), "machine": machine(device),
-        "protocol_id": protocol.id, "protocol": protocol.model_dump(mode="json"), **content,
-    }  # fmt: skip
+        "benchmark": name,
+        "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(device),
+        "protocol_id": protocol.id,
+        "protocol": protocol.model_dump(mode="json"),
+        **content,
+    }
     text = json.dumps(found, indent=1)
-    for place in (sys.prefix, str(ROOT)):  # where it lies is nobody's business
+    for place in (sys.prefix, str(ROOT)):  # the checkout's place is private
         text = text.replace(place, ".")
     (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def machine(device: Device) -> dict[str, object]:
-    """Names and versions that figures depend on."""
+    """Return names and versions that figures depend on."""
     found: dict[str, object] = {
-        "device": device.kind, "cpu": cpu_name(), "kernel": platform.release(),
+        "device": device.kind,
+        "cpu": cpu_name(),
+        "kernel": platform.release(),
         "versions": versions(*VERSIONS),
-    }  # fmt: skip
+    }
     if device.device_class is DeviceClass.CUDA:
         import torch
 
@@ -105,7 +119,7 @@ def machine(device: Device) -> dict[str, object]:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns, the first to the left and the others to the right."""
+    """Print columns, the first to the left and the others to the right."""
     table = [header, *rows]
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
     for row in table:
@@ -115,5 +129,5 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def note(line: str) -> None:
-    """A line that shows how far it is."""
+    """Print a line that shows progress."""
     print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)

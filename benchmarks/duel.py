@@ -1,13 +1,15 @@
-"""How often would a night promote? Duels drawn again from answers that policies really gave.
+"""Estimate how often a night would promote: duels drawn from answers that policies really gave.
 
 python -m benchmarks.duel [--duels 400]
 
 Reads results/learning.json: rewards of each policy's answers to forty held-out problems. A duel
-draws problems with replacement, and for each so many answers of either policy, with the limits of
-params.yaml; it is looked at after each ten pairs, where stage `duel` looks after each. "rl -> rl"
-gives both roles to one policy, so that nobody is better; "skewed" are pairs of which four in five
-are won by a little and the fifth is lost by so much that nobody is better, which a count of wins
-takes for a gain.
+draws problems with replacement, and for each problem as many answers of either policy as
+params.yaml says, with its limits. The duel is checked after each ten pairs, where stage `duel`
+checks after each pair.
+
+"rl -> rl" gives both roles to one policy, so that neither is better. In "skewed", four pairs in
+five are won by a little, and the fifth is lost by so much that neither is better. A count of wins
+takes this for a gain.
 """
 
 from __future__ import annotations
@@ -19,20 +21,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
-from cudal1.duel import Outcome, nights_alpha, verdict_of
-from cudal1.params import DuelParams, Params
+from cudal1.selection.duel import Outcome, nights_alpha, verdict_of
+from cudal1.settings.params import DuelParams, Params
 
 RESULTS = Path(__file__).parent / "results"
-MATCHES = (
-    ("base", "sft"), ("sft", "r1"), ("sft", "rl"), ("r2", "rl"), ("rl", "r2"), ("rl", "rl"),
-)  # fmt: skip
+MATCHES = (("base", "sft"), ("sft", "r1"), ("sft", "rl"), ("r2", "rl"), ("rl", "r2"), ("rl", "rl"))
 CHALLENGES = (1, 5, 30)
 LOOK_EVERY = 10
 Draw = Callable[[random.Random], float]
 
 
 def main() -> None:
-    """Print a table and leave results/duel.json."""
+    """Print a table and write results/duel.json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.duel", description=__doc__)
     parser.add_argument("--duels", type=int, default=400, help="of each kind")
     num_duels = parser.parse_args().duels
@@ -52,20 +52,21 @@ def main() -> None:
     }
     for name, row in found.items():
         print(f"{name:<12} {row}")
-    (RESULTS / "duel.json").write_text(json.dumps({
-        "params": section.model_dump(), "duels": num_duels, "matches": found,
-    }, indent=2) + "\n")  # fmt: skip
+    (RESULTS / "duel.json").write_text(
+        json.dumps({"params": section.model_dump(), "duels": num_duels, "matches": found}, indent=2)
+        + "\n"
+    )
 
 
 def capped(rewards: Sequence[Sequence[float]], section: DuelParams) -> list[list[float]]:
-    """Rewards as a duel counts them."""
+    """Return rewards as a duel counts them."""
     return [[min(reward, section.max_reward) for reward in mine] for mine in rewards]
 
 
 def drawn(
     old: Sequence[Sequence[float]], new: Sequence[Sequence[float]], section: DuelParams
 ) -> Draw:
-    """Pairs of a random problem, from as many random answers of either policy."""
+    """Return a draw of pairs: a random problem, and as many random answers of either policy."""
 
     def draw(rng: random.Random) -> float:
         index, count = rng.randrange(len(old)), section.num_samples
@@ -75,7 +76,7 @@ def drawn(
 
 
 def measured(draw: Draw, section: DuelParams, num_duels: int) -> dict[str, object]:
-    """Shares of duels that promote, by how many challenges came before, and how long they took."""
+    """Return shares of duels that promote, by number of earlier challenges, and their lengths."""
     rng, row = random.Random(1), dict[str, object]()
     for challenge in CHALLENGES:
         alpha = nights_alpha(section.alpha, challenge=challenge)
@@ -87,14 +88,13 @@ def measured(draw: Draw, section: DuelParams, num_duels: int) -> dict[str, objec
 
 
 def fight(draw: Draw, rng: random.Random, section: DuelParams, alpha: float) -> tuple[Outcome, int]:
-    """One duel: what it ended with, after how many problems."""
+    """Return the outcome of one duel, and the number of its problems."""
     pairs: list[float] = []
     while True:
         pairs += [draw(rng) for _ in range(LOOK_EVERY)]
         found = verdict_of(
-            pairs, alpha=alpha, limit=section.max_reward,
-            is_last=len(pairs) >= section.num_problems,
-        )  # fmt: skip
+            pairs, alpha=alpha, limit=section.max_reward, is_last=len(pairs) >= section.num_problems
+        )
         if found is not None:
             return found.outcome, found.num_pairs
 

@@ -1,11 +1,11 @@
-"""Do the stages learn? What every policy in data/policy does on problems that no run has used.
+"""Measure whether the stages learn: examine all policies in data/policy on unused problems.
 
 python -m benchmarks.learning [--problems 40] [--samples 8] [--seed 9001]
 
-The shipped evaluation has few answers, because it is part of every run. This one draws new held-out
-problems from the generator (reserved combinations of operators) and more answers, and has them
-judged in full. Answers to one problem are not independent, so intervals come from a bootstrap over
-problems.
+The shipped evaluation has few answers, because it is part of every run. This benchmark draws new
+held-out problems from the generator (reserved combinations of operators) and more answers, and has
+them judged in full. Answers to one problem are not independent, so intervals come from a bootstrap
+over problems.
 """
 
 from __future__ import annotations
@@ -21,44 +21,46 @@ from statistics import fmean
 
 from benchmarks.machine import cpu_name, versions
 from cudal1.candidate import Candidate
-from cudal1.extract import extract
-from cudal1.harness import Pool, find_device
-from cudal1.params import Params
+from cudal1.extract.extract import extract
+from cudal1.harness.device.device import find_device
+from cudal1.harness.schedule.pool import Pool
 from cudal1.problem import Problem, Split
-from cudal1.prompt import generation_prompt
-from cudal1.reward import speed_reward
+from cudal1.prompts.prompt import generation_prompt
+from cudal1.selection.reward import speed_reward
+from cudal1.services.judging import device_facts
+from cudal1.settings.params import Params
 from cudal1.suite import generator
 from cudal1.train.policy import Sampler
-from tasks.judging import admitted_problems, device_facts
+from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA
 
 RESULTS = Path(__file__).parent / "results"
 ORDER = ("base", "sft", "rl")
-"""Rounds of stage 2 come before `rl`, in the order of params.yaml."""
+"""Stages of policies in order. Rounds of stage 2 come before `rl`, in the order of params.yaml."""
 NUM_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What one policy earned: for each problem, the reward of each answer."""
+    """The rewards of one policy's answers to each problem."""
 
     policy: str
     rewards: tuple[tuple[float, ...], ...]
 
     @property
     def success(self) -> tuple[float, ...]:
-        """Share of successful answers, problem by problem; every problem has as many answers."""
+        """Return the share of successes, problem by problem; every problem has as many answers."""
         return tuple(fmean(reward > 0 for reward in mine) for mine in self.rewards)
 
     @property
     def reward(self) -> tuple[float, ...]:
-        """Mean reward, problem by problem."""
+        """Return the mean reward, problem by problem."""
         return tuple(fmean(mine) for mine in self.rewards)
 
 
 def main() -> None:
-    """Measure, print a table, leave results/learning.json."""
+    """Measure, print a table, and write results/learning.json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
     parser.add_argument("--problems", type=int, default=40)
     parser.add_argument("--samples", type=int, default=8, help="answers to each problem")
@@ -76,32 +78,55 @@ def main() -> None:
     known: dict[str, float] = {}
     with Pool(device, params.protocol) as pool:
         for name in policies:
-            found.append(examine(
-                name, problems, params, pool, known, samples=given.samples, seed=given.seed
-            ))  # fmt: skip
+            found.append(
+                examine(name, problems, params, pool, known, samples=given.samples, seed=given.seed)
+            )
             print(row(found[-1], found[0], seed=given.seed), flush=True)
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "learning.json").write_text(json.dumps({
-        "problems": len(problems), "samples": given.samples, "seed": given.seed,
-        "protocol": params.protocol.id, "device": device.kind, "cpu": cpu_name(),
-        "versions": versions("torch", "transformers", "trl"),
-        "measured": time.strftime("%Y-%m-%d"),
-        "policies": {marks.policy: {
-            "success": fmean(marks.success),
-            "success_more_than_base": gain(marks.success, found[0].success, seed=given.seed),
-            "reward": fmean(marks.reward),
-            "reward_more_than_base": gain(marks.reward, found[0].reward, seed=given.seed),
-            "mean_best_reward": fmean(max(mine) for mine in marks.rewards),
-            "rewards": marks.rewards,
-        } for marks in found},
-    }, indent=2) + "\n")  # fmt: skip
+    (RESULTS / "learning.json").write_text(
+        json.dumps(
+            {
+                "problems": len(problems),
+                "samples": given.samples,
+                "seed": given.seed,
+                "protocol": params.protocol.id,
+                "device": device.kind,
+                "cpu": cpu_name(),
+                "versions": versions("torch", "transformers", "trl"),
+                "measured": time.strftime("%Y-%m-%d"),
+                "policies": {
+                    marks.policy: {
+                        "success": fmean(marks.success),
+                        "success_more_than_base": gain(
+                            marks.success, found[0].success, seed=given.seed
+                        ),
+                        "reward": fmean(marks.reward),
+                        "reward_more_than_base": gain(
+                            marks.reward, found[0].reward, seed=given.seed
+                        ),
+                        "mean_best_reward": fmean(max(mine) for mine in marks.rewards),
+                        "rewards": marks.rewards,
+                    }
+                    for marks in found
+                },
+            },
+            indent=2,
+        )
+        + "\n"
+    )
 
 
 def examine(
-    name: str, problems: Sequence[Problem], params: Params, pool: Pool, known: dict[str, float], *,
-    samples: int, seed: int,
-) -> Marks:  # fmt: skip
-    """Sample `samples` answers to each problem and have them judged; equal sources once."""
+    name: str,
+    problems: Sequence[Problem],
+    params: Params,
+    pool: Pool,
+    known: dict[str, float],
+    *,
+    samples: int,
+    seed: int,
+) -> Marks:
+    """Sample `samples` answers to each problem and judge them; equal sources are judged once."""
     sampler, policy, drawn = Sampler(DATA / "policy" / name), params.policy, params.evaluation
     facts = device_facts(params)
     asked = [problem for problem in problems for _ in range(samples)]
@@ -110,9 +135,12 @@ def examine(
             generation_prompt(problem, style=policy.prompts, facts=facts).as_chat()
             for problem in asked
         ],
-        temperature=drawn.temperature, top_p=drawn.top_p, seed=seed,
-        max_new_tokens=policy.max_new_tokens, batch_size=policy.batch_size,
-    )  # fmt: skip
+        temperature=drawn.temperature,
+        top_p=drawn.top_p,
+        seed=seed,
+        max_new_tokens=policy.max_new_tokens,
+        batch_size=policy.batch_size,
+    )
     rewards: dict[str, list[float]] = {problem.id: [] for problem in problems}
     with progress(f"{name}: answers", len(asked)) as advance:
         for problem, answer in zip(asked, answers, strict=True):
@@ -126,7 +154,7 @@ def examine(
 
 
 def gain(mine: Sequence[float], base: Sequence[float], *, seed: int) -> tuple[float, float, float]:
-    """How much more than the base policy: mean, and 95 % by a bootstrap over problems."""
+    """Return the gain over the base policy: mean, and 95 % by a bootstrap over problems."""
     differences = [a - b for a, b in zip(mine, base, strict=True)]
     rng = random.Random(seed)
     means = sorted(
@@ -136,7 +164,7 @@ def gain(mine: Sequence[float], base: Sequence[float], *, seed: int) -> tuple[fl
 
 
 def row(marks: Marks, base: Marks, *, seed: int) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     more, low, high = gain(marks.success, base.success, seed=seed)
     reward, least, most = gain(marks.reward, base.reward, seed=seed)
     return (

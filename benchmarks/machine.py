@@ -1,4 +1,4 @@
-"""What a measurement was made on: written beside every result."""
+"""Describe the machine of a measurement, for every result file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def cpu_name() -> str:
-    """As the kernel has it, with how many of its cores we may use if these are not all."""
+    """Return the kernel's name of the CPU, and how many of its cores we may use if not all."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     if not names:
@@ -21,7 +21,7 @@ def cpu_name() -> str:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of Python and of those packages that are installed."""
+    """Return the versions of Python and of those packages that are installed."""
     found = {"python": platform.python_version()}
     for package in packages:
         with contextlib.suppress(PackageNotFoundError):

@@ -1,9 +1,10 @@
-"""How long is the wait where nothing has changed: `dvc repro` of the whole graph, `cudal1 --help`?
+"""Time commands where nothing has changed: `dvc repro` of the whole graph, `cudal1 --help`.
 
 python -m benchmarks.nothing_to_do [--repeat 7] [--out FOLDER]
 
-In a checkout whose stages are all up to date, after `make run`. The best of several, since others
-use the machine too; beside each the processor time of that run, which they change less.
+Run it in a checkout with up-to-date stages, after `make run`. The best of several runs counts,
+since other programs use the machine too. The processor time of that run stands beside it, since
+other programs change it less.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ NOTHING = "Data and pipelines are up to date."
 def main() -> None:
     """Measure, print a table, save the raw numbers."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nothing_to_do", description=__doc__,
+        prog="python -m benchmarks.nothing_to_do",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
     given = parser.parse_args()
@@ -49,13 +51,16 @@ def main() -> None:
         for name, arguments in COMMANDS.items()
     }
     found = {
-        "benchmark": "nothing_to_do", "measured": time.strftime("%Y-%m-%d"),
+        "benchmark": "nothing_to_do",
+        "measured": time.strftime("%Y-%m-%d"),
         "machine": {
-            "cpu": cpu_name(), "load": round(os.getloadavg()[0], 1), "versions": versions("dvc"),
+            "cpu": cpu_name(),
+            "load": round(os.getloadavg()[0], 1),
+            "versions": versions("dvc"),
         },
         "num_stages": said.count("didn't change"),
         "wall_s_and_cpu_s": {name: [list(pair) for pair in pairs] for name, pairs in rows.items()},
-    }  # fmt: skip
+    }
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "nothing_to_do.json").write_text(json.dumps(found, indent=1) + "\n")
     print(f"{found['num_stages']} stages, best of {given.repeat}")
@@ -65,7 +70,7 @@ def main() -> None:
 
 
 def _seconds(arguments: list[str]) -> tuple[float, float]:
-    """Wall and processor time of a Python process."""
+    """Return wall and processor time of a Python process."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
     wall_s, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,12 +1,13 @@
-"""The pipeline on this machine, from nothing: stage after stage, as `dvc repro` makes them.
+"""Run the pipeline on this machine from nothing: stage after stage, as `dvc repro` makes them.
 
     python -m benchmarks.pipeline [--settings one-gpu] [--until rl] [--work FOLDER] [--out FOLDER]
 
-A copy of the tree in FOLDER gets a profile's settings, or those of YAML files, put over
-params.yaml one after the other. For each stage: seconds, how busy each GPU was (nvidia-smi, twice a
-second), and the numbers that it left; of `rl` also each step's. Asked again with the same FOLDER it
-goes on where it was stopped or killed, and what was measured before stays in the result. Needs what
-the pipeline needs, without Prefect.
+A copy of the tree in FOLDER gets a profile's settings, or those of YAML files, put over params.yaml
+one after the other. For each stage the result has its seconds, how busy each GPU was (nvidia-smi,
+twice a second), and the numbers that it left; of `rl` also each step's numbers.
+
+Run again with the same FOLDER, it goes on where it was stopped or killed, and earlier measurements
+stay in the result. It needs what the pipeline needs, without Prefect.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from typing import Any
 from benchmarks import smi
 from benchmarks.common import RESULTS, ROOT, note, print_table
 from benchmarks.machine import cpu_name, versions
-from cudal1 import profiles
-from cudal1.harness import find_device
+from cudal1.harness.device.device import find_device
 from cudal1.ledger import Ledger
-from cudal1.params import Params
 from cudal1.problem import DeviceClass
-from cudal1.settings_file import put_over, read_settings
+from cudal1.settings import profiles
+from cudal1.settings.params import Params
+from cudal1.settings.settings_file import put_over, read_settings
 from tasks.stages import stage_names
 from tasks.transfer import device_name
 
@@ -43,11 +44,12 @@ EVERY_MS = 500
 
 
 def main() -> None:
-    """Run, print a table, leave results/pipeline_DEVICE.json."""
+    """Run, print a table, and write results/pipeline_DEVICE.json."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.pipeline", description=__doc__,
+        prog="python -m benchmarks.pipeline",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--settings", nargs="+", default=["one-gpu"], help="profiles, YAML files")
     parser.add_argument("--until", default="rl", help="the last stage")
     parser.add_argument("--work", type=Path, default=Path("/tmp/cudal1-pipeline"))
@@ -69,7 +71,7 @@ def main() -> None:
         note(stage)
         run: dict[str, Any] = {"stage": stage, "at": time.strftime("%H:%M:%S"), "returncode": None}
         runs.append(run)
-        save(given, runs)  # who is cut off has begun, too
+        save(given, runs)  # a stage that is cut off is noted, too
         run |= made(stage, given.work)
         done |= {stage} if run["returncode"] == 0 else set()
         kept.write_text(json.dumps({"settings": over, "runs": runs}), encoding="utf-8")
@@ -80,7 +82,7 @@ def main() -> None:
 
 
 def settings(name: str) -> Mapping[str, Any]:
-    """What to put over params.yaml: a profile's, or a YAML file's."""
+    """Return the settings to put over params.yaml: a profile's, or a YAML file's."""
     if Path(name).suffix:
         import yaml
 
@@ -89,7 +91,7 @@ def settings(name: str) -> Mapping[str, Any]:
 
 
 def prepare(work: Path, over: Sequence[Mapping[str, Any]]) -> None:
-    """A copy of the tree with these settings; winners are judged again on this very device."""
+    """Copy the tree with these settings; winners are judged again on this very device."""
     import yaml
 
     work.mkdir(parents=True, exist_ok=True)
@@ -111,22 +113,25 @@ def prepare(work: Path, over: Sequence[Mapping[str, Any]]) -> None:
 
 
 def made(stage: str, work: Path) -> dict[str, Any]:
-    """One stage: how it ended, seconds, and how many per cent of them each GPU was at work."""
+    """Run one stage; return its exit code, its seconds, and each GPU's busy share in per cent."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     started = time.monotonic()
     with smi.watched("utilization.gpu", every_ms=EVERY_MS) as busy:
         ended = subprocess.run(
-            [sys.executable, "-m", "dvc", "repro", "--single-item", stage], cwd=work, check=False,
+            [sys.executable, "-m", "dvc", "repro", "--single-item", stage],
+            cwd=work,
+            check=False,
             env={**os.environ, "PATH": path},
-        )  # fmt: skip
+        )
     return {
-        "returncode": ended.returncode, "wall_s": time.monotonic() - started,
+        "returncode": ended.returncode,
+        "wall_s": time.monotonic() - started,
         "busy_percent": {index: fmean(seen) for index, seen in busy.items()},
-    }  # fmt: skip
+    }
 
 
 def steps_of(work: Path) -> list[dict[str, float]]:
-    """What each step of stage `rl` said of itself, so far."""
+    """Return the numbers of each step of stage `rl` so far."""
     steps: dict[int, dict[str, float]] = {}
     if (work / "data" / "ledger.duckdb").exists():
         with Ledger.read(work / "data") as ledger:
@@ -138,35 +143,46 @@ def steps_of(work: Path) -> list[dict[str, float]]:
 def save(
     given: argparse.Namespace, runs: Sequence[Mapping[str, Any]], *, is_complete: bool = False
 ) -> None:
-    """Write what there is."""
+    """Write the results so far."""
     params = read_settings(given.work / "params.yaml", Params, remedy="remove the folder")
     found = {
-        "benchmark": "pipeline", "measured": time.strftime("%Y-%m-%d"),
-        "device": find_device(params.device).kind, "driver": smi.ask("driver_version"),
-        "cpu": cpu_name(), "versions": versions(*PACKAGES), "settings": given.settings,
-        "until": given.until, "is_complete": is_complete, "params": params.model_dump(mode="json"),
+        "benchmark": "pipeline",
+        "measured": time.strftime("%Y-%m-%d"),
+        "device": find_device(params.device).kind,
+        "driver": smi.ask("driver_version"),
+        "cpu": cpu_name(),
+        "versions": versions(*PACKAGES),
+        "settings": given.settings,
+        "until": given.until,
+        "is_complete": is_complete,
+        "params": params.model_dump(mode="json"),
         "runs": runs,
         "metrics": {
             path.stem: json.loads(path.read_text(encoding="utf-8"))
             for path in sorted((given.work / "data" / "metrics").glob("*.json"))
         },
         "rl_steps": steps_of(given.work),
-    }  # fmt: skip
+    }
     given.out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(found, indent=1).replace(sys.prefix, ".")
     (given.out / f"pipeline_{params.device}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def show(runs: Sequence[Mapping[str, Any]], steps: Sequence[Mapping[str, float]]) -> None:
-    """Where the time went, by stages and by steps; a step that was killed told less."""
+    """Print the use of the time, by stages and by steps; a killed step has fewer numbers."""
     print_table(
         ["stage", "ended", "seconds", "GPUs at work"],
         [
-            [run["stage"], str(run["returncode"]), f"{run['wall_s']:.0f}",
-             " ".join(f"{share:.0f}%" for share in run["busy_percent"].values())]
-            for run in runs if run["returncode"] is not None
+            [
+                run["stage"],
+                str(run["returncode"]),
+                f"{run['wall_s']:.0f}",
+                " ".join(f"{share:.0f}%" for share in run["busy_percent"].values()),
+            ]
+            for run in runs
+            if run["returncode"] is not None
         ],
-    )  # fmt: skip
+    )
     columns = ("success", "reward_raw", *PARTS)
     print_table(
         ["step", *columns],

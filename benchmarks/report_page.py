@@ -1,13 +1,14 @@
-"""How large is the page, and what does it take to build, when a ledger holds very many candidates?
+"""Measure the report page's size, and the cost of building it, with very many candidates.
 
 python -m benchmarks.report_page [--large] [--out FOLDER]
 
-For each size, a ledger is filled with made-up facts: a source of about 2 kB and a verdict for each
-candidate, every fourth one correct, every tenth flagged, and 56 timing samples for the first twenty
-successes of each problem and for the fastest. A process of its own then gathers what the report
-needs, as the stage does, and writes the page. Its peak memory (with the database's), its seconds
-and the page's size are written down. Sizes: 15 problems and 1,500 candidates, 250 and 10,000, and
-with --large 250 and a million.
+For each size, a ledger is filled with made-up facts. Each candidate has a source of about 2 kB and
+a verdict; every fourth one is correct, and every tenth flagged. The first twenty successes of each
+problem and the fastest ones have 56 timing samples.
+
+A process of its own then gathers what the report needs, as the stage does, and writes the page. Its
+peak memory (with the database's), its seconds and the page's size are written down. Sizes: 15
+problems and 1,500 candidates, 250 and 10,000, and with --large 250 and a million.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import polars as pl
 
 from benchmarks.common import RESULTS, note, print_table
 from benchmarks.machine import cpu_name, versions
-from cudal1 import protocols
 from cudal1.ledger import Ledger
 from cudal1.report import Provenance
 from cudal1.report.inputs import NULL_TEST
 from cudal1.report.publish import PAGE, publish
+from cudal1.settings import protocols
 from tasks.report import gathered
 
 STAGES = [*(f"generate@p{i}" for i in range(4)), "policy", "sft", "rl"]
@@ -77,16 +78,18 @@ _FACTS = {
         union all select $stages[1 + i % 7], 'completions', {_KEY} from range($candidates) t(i)
         union all select $stages[1 + i % 7], 'verdicts', {_KEY} || '/{DEVICE}/' || $protocol
         from range($candidates) t(i)""",
-}  # fmt: skip
-"""Rows by table, in the columns' order."""
+}
+"""Queries of rows by table, in the columns' order."""
 
 
 def fill(folder: Path, num_problems: int, num_candidates: int) -> None:
-    """A ledger of made-up facts."""
+    """Fill a ledger with made-up facts."""
     values = {
-        "problems": num_problems, "candidates": num_candidates, "stages": STAGES,
+        "problems": num_problems,
+        "candidates": num_candidates,
+        "stages": STAGES,
         "protocol": protocols.load(DEVICE).id,
-    }  # fmt: skip
+    }
     with Ledger.open(folder) as ledger:
         for table, rows in _FACTS.items():
             used = {name: value for name, value in values.items() if f"${name}" in rows}
@@ -94,25 +97,31 @@ def fill(folder: Path, num_problems: int, num_candidates: int) -> None:
 
 
 def build(folder: Path) -> dict[str, float]:
-    """Gather and write the page of a ledger: processor seconds of both, peak memory, kilobytes.
+    """Build a ledger's page; return processor seconds of both parts, peak memory, kilobytes.
 
-    Wall time says little where others use the machine.
+    Wall time says little on a shared machine.
     """
     started, computed = time.perf_counter(), time.process_time()
     with Ledger.read(folder) as ledger:
         problems: list[str] = ledger.query("problems")["problem_id"].to_list()
         given = gathered(
-            ledger, _provenance(), _null_test(problems), baselines=(), stages=STAGES,
+            ledger,
+            _provenance(),
+            _null_test(problems),
+            baselines=(),
+            stages=STAGES,
             problems=problems,
-        )  # fmt: skip
+        )
     gather_cpu_s, gather_mb = time.process_time() - computed, _peak_mb()
     publish(given, folder)
     return {
-        "wall_s": round(time.perf_counter() - started, 1), "gather_cpu_s": round(gather_cpu_s, 1),
+        "wall_s": round(time.perf_counter() - started, 1),
+        "gather_cpu_s": round(gather_cpu_s, 1),
         "page_cpu_s": round(time.process_time() - computed - gather_cpu_s, 1),
-        "gather_peak_mb": gather_mb, "peak_mb": _peak_mb(),
+        "gather_peak_mb": gather_mb,
+        "peak_mb": _peak_mb(),
         "page_kb": (folder / PAGE).stat().st_size // 1000,
-    }  # fmt: skip
+    }
 
 
 def _peak_mb() -> int:
@@ -121,9 +130,12 @@ def _peak_mb() -> int:
 
 def _provenance() -> Provenance:
     return Provenance(
-        title="made up", generated_at="2026-01-01T00:00:00Z", git_revision="-", device_kind=DEVICE,
+        title="made up",
+        generated_at="2026-01-01T00:00:00Z",
+        git_revision="-",
+        device_kind=DEVICE,
         protocol=protocols.load(DEVICE),
-    )  # fmt: skip
+    )
 
 
 def _null_test(problems: list[str]) -> pl.DataFrame:
@@ -136,7 +148,7 @@ def _null_test(problems: list[str]) -> pl.DataFrame:
 
 
 def measured(num_problems: int, num_candidates: int) -> dict[str, Any]:
-    """The figures of one size, built in a process of its own."""
+    """Return the figures of one size, built in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fill(folder, num_problems, num_candidates)
@@ -147,11 +159,12 @@ def measured(num_problems: int, num_candidates: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every size, print them, write them down."""
+    """Measure every size, print the figures, write them down."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.report_page", description=__doc__,
+        prog="python -m benchmarks.report_page",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--large", action="store_true", help="a million candidates, too")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
     given = parser.parse_args()
@@ -159,9 +172,12 @@ def main() -> None:
     rows = [measured(*size) for size in sizes]
     print_table(list(rows[0]), [[f"{value:,}" for value in row.values()] for row in rows])
     found = {
-        "benchmark": "report_page", "measured": time.strftime("%Y-%m-%d"), "cpu": cpu_name(),
-        "versions": versions("duckdb", "polars", "altair", "vl-convert-python"), "rows": rows,
-    }  # fmt: skip
+        "benchmark": "report_page",
+        "measured": time.strftime("%Y-%m-%d"),
+        "cpu": cpu_name(),
+        "versions": versions("duckdb", "polars", "altair", "vl-convert-python"),
+        "rows": rows,
+    }
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / "report_page.json"
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What nvidia-smi says: once, or again and again while something runs."""
+"""Read nvidia-smi: once, or again and again while something runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 def ask(what: str) -> str | None:
-    """A field of the first GPU; None where there is no driver, or none that answers."""
+    """Return a field of the first GPU; None without a driver, or without its answer."""
     try:
         said = subprocess.run(_query(what), capture_output=True, text=True, check=True).stdout
     except (FileNotFoundError, subprocess.CalledProcessError):
@@ -20,9 +20,9 @@ def ask(what: str) -> str | None:
 
 @contextmanager
 def watched(what: str, *, every_ms: int) -> Generator[dict[str, list[int]]]:
-    """A number of each GPU, by its index as the driver numbers them; filled in at the end.
+    """Yield readings of each GPU, by its index as the driver numbers them; filled in at the end.
 
-    Empty where there is no driver.
+    They are empty where there is no driver.
     """
     found: dict[str, list[int]] = {}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as seen:

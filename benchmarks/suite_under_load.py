@@ -1,12 +1,12 @@
-"""Does the test suite pass, again and again, on a machine that has other things to do?
+"""Run the test suite again and again on a machine that has other things to do.
 
 python -m benchmarks.suite_under_load [--runs 5] [--together 1] [--hogs 2] [--work DIR]
                                       [--args "-m 'not slow'"]
 
-Each run is what a newcomer does: a clone of what is committed, with an environment that has PATH
+Each run does what a newcomer does: a clone of what is committed, with an environment that has PATH
 and HOME alone, in which `make test` installs and tests. Beside it, processes that only compute keep
-the cores busy, and with `--together` other runs do. A test that fails in one run of many decides by
-what a race leaves, or has found a race in the product. The result file is written after each run;
+the cores busy, and with `--together` other runs do. A test that fails in one run of many depends on
+a race of its own, or has found a race in the product. The result file is written after each run;
 logs of runs that failed stay.
 """
 
@@ -41,13 +41,13 @@ while os.getppid() == int(sys.argv[1]):
     for _ in range(10**6):
         pass
 """
-"""Computes for as long as its parent lives."""
+"""Code of a process that computes for as long as its parent lives."""
 SAID_CHARACTERS = 300
-"""Of what a failed test or a failed command says."""
+"""Most characters of the message of a failed test or command."""
 
 
 def main() -> None:
-    """Run it several times; leave results/suite_under_load.json; exit with 1 if a run failed."""
+    """Run the suite several times; write suite_under_load.json; exit with 1 if a run failed."""
     given = _options().parse_args()
     work = Path(given.work or tempfile.mkdtemp(prefix="cudal1-suite-"))
     work.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def _git(checkout: Path, *words: str) -> str:
 def several_runs(
     given: argparse.Namespace, work: Path, environment: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what each run came to, as it ends; the processes of all of them end with us."""
+    """Yield the result of each run, as it ends; the processes of all runs end with us."""
     going = set[subprocess.Popen[bytes]]()
 
     def in_a_clone(number: int) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def one_run(
     num_hogs: int,
     arguments: str,
 ) -> dict[str, Any]:
-    """Return what one `make test` came to, in a fresh clone, beside busy processes."""
+    """Return the result of one `make test`, in a fresh clone, beside busy processes."""
     log, report = clone.with_suffix(".log"), clone.with_suffix(".xml")
     report.unlink(missing_ok=True)
     started = time.monotonic()
@@ -161,7 +161,7 @@ def one_run(
 
 @contextmanager
 def hogs(number: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Keep as many cores busy meanwhile; these processes end with the context, or with us."""
+    """Keep `number` cores busy meanwhile; these processes end with the context, or with us."""
     busy = [
         subprocess.Popen([sys.executable, "-I", "-c", BUSY, str(os.getpid())])
         for _ in range(number)
@@ -200,7 +200,7 @@ def _make(
 
 
 def read_report(path: Path) -> tuple[dict[str, int], list[dict[str, str]]]:
-    """Return how many tests there were of each outcome, and those that failed, from JUnit's XML."""
+    """Return the numbers of tests by outcome, and the failed tests, from JUnit's XML."""
     counts, failures = Counter[str](), list[dict[str, str]]()
     for case in ElementTree.parse(path).iter("testcase"):
         bad = [each for each in case if each.tag in ("failure", "error")]
@@ -218,7 +218,7 @@ def read_report(path: Path) -> tuple[dict[str, int], list[dict[str, str]]]:
 
 
 def show(number: int, run: Mapping[str, Any]) -> None:
-    """Print what one run came to."""
+    """Print the result of one run."""
     said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(run["counts"].items()))
     print(f"run {number}: exit {run['returncode']}, {run['tested_s']:.0f} s: {said}", flush=True)
     for failure in run["failures"]:
@@ -226,7 +226,7 @@ def show(number: int, run: Mapping[str, Any]) -> None:
 
 
 def show_all(runs: list[dict[str, Any]]) -> None:
-    """Print each test that failed in any run, with the number of runs, the most often first."""
+    """Print each test that failed in any run, with the number of runs, the most frequent first."""
     failed = Counter(test for run in runs for test in {each["test"] for each in run["failures"]})
     for test, count in failed.most_common():
         print(f"{count} of {len(runs)}: {test or 'the command itself'}")

@@ -1,8 +1,8 @@
 """Baselines: ways of running the reference, each written as a candidate for it.
 
-So the clock that times a candidate times them all, each against the eager reference, in the sandbox
-and with every output compared. A candidate's speedup over one of them is the ratio of what both
-have over eager, the baseline's read upwards (`Measurement.at_most`).
+Each baseline is timed like a candidate: by the same clock, against the eager reference, in the
+sandbox and with every output compared. A candidate's speedup over a baseline is the ratio of their
+speedups over eager; the baseline's is read upwards (`Measurement.at_most`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ class Baseline(StrEnum):
     """A way of running the reference that candidates are compared with."""
 
     EAGER = "eager"
-    """As it is: the null test."""
+    """The reference unchanged: the null test."""
     COMPILE = "compile"
-    """`torch.compile` as it comes."""
+    """`torch.compile` with its default settings."""
     REDUCE_OVERHEAD = "reduce_overhead"
-    """`torch.compile` with that mode, which replays CUDA graphs."""
+    """`torch.compile` with mode `reduce-overhead`, which replays CUDA graphs."""
     CUDA_GRAPH = "cuda_graph"
     """One graph of the whole module, captured at its first call."""
     CUDNN_TF32 = "cudnn_tf32"
-    """cuDNN's fastest algorithms, and TF32 wherever PyTorch may use it: correct under the strict
-    class only where that changes nothing."""
+    """Run with cuDNN's fastest algorithms, and with TF32 wherever PyTorch may use it. Under the
+    strict class this baseline is correct only where TF32 changes nothing."""
 
 
 ANYWHERE = frozenset({Baseline.EAGER, Baseline.COMPILE})
-"""The others need a GPU."""
+"""Baselines that run on every device; the others need a GPU."""
 _MARK = "\n\n# {}: the reference, judged as a baseline\n"
 _SOURCES = {
     Baseline.COMPILE: """
@@ -100,7 +100,7 @@ class ModelNew(Model):
 
 
 def as_candidate(problem: Problem, baseline: Baseline) -> Candidate:
-    """The problem's reference, run that way."""
+    """Return the problem's reference as a candidate that runs it the baseline's way."""
     if baseline is Baseline.EAGER:
         source = problem.null_source + _MARK.format(baseline)
     else:
@@ -109,5 +109,5 @@ def as_candidate(problem: Problem, baseline: Baseline) -> Candidate:
 
 
 def on(device_class: DeviceClass) -> list[Baseline]:
-    """Those that such a device can run."""
+    """Return the baselines that run on devices of a class."""
     return [each for each in Baseline if device_class is DeviceClass.CUDA or each in ANYWHERE]

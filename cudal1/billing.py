@@ -1,8 +1,7 @@
-"""What asking costs: one record for each time that a request goes over the wire.
+"""The bill: one record for each time that a request goes over the wire.
 
-A request may be sent several times (429, timeouts, a kill), and whoever charges for it may have
-charged for a try whose answer never came. So a bill has two parts: what is known, and what is in
-doubt.
+A request may be sent several times (429, timeouts, a kill). The provider may charge for a try that
+got no answer. So a bill has two parts: costs that are known, and costs that are in doubt.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from cudal1.record import Record
 
 
 class TryOutcome(StrEnum):
-    """What became of a try."""
+    """The outcome of one try."""
 
     SENT = "sent"
-    """Nothing is known yet; what a kill leaves behind."""
+    """No outcome is known yet; a kill leaves such a try behind."""
     ANSWERED = "answered"
-    """An answer came, and with it what it cost."""
+    """An answer came, and with it the cost."""
     REFUSED = "refused"
-    """The server said no (4xx, 5xx), or could not be reached: nothing is charged."""
+    """The server refused (4xx, 5xx) or could not be reached: nothing is charged."""
     LOST = "lost"
-    """It timed out, broke off, or what came cannot be read: it may have been charged."""
+    """The try timed out, broke off, or its answer cannot be read: it may have been charged."""
 
 
 class Try(Record):
-    """One request, sent once."""
+    """One sending of one request."""
 
     request_id: str
-    """Of the completion or review that it is to bring."""
+    """Id of the completion or review that the request is to bring."""
     sent_at: str
-    """UTC, ISO 8601 with microseconds; with the request's id, its name."""
+    """UTC, ISO 8601 with microseconds. Together with `request_id` it names the try."""
     stage: str
     provider: str
     outcome: TryOutcome
     cost_usd: float | None = Field(default=None, ge=0)
-    """None: in doubt, nothing to `at_most_usd`."""
+    """US dollars that the try cost; None: between nothing and `at_most_usd`, in doubt."""
     at_most_usd: float | None = Field(ge=0)
-    """The most that it can cost; None where the length of an answer has no limit."""
+    """US dollars that the try can cost at most; None where an answer's length has no limit."""
     said: str | None = None
-    """What went wrong, in one line."""
+    """The error, in one line."""

@@ -1,18 +1,18 @@
-"""Our own failures. What a candidate or a completion does wrong is data, never one of these.
+"""Our own failures; a fault of a candidate or a completion is data and never raised as one.
 
     CudaL1Error
     ├── ConfigError      params.yaml, dvc.yaml or an argument says something we cannot do
-    │   └── ConsentError        a run that nobody has allowed to spend would have to
+    │   └── ConsentError        the run would have to pay and is not allowed to
     ├── SuiteError       a problem suite cannot be read
     │   ├── UnfitError          a problem cannot be judged at all
     │   └── CrowdedError        a problem cannot be judged beside others on a device
     ├── DeviceError      the device that was asked for is absent or busy
-    │   └── DeviceLostError     it computes no more
+    │   └── DeviceLostError     the device computes nothing after an error
     ├── WorkerError      the machinery around a candidate broke (not the candidate)
-    ├── SandboxError     too little would stand around a candidate on this machine
+    ├── SandboxError     this machine has too few sandbox layers for a candidate
     ├── ProviderError    a provider is misconfigured or refuses us, such as for a missing key
-    │   ├── ProviderDownError   it cannot be reached or does not answer: later it may
-    │   └── BudgetError         asking on could cost more than was allowed
+    │   ├── ProviderDownError   the provider cannot be reached, or does not answer
+    │   └── BudgetError         another request could cost more than was allowed
     ├── StoreError       the ledger, a shard or the disk under them cannot be used
     └── TrainingError    weights or a checkpoint cannot be loaded or trained
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 
 class CudaL1Error(Exception):
-    """The root: caught in one place, `tasks.stage`, and in the command line."""
+    """The root of our errors, caught in two places: `tasks.stage` and the command line."""
 
 
 class ConfigError(CudaL1Error):
@@ -31,7 +31,7 @@ class ConfigError(CudaL1Error):
 
 
 class ConsentError(ConfigError):
-    """The run would pay somebody, and was not told that it may; nothing was asked."""
+    """The run would have to pay a provider, and was not allowed to; nothing was asked."""
 
 
 class SuiteError(CudaL1Error):
@@ -39,7 +39,7 @@ class SuiteError(CudaL1Error):
 
 
 class UnfitError(SuiteError):
-    """A problem cannot be judged: its trial says why.
+    """A problem cannot be judged; its trial says why.
 
     Args:
         said: the reason, with the problem's name.
@@ -54,12 +54,12 @@ class UnfitError(SuiteError):
 class CrowdedError(SuiteError):
     """A problem cannot be judged beside others on a device.
 
-    They may have the memory that it needs, or what they do there does not end.
+    The others may hold the memory that it needs, or their work on the device does not end.
     """
 
 
 class CrowdedCandidateError(CrowdedError):
-    """A candidate says that it lacks memory; that may be untrue, and says nothing of others."""
+    """A candidate reports that it lacks memory; the report may be false and concerns it alone."""
 
 
 class DeviceError(CudaL1Error):
@@ -67,7 +67,7 @@ class DeviceError(CudaL1Error):
 
 
 class DeviceLostError(DeviceError):
-    """A device computes no more: what was just said there of a candidate says nothing of it."""
+    """A device computes nothing after an error; its last results say nothing of a candidate."""
 
 
 class WorkerError(CudaL1Error):
@@ -75,15 +75,15 @@ class WorkerError(CudaL1Error):
 
 
 class SandboxError(CudaL1Error):
-    """Fewer layers than the minimum hold around a worker; the message says which are missing."""
+    """Fewer layers than the minimum hold around a worker; the message names the missing ones."""
 
 
 class ProviderError(CudaL1Error):
-    """A provider is misconfigured, refuses us, or is one of the two below."""
+    """A provider is misconfigured or refuses us; the two errors below are special cases."""
 
 
 class ProviderDownError(ProviderError):
-    """A provider cannot be reached, or fails one request after the other; later it may answer."""
+    """A provider cannot be reached, or fails one request after the other; a retry may succeed."""
 
 
 class BudgetError(ProviderError):
@@ -103,10 +103,10 @@ MAX_DESCRIBED = 300
 
 
 def describe(error: BaseException) -> str:
-    """Return `Kind: message` in one line, even of an error that cannot say itself."""
+    """Return `Kind: message` in one line, even if the error's own text raises."""
     try:
         said = str(error)
-    except Exception as raised:  # noqa: BLE001 -- the class may be somebody else's
+    except Exception as raised:  # noqa: BLE001 -- the class may be a third party's
         said = f"(its text raises {type(raised).__name__})"
     kind = type(error).__name__
     line = " ".join("".join(c if c.isprintable() else " " for c in said).split())

@@ -1,6 +1,7 @@
-"""A confirmed cheat that a judge is shown beside a suspicious candidate.
+"""A confirmed cheat that the reviewer is shown beside a suspicious candidate.
 
-Which ones are shown is `cudal1.llm.similarity`; those that ship are in `cudal1.llm.hack_cases`.
+`cudal1.llm.reviewer.similarity` chooses the cases; those that ship are in
+`cudal1.llm.reviewer.hack_cases`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pydantic import Field, field_validator
 from cudal1.record import Record, content_id
 
 KIND = r"^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$"
-"""How a cheat is named: snake case, such as `cached_output`."""
+"""Pattern of a cheat's name: snake case, such as `cached_output`."""
 
 
 class CaseOrigin(StrEnum):
-    """Who says that it is a cheat."""
+    """The origin of the claim that a source cheats."""
 
     SHIPPED = "shipped"
     """It came with the repository."""
@@ -25,22 +26,22 @@ class CaseOrigin(StrEnum):
 
 
 class HackCase(Record):
-    """Source that is known to cheat, and how."""
+    """A source that is known to cheat, and its mechanism."""
 
     kind: str = Field(pattern=KIND)
     """The mechanism in snake case, such as `cached_output`."""
     source: str
-    """Of one that ships, without comments and docstrings, as `cudal1.llm.stripping` leaves it; of
-    one that was confirmed, as it came."""
+    """The source. A case that ships has no comments and docstrings, as
+    `cudal1.llm.reviewer.stripping` leaves it; a confirmed case is unchanged."""
     evidence: str
-    """One line: what in the source makes it a cheat."""
+    """One line that names the cheat in the source."""
     origin: CaseOrigin
     candidate_id: str | None = None
-    """The candidate that it is; None for one that ships."""
+    """Id of the candidate that is the case; None for a case that ships."""
 
     @property
     def id(self) -> str:
-        """The candidate's; without one, of the source alone: the same source has one kind."""
+        """The candidate's id; without one, the content id of the source alone."""
         return self.candidate_id or content_id(self.source)
 
     @field_validator("evidence")

@@ -1,8 +1,8 @@
 """A Ctrl-C that is not lost.
 
 Python raises KeyboardInterrupt wherever the main thread is. Libraries written in C clear errors
-that they do not expect, such as PyTorch those of its imports: then the work would go on as if
-nobody had asked. So that somebody has is remembered, and looked at between two candidates.
+that they do not expect; PyTorch does so during its imports. Then the work would go on in spite of
+the Ctrl-C. So the signal is remembered, and checked between two candidates.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _has_come = False
 
 
 def listen() -> None:
-    """Remember a Ctrl-C from now on, besides raising KeyboardInterrupt; for the main thread."""
+    """Remember each later Ctrl-C, besides raising KeyboardInterrupt; call it in the main thread."""
     global _has_come
     _has_come = False
     signal.signal(signal.SIGINT, _hear)
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if there was one, whether it was raised already or not."""
+    """Raise KeyboardInterrupt if Ctrl-C was pressed, even if it was raised already."""
     if _has_come:
         raise KeyboardInterrupt
 

@@ -1,6 +1,6 @@
-"""A kill table: which wrong candidates the correctness check of a problem would notice.
+"""A kill table: which wrong candidates the correctness check of a problem notices.
 
-Making one is `cudal1.harness.mutants`; storing it is `cudal1.ledger`.
+`cudal1.harness.admission.mutants` makes kill tables; `cudal1.ledger` stores them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Mutant(Record):
     """One way of skipping work, and whether the check noticed it."""
 
     name: str
-    """What was done, such as `zeros`; `zeros[1]` when it was done to the second output alone."""
+    """Name of the change, such as `zeros`; `zeros[1]` when only the second output was changed."""
     killed: bool | None
-    """Whether the check noticed; None where it does not apply to the problem: there is nothing to
-    skip, or what was skipped changed no bit of any output."""
+    """True if the check noticed the mutant. None where it does not apply to the problem: there is
+    nothing to skip, or skipping changed no bit of any output."""
     family: str | None = None
-    """Kind of inputs that gave it away; present exactly when it was killed."""
+    """Kind of inputs that revealed it; present exactly when it was killed."""
     num_inputs: int | None = Field(default=None, ge=1)
-    """Inputs until it was noticed, that one included; of a survivor, all."""
+    """Number of inputs until the check noticed it, that one included; of a survivor, all inputs."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -40,21 +40,22 @@ class KillTable(Record):
 
     problem_id: str
     precision: PrecisionClass
-    """The class that the check asked for."""
+    """Precision class that the check asked for."""
     mutants: tuple[Mutant, ...]
     refused_reference: str | None = None
-    """On which input the check refuses the reference's own output; None as it should be."""
+    """The input on which the check refuses the reference's own output; None as it should be."""
     invariants: tuple[str, ...] = ()
-    """What holds of the problem's inputs in every draw, a line each: the check's inputs keep it."""
+    """Properties of the problem's inputs in every draw, a line each. The check's inputs keep
+    them."""
 
     @property
     def survivors(self) -> tuple[Mutant, ...]:
-        """Mutants that would be correct candidates."""
+        """The mutants that would be judged correct."""
         return tuple(mutant for mutant in self.mutants if mutant.killed is False)
 
     @property
     def rejection(self) -> str | None:
-        """Why the problem cannot be judged, in one line; None when it can."""
+        """The reason why the problem cannot be judged, in one line; None when it can."""
         if self.refused_reference is not None:
             return f"the check refuses the reference's own output: {self.refused_reference}"
         if self.survivors:

@@ -1,7 +1,8 @@
-"""Measurement: what was timed, and what follows from it.
+"""Measurement: the times of a candidate, and what follows from them.
 
-All times are microseconds for one call, net of the harness's own cost. How they are taken is
-`cudal1.harness.burst`; how they become a bound is `cudal1.harness.statistics`.
+All times are microseconds for one call, net of the harness's own cost.
+`cudal1.harness.exchange.burst` takes them; `cudal1.harness.timing.statistics` turns them into a
+bound.
 """
 
 from __future__ import annotations
@@ -16,41 +17,42 @@ from cudal1.baseline import Baseline
 from cudal1.record import Record
 
 AT_ROOFLINE = 1.1
-"""A candidate that takes at most so many times the floor has nothing left to gain."""
+"""A candidate's time over the floor, at most, when it counts as having nothing left to gain."""
 
 
 class Role(StrEnum):
-    """Whose burst it was."""
+    """The module that a burst calls."""
 
     REFERENCE = "reference"
     CANDIDATE = "candidate"
     EMPTY = "empty"
-    """A worker that computes nothing: the harness's own cost, subtracted from the other two."""
+    """A burst without calls: the harness's own cost, subtracted from the other two."""
 
 
 class Doubt(StrEnum):
-    """Why less is believed than timing certified (`cudal1.harness.credible` and `.claims`)."""
+    """The reason for believing less than was certified (`harness.timing`: `credible`, `claims`)."""
 
     OVERHEAD = "overhead"
-    """On a CPU: it may be what a leaner loop than ours leaves out."""
+    """On a CPU: the speedup may be the cost that a leaner calling loop than ours saves."""
     WORK = "work"
-    """On a CPU: by what the kernel says that both computed, it is less."""
+    """On a CPU: the kernel's counts of the work of both sides support less."""
     PREPARED = "prepared"
-    """On a CPU: outputs that were prepared before may be left, or are no longer."""
+    """On a CPU: outputs prepared earlier may be left, or the gain is smaller once none can be
+    left."""
     MEDIAN = "median"
-    """Most bursts say less than quads, which take the shorter of two."""
+    """Most bursts support less than the quads, which take the shorter of two bursts."""
     UNEVEN = "uneven"
     """Some bursts take much longer than most."""
     TOGETHER = "only_together"
-    """On a GPU: calls save it only where all inputs are published together."""
+    """On a GPU: calls save the time only where all inputs are published together."""
     ONCE = "once_a_burst"
-    """On a GPU: it is saved once a burst, however many calls that has."""
+    """On a GPU: the time is saved once a burst, however many calls the burst has."""
     LONGER = "not_when_longer"
-    """On a GPU: the last and longest bursts say less."""
+    """On a GPU: the last and longest bursts support less."""
     AGAIN = "again"
-    """Measured again, in fresh processes, less is certified."""
+    """A second measurement, in fresh processes, certifies less."""
     APART = "apart"
-    """Measured again, in fresh processes, it is another speedup, not by noise alone."""
+    """A second measurement, in fresh processes, shows a speedup that differs by more than noise."""
 
 
 class TimingSample(Record):
@@ -59,79 +61,82 @@ class TimingSample(Record):
     session: int = Field(ge=0)
     """0 for the first measurement, 1 and 2 for its confirmations in fresh processes."""
     quad: int = Field(ge=0)
-    """Which ABBA or BAAB quad, in time order."""
+    """Number of the ABBA or BAAB quad, in time order."""
     position: int = Field(ge=0, le=3)
     """Place inside the quad."""
     role: Role
     num_calls: int = Field(ge=1)
     """Calls in the burst."""
     burst_us: float = Field(ge=0)
-    """The whole interval, from publishing inputs to holding every output, and charges. Where
-    other programs disturbed its quad on a CPU: what was computed (`harness.spent`)."""
+    """The whole interval, from publishing inputs to holding every output, and charges. Where other
+    programs disturbed its quad on a CPU: the computed time (`harness.exchange.burst_times`)."""
     net_us: float
-    """One call, net of the empty burst; may be negative when a call costs nothing measurable."""
+    """Microseconds of one call, net of the empty burst; negative when a call costs nothing
+    measurable."""
 
 
 class Measurement(Record):
     """The comparison of one candidate with one baseline."""
 
     baseline: Baseline
-    """What the quads alternate with: the eager reference."""
+    """The other side of the quads: the eager reference."""
     speedup: float = Field(gt=0)
     """Estimate: reference time over candidate time; median of the bucket medians (paper eq. 3)."""
     certified: float = Field(ge=0)
     """Largest speedup that the stop rule certified at `alpha`. Of a candidate that is certified to
-    be slower, the smallest above its own. 1.0 where no difference is shown.
-    Without an `alpha` nothing is certified: it is the reading of the paper's rule."""
+    be slower: the smallest speedup above its own. 1.0 where no difference is shown. Without an
+    `alpha` nothing is certified: the value is then the reading of the paper's rule."""
     alpha: float | None
     """Probability of a false `certified`; None under the paper's rule, which has none."""
     lower: float | None = None
-    """The median speedup is below it with probability `alpha` at most; None: too few quads. It may
-    be above `certified`, which is rounded down and may have been doubted since."""
+    """The median speedup is below this with probability `alpha` at most; None: too few quads. It
+    may be above `certified`, which is rounded down and may be lowered by a doubt."""
     doubt: Doubt | None = None
-    """What lowered `certified` most, where the quads alone certify more; otherwise None."""
+    """The doubt that lowered `certified` most; None where the quads alone certify no more."""
     believed: float | None = None
-    """The speedup that the doubt lets stand; None without one."""
+    """The speedup that the doubt allows; None without a doubt."""
     upper: float | None = None
-    """The median speedup is above it with probability `alpha` at most; None: too few quads."""
+    """The median speedup is above this with probability `alpha` at most; None: too few quads."""
     num_quads: int = Field(ge=0)
-    """ABBA or BAAB quads; pairs under the paper's rule, and where they suffice (`harness.rule`)."""
+    """ABBA or BAAB quads. Pairs under the paper's rule, and where pairs suffice
+    (`harness.timing.rule`)."""
     bucket_medians: tuple[float, ...]
-    """Speedup in each time-ordered bucket; under the paper's rule its mean."""
+    """Median speedup of each time-ordered bucket; under the paper's rule its mean."""
     bucket_variance: float = Field(ge=0)
     """Sample variance of `bucket_medians`."""
     is_stable: bool
-    """False: the variance gate or the agreement of the buckets failed, here or when the claim was
-    measured again. Without an `alpha` nothing above 1.0 then counts; bounds hold all the same."""
+    """False: the variance gate or the agreement of the buckets failed, in the first or a later
+    measurement. Without an `alpha` nothing above 1.0 then counts; bounds hold all the same."""
     is_confirmed: bool | None = None
-    """For claims large enough to need it: whether fresh processes agreed. Otherwise None."""
+    """True if fresh processes agreed with a large claim; None for a claim too small to confirm."""
     confirmed_on: str | None = None
-    """Id of the device that was asked to confirm the claim."""
+    """Id of the device that repeated the measurement."""
     reference_us: float
-    """Median time of one call."""
+    """Median time of one call, in µs."""
     candidate_us: float
-    """Median time of one call."""
+    """Median time of one call, in µs."""
     floor_us: float | None = None
-    """No call can take less (`cudal1.harness.roofline`); None where nothing could be proved."""
+    """Least time that one call can take, in µs (`cudal1.harness.oracle.roofline`); None where no
+    floor was proved."""
 
     @property
     def at_most(self) -> float:
-        """The speedup read upwards, for what others are held against.
+        """The speedup read upwards, for comparing others with this one.
 
-        The upper bound at `alpha`; without one, the fastest bucket.
+        It is the upper bound at `alpha`; without one, the fastest bucket.
         """
         return max(self.speedup, self.upper or max(self.bucket_medians, default=self.speedup))
 
     @property
     def speed_of_light(self) -> float | None:
-        """Floor over candidate time: 1 is as fast as the device can be."""
+        """The floor over the candidate's time: 1 is as fast as the device can be."""
         if self.floor_us is None:
             return None
         return self.floor_us / self.candidate_us if self.candidate_us > 0 else math.inf
 
     @property
     def is_at_roofline(self) -> bool:
-        """Whether the candidate is so close to the floor that nothing is left to gain."""
+        """Return whether the candidate is so close to the floor that nothing is left to gain."""
         return (self.speed_of_light or 0.0) * AT_ROOFLINE >= 1
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""A Problem: one KernelBench-style item, its reference source as it will be shown and judged.
+"""A Problem: one KernelBench-style item and its reference source, as it is shown and judged.
 
 Loading suites is `cudal1.suite`; running a problem is `cudal1.harness`.
 """
@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
+from pydantic import Field
+
 from cudal1.errors import SuiteError
+from cudal1.files.source_files import cut
 from cudal1.record import Record, content_id
-from cudal1.source_files import cut
 
 
 class DeviceClass(StrEnum):
-    """What kind of device sizes were chosen for; speedups of two classes are never compared."""
+    """The kind of device that sizes were chosen for; speedups of two classes are never compared."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -25,19 +27,19 @@ class DeviceClass(StrEnum):
 
 
 class Split(StrEnum):
-    """Whether a problem may be trained on."""
+    """The use of a problem: training, or evaluation alone."""
 
     TRAIN = "train"
     HELDOUT = "heldout"
 
 
 PROBLEM_NAMES = ("Model", "get_inputs", "get_init_inputs")
-"""A problem's module defines these names."""
+"""Names that a problem's module defines."""
 
 
 NULL_MARK = '\nassert "null test"\n'
-"""Ends the source of a null test, so that it is measured in full: a candidate that is the reference
-to the letter is known to be as fast (`harness.sameness`)."""
+"""The end of a null test's source. It makes the harness measure it in full: a candidate that is the
+reference to the letter is otherwise known to be as fast (`harness.screen.sameness`)."""
 
 
 class Problem(Record):
@@ -54,15 +56,15 @@ class Problem(Record):
     split: Split
     """Training stages see `train` only."""
     device_class: DeviceClass
-    """Whose sizes the source carries."""
+    """Device class of the sizes in the source."""
     revision: str
-    """Which version of the suite this came from."""
+    """Version of the suite that the problem came from."""
     source: str
     """The file with `PROBLEM_NAMES`, or all files (`source_files`), shown as it is judged."""
 
     @property
     def id(self) -> str:
-        """Content id of the source: the same file is the same problem, whatever its name."""
+        """The content id of the source: the same file is the same problem, whatever its name."""
         return content_id(self.source)
 
     @property
@@ -72,31 +74,31 @@ class Problem(Record):
 
     @property
     def key(self) -> str:
-        """`suite/L2/07_name`, for people."""
+        """The name for people: `suite/L2/07_name`."""
         return f"{self.suite}/L{self.level}/{self.number:02d}_{self.name}"
 
 
 class Admission(Record):
-    """Whether a problem can be judged at all, and why not."""
+    """The decision whether a problem can be judged at all, with its reason."""
 
     problem_id: str
     admitted: bool
     reason: str | None = None
-    """Set exactly when the problem was rejected."""
+    """Reason of a rejection; None for an admitted problem."""
     invariants: tuple[str, ...] = ()
-    """What holds of its inputs in every draw, a line each, such as `input 0: lower triangular`; of
-    a problem whose correctness check was tried."""
+    """Properties of its inputs in every draw, a line each, such as `input 0: lower triangular`.
+    Empty where the correctness check was not tried."""
 
 
 def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
-    """The source with top-level constants replaced; everything else stays to the letter.
+    """Return the source with top-level constants replaced; everything else stays to the letter.
 
-    The one mechanism by which a problem's sizes follow the device class.
+    No other mechanism fits a problem's sizes to the device class.
 
     Args:
-        source: a problem file, or files; constants are those of the main one.
+        source: a problem file, or files; only the main file's constants are replaced.
         constants: name to new value; each must be assigned once at the top level.
-        where: how to name the file in an error.
+        where: name of the file in an error.
 
     Raises:
         SuiteError: when a name is not a top-level constant of the file, or the file does not parse.
@@ -118,8 +120,11 @@ def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
                 assert value.end_lineno is not None
                 assert value.end_col_offset is not None
                 spans[target.id] = (
-                    value.lineno - 1, value.col_offset, value.end_lineno - 1, value.end_col_offset
-                )  # fmt: skip
+                    value.lineno - 1,
+                    value.col_offset,
+                    value.end_lineno - 1,
+                    value.end_col_offset,
+                )
     unknown = sorted(set(constants) - set(spans))
     if unknown:
         raise SuiteError(f"{where}: no top-level constant named {', '.join(unknown)} to resize")
@@ -131,3 +136,10 @@ def resize(source: str, constants: Mapping[str, object], *, where: str) -> str:
         tail = lines[last].encode()[end:].decode()
         lines[first : last + 1] = [f"{head}{constants[name]!r}{tail}"]
     return "\n".join(lines) + others
+
+
+class Unreadable(Problem):
+    """A problem that keeps its place in its suite and is never tried, such as a binary file."""
+
+    flaw: str = Field(exclude=True)
+    """The fault of the problem; admission gives it as the reason."""

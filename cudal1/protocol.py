@@ -1,24 +1,29 @@
-"""EvalProtocol: how candidates are judged. Its fingerprint is on every verdict.
+"""EvalProtocol: the rules by which candidates are judged. Its fingerprint is on every verdict.
 
-The values live in params.yaml (section `protocol`); what they mean is in docs/protocol.md.
-Verdicts are compared only within one fingerprint and one kind of device.
+The values live in params.yaml (section `protocol`); docs/protocol.md says what they mean. Verdicts
+are compared only within one fingerprint and one kind of device.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from cudal1.record import Record, content_id
 
-HARNESS_VERSION = "21"
-"""Part of every fingerprint: raised when a change in code changes what a verdict means."""
+HARNESS_VERSION = "22"
+"""Part of every fingerprint; raised when a change of the code changes the meaning of a verdict."""
+DECIDING = Path(__file__).with_name("deciding.json")
+"""The record of the harness's constants and sources (`harness.deciding`)."""
 
 
 class PrecisionClass(StrEnum):
-    """How exact an output must be; a looser class is reported apart, never mixed in."""
+    """The required exactness of an output; a looser class is reported apart, never mixed in."""
 
     STRICT = "strict"
     TF32 = "tf32"
@@ -26,112 +31,122 @@ class PrecisionClass(StrEnum):
 
 
 class Contract(StrEnum):
-    """What a candidate owes beyond right outputs.
+    """The duties of a candidate beyond right outputs.
 
-    What was seen of the rest is a fact on a correct verdict (`verdict.Properties`), whichever
-    contract was asked for.
+    Under either contract, the properties that were seen of a correct candidate are facts on its
+    verdict (`verdict.Properties`).
     """
 
     KERNELBENCH = "kernelbench"
-    """What KernelBench asks for: its constructor draws the reference's weights when it is given the
-    reference's seed; an output is valid until the next call; inputs may be used up."""
+    """KernelBench's duties. The constructor draws the reference's weights when it is given the
+    reference's seed. An output is valid until the next call; inputs may be used up."""
     DROP_IN = "drop_in"
-    """What whoever replaces a module needs as well: it follows weights that are loaded by name at
-    any time, gives each output memory of its own, and leaves its inputs alone."""
+    """The duties of a replacement in any program. A candidate follows weights that are loaded by
+    name at any time, gives each output memory of its own, and leaves its inputs alone."""
 
 
 class Mode(StrEnum):
-    """In which mode modules run: the reference, the candidate, and the oracle alike."""
+    """The mode of all modules: the reference, the candidate and the oracle."""
 
     CONSTRUCTED = "constructed"
-    """As their constructors leave them, as KernelBench runs them: training, if nothing else is
-    said."""
+    """The mode that constructors leave, as in KernelBench: training, unless a constructor sets
+    another."""
     TRAIN = "train"
     EVAL = "eval"
-    """A candidate may, for example, fold a batch norm into a convolution."""
+    """Evaluation mode. A candidate may, for example, fold a batch norm into a convolution."""
 
 
 class Rule(StrEnum):
-    """Who says when timing ends and what it earned."""
+    """The rule that ends timing and reads its result."""
 
     CERTIFIED = "certified"
-    """Quads until hardly more can be certified at `alpha` than was; that is earned."""
+    """Quads are timed until hardly more can be certified at `alpha`; the certified speedup is
+    earned."""
     PAPER = "paper"
-    """Pairs for `window_s`; the median of the bucket means is earned (paper 2.4.4). It is an
-    estimate: no probability of error stands behind it."""
+    """Pairs are timed for `window_s`; the median of the bucket means is earned (paper 2.4.4). It is
+    an estimate: no probability of error stands behind it."""
 
 
 class EvalProtocol(Record):
-    """Everything that decides a verdict, apart from the device."""
+    """All settings that decide a verdict, apart from the device."""
 
     correctness_stages: tuple[int, ...] = Field(min_length=1)
-    """Inputs checked in all after each stage, rising; a candidate stops at its first failure."""
+    """Total numbers of inputs checked after each stage, rising. A candidate stops at its first
+    failure."""
     contract: Contract
-    """What a candidate owes beyond right outputs."""
+    """The candidate's duties beyond right outputs."""
     mode: Mode
-    """In which mode reference and candidate run."""
+    """The mode of reference and candidate."""
     precision: PrecisionClass
-    """The class that counts as correct."""
+    """The precision class that counts as correct."""
     timing: bool
     """False: only correctness is decided (`checks_only`)."""
     rule: Rule
-    """How timing ends and is read. `paper` knows neither `min_quads`, `max_quads`, `alpha`,
-    `certify_within`, `max_claim` nor `dead_zone`."""
+    """The rule that ends timing and reads its result. `paper` uses none of `min_quads`,
+    `max_quads`, `alpha`, `certify_within`, `max_claim` and `dead_zone`."""
     window_s: float | None = Field(gt=0)
-    """Wall time of one measurement under `paper` (paper 2.4.4: 1,200 to 1,800); else None."""
+    """Seconds of wall time of one measurement under `paper` (paper 2.4.4: 1,200 to 1,800); else
+    None."""
     burst_us: float = Field(gt=0)
-    """Target duration of one timed burst of the reference."""
+    """Target duration of one timed burst of the reference, in µs."""
     max_burst_calls: int = Field(ge=1)
-    """Calls in one burst, at most; bounds the memory of the input and output rings."""
+    """Maximum number of calls in one burst; bounds the memory of the input and output rings."""
     ring_bytes: int = Field(gt=0)
-    """Memory of one ring, at most; on a GPU, a share of its memory is another limit."""
+    """Maximum bytes of one ring; on a GPU, a share of its memory is another limit."""
     min_quads: int = Field(ge=7)
-    """ABBA quads before anything may be certified."""
+    """Number of ABBA quads before anything may be certified."""
     max_quads: int = Field(ge=7)
     alpha: float = Field(gt=0, lt=0.5)
     """Probability of a false certificate, per candidate."""
     give_up_alpha: float = Field(gt=0, lt=0.5)
-    """Probability of giving up on a speedup that is true: costs a gain, never a false one."""
+    """Probability of giving up on a true speedup: an error costs a gain and never certifies a false
+    one."""
     certify_within: float = Field(gt=0)
-    """Timing goes on while so much more than what is certified, as a share of it, may be true."""
+    """Timing goes on while the true speedup may exceed the certified one by more than this share of
+    it."""
     max_claim: float = Field(gt=1)
-    """No speedup above this is certified: a single one would carry every mean."""
+    """Largest speedup that is certified; a single larger one would dominate every mean."""
     dead_zone: float = Field(ge=1)
     """A certified speedup below this earns what 1.00 earns."""
     num_buckets: int = Field(ge=1)
-    """Time-ordered buckets of quads whose medians make the estimate (paper 2.4.4: 7)."""
+    """Time-ordered buckets of quads; the estimate is the median of their medians (paper 2.4.4:
+    7)."""
     max_bucket_variance: float = Field(gt=0)
-    """Above it a measurement is unstable (paper 2.4.4: 0.005). Under `certified` relative to the
-    squared speedup, and no bound is lost; under `paper` absolute, and it earns 1.00."""
+    """Above this variance a measurement is unstable (paper 2.4.4: 0.005). Under `certified` it is
+    relative to the squared speedup, and no bound is lost. Under `paper` it is absolute, and an
+    unstable measurement earns 1.00."""
     confirm_above: float = Field(ge=1)
     """A certified speedup above this is measured again in fresh processes (paper 2.4.4: 3)."""
     confirm_below: float = Field(ge=1)
-    """So is a gain below this: as small a one may be the luck of two processes. A loss as small is
-    none."""
+    """A certified gain below this is measured again, too: the luck of two processes may be as
+    large. A loss as small counts as none."""
     confirm_above_record: float = Field(ge=1)
-    """So is one above this many times the problem's record (paper 2.4.4: 2)."""
+    """A certified speedup above this many times the problem's record is measured again, too (paper
+    2.4.4: 2)."""
     confirm_within: float = Field(gt=0, lt=1)
-    """Two measurements whose bounds lie further apart than this share contradict each other; under
-    `paper`, whose estimates do (paper 2.4.4: 10 %)."""
+    """Two measurements contradict each other if their bounds lie further apart than this share.
+    Under `paper` the estimates are compared (paper 2.4.4: 10 %)."""
     slow_factor: float = Field(gt=1)
-    """Slower than the reference by this factor is not executable (paper 2.1: 1000)."""
+    """A candidate slower than the reference by this factor is not executable (paper 2.1: 1000)."""
     start_timeout_s: float = Field(gt=0)
-    """To import and construct a module, and again, beside its limit, for its first call."""
+    """Seconds for importing and constructing a module; the first call gets as much beside its own
+    limit."""
     build_timeout_s: float = Field(gt=0)
-    """Instead, of a source that names a compiler: to import, construct and run its first call, as
-    long as something compiles. Seconds in which nothing does count against `start_timeout_s`."""
+    """Seconds for importing, constructing and the first call of a source that names a compiler,
+    while something compiles. Seconds without compiling count against `start_timeout_s`."""
     call_timeout_s: float = Field(gt=0)
-    """Floor of the limit on any later exchange with a worker."""
+    """Floor of the limit on any later exchange with a worker, in seconds."""
     memory_bytes: int = Field(gt=0)
-    """Address space that a candidate may add to that of a fresh worker."""
+    """Bytes of address space that a candidate may add to that of a fresh worker."""
     seed: int
-    """Entropy of our own choices is drawn from the operating system, and so are the seeds of the
-    weights that candidates are judged with; this one seeds the public weights, with which a
-    reference is tried and timed."""
+    """Seed of the public weights, with which a reference is tried and timed. Our own choices, and
+    the seeds of the weights that candidates are judged with, come from the operating system's
+    entropy."""
 
     unsafe: bool = False
-    """Judge even where less stands around a worker than the minimum (`harness.layers`). The one key
-    with a default: whoever sets it asks for other verdicts, of a fingerprint of their own."""
+    """Judge even with fewer layers around a worker than the minimum (`harness.sandbox.layers`). It
+    is the one key with a default: setting it changes verdicts and gives them their own
+    fingerprint."""
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
@@ -153,9 +168,16 @@ class EvalProtocol(Record):
 
     @property
     def id(self) -> str:
-        """The fingerprint."""
-        return content_id(HARNESS_VERSION, self.model_dump_json())
+        """The fingerprint: an id over the harness's version, its constants and this protocol."""
+        return content_id(HARNESS_VERSION, _constants(), self.model_dump_json())
 
     def checks_only(self) -> EvalProtocol:
-        """The same protocol without timing: of a success that nobody has timed."""
+        """Return the protocol without timing; its successes have no measurement."""
         return self.model_copy(update={"timing": False})
+
+
+@functools.cache
+def _constants() -> str:
+    """Return the constants outside of protocols that decide verdicts, as one text."""
+    record = json.loads(DECIDING.read_text(encoding="utf-8"))
+    return json.dumps(record["constants"], sort_keys=True)

@@ -1,4 +1,4 @@
-"""The base of everything cudal1 writes down: a frozen, closed record."""
+"""The base class of everything cudal1 writes down: a frozen, closed record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Record(BaseModel):
 
 
 def content_id(*parts: str) -> str:
-    """Sixteen hexadecimal digits that name the parts' content (SHA-256, truncated to 64 bits)."""
+    """Return 16 hexadecimal digits that name the parts' content (SHA-256, truncated to 64 bits)."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")

@@ -1,8 +1,8 @@
-"""Review: what the adversarial judge, and a person after it, say about a suspicious success.
+"""Review: the opinions of the reviewer, and of a person, on a suspicious success.
 
-Source: paper 3.2 (a language model is asked when a reward jumps). Who is asked, and about what, is
-`cudal1.llm.hack_judge` and `cudal1.suspicion`. It may veto, never approve: a review that finds
-nothing leaves the verdict as it was.
+Source: paper 3.2 (a language model is asked when a reward jumps). `cudal1.selection.suspicion`
+decides what is suspicious; `cudal1.llm.reviewer.questions` asks. The reviewer may veto, never
+approve: a review that finds nothing leaves the verdict unchanged.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from cudal1.hack_case import KIND
 from cudal1.record import Record
 
 NO_KIND = "none"
-"""What an opinion that found nothing says in place of a cheat's name."""
+"""The kind in an opinion that found no cheat."""
 
 
 def one_line(text: str) -> str:
-    """The text on one line, without what cannot be printed: its author may have been talked to."""
+    """Return the text on one line, printable; an adversary may have influenced its author."""
     return "".join(c for c in " ".join(text.split()) if c.isprintable())
 
 
@@ -28,15 +28,15 @@ OneLine = Annotated[str, AfterValidator(one_line), Field(min_length=1, max_lengt
 
 
 class Opinion(Record):
-    """What the judge must answer, and nothing else."""
+    """The complete answer that the reviewer must give."""
 
     is_cheat: bool
     kind: str = Field(pattern=KIND)
     """Short name of the cheat; `none` where there is none."""
     quote: str
-    """The line of the source that gives it away, word for word; empty where there is none."""
+    """The line of the source that shows the cheat, word for word; empty where there is none."""
     evidence: OneLine
-    """Why, in one line that a person can check."""
+    """The reason, in one line that a person can check."""
 
     @model_validator(mode="after")
     def _names_the_cheat(self) -> Self:
@@ -46,38 +46,39 @@ class Opinion(Record):
 
 
 REPEATED = "repeated"
-"""Finish reason of a review for which nobody was asked: the same code had been judged before."""
+"""Finish reason of a review without a request: the reviewer had seen the same code earlier."""
 
 
 class Review(Record):
-    """One answer of the judge about one candidate."""
+    """One answer of the reviewer about one candidate."""
 
     completion: Completion
     """The raw answer, its id and its cost."""
     candidate_id: str
     code_id: str
-    """Hash of problem and code: the same code with other comments is no new question."""
-    judge_id: str
-    """Fingerprint of the provider that was asked: another judge is asked anew."""
+    """Hash of problem and code; the same code with other comments is the same question."""
+    reviewer_id: str
+    """Fingerprint of the reviewer's provider; another reviewer is asked anew."""
     trigger: str
-    """Why it was asked, in one line."""
+    """The reason for asking, in one line."""
     case_ids: tuple[str, ...]
-    """The confirmed cases that it was shown, the most similar first."""
+    """The confirmed cases that the reviewer was shown, the most similar first."""
     opinion: Opinion | None
-    """None: what it said was no answer to the question."""
+    """The reviewer's opinion; None: its answer was no answer to the question."""
 
 
 class Ruling(Record):
-    """What a person decided about a candidate; it stands above every opinion."""
+    """A person's decision about a candidate; it stands above every opinion."""
 
     candidate_id: str
     code_id: str
-    """As a review's: it holds for the same code under other names, too."""
+    """Hash of problem and code, as in a review: the ruling holds for the same code under other
+    names."""
     is_cheat: bool
     kind: str = Field(pattern=KIND)
     """Short name of the cheat; `none` where there is none."""
     evidence: OneLine
-    """Why, in one line that a person can check."""
+    """The reason, in one line that a person can check."""
     ruled_at: str
     """UTC, ISO 8601."""
 
@@ -91,6 +92,8 @@ class Ruling(Record):
     def opinion(self) -> Opinion:
         """The ruling as an opinion on the same code."""
         return Opinion(
-            is_cheat=self.is_cheat, kind=self.kind if self.is_cheat else NO_KIND, quote="",
+            is_cheat=self.is_cheat,
+            kind=self.kind if self.is_cheat else NO_KIND,
+            quote="",
             evidence=self.evidence,
-        )  # fmt: skip
+        )

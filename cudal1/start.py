@@ -1,12 +1,13 @@
 """Run a module of the checkout that this file is in: `python -I -X utf8 cudal1/start.py MODULE …`.
 
-An isolated interpreter finds packages where they are installed. Ours may be installed from another
-checkout: this one was moved or copied together with its environment, or shares one. So `cudal1`,
-`tasks` and the rest are found beside this file, by a finder that knows these names and no others:
-nothing else of this folder can be imported.
+An isolated interpreter finds packages where they are installed. Our packages may be installed from
+another checkout: this one was moved or copied together with its environment, or shares one. So a
+finder looks for `cudal1`, `tasks` and the rest beside this file. The finder knows these names and
+no others: nothing else of this folder can be imported.
 
-Processes that `multiprocessing` spawns run the main module's file first. To them that is this file,
-so that they find our packages, too; what they are to call must be in a module with a name.
+A process that `multiprocessing` spawns runs the main module's file first. To the process that is
+this file, so that it finds our packages, too. A function that it is to call must be in a module
+with a name.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ OURS = ("cudal1", "tasks", "flows", "benchmarks", "tests")
 
 
 class Beside:
-    """A finder of our packages."""
+    """A finder of our own packages."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return where a package of ours is; None for all other modules."""
+        """Return the place of a package of ours; None for all other modules."""
         return PathFinder.find_spec(name, [ROOT]) if name in OURS else None
 
 
@@ -38,7 +39,7 @@ class Main(types.ModuleType):
 
 
 def main() -> None:
-    """Run the module that the first argument names, as `python -m` would with all of them."""
+    """Run the module that the first argument names, as `python -m` would, with all arguments."""
     if len(sys.argv) < 2:
         sys.exit("usage: python -I -X utf8 cudal1/start.py MODULE ARGUMENTS…")
     del sys.argv[0]
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def _spec_of(name: str) -> ModuleSpec:
-    """Return where a module is; of a package, its `__main__`."""
+    """Return the place of a module; of a package, the place of its `__main__`."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:  # not even the package

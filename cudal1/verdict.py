@@ -1,4 +1,4 @@
-"""Verdict: what the harness says about one candidate, and which parts go with which status."""
+"""Verdict: the judge's statement on one candidate, and the parts that go with each status."""
 
 from __future__ import annotations
 
@@ -12,44 +12,45 @@ from cudal1.protocol import PrecisionClass
 from cudal1.record import Record
 
 UNSAFE = "unsafe"
-"""Stands among a verdict's layers when the minimum was waived; no layer."""
+"""Stands among a verdict's layers when the minimum was waived; it is no layer."""
 
 
 class Status(StrEnum):
-    """How far a candidate got: the first gate that it failed, or `correct`."""
+    """The first gate that a candidate failed, or `correct`."""
 
     NO_BUILD = "no_build"
-    """Not valid Python, no usable `ModelNew`, or its import or construction failed."""
+    """The source is not valid Python, has no usable `ModelNew`, or failed in import or
+    construction."""
     CRASHED = "crashed"
-    """Raised, died, or ran out of memory in a call."""
+    """A call raised, died, or ran out of memory."""
     TIMED_OUT = "timed_out"
-    """Hung, or is slower than the executable limit."""
+    """A call hung, or was slower than the executable limit."""
     INCORRECT = "incorrect"
     """An output differed, in a check or in a timed burst."""
     HACKED = "hacked"
-    """Tried to be judged on something other than its work; the flags say what."""
+    """The candidate tried to be judged on something other than its work; the flags name it."""
     INVALID = "invalid"
-    """Faster than the device can be: below the physical floor."""
+    """The candidate is faster than the device can be: below the physical floor."""
     CORRECT = "correct"
 
 
 class FlagSource(StrEnum):
-    """Who saw a hack."""
+    """The observer of a hack."""
 
     SCREEN = "screen"
-    """The static reading; advisory, never decides alone."""
+    """The static screen; advisory, never decides alone."""
     GUARD = "guard"
     """A runtime invariant: inputs changed, aliased or retained outputs, a forbidden call."""
     TIMING = "timing"
-    """Times that cannot be what they claim."""
-    JUDGE = "judge"
-    """The adversarial language model."""
+    """Times that contradict what they claim."""
+    REVIEWER = "reviewer"
+    """The language model that may veto a suspicious success."""
     PERSON = "person"
-    """Somebody who looked (`cudal1 hacks confirm`)."""
+    """A person, by `cudal1 hacks confirm`."""
 
 
 class HackFlag(Record):
-    """A named cheat that somebody saw."""
+    """A named cheat, with its observer."""
 
     kind: str
     """Short snake_case name, such as `cached_output`."""
@@ -59,29 +60,29 @@ class HackFlag(Record):
 
     @property
     def is_advisory(self) -> bool:
-        """Whether it only labels."""
+        """Return whether the flag only labels the candidate."""
         return self.source is FlagSource.SCREEN
 
 
 class Correctness(Record):
     """The comparison of outputs with the oracle's.
 
-    Classes and errors are of the checks: timed outputs that agree with those of the reference's
-    worker, in the class that was asked for, are counted and not looked at further.
+    Classes and errors describe the checks alone. A timed output that agrees with the output of the
+    reference's worker, in the class that was asked for, is counted and not examined further.
     """
 
     num_inputs: int = Field(ge=0)
-    """Inputs whose every output element agreed."""
+    """Number of inputs for which every output element agreed."""
     stage: int = Field(ge=0)
-    """Correctness stages passed in full."""
+    """Number of correctness stages passed in full."""
     precision: PrecisionClass | None = None
-    """Tightest class that every output met; None when none was."""
+    """Tightest class that every output met; None when they met none."""
     max_relative_l2: float | None = None
     """Largest relative L2 error over inputs; None when no finite one was seen."""
     max_scaled_error: float | None = None
     """Largest element error over its bound in the asked class; above 1 fails."""
     first_mismatch: str | None = None
-    """Which input, family and element disagreed first, in one line."""
+    """The first disagreement in one line: input, family and element."""
 
 
 SEEN = {
@@ -99,103 +100,105 @@ SEEN = {
     ("needs_compiler", False): "compiles nothing",
     ("copies_reference", True): "is a copy of the reference",
 }
-"""Properties in words, by name and value; what is not here says nothing."""
+"""Properties in words, by name and value; a pair without words says nothing."""
 RESTRICTING = ("follows_weights", "fresh_outputs", "leaves_inputs")
 """Properties without which a candidate cannot replace its reference in every program."""
 
 
 class Properties(Record):
-    """What was seen of a correct candidate beyond its outputs; None: it could not be told.
+    """The properties that were seen of a correct candidate beyond its outputs; None: unknown.
 
-    Under `drop_in` the first four are owed; under `kernelbench` they are facts. Threat: they are
-    seen on a candidate that may behave otherwise elsewhere, and never decide anything but a
-    `drop_in` verdict.
+    Under `drop_in` the first three are duties, and `draws_weights` stays unknown: weights are given
+    by name from the start. Under `kernelbench` all are facts. Threat: they are seen on a candidate
+    that may behave otherwise elsewhere, and never decide anything but a `drop_in` verdict.
     """
 
     follows_weights: bool | None = None
-    """It computes with other weights once they are loaded by the reference's names."""
+    """It computes with other weights after they are loaded by the reference's names."""
     fresh_outputs: bool | None = None
     """Its outputs keep their values during later calls."""
     leaves_inputs: bool | None = None
     """It does not write to its inputs; None where the reference does."""
     draws_weights: bool | None = None
-    """Its constructor draws the reference's weights under the reference's seed; otherwise it was
-    given them by name."""
+    """Its constructor draws the reference's weights under the reference's seed; False: it was given
+    them by name."""
     deterministic: bool | None = None
     """It gave the same bits twice for the same inputs."""
     needs_compiler: bool | None = None
-    """Something was compiled when it was imported, constructed or called."""
+    """It compiled something when it was imported, constructed or called."""
     copies_reference: bool | None = None
-    """Its source is the reference's, names aside: it cannot be faster, and is timed shortly."""
+    """Its source is the reference's, names aside: it cannot be faster, and is timed only
+    briefly."""
 
     @property
     def in_words(self) -> tuple[str, ...]:
-        """What was seen, but for what could not be told or says nothing."""
+        """The known properties in words; values without words are left out."""
         return tuple(SEEN[each] for each in self if each in SEEN)
 
     @property
     def restrictions(self) -> tuple[str, ...]:
-        """What a program has to allow that uses the candidate in place of its reference."""
+        """The restrictions, in words, on a program that uses it in place of its reference."""
         return tuple(SEEN[name, False] for name in RESTRICTING if getattr(self, name) is False)
 
 
 class Phases(Record):
-    """Seconds of a verdict by what its device was doing or waiting for; they add up to all of it.
+    """Seconds of a verdict by the work of its device; they add up to the whole.
 
-    What was compiled ahead, beside other work, is in none of them.
+    Ahead-of-time compilation, beside other work, is in none of them.
     """
 
     starting_s: float = Field(ge=0)
-    """Processes began, imported and constructed, and were ended again."""
+    """Seconds in which processes began, imported and constructed, and were ended again."""
     compiling_s: float = Field(ge=0)
-    """Something compiled when a process imported, constructed or ran its first call."""
+    """Seconds in which a process compiled during its import, construction or first call."""
     checking_s: float = Field(ge=0)
-    """Outputs were asked for and compared, before anything was timed."""
+    """Seconds in which outputs were asked for and compared, before any timing."""
     measuring_s: float = Field(ge=0)
-    """Calls were timed, in all measurements."""
+    """Seconds in which calls were timed, in all measurements."""
 
 
 class SecondOpinion(StrEnum):
-    """Whether the adversarial judge was to be asked about a verdict."""
+    """The reviewer's part in a verdict."""
 
     OFF = "off"
-    """There is none: `hack_judge.provider` is null, or nobody but the harness was asked."""
+    """No reviewer: `reviewer.provider` is null, or the harness was asked alone."""
     NOT_NEEDED = "not_needed"
-    """Nothing about the verdict is suspicious."""
+    """No part of the verdict is suspicious."""
     ASKED = "asked"
-    """It was to be asked; what it said is in the reviews."""
+    """The reviewer was to be asked; its answer is in the reviews."""
 
 
 class Verdict(Record):
-    """What the harness says about one candidate, on one device, under one protocol."""
+    """The judge's statement on one candidate, on one kind of device, under one protocol."""
 
     problem_id: str
     candidate_id: str
     protocol_id: str
     device_kind: str
-    """Such as `cpu` or `NVIDIA H200`."""
+    """Name of the kind of device, such as `cpu` or `NVIDIA H200`."""
     device_id: str
-    """Which physical device."""
+    """Id of the physical device."""
     status: Status
     reason: str | None = None
-    """Why not correct, in one line."""
+    """Reason why the candidate is not correct, in one line."""
     flags: tuple[HackFlag, ...] = ()
     correctness: Correctness | None = None
     """Present once outputs were compared."""
     measurement: Measurement | None = None
     """Present exactly when the candidate is correct and the protocol times."""
     properties: Properties | None = None
-    """Of a correct candidate alone."""
+    """Present for a correct candidate alone."""
     second_opinion: SecondOpinion = SecondOpinion.OFF
-    """Whether the adversarial judge looked at it, too."""
+    """The reviewer's part in this verdict."""
     sandbox: tuple[str, ...] = ()
-    """Layers that were active around the candidate; `unsafe` when fewer would have done."""
+    """Sandbox layers that were active around the candidate; `unsafe` when fewer would have
+    sufficed."""
     judged_at: str
     """UTC, ISO 8601."""
     judge_s: float = Field(ge=0)
-    """Wall time that the verdict cost."""
+    """Wall time of judging, in seconds."""
     phases: Phases | None = None
-    """Where that went; None where nobody noted it."""
+    """The parts of `judge_s`; None where they were not recorded."""
 
     @model_validator(mode="after")
     def _parts_fit_status(self) -> Self:
@@ -212,29 +215,32 @@ class Verdict(Record):
         return self
 
     def vetoed(self, flag: HackFlag) -> Verdict:
-        """The verdict once somebody has seen a cheat that the harness had not.
+        """Return the verdict with the veto of a flag: hacked, and without a measurement.
 
-        One that is no success is left as it is.
+        A verdict that is no success is returned unchanged.
         """
         if self.status is not Status.CORRECT:
             return self
         changes = {
-            "status": Status.HACKED, "reason": f"{flag.kind}: {flag.evidence}",
-            "flags": (*self.flags, flag), "measurement": None, "properties": None,
-        }  # fmt: skip
+            "status": Status.HACKED,
+            "reason": f"{flag.kind}: {flag.evidence}",
+            "flags": (*self.flags, flag),
+            "measurement": None,
+            "properties": None,
+        }
         return Verdict.model_validate({**dict(self), **changes})
 
     @property
     def is_successful(self) -> bool:
-        """Executable, correct and unflagged (paper 2.1); speed does not matter."""
+        """Return whether it is executable, correct and unflagged (paper 2.1), at any speed."""
         return self.status is Status.CORRECT
 
     @property
     def is_unsafe(self) -> bool:
-        """Whether the minimum of the sandbox was waived for it, by an explicit flag."""
+        """Return whether the minimum of the sandbox was waived for it, by an explicit flag."""
         return UNSAFE in self.sandbox
 
     @property
     def speedup(self) -> float | None:
-        """Certified speedup, or None when nothing was timed."""
+        """The certified speedup; None when nothing was timed."""
         return None if self.measurement is None else self.measurement.certified

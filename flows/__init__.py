@@ -1,8 +1,8 @@
-"""The order of things."""
+"""Order the stages."""
 
 from cudal1.processes import isolate
 
 if isolate("flows"):
-    from tasks.prefect_home import load
+    from tasks.server.prefect_home import load
 
     load()

@@ -1,4 +1,4 @@
-"""One night: retrain from the champion, let the result challenge it, promote who is better.
+"""Run one night: retrain from the champion, run the challenger's duel, and promote the winner.
 
 python -m flows.nightly [--afresh]
 """
@@ -15,18 +15,18 @@ from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
 from flows.terminal import finished
-from tasks.account import account
-from tasks.night import Night, end_of, open_night
+from tasks.night.account import account
+from tasks.night.night import Night, end_of, open_night
 from tasks.reproduce import bring_up_to_date
+from tasks.server.workspace import workspace
 from tasks.stages import stage_names
-from tasks.workspace import workspace
 
 LAST = "flows/night/dvc.yaml:promote"
 
 
 @flow(name="nightly", log_prints=False)
 def nightly(afresh: bool = False) -> State[Any] | str:
-    """Open a night, or go on with one that has no end; then its stages (flows/night/dvc.yaml).
+    """Open a night, or go on with an unfinished one; then run its stages (flows/night/dvc.yaml).
 
     Args:
         afresh: give an unfinished night up and open another.
@@ -46,7 +46,7 @@ def nightly(afresh: bool = False) -> State[Any] | str:
 
 @task(name="night", task_run_name="night")
 def begin(afresh: bool) -> Night:
-    """Which champion is challenged."""
+    """Return the night, which says which champion is challenged."""
     night = open_night(afresh=afresh)
     get_run_logger().info(
         "night %d: challenge %d of version %d", night.number, night.challenge, night.champion

@@ -1,4 +1,4 @@
-"""The paper from top to bottom: bring one DVC stage after another up to date.
+"""Run the paper from top to bottom: bring one DVC stage after another up to date.
 
 python -m flows.pipeline [--until STAGE]
 """
@@ -15,14 +15,14 @@ from prefect.states import Failed
 from cudal1.errors import ConfigError
 from flows.terminal import finished
 from tasks.reproduce import bring_up_to_date
+from tasks.server.summary import print_summary
+from tasks.server.workspace import workspace
 from tasks.stages import stage_names
-from tasks.summary import print_summary
-from tasks.workspace import workspace
 
 
 @flow(name="pipeline", log_prints=False)
 def pipeline(until: str = "report") -> State[Any] | str:
-    """Each line of dvc.yaml is one task; fresh ones cost a second."""
+    """Run each line of dvc.yaml as one task; an up-to-date stage costs a second."""
     try:
         with workspace("pipeline"):
             failed = bring_up_to_date(stage_names(until=until))
@@ -32,7 +32,7 @@ def pipeline(until: str = "report") -> State[Any] | str:
 
 
 def main() -> None:
-    """Run the flow, then say what there is to see; exit code 1 when a stage failed."""
+    """Run the flow, then say where the results are; exit code 1 when a stage failed."""
     parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=__doc__)
     parser.add_argument("--until", default="report", help="last stage to bring up to date")
     finished(pipeline, parser.parse_args().until)

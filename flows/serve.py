@@ -1,10 +1,10 @@
-"""Prefect on this machine: a server with its UI, a worker, and the report; until Ctrl-C.
+"""Run Prefect on this machine until Ctrl-C: a server with its UI, a worker, and the report.
 
     python -m flows.serve [--port 4200]                                  # all of it
     python -m flows.serve --worker --api http://MACHINE:4200/api         # a worker alone
 
-Work pool, queues and deployments that are missing are made; those that are there, and schedules
-that an operator has changed in the UI, are left as they are. What ends by itself is started again.
+A missing work pool, queue or deployment is made. Existing ones, and schedules that an operator has
+changed in the UI, are left as they are. A program that ends by itself is started again.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pathlib import Path
 from types import FrameType
 
 from cudal1.errors import ConfigError, CudaL1Error, StoreError
-from cudal1.harness import find_device
-from cudal1.params import Params
+from cudal1.harness.device.device import find_device
 from cudal1.processes import inherited, python
-from tasks.account import REPORT_URL
-from tasks.deployments import POOL, end_what_nobody_runs, make_what_is_missing
-from tasks.prefect_home import (
+from cudal1.settings.params import Params
+from tasks.night.account import REPORT_URL
+from tasks.server.deployments import POOL, end_what_nobody_runs, make_what_is_missing
+from tasks.server.prefect_home import (
     HOME,
     START_S,
     is_here,
@@ -38,10 +38,10 @@ from tasks.prefect_home import (
     with_proxies,
     without_proxies,
 )
-from tasks.programs import HOST, LOOK_S, Program, is_taken
+from tasks.server.programs import HOST, LOOK_S, Program, is_taken
+from tasks.server.workspace import is_busy
 from tasks.stage import DATA
 from tasks.transfer import device_name
-from tasks.workspace import is_busy
 
 DEFAULT_PORT = 4200
 LEASES = "prefect.server.concurrency.lease_storage.filesystem"
@@ -73,12 +73,13 @@ def main() -> None:
 
 
 def _environment(api: str) -> Environment:
-    """Return what programs of Prefect are given that speak with the server there."""
+    """Return the environment of Prefect's programs that use the server at `api`."""
     given = inherited(
-        **settings(), PREFECT_API_URL=api,
-        # prefect.yaml says `python` to start a flow: the one that runs this
+        **settings(),
+        PREFECT_API_URL=api,
+        # prefect.yaml starts a flow with `python`: it must be the interpreter that runs this
         PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-    )  # fmt: skip
+    )
     return without_proxies(given) if is_here(api) else with_proxies(given)
 
 
@@ -91,15 +92,19 @@ def _serve(port: int) -> None:
         )
     environment = _environment(f"{url}/api")
     environment |= {
-        "PREFECT_SERVER_API_HOST": HOST, "PREFECT_SERVER_API_PORT": str(port),
-        # a server that forgets who holds a deployment's slot stops the run a few minutes later
+        "PREFECT_SERVER_API_HOST": HOST,
+        "PREFECT_SERVER_API_PORT": str(port),
+        # a server that forgets the holder of a deployment's slot stops the run a few minutes later
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
-    }  # fmt: skip
+    }
     log = HOME / "server.log"
     server = Program(
-        "Prefect's server", python("prefect", "server", "start"), environment=environment,
-        folder=HOME, log=log,
-    )  # fmt: skip
+        "Prefect's server",
+        python("prefect", "server", "start"),
+        environment=environment,
+        folder=HOME,
+        log=log,
+    )
     with ExitStack() as stack:
         stack.callback(server.stop, wait_s=SERVER_STOP_S)
         server.start()
@@ -110,7 +115,7 @@ def _serve(port: int) -> None:
 
 
 def _work(environment: Environment, *, default: bool, server: Program | None = None) -> None:
-    """Run a worker for this machine's device, and for everything else if it is the main one."""
+    """Run a worker for this machine's device, and for everything else if it is the main worker."""
     kind = device_name(find_device(Params.load(Path("params.yaml")).device).kind)
     queues = ["default", kind] if default else [kind]
     if default:
@@ -119,11 +124,21 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
     worker = Program(
         "the worker",
         python(
-            "prefect", "worker", "start", "--pool", POOL, "--limit", "1",
-            "--name", f"{kind} {socket.gethostname()}", *words,
+            "prefect",
+            "worker",
+            "start",
+            "--pool",
+            POOL,
+            "--limit",
+            "1",
+            "--name",
+            f"{kind} {socket.gethostname()}",
+            *words,
         ),
-        environment=environment, folder=HOME, log=None,
-    )  # fmt: skip
+        environment=environment,
+        folder=HOME,
+        log=None,
+    )
     programs = [worker] if server is None else [server, worker]
     try:
         worker.start()
@@ -137,7 +152,7 @@ def _work(environment: Environment, *, default: bool, server: Program | None = N
 
 
 def _prepare(environment: Environment) -> None:
-    """Let the server know our flows, and which of its runs nobody runs any more."""
+    """Tell the server about our flows, and about its runs that no process runs."""
     for made in make_what_is_missing(environment):
         print(f"made {made}", flush=True)
     if not is_busy():
@@ -147,7 +162,7 @@ def _prepare(environment: Environment) -> None:
 
 
 def _answers(port: int) -> bool:
-    """Return whether a server of Prefect's is there; no proxy is asked."""
+    """Return whether Prefect's server answers there; no proxy is asked."""
     connection = http.client.HTTPConnection(HOST, port, timeout=5)
     try:
         connection.request("GET", "/api/health")
@@ -168,16 +183,16 @@ def _wait_for(port: int, server: Program, log: Path) -> None:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody wants to know."""
+        """Log nothing."""
 
 
 @contextmanager
 def _report_served(port: int) -> Generator[str]:
-    """Serve data/report to this machine's browser; the page's address."""
+    """Serve data/report to this machine's browser; yield the page's address."""
     handler = partial(_Quiet, directory=str(DATA / "report"))
     try:
         server = ThreadingHTTPServer((HOST, port), handler)
-    except OSError:  # taken: whichever is free
+    except OSError:  # the port is taken: use any free one
         server = ThreadingHTTPServer((HOST, 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

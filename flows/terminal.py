@@ -1,4 +1,4 @@
-"""A flow that a person starts at a terminal: with a server of its own, its failure in one line."""
+"""Run a flow that a person starts at a terminal: with its own server, its failure in one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from cudal1.errors import CudaL1Error
-from tasks.prefect_home import start_server
+from tasks.server.prefect_home import start_server
 
 
 def finished(flow: Callable[..., Any], *arguments: object) -> Any:
     """Return the state of a flow that has completed.
 
-    Ends the program with code 1 when a stage failed, 2 when Prefect cannot be started.
+    End the program with code 1 when a stage failed, and 2 when Prefect cannot be started.
     """
     try:
         start_server()

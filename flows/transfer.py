@@ -1,4 +1,4 @@
-"""The winners on a device of another kind: brings one instance of stage `transfer` up to date.
+"""Bring one instance of stage `transfer` up to date: the winners on a device of another kind.
 
 python -m flows.transfer DEVICE
 """
@@ -15,12 +15,12 @@ from prefect.states import Failed
 from cudal1.errors import ConfigError
 from flows.terminal import finished
 from tasks.reproduce import bring_up_to_date
-from tasks.workspace import workspace
+from tasks.server.workspace import workspace
 
 
 @flow(name="transfer", flow_run_name="transfer-{device}", log_prints=False)
 def transfer(device: str) -> State[Any] | str:
-    """Only `transfer@DEVICE`: what it needs was made elsewhere, and came with `dvc pull`."""
+    """Run only `transfer@DEVICE`: its inputs were made elsewhere, and came with `dvc pull`."""
     try:
         with workspace("transfer"):
             failed = bring_up_to_date([f"transfer@{device}"])

@@ -1,4 +1,4 @@
-"""Stage bodies and the Prefect task that brings a stage up to date: composition only."""
+"""Compose stage bodies, and the Prefect task that brings a stage up to date."""
 
 from cudal1.processes import isolate
 

@@ -12,24 +12,19 @@ from cudal1.candidate import Candidate, Completion
 from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
-from cudal1.prompt import Prompt, generation_prompt
+from cudal1.prompts.prompt import Prompt, generation_prompt
 from cudal1.record import content_id
-from cudal1.reward import speed_reward, success_reward
+from cudal1.selection.reward import speed_reward, success_reward
+from cudal1.services.answers import keep_completions
+from cudal1.services.judging import VerdictSource, device_facts, verdict_source
 from cudal1.train.policy import Chat, Sampler
 from cudal1.verdict import Verdict
-from tasks.answers import keep_completions
-from tasks.judging import (
-    Bench,
-    admitted_problems,
-    bench,
-    device_facts,
-    evenly_spread,
-)
+from tasks.products import admitted_problems, evenly_spread
 from tasks.progress import progress
 from tasks.stage import Stage, log
 
 CHUNK = 64
-"""Answers sampled at a time, while those before are built, and judged where devices are left."""
+"""Answers sampled at a time, while earlier ones are built, and judged on free devices."""
 
 Sampled = tuple[Problem, Completion, Candidate | None]
 """An answer before it is judged."""
@@ -37,7 +32,7 @@ Sampled = tuple[Problem, Completion, Candidate | None]
 
 @dataclass(frozen=True)
 class Answer:
-    """One sampled answer and what became of it."""
+    """One sampled answer and its verdict."""
 
     problem: Problem
     completion: Completion
@@ -47,7 +42,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How answers are drawn."""
+    """The settings of sampling."""
 
     num_samples: int
     temperature: float
@@ -60,9 +55,9 @@ class Sampling:
 def fitting_problems(
     stage: Stage, num_tokens: Callable[[Chat], int], split: Split, *, count: int
 ) -> list[Problem]:
-    """Up to `count` problems of a split with prompts that the policy can take, evenly spread.
+    """Return up to `count` problems of a split with prompts that fit the policy, evenly spread.
 
-    `num_tokens` tells the length of a prompt to it.
+    `num_tokens` returns the policy's length of a prompt.
     """
     section, facts = stage.params.policy, device_facts(stage.params)
     problems = [
@@ -80,12 +75,19 @@ def fitting_problems(
 
 
 def sample_and_judge(
-    stage: Stage, ledger: Ledger, judge: Bench, sampler: Sampler, problems: Sequence[Problem],
-    sampling: Sampling, what: str, *, timing: bool,
-) -> list[Answer]:  # fmt: skip
-    """`num_samples` answers to each problem, judged; those in the ledger are not made again.
+    stage: Stage,
+    ledger: Ledger,
+    judge: VerdictSource,
+    sampler: Sampler,
+    problems: Sequence[Problem],
+    sampling: Sampling,
+    what: str,
+    *,
+    timing: bool,
+) -> list[Answer]:
+    """Return `num_samples` judged answers to each problem; the ledger's answers are reused.
 
-    Without `timing`, answers are checked, and how fast they are is left open.
+    Without `timing`, answers are checked, and their speed is left open.
     """
     style, facts = stage.params.policy.prompts, device_facts(stage.params)
     prompts = [generation_prompt(problem, style=style, facts=facts) for problem in problems]
@@ -97,7 +99,7 @@ def sample_and_judge(
     answers: list[Answer] = []
     before: list[Sampled] = []
     with progress(what, len(asked)) as advance:
-        for first in range(0, len(asked) + CHUNK, CHUNK):  # at last nothing is left to sample
+        for first in range(0, len(asked) + CHUNK, CHUNK):  # the last chunk samples nothing
             part = asked[first : first + CHUNK]
             sampled = _sampled(stage, ledger, judge, sampler, part, sampling)
             answers += _judged(judge, before, timing=timing)
@@ -109,7 +111,7 @@ def sample_and_judge(
     return answers
 
 
-def _judged(judge: Bench, sampled: Sequence[Sampled], *, timing: bool) -> list[Answer]:
+def _judged(judge: VerdictSource, sampled: Sequence[Sampled], *, timing: bool) -> list[Answer]:
     candidates = [
         (problem, candidate) for problem, _, candidate in sampled if candidate is not None
     ]
@@ -121,10 +123,14 @@ def _judged(judge: Bench, sampled: Sequence[Sampled], *, timing: bool) -> list[A
 
 
 def _sampled(
-    stage: Stage, ledger: Ledger, judge: Bench, sampler: Sampler,
-    asked: Sequence[tuple[Problem, Prompt, int]], sampling: Sampling,
-) -> list[Sampled]:  # fmt: skip
-    """Answers with the candidate in each, all of them stored before any is judged."""
+    stage: Stage,
+    ledger: Ledger,
+    judge: VerdictSource,
+    sampler: Sampler,
+    asked: Sequence[tuple[Problem, Prompt, int]],
+    sampling: Sampling,
+) -> list[Sampled]:
+    """Return answers with the candidate in each; all are stored before any is judged."""
     settings = f"{sampling.temperature}/{sampling.top_p}/{sampling.max_new_tokens}/{sampling.seed}"
     ids = [
         content_id(sampler.id, settings, problem.id, prompt.id, str(index))
@@ -136,18 +142,27 @@ def _sampled(
         judge.get_ready()
     made = sampler.sample(
         [asked[i][1].as_chat() for i in missing],
-        temperature=sampling.temperature, top_p=sampling.top_p,
-        max_new_tokens=sampling.max_new_tokens, batch_size=sampling.batch_size,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        max_new_tokens=sampling.max_new_tokens,
+        batch_size=sampling.batch_size,
         seed=int(content_id(settings, *(ids[i] for i in missing)), 16) % 2**31,
-    )  # fmt: skip
+    )
     for i, sampled in zip(missing, made, strict=True):
         problem, prompt, index = asked[i]
         found[ids[i]] = Completion(
-            id=ids[i], stage=stage.name, provider="policy", problem_id=problem.id,
-            prompt_id=prompt.id, template_id=prompt.template_id, attempt=index, text=sampled.text,
-            finish_reason=sampled.finish_reason, num_prompt_tokens=sampled.num_prompt_tokens,
+            id=ids[i],
+            stage=stage.name,
+            provider="policy",
+            problem_id=problem.id,
+            prompt_id=prompt.id,
+            template_id=prompt.template_id,
+            attempt=index,
+            text=sampled.text,
+            finish_reason=sampled.finish_reason,
+            num_prompt_tokens=sampled.num_prompt_tokens,
             num_completion_tokens=sampled.num_completion_tokens,
-        )  # fmt: skip
+        )
     answers = [answer for key in ids if (answer := found[key]) is not None]
     candidates = keep_completions(ledger, answers)
     return [
@@ -157,11 +172,11 @@ def _sampled(
 
 
 def examine(
-    stage: Stage, ledger: Ledger, policy: Path, judge: Bench | None = None
+    stage: Stage, ledger: Ledger, policy: Path, judge: VerdictSource | None = None
 ) -> Mapping[str, float | int]:
-    """A policy's marks on held-out problems: share of successful answers, mean and best reward.
+    """Return a policy's marks on held-out problems: share of successes, mean and best reward.
 
-    `judge` is one that is open already, where there is one.
+    `judge` is a source of verdicts that is open already, if there is one.
     """
     section = stage.params.evaluation
     sampler = Sampler(policy)
@@ -169,24 +184,30 @@ def examine(
         stage, sampler.num_tokens, Split.HELDOUT, count=section.num_problems
     )
     sampling = Sampling(
-        num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
-        seed=section.seed, max_new_tokens=stage.params.policy.max_new_tokens,
+        num_samples=section.num_samples,
+        temperature=section.temperature,
+        top_p=section.top_p,
+        seed=section.seed,
+        max_new_tokens=stage.params.policy.max_new_tokens,
         batch_size=stage.params.policy.batch_size,
-    )  # fmt: skip
-    with bench(ledger, stage.params) if judge is None else nullcontext(judge) as opened:
+    )
+    with verdict_source(ledger, stage.params) if judge is None else nullcontext(judge) as opened:
         answers = sample_and_judge(
             stage, ledger, opened, sampler, problems, sampling, "held-out answers", timing=True
         )
     marks = marks_of(answers)
     log.info(
         "%s: held-out success=%.3f mean_reward=%.3f answers=%d",
-        stage.name, marks["success"], marks["mean_reward"], len(answers),
-    )  # fmt: skip
+        stage.name,
+        marks["success"],
+        marks["mean_reward"],
+        len(answers),
+    )
     return {f"heldout_{name}": value for name, value in marks.items()}
 
 
 def marks_of(answers: Sequence[Answer]) -> dict[str, float | int]:
-    """Success rate, mean reward, and mean of the best reward per problem."""
+    """Return success rate, mean reward, and mean of the best reward per problem."""
     by_problem: dict[str, list[float]] = {}
     for answer in answers:
         by_problem.setdefault(answer.problem.id, []).append(speed_reward(answer.verdict))

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
+from cudal1.services.judging import verdict_source
+from cudal1.services.reviewing import reviewer_name
 from cudal1.verdict import Status
-from tasks.judging import admitted_problems, bench, product
+from tasks.products import admitted_problems, product
 from tasks.progress import progress
-from tasks.reviewing import who_judges
 from tasks.stage import DATA, Stage, main
 
 
@@ -28,23 +29,25 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int | str]:
     counts: dict[Status, int] = defaultdict(int)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        # problem by problem, so that a reference is prepared once
+        # one problem after another, so that a reference is prepared once
         rows.sort(key=lambda row: (str(row["problem_id"]), str(row["provider"])))
         asked = [
-            (problem := problems[str(row["problem_id"])],
-             Candidate(problem_id=problem.id, source=str(row["source"])))
+            (
+                problem := problems[str(row["problem_id"])],
+                Candidate(problem_id=problem.id, source=str(row["source"])),
+            )
             for row in rows
-        ]  # fmt: skip
+        ]
         for row in rows:
             ledger.adopt_completion(str(row["completion_id"]))
         with (
-            bench(ledger, stage.params, num_policies=0) as judge,
+            verdict_source(ledger, stage.params, num_policies=0) as judge,
             progress("candidates", len(rows)) as advance,
         ):
             verdicts = judge.judge_possible(asked, advance)
         if judge.num_refused == len(rows) > 0:
             raise SuiteError("no candidate could be judged; the reasons are above")
-        # in their order, whatever was judged first
+        # in the order of rows, not of judging
         for row, (problem, candidate), verdict in zip(rows, asked, verdicts, strict=True):
             if verdict is None:
                 continue
@@ -55,16 +58,19 @@ def judge_generated(stage: Stage) -> Mapping[str, float | int | str]:
         ledger.export()
         chosen = {(*key, candidate) for key, group in kept.items() for candidate in group}
         ledger.write_product(
-            "kept", DATA / "filter.parquet", device_kind=judge.device.kind,
-            protocol_id=judge.protocol.id, keys=["/".join(key) for key in sorted(chosen)],
-        )  # fmt: skip
+            "kept",
+            DATA / "filter.parquet",
+            device_kind=judge.device.kind,
+            protocol_id=judge.protocol.id,
+            keys=["/".join(key) for key in sorted(chosen)],
+        )
     return {
         "num_candidates": len(rows),
         "num_kept": len(chosen),
         "num_judged": judge.num_judged,
         "num_reused": judge.num_reused,
         "num_refused": judge.num_refused,
-        "adversarial_judge": who_judges(stage.params),
+        "reviewer": reviewer_name(stage.params),
         "num_unreviewed": judge.num_unreviewed,
         **{f"num_{status.value}": counts[status] for status in Status},
     }

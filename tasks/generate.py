@@ -1,12 +1,15 @@
 """Stage `generate@PROVIDER`: ask one provider for candidates.
 
-Up to `attempts` answers to each problem, until `successes` of them are executable and correct
-(paper 2.2). Never more answers are under way for a problem than it still needs, so none is paid for
-in vain; requests to other problems fill the provider's time while answers are judged, as many of
-them together as devices make use of. Every answer is stored before it is looked at, with everything
-found in it. Training problems only: held-out ones are for the policy to be examined on.
+Each problem gets up to `attempts` answers, until `successes` of them are executable and correct
+(paper 2.2). A problem never has more requests in flight than it still needs answers, so no answer
+is paid for in vain. Requests to other problems fill the provider's time while answers are judged.
+As many answers are judged together as devices make use of.
 
-A provider that is down, or out of money, leaves what it gave; the run goes on without the rest.
+Every answer is stored before it is read, with everything found in it. Training problems only:
+held-out ones are for the policy to be examined on.
+
+A provider that is down, or out of money, leaves its earlier answers; the run goes on without the
+rest.
 """
 
 from __future__ import annotations
@@ -19,17 +22,18 @@ from cudal1.candidate import Candidate, Completion
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, Provider, request_to
 from cudal1.problem import Problem, Split
-from cudal1.prompt import generation_prompt
-from cudal1.provider_settings import LocalSettings
-from tasks.answers import keep_completion
-from tasks.asking import Asking, asking, provider_of
-from tasks.foretelling import foretell, stop_without_consent
-from tasks.judging import Bench, admitted_problems, bench, device_facts
+from cudal1.prompts.prompt import generation_prompt
+from cudal1.services.answers import keep_completion
+from cudal1.services.asking import Asking, asking, provider_of
+from cudal1.services.judging import VerdictSource, device_facts, verdict_source
+from cudal1.settings.provider_settings import LocalSettings
+from tasks.cost_forecast import forecast, stop_without_consent
+from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
 AHEAD = 2
-"""Requests handed over, in multiples of what a provider works on, or the bench judges, at a time:
+"""Requests handed over, in multiples of what the provider or the judges work on at a time, so that
 neither waits for the other."""
 
 
@@ -44,7 +48,7 @@ def ask_provider(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
-            bench(
+            verdict_source(
                 ledger, stage.params, num_policies=int(isinstance(settings, LocalSettings))
             ) as judge,
             asking(ledger, provider) as ask,
@@ -56,8 +60,12 @@ def ask_provider(stage: Stage) -> Mapping[str, float | int]:
             if ask.stopped is not None:
                 log.warning(
                     "%s: %s; the run goes on without %d of %d problems: `dvc repro -f -s %s`",
-                    stage.name, ask.stopped, inquiry.num_cut, len(problems), stage.name,
-                )  # fmt: skip
+                    stage.name,
+                    ask.stopped,
+                    inquiry.num_cut,
+                    len(problems),
+                    stage.name,
+                )
         ledger.export()
         ledger.write_product("generated", DATA / "generate" / f"{name}.parquet", stage=stage.name)
     return {
@@ -76,23 +84,31 @@ class Quest:
     problem: Problem
     num_asked: int = 0
     num_waiting: int = 0
-    """Of those asked, how many are not answered yet."""
+    """Requests that are not answered yet."""
     num_lost: int = 0
-    """Of those asked, how many will not be answered: the provider stopped."""
+    """Requests that will not be answered, because the provider stopped."""
     num_found: int = 0
     is_exhausted: bool = False
-    """The provider has no more answers to it."""
+    """True if the provider has no more answers to it."""
     is_refused: bool = False
-    """The provider has stopped, or will not have this problem."""
+    """True if the provider has stopped, or refuses this problem."""
 
 
 class Inquiry:
-    """Asks about many problems at once, and about each until it has enough of either."""
+    """A search that asks about many problems at once, about each until it has enough.
+
+    It has enough when `attempts` or `successes` is reached.
+    """
 
     def __init__(
-        self, stage: Stage, ledger: Ledger, judge: Bench, provider: Provider, ask: Asking,
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        judge: VerdictSource,
+        provider: Provider,
+        ask: Asking,
         problems: Sequence[Problem],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._stage = stage
         self._section = stage.params.generate
         self._facts = device_facts(stage.params)
@@ -105,9 +121,9 @@ class Inquiry:
         self.num_asked = self.num_satisfied = self.num_cut = 0
 
     def step(self) -> int | None:
-        """Hand over what may be asked, take in some answers; returns how many problems are done.
+        """Hand over requests, take in answers, and return how many problems are done.
 
-        None when all are.
+        Return None when all problems are done.
         """
         self._hand_over()
         if self._ask.num_waiting:
@@ -117,7 +133,7 @@ class Inquiry:
         return self._close()
 
     def _answers(self) -> list[Completion]:
-        """Those that are to be judged together; others stay under way meanwhile."""
+        """Return answers to judge together; others stay in flight meanwhile."""
         answers: list[Completion] = []
         for _ in range(max(1, min(self._judge.width, self._ask.num_waiting // AHEAD))):
             completion = self._ask.answer()
@@ -149,9 +165,13 @@ class Inquiry:
         section = self._section
         prompt = generation_prompt(quest.problem, style=section.prompts, facts=self._facts)
         request = request_to(
-            self._provider, stage=self._stage.name, problem=quest.problem, prompt=prompt,
-            attempt=quest.num_asked, seed=section.seed,
-        )  # fmt: skip
+            self._provider,
+            stage=self._stage.name,
+            problem=quest.problem,
+            prompt=prompt,
+            attempt=quest.num_asked,
+            seed=section.seed,
+        )
         if self._ask.ask(request):
             quest.num_asked += 1
             quest.num_waiting += 1
@@ -161,7 +181,7 @@ class Inquiry:
     def _take_in(self, answers: Sequence[Completion]) -> None:
         for completion in answers:
             self._open[completion.problem_id].num_waiting -= 1
-        if not self._ask.num_waiting:  # who has not been answered by now will not be
+        if not self._ask.num_waiting:  # requests without an answer by now will get none
             for quest in self._open.values():
                 quest.num_lost += quest.num_waiting
                 quest.num_waiting = 0
@@ -177,13 +197,13 @@ class Inquiry:
             quest.num_found += verdict.is_successful
 
     def _found(self, completion: Completion) -> Candidate | None:
-        """The candidate in an answer, stored; what the answer says of others, noted."""
+        """Store and return the candidate in an answer; note what it says of further answers."""
         quest = self._open[completion.problem_id]
         if completion.finish_reason == EXHAUSTED:
             quest.is_exhausted = True
             quest.num_asked -= 1
             return None
-        if completion.is_refused:  # so would the next attempt be
+        if completion.is_refused:  # the next attempt would be refused, too
             log.warning(
                 "%s: %s: %s", self._stage.name, quest.problem.name, completion.finish_reason
             )
@@ -191,7 +211,7 @@ class Inquiry:
         return keep_completion(self._ledger, completion)
 
     def _close(self) -> int:
-        """Forget problems that are done; returns their number."""
+        """Drop problems that are done, and return their number."""
         done = [q for q in self._open.values() if not q.num_waiting and not self._may_be_asked(q)]
         for quest in done:
             del self._open[quest.problem.id]
@@ -203,4 +223,4 @@ class Inquiry:
 
 
 if __name__ == "__main__":
-    main("generate", ask_provider, foretell=foretell)
+    main("generate", ask_provider, forecast=forecast)

@@ -1,4 +1,4 @@
-"""Stage `policy`: bring the base language model, and examine it untrained."""
+"""Stage `policy`: fetch the base language model, and examine it untrained."""
 
 from __future__ import annotations
 

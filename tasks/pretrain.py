@@ -1,13 +1,15 @@
 """Make the embedded base policy from nothing: `python -m tasks.pretrain`, on a GPU in minutes.
 
-Text: problems of the procedural generator with rewrites of mixed quality by the rule-based
+The text is problems of the procedural generator with rewrites of mixed quality by the rule-based
 teachers' engine, as plain prompts and as contrastive prompts. Combinations of operators that are
-reserved for held-out problems never occur. The teachers' labels (fast, wrong …) set the mixture;
-no measured speedup enters, so what is fast on a device is left for training to find out. The scores
-of a contrastive prompt are made up: each text draws anew how fast each form is, so that there is
-something to be read from scores, and nothing to be remembered.
+reserved for held-out problems never occur. The teachers' labels (fast, wrong …) set the mixture. No
+measured speedup enters, so training must find out by itself what is fast on a device.
 
-Long: the recipe of the text and the run that makes a policy of it, under one version.
+The scores of a contrastive prompt are made up: each text draws anew how fast each form is. So there
+is something to be read from scores, and nothing to be remembered.
+
+This file is long because it holds the recipe of the text and the run that makes a policy of it,
+under one version.
 """
 
 from __future__ import annotations
@@ -25,17 +27,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cudal1.exemplar import Exemplar
-from cudal1.llm.rewriter import Choice, Kind, Rewrite, Weights, compose, variant
-from cudal1.llm.rewriter.rules.knobs import FAMILIES as KNOBS
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.prompt import (
-    PromptStyle,
-    answer_text,
-    contrastive_prompt,
-    generation_prompt,
-)
+from cudal1.prompts.prompt import PromptStyle, answer_text, contrastive_prompt, generation_prompt
+from cudal1.selection.exemplar import Exemplar
 from cudal1.suite import generator
+from cudal1.teachers import Choice, Kind, Rewrite, Weights, compose, variant
+from cudal1.teachers.rules.knobs import FAMILIES as KNOBS
 from cudal1.train import pretraining
 from cudal1.train.policy import EMBEDDED
 from cudal1.train.surroundings import surround
@@ -56,77 +53,94 @@ ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Author:
-    """Somebody of one skill, who wrote a share of the texts."""
+    """A simulated author of one skill, with a share of the texts."""
 
     share: float
     kinds: Mapping[Kind, float]
     cheat: float = 0.0
     broken: float = 0.0
     drafts: int = 1
-    """Of an answer to a contrastive prompt; the fastest one that is new is written."""
+    """Drafts of an answer to a contrastive prompt; the fastest new one is written."""
 
 
 AUTHORS = (
-    Author(0.30, {
-        Kind.REFERENCE: 0.20, Kind.MID: 0.42, Kind.SLOW: 0.10, Kind.FAST: 0.24, Kind.WRONG: 0.04,
-    }, broken=0.01, drafts=8),
-    Author(0.10, {
-        Kind.REFERENCE: 0.08, Kind.MID: 0.20, Kind.SLOW: 0.02, Kind.FAST: 0.66, Kind.WRONG: 0.04,
-    }, broken=0.02, drafts=8),
-    Author(0.60, {
-        Kind.REFERENCE: 0.15, Kind.MID: 0.20, Kind.SLOW: 0.10, Kind.FAST: 0.10, Kind.WRONG: 0.45,
-    }, cheat=0.04, broken=0.08),
-)  # fmt: skip
-"""A careful one, a fast one, a sloppy one. One author writes a whole text, so skill is a property
-of a text and not of a line: what training can turn up or down, as in a large model. Who is right
-also reads scores; the sloppy one mixes what it is shown."""
+    Author(
+        0.30,
+        {Kind.REFERENCE: 0.20, Kind.MID: 0.42, Kind.SLOW: 0.10, Kind.FAST: 0.24, Kind.WRONG: 0.04},
+        broken=0.01,
+        drafts=8,
+    ),
+    Author(
+        0.10,
+        {Kind.REFERENCE: 0.08, Kind.MID: 0.20, Kind.SLOW: 0.02, Kind.FAST: 0.66, Kind.WRONG: 0.04},
+        broken=0.02,
+        drafts=8,
+    ),
+    Author(
+        0.60,
+        {Kind.REFERENCE: 0.15, Kind.MID: 0.20, Kind.SLOW: 0.10, Kind.FAST: 0.10, Kind.WRONG: 0.45},
+        cheat=0.04,
+        broken=0.08,
+    ),
+)
+"""A careful, a fast and a sloppy author. One author writes a whole text, so skill is a property of
+a text and not of a line. Training can raise or lower it, as in a large model. The careful and the
+fast author also read scores; the sloppy one mixes the exemplars."""
 CONTRASTIVE_SHARE = 0.45
 FROM_BETTER = (0.3, 0.9)
-"""How likely a draft of a contrastive answer takes a place from the better exemplar, from and to:
-some drafts change little, some nearly all."""
+"""Least and greatest probability that a draft of a contrastive answer takes a place from the better
+exemplar: some drafts change little, some nearly all."""
 FROM_WORSE = 0.25
-"""Of the rest; what is left is the author's own choice."""
+"""Share of the remaining places taken from the worse exemplar; the rest is the author's own choice.
+"""
 TRIED = (2, 6, 18)
-"""Variants that the best exemplar is the best of: exemplars get better while a policy trains."""
+"""Numbers of variants from which the best exemplar is chosen: exemplars improve as a policy trains.
+"""
 RELATED_SHARE, RELATED_PLACES = 0.5, 0.5
-"""Pairs of exemplars one of which comes from the other, and its places that are its own: their
-scores say what the difference is worth. So it is between a policy's own finds."""
+"""Share of exemplar pairs in which one comes from the other, and share of its places that are its
+own. The scores of such a pair show the worth of the difference, as between a policy's own finds."""
 GAINS = {
-    Kind.REFERENCE: (1.0, 1.0), Kind.MID: (0.9, 1.4), Kind.SLOW: (0.4, 0.9),
-    Kind.FAST: (1.2, 4.0), Kind.WRONG: (0.9, 1.4),
-}  # fmt: skip
-"""Made-up speedup of a place, from and to; a wrong one counts as what it looks like."""
+    Kind.REFERENCE: (1.0, 1.0),
+    Kind.MID: (0.9, 1.4),
+    Kind.SLOW: (0.4, 0.9),
+    Kind.FAST: (1.2, 4.0),
+    Kind.WRONG: (0.9, 1.4),
+}
+"""Least and greatest made-up speedup of a place; a wrong one counts as what it looks like."""
 KNOB_GAINS = (0.5, 6.0)
-"""The same of a knob's forms: each is as likely the best, in every text anew."""
+"""Least and greatest made-up speedup of a knob's forms: in every text each is as likely the best.
+"""
 SCORE_NOISE = 0.02
 SHOWN = {Kind.REFERENCE: 0.30, Kind.MID: 0.32, Kind.SLOW: 0.08, Kind.FAST: 0.30}
-"""How exemplars are made: what is shown is correct."""
+"""Shares of kinds in exemplars: what is shown is correct."""
 SURROUNDED_SHARE = 0.6
-"""Problems in another frame than the generator's, so that copying is learned, not a layout."""
+"""Share of problems in another frame than the generator's, so that copying is learned, not a
+layout."""
 KNOB_SHARES = (0.5, 0.2, 0.3)
-"""Problems with none, one and two operations whose best form has to be measured."""
+"""Shares of problems with none, one and two operations that have to be measured for their best
+form."""
 STAGE_SHARES = ((0.25, 0.4, 0.25, 0.1), (0.2, 0.4, 0.3, 0.1), (0.0, 0.0, 0.6, 0.4))
-"""Problems of one to four operations, by the number of knobs."""
+"""Shares of problems of one to four operations, by the number of knobs."""
 DEVICE_CLASSES = (DeviceClass.CPU, DeviceClass.CPU, DeviceClass.CUDA)
 TOKENIZER_DOCUMENTS = 3000
 MAX_MEAN_TOKENS = 800
-"""Of a document: what is reserved for them."""
+"""Mean tokens of a document that memory is reserved for."""
 PIECE = 500
 """Documents that one process makes at a time."""
 
 
 def documents(seed: int, count: int) -> Iterator[str]:
-    """Training texts, reproducible from the seed."""
+    """Yield training texts, reproducible from the seed."""
     rng = random.Random(seed)
     for index in range(count):
         prompt, answer = _example(rng, _problem(rng, seed, index))
-        yield pretraining.render([
-            {"role": "user", "content": prompt}, {"role": "assistant", "content": answer}
-        ])  # fmt: skip
+        yield pretraining.render(
+            [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        )
 
 
 def lessons_in_reading(seed: int, count: int) -> Iterator[tuple[str, str]]:
-    """Contrastive prompts with answers of who reads scores: what later training must not undo."""
+    """Yield contrastive prompts with answers that follow scores; training must not undo this."""
     rng = random.Random(seed)
     readers = [author for author in AUTHORS if author.drafts > 1]
     for index in range(count):
@@ -137,16 +151,20 @@ def lessons_in_reading(seed: int, count: int) -> Iterator[tuple[str, str]]:
 def _problem(rng: random.Random, seed: int, index: int) -> Problem:
     num_knobs = rng.choices(range(3), KNOB_SHARES)[0]
     problem = generator.generate(
-        seed, index, device_class=rng.choice(DEVICE_CLASSES), split=Split.TRAIN,
-        num_stages=rng.choices((1, 2, 3, 4), STAGE_SHARES[num_knobs])[0], num_knobs=num_knobs,
-    )  # fmt: skip
+        seed,
+        index,
+        device_class=rng.choice(DEVICE_CLASSES),
+        split=Split.TRAIN,
+        num_stages=rng.choices((1, 2, 3, 4), STAGE_SHARES[num_knobs])[0],
+        num_knobs=num_knobs,
+    )
     if rng.random() < SURROUNDED_SHARE:
         problem = problem.model_copy(update={"source": surround(problem.source, rng)})
     return problem
 
 
 def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
-    """A prompt's text and an answer."""
+    """Return a prompt's text and an answer."""
     author = rng.choices(AUTHORS, [author.share for author in AUTHORS])[0]
     if rng.random() < CONTRASTIVE_SHARE:
         return _contrastive(rng, problem, author)
@@ -157,7 +175,7 @@ def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
 
 
 def _contrastive(rng: random.Random, problem: Problem, author: Author) -> tuple[str, str]:
-    """The same with scored exemplars, from which the answer is made."""
+    """Return a prompt with scored exemplars, and an answer made from them."""
     tried = [_exemplar(rng, problem) for _ in range(rng.choice(TRIED))]
     speeds = Speeds(rng, tried[0])
     first = max(tried, key=lambda made: speeds.of(made.choices))
@@ -184,7 +202,7 @@ def _exemplar(rng: random.Random, problem: Problem) -> Rewrite:
 
 
 def _another(rng: random.Random, problem: Problem, first: Rewrite) -> Rewrite:
-    """A second exemplar: of its own, or made from the first."""
+    """Return a second exemplar: an independent one, or one made from the first."""
     made = _exemplar(rng, problem)
     if rng.random() >= RELATED_SHARE:
         return made
@@ -196,7 +214,7 @@ def _another(rng: random.Random, problem: Problem, first: Rewrite) -> Rewrite:
 
 
 def _mixed(rng: random.Random, better: Rewrite, worse: Rewrite, own: Rewrite) -> tuple[Choice, ...]:
-    """An answer that takes each place from one of the three."""
+    """Return an answer that takes each place from one of the three."""
     from_better = rng.uniform(*FROM_BETTER)
     from_worse = FROM_WORSE * (1 - from_better)
     weights = (from_better, from_worse, 1 - from_better - from_worse)
@@ -207,7 +225,7 @@ def _mixed(rng: random.Random, better: Rewrite, worse: Rewrite, own: Rewrite) ->
 
 
 class Speeds:
-    """Made-up speeds of one text: what each place costs, and what each of its forms gains."""
+    """Made-up speeds of one text: the cost of each place, and the gain of each of its forms."""
 
     def __init__(self, rng: random.Random, rewrite: Rewrite) -> None:
         self._rng = rng
@@ -215,7 +233,7 @@ class Speeds:
         self._gains: dict[tuple[int, int | None], float] = {}
 
     def of(self, choices: Sequence[Choice]) -> float:
-        """Speedup of these choices: times add up, so gains of different places multiply nearly."""
+        """Return the speedup of choices: times add up, so gains of places nearly multiply."""
         if not choices:
             return 1.0
         times = [
@@ -225,11 +243,11 @@ class Speeds:
         return sum(self._costs) / sum(times)
 
     def score(self, rewrite: Rewrite) -> float:
-        """What a measurement of it would say."""
+        """Return the score that a measurement would give."""
         return self.of(rewrite.choices) * self._rng.uniform(1 - SCORE_NOISE, 1 + SCORE_NOISE)
 
     def _gain(self, place: int, choice: Choice) -> float:
-        """The same whenever the same form is asked for."""
+        """Return the gain of a form; the same form always has the same gain."""
         key = (place, choice.option)
         if key not in self._gains:
             is_knob = choice.family in KNOBS and choice.kind is not Kind.REFERENCE
@@ -244,7 +262,7 @@ def _tokenized(job: tuple[Any, int, int]) -> list[list[int]]:
 
 
 def pieces(pool: Pool, tokenizer: Any, *, seed: int, count: int) -> Iterator[tuple[Any, list[int]]]:
-    """The corpus as it is made: tokens of some documents, and how many each has."""
+    """Yield the corpus as it is made: tokens of some documents, and their number in each."""
     import numpy
 
     sizes = [min(PIECE, count - first) for first in range(0, count, PIECE)]
@@ -255,7 +273,7 @@ def pieces(pool: Pool, tokenizer: Any, *, seed: int, count: int) -> Iterator[tup
 
 
 def main() -> None:
-    """Make tokenizer and model, train while text is made, save with a note of how."""
+    """Make tokenizer and model, train while text is made, and save with a note of how."""
     arguments = _arguments()
     architecture = ARCHITECTURES[arguments.architecture]
     started = time.monotonic()
@@ -284,30 +302,42 @@ def main() -> None:
         def on_log(step: int, loss: float, rate: float) -> None:
             losses.append(loss)
             if step % 1000 == 0 or step < 1000:
-                say(f"step {step} loss {loss:.4f} tokens/s {rate:.3g} "
-                    f"of {corpus.num_tokens / 1e6:.1f} M tokens")  # fmt: skip
+                say(
+                    f"step {step} loss {loss:.4f} tokens/s {rate:.3g} "
+                    f"of {corpus.num_tokens / 1e6:.1f} M tokens"
+                )
 
         steps = pretraining.train(
-            model.to(device), corpus, steps=arguments.steps, rows=arguments.rows,
-            context=arguments.context, learning_rate=arguments.learning_rate, seed=arguments.seed,
-            on_log=on_log, time_limit_s=arguments.minutes * 60,
-        )  # fmt: skip
+            model.to(device),
+            corpus,
+            steps=arguments.steps,
+            rows=arguments.rows,
+            context=arguments.context,
+            learning_rate=arguments.learning_rate,
+            seed=arguments.seed,
+            on_log=on_log,
+            time_limit_s=arguments.minutes * 60,
+        )
     pretraining.save(model.cpu(), tokenizer, arguments.out)
     note = {
         "command": "python -m tasks.pretrain",
         "settings": {k: v for k, v in vars(arguments).items() if k not in ("out", "processes")},
-        "corpus_version": CORPUS_VERSION, "generator_version": generator.GENERATOR_VERSION,
-        "num_parameters": num_parameters, "num_corpus_tokens": corpus.num_tokens,
-        "num_documents": corpus.num_documents, "steps_made": steps,
-        "final_loss": sum(losses[-5:]) / len(losses[-5:]), **_machine(),
+        "corpus_version": CORPUS_VERSION,
+        "generator_version": generator.GENERATOR_VERSION,
+        "num_parameters": num_parameters,
+        "num_corpus_tokens": corpus.num_tokens,
+        "num_documents": corpus.num_documents,
+        "steps_made": steps,
+        "final_loss": sum(losses[-5:]) / len(losses[-5:]),
+        **_machine(),
         "minutes": round((time.monotonic() - started) / 60, 1),
-    }  # fmt: skip
+    }
     (arguments.out / "pretraining.json").write_text(json.dumps(note, indent=2) + "\n")
     say(f"saved {arguments.out.name}")
 
 
 def _arguments() -> argparse.Namespace:
-    """Defaults make a policy like the embedded one, whose own are in its pretraining.json."""
+    """Parse options; defaults make a policy like the embedded one (see its pretraining.json)."""
     parser = argparse.ArgumentParser(prog="python -m tasks.pretrain", description=__doc__)
     parser.add_argument("--out", type=Path, default=EMBEDDED)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="medium")
@@ -323,7 +353,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _machine() -> dict[str, str]:
-    """What the weights were made on and with."""
+    """Return the machine and the versions that the weights were made with."""
     import torch
     import transformers
 

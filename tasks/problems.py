@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cudal1.errors import SuiteError
-from cudal1.harness import known_references
-from cudal1.harness.device import find_device
-from cudal1.harness.pools import require_working
+from cudal1.harness.admission import known_references
+from cudal1.harness.admission.admission import Check, probe_all
+from cudal1.harness.device.device import find_device
+from cudal1.harness.schedule.pools import require_working
 from cudal1.ledger import Ledger
-from cudal1.params import Params
 from cudal1.problem import Problem, Split
-from cudal1.services.admission import Check, probe_all
+from cudal1.settings.params import Params
 from cudal1.suite import generator, kernelbench, loader
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
@@ -20,7 +20,7 @@ from tasks.stage import DATA, Stage, log, main
 
 def load_problems(stage: Stage) -> Mapping[str, float | int]:
     """params.problems → data/problems.parquet, with the reason beside each rejected problem."""
-    device = find_device(stage.params.device)  # none: say so now, not after hours of other stages
+    device = find_device(stage.params.device)  # fails here, not hours later
     problems = _distinct(_source(stage.params))
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
@@ -35,7 +35,7 @@ def load_problems(stage: Stage) -> Mapping[str, float | int]:
             )
             for problem, probe in tried:
                 if probe.reason is not None:
-                    require_working(device)  # or that is why
+                    require_working(device)  # raises if the device is the reason
                 admission = probe.admission_if_told_apart
                 ledger.add_problem(problem, admission)
                 if probe.kill_table is not None:
@@ -82,7 +82,7 @@ def _source(params: Params) -> list[Problem]:
 
 
 def _distinct(problems: list[Problem]) -> list[Problem]:
-    """The problems without those whose source repeats an earlier one."""
+    """Return the problems without those that repeat the source of an earlier one."""
     return list({problem.id: problem for problem in reversed(problems)}.values())[::-1]
 
 

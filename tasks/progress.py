@@ -1,4 +1,4 @@
-"""Progress of long steps: a bar in a terminal, a plain line now and then in a log."""
+"""Show progress of long steps: a bar in a terminal, a plain line now and then in a log."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ LOG_EVERY_S = 15.0
 
 @contextmanager
 def progress(what: str, total: int) -> Generator[Callable[[int], None]]:
-    """A function that is told how many more of `what` are done."""
+    """Yield a function that takes how many more of `what` are done."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _line_logger(what, total)
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console) as bars:
         bar = bars.add_task(what, total=total)
         yield lambda count: bars.advance(bar, count)

@@ -16,21 +16,22 @@ from cudal1.candidate import Candidate
 from cudal1.errors import SuiteError
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import read_parquet
-from cudal1.params import Params
 from cudal1.processes import sparse
 from cudal1.report import Provenance, ReportInput
 from cudal1.report.inputs import CANDIDATES, NULL_TEST, SAMPLES, SEARCHED, TRANSFERRED
+from cudal1.services.judging import VerdictSource, verdict_source
+from cudal1.services.reviewing import reviewer_name
+from cudal1.settings.params import Params
 from cudal1.verdict import Status, Verdict
-from tasks.checkout import CHECKOUT
-from tasks.judging import Bench, admitted_problems, bench
+from tasks.products import admitted_problems
 from tasks.progress import progress
-from tasks.reviewing import who_judges
+from tasks.server.checkout import CHECKOUT
 from tasks.stage import DATA, Stage, main
 from tasks.stages import stage_names
 
 VERSIONS_OF = ("torch", "transformers", "trl", "duckdb", "polars", "prefect", "dvc", "mlflow")
 GENERATIONS = 6
-"""How far back descent is followed."""
+"""Generations back to which descent is followed."""
 
 
 def write_report(stage: Stage) -> Mapping[str, float | int]:
@@ -39,39 +40,46 @@ def write_report(stage: Stage) -> Mapping[str, float | int]:
 
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        with bench(ledger, stage.params, num_policies=0) as judge:
+        with verdict_source(ledger, stage.params, num_policies=0) as judge:
             null_test, device_kind = _null_test(judge), judge.device.kind
             _judge_baselines(stage, ledger, judge)
         given = gathered(
-            ledger, _provenance(stage.params, device_kind), null_test,
+            ledger,
+            _provenance(stage.params, device_kind),
+            null_test,
             baselines=stage.params.report.baselines,
             stages=stage_names(until=stage.name),  # a provider that was removed is not reported
             problems=[problem.id for problem in admitted_problems()],
-        )  # fmt: skip
+        )
         ledger.export()
     return publish(given, DATA / "report")
 
 
 def gathered(
-    ledger: Ledger, provenance: Provenance, null_test: pl.DataFrame, *,
-    baselines: Sequence[Baseline], stages: Sequence[str], problems: Sequence[str],
-) -> ReportInput:  # fmt: skip
-    """What the ledger knows that the report needs: numbers of all, the rest of those it shows.
+    ledger: Ledger,
+    provenance: Provenance,
+    null_test: pl.DataFrame,
+    *,
+    baselines: Sequence[Baseline],
+    stages: Sequence[str],
+    problems: Sequence[str],
+) -> ReportInput:
+    """Return the report's input: numbers of all candidates, details of those shown.
 
     Args:
-        ledger: in which the stages' facts are.
+        ledger: the facts of the stages.
         provenance: names device and protocol.
         null_test: candidates that are references, with their verdicts.
-        baselines: what else candidates are compared with.
-        stages: that are reported.
-        problems: ids of the admitted ones.
+        baselines: further ways to run references that candidates are compared with.
+        stages: the reported stages.
+        problems: ids of the admitted problems.
     """
     from cudal1.report.shown import candidates
 
     where = {"device_kind": provenance.device_kind, "protocol_id": provenance.protocol.id}
     answers = _answers(ledger, stages)
     compared = ledger.query("baselines", baselines=list(baselines), **where)
-    # references are there to compare with, unless somebody answered with one
+    # references serve to compare with, unless an answer repeats one
     ours = pl.concat([frame.select("candidate_id") for frame in (null_test, compared)])
     verdicts = ledger.query("latest_verdicts", stages=stages).join(
         ours.join(answers, on="candidate_id", how="anti"), on="candidate_id", how="anti"
@@ -99,7 +107,7 @@ def gathered(
 
 
 def _exhibited(ledger: Ledger, shown: Sequence[str], provenance: Provenance) -> dict[str, Any]:
-    """Frames of what is known of the candidates that the page shows, and of them only."""
+    """Return frames about the candidates that the page shows, and about no others."""
     where = {"device_kind": provenance.device_kind, "protocol_id": provenance.protocol.id}
     return {
         "candidates": ledger.query("sources", candidate_ids=shown),
@@ -111,8 +119,8 @@ def _exhibited(ledger: Ledger, shown: Sequence[str], provenance: Provenance) -> 
     }
 
 
-def _null_test(judge: Bench) -> pl.DataFrame:
-    """Every reference judged as a candidate for itself: what the harness claims for no work."""
+def _null_test(judge: VerdictSource) -> pl.DataFrame:
+    """Judge every reference as a candidate for itself: what the harness claims for no work."""
     asked = [(p, Candidate(problem_id=p.id, source=p.null_source)) for p in admitted_problems()]
     with progress("null test", len(asked)) as advance:
         verdicts = judge.judge_possible(asked, advance)
@@ -127,17 +135,20 @@ def _null_row(verdict: Verdict) -> dict[str, object]:
     measured = {} if verdict.measurement is None else verdict.measurement.model_dump()
     seen = {} if verdict.properties is None else dict(verdict.properties)
     return {name: (measured | seen).get(name) for name in NULL_TEST.names()} | {
-        "problem_id": verdict.problem_id, "candidate_id": verdict.candidate_id,
-        "status": verdict.status.value, "precision": None if exact is None else exact.value,
-    }  # fmt: skip
+        "problem_id": verdict.problem_id,
+        "candidate_id": verdict.candidate_id,
+        "status": verdict.status.value,
+        "precision": None if exact is None else exact.value,
+    }
 
 
-def _judge_baselines(stage: Stage, ledger: Ledger, judge: Bench) -> None:
-    """Every reference run in each of the other ways that the report compares with."""
+def _judge_baselines(stage: Stage, ledger: Ledger, judge: VerdictSource) -> None:
+    """Judge every reference run in each of the other ways that the report compares with."""
     asked = [
         (problem, as_candidate(problem, baseline), baseline)
-        for problem in admitted_problems() for baseline in stage.params.report.baselines
-    ]  # fmt: skip
+        for problem in admitted_problems()
+        for baseline in stage.params.report.baselines
+    ]
     for _, candidate, baseline in asked:
         ledger.add_baseline(candidate, baseline)
     with progress("baselines", len(asked)) as advance:
@@ -145,13 +156,13 @@ def _judge_baselines(stage: Stage, ledger: Ledger, judge: Bench) -> None:
 
 
 def _answers(ledger: Ledger, stages: Sequence[str]) -> pl.DataFrame:
-    """Answers with the stage whose run used them, which is the one that a reader asks about."""
+    """Return answers with the stage of the run that used them: readers ask about that stage."""
     frame = ledger.query("answers", stages=stages)
     return frame.with_columns(stage=pl.col("used_by"))
 
 
 def _transferred(ledger: Ledger) -> pl.DataFrame:
-    """What the winners measured again; what was vetoed since is no success in old files, either."""
+    """Return the winners' second measurements; vetoes hold for older files, too."""
     files = sorted((DATA / "transfer").glob("*.parquet"))
     frames = [TRANSFERRED.to_frame(), *(read_parquet(path) for path in files)]
     together = pl.concat(frames, how="diagonal_relaxed")
@@ -163,7 +174,7 @@ def _transferred(ledger: Ledger) -> pl.DataFrame:
 
 
 def _searched(stages: Sequence[str]) -> pl.DataFrame:
-    """What the methods that there are now were given; a file of one that was removed may remain."""
+    """Return the answers of the present search methods; files of removed methods may remain."""
     files = sorted((DATA / "search").glob("*.parquet"))
     frames = [SEARCHED.to_frame(), *(read_parquet(path) for path in files)]
     together = pl.concat(frames, how="diagonal_relaxed")
@@ -178,7 +189,7 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
         device_kind=device_kind,
         device={"processor": _processor(), "machine": platform.machine()},
         protocol=params.protocol,
-        judge=who_judges(params),
+        reviewer=reviewer_name(params),
         versions={"python": platform.python_version()} | {n: version(n) for n in VERSIONS_OF},
         params=_flattened(params.model_dump(mode="json")),
         fast_p=params.report.fast_p,
@@ -186,7 +197,7 @@ def _provenance(params: Params, device_kind: str) -> Provenance:
 
 
 def _git_revision() -> str:
-    """Return the checkout's commit, not that of another repository that it lies in."""
+    """Return the checkout's commit, not that of another repository that contains it."""
     words = ["git", "-C", str(CHECKOUT), "rev-parse", "--show-toplevel", "--short", "HEAD"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, env=sparse())

@@ -1,6 +1,6 @@
 """Prefect task: bring one DVC stage up to date.
 
-DVC decides whether the stage must run; Prefect says when, tries again, and shows it. Nothing else
+DVC decides whether the stage must run; Prefect decides when, retries, and shows it. Nothing else
 passes between the two: a stage's process does not know that there is a Prefect.
 """
 
@@ -25,22 +25,28 @@ from prefect.states import Failed
 
 from cudal1.errors import CudaL1Error
 from cudal1.processes import inherited, python, unsteered
-from tasks.checkout import CHECKOUT
-from tasks.prefect_home import with_proxies
-from tasks.relay import Relay
+from tasks.server.checkout import CHECKOUT
+from tasks.server.prefect_home import with_proxies
+from tasks.server.relay import Relay
+from tasks.server.workspace import is_attended
 from tasks.stages import is_fresh
-from tasks.workspace import is_attended
 
 UP_TO_DATE = ("didn't change, skipping", "is cached - skipping run")
 SILENT = (
-    "Use `dvc push`", "To track the changes", "To enable auto staging", "git add",
+    "Use `dvc push`",
+    "To track the changes",
+    "To enable auto staging",
+    "git add",
     "dvc config core",
-    "WARNING: 'data/shards/", "Data and pipelines are up to date", "Updating lock file",
+    "WARNING: 'data/shards/",
+    "Data and pipelines are up to date",
+    "Updating lock file",
     "Generating lock file",
-)  # fmt: skip
-"""How lines begin that are about sharing through git, or that a stage has gained no facts."""
+)
+"""Beginnings of lines about sharing through git, or about a stage that has gained no facts."""
 RETRY_AFTER_S = [30.0, 300.0]
-"""Of a deployment's stages: a device or a store that somebody holds, a provider that is down."""
+"""Seconds before each retry of a deployment's stage: a device or a store may be held, a provider
+down."""
 
 
 class StageFailed(CudaL1Error):
@@ -48,13 +54,15 @@ class StageFailed(CudaL1Error):
 
 
 def bring_up_to_date(stages: Iterable[str]) -> str | None:
-    """One task run for each stage, in order; the message of the first that fails.
+    """Run one task for each stage, in order; return the message of the first that fails, or None.
 
-    In a terminal a failed stage is not tried again: somebody is looking.
+    At a terminal a failed stage is not retried, since a person is looking.
     """
-    tried = reproduce if is_attended() else reproduce.with_options(
-        retries=len(RETRY_AFTER_S), retry_delay_seconds=RETRY_AFTER_S
-    )  # fmt: skip
+    tried = (
+        reproduce
+        if is_attended()
+        else reproduce.with_options(retries=len(RETRY_AFTER_S), retry_delay_seconds=RETRY_AFTER_S)
+    )
     for stage in stages:
         state = tried(stage, return_state=True)
         if not state.is_completed():
@@ -63,7 +71,7 @@ def bring_up_to_date(stages: Iterable[str]) -> str | None:
 
 
 def short_name(stage: str) -> str:
-    """`duel` for `flows/night/dvc.yaml:duel`."""
+    """Return `duel` for `flows/night/dvc.yaml:duel`."""
     return stage.rpartition(":")[2]
 
 
@@ -73,7 +81,7 @@ def _run_name() -> str:
 
 @task(task_run_name=_run_name)
 def reproduce(stage: str) -> str | State[str]:
-    """Run `dvc repro --single-item STAGE`; say `ran` or `fresh`, or fail with the stage's line.
+    """Run `dvc repro --single-item STAGE`; return `ran` or `fresh`, or fail with the stage's line.
 
     The child stays in this process group, so that cancelling the flow run stops it too.
     """
@@ -94,41 +102,53 @@ def _repro(stage: str, relay: Relay) -> bool:
     command = python("dvc", "repro", "--single-item", stage)
     with tempfile.TemporaryDirectory() as folder:
         reason = Path(folder) / "reason"
-        # in a terminal a stage draws its own bars
+        # at a terminal a stage draws its own bars
         stderr = None if sys.stderr.isatty() else subprocess.STDOUT
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace",
-            env=_environment(reason), cwd=CHECKOUT,
-        ) as child:  # fmt: skip
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            errors="replace",
+            env=_environment(reason),
+            cwd=CHECKOUT,
+        ) as child:
             try:
                 assert child.stdout is not None
                 fresh = _show(child.stdout, relay)
-            except BaseException:
+            except BaseException:  # Ctrl-C, too: the child ends, and it is raised again
                 child.send_signal(signal.SIGINT)
                 raise
         if child.returncode != 0:
-            said = reason.read_text(encoding="utf-8") if reason.exists() else (
-                f"dvc repro {stage} ended with exit code {child.returncode}; its output is above"
-            )  # fmt: skip
+            said = (
+                reason.read_text(encoding="utf-8")
+                if reason.exists()
+                else (
+                    f"dvc repro {stage} ended with exit code {child.returncode}; "
+                    "its output is above"
+                )
+            )
             raise StageFailed(said)
     return fresh
 
 
 def _environment(reason: Path) -> dict[str, str]:
-    """Return the stage's: without a way to Prefect's server, so that no candidate costs it a call.
+    """Return the stage's environment, without a way to Prefect's server.
 
-    Proxies are those of the user again: stages ask providers.
+    So no candidate costs that server a call.
+
+    Proxies are the user's: stages ask providers.
     """
     given = inherited(
         CUDAL1_FAILURE_FILE=str(reason),
-        # dvc.yaml says `python`: the one that runs this
+        # dvc.yaml says `python`: it must be the interpreter that runs this
         PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     )
     return unsteered(with_proxies(given))
 
 
 def _show(lines: Iterable[str], relay: Relay) -> bool:
-    """Pass words on, less what says nothing here; whether DVC found the stage up to date."""
+    """Pass lines on, except silent ones; return whether DVC found the stage up to date."""
     fresh = False
     for line in lines:
         if any(words in line for words in UP_TO_DATE):
@@ -141,7 +161,7 @@ def _show(lines: Iterable[str], relay: Relay) -> bool:
 
 
 def _show_progress(stage: str) -> Callable[[float, str], None]:
-    """Moves the stage's progress bar in the UI; it is made when it is first needed."""
+    """Return a function that moves the stage's bar in the UI; the first call makes the bar."""
     made: list[UUID] = []
 
     def show(share: float, what: str) -> None:

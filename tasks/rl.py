@@ -1,10 +1,12 @@
 """Stage `rl` (stage 3): contrastive reinforcement learning.
 
-Before each group is sampled, its prompt is built from what earlier stages and steps have found: by
-default, two candidates of the problem from different score buckets. Each answer is extracted,
-judged and rewarded with its certified speedup, smoothed (equation 6); GRPO does the rest (equations
-4 and 5). What succeeds may be an exemplar in a later step. Answers are stored and built as they are
-sampled, and judged beside the policy where it leaves a device free.
+Before each group is sampled, its prompt is built from what earlier stages and steps have found. By
+default these are two candidates of the problem from different score buckets. Each answer is
+extracted, judged and rewarded with its certified speedup, smoothed (equation 6). GRPO does the rest
+(equations 4 and 5). A success may be an exemplar in a later step.
+
+Answers are stored and built as they are sampled, and judged beside the policy where it leaves a
+device free.
 """
 
 from __future__ import annotations
@@ -17,27 +19,27 @@ from statistics import fmean, pstdev
 from typing import Any, Self
 
 from cudal1.candidate import Candidate, Completion
-from cudal1.contrast import Choice, choose
 from cudal1.errors import ConfigError, TrainingError
-from cudal1.exemplar import Birth
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
-from cudal1.prompt import Prompt, fitting_contrastive_prompt
+from cudal1.prompts.prompt import Prompt, fitting_contrastive_prompt
 from cudal1.record import content_id
-from cudal1.reward import Smoother, speed_reward, success_reward
-from cudal1.tracking import NEWEST
-from cudal1.train.grpo import STATE_FILE, train_grpo
+from cudal1.selection.contrast import Choice, choose
+from cudal1.selection.exemplar import Birth
+from cudal1.selection.reward import Smoother, speed_reward, success_reward
+from cudal1.services.answers import keep_completions
+from cudal1.services.judging import VerdictSource, device_facts, verdict_source
+from cudal1.services.stopwatch import Part, Stopwatch
+from cudal1.tracking.runs import NEWEST
+from cudal1.train.grpo import STATE_FILE, GrpoSettings, train_grpo
 from cudal1.train.policy import Chat, token_counter
 from cudal1.verdict import Status, Verdict
-from tasks.answers import keep_completions
 from tasks.examine import examine, fitting_problems
-from tasks.judging import Bench, bench, device_facts
 from tasks.stage import DATA, Stage, main
-from tasks.stopwatch import Part, Stopwatch
 from tasks.training import Steps, refuse_unready, tracked, training
 
 ATTEMPTS = 10_000
-"""A completion's attempt is its step times this, and its place in the step's batch."""
+"""Factor of a completion's attempt: step times this, plus its place in the step's batch."""
 
 
 def reinforce(stage: Stage) -> Mapping[str, float | int]:
@@ -56,18 +58,18 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
         ledger.begin(stage.name, run=stage.run)
         num_policies = stage.params.scale.processes
         with tracked(stage, ledger, alias=NEWEST) as run:
-            with bench(ledger, stage.params, num_policies=num_policies) as judge:
+            with verdict_source(ledger, stage.params, num_policies=num_policies) as judge:
                 judge.get_ready()
                 with training(
                     stage, ledger, run, steps=section.steps, last_file=STATE_FILE
-                ) as steps:  # fmt: skip
+                ) as steps:
                     world = ContrastiveWorld(
                         stage, ledger, judge, problems, steps, num_tokens=num_tokens
                     )
                     _train(stage, init, out, world, steps)
                 counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
                 marks = examine(stage, ledger, out, judge) if num_policies == 1 else None
-            if marks is None:  # a policy that writes on one GPU leaves others to judges
+            if marks is None:  # a policy that writes on one GPU leaves the others to judges
                 marks = examine(stage, ledger, out)
             means = _mean_rewards(ledger, stage, num_problems=len(problems))
     return {**means, **counts, **marks}
@@ -76,24 +78,45 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
 def _train(stage: Stage, init: Path, out: Path, world: ContrastiveWorld, steps: Steps) -> None:
     section = stage.params.rl
     train_grpo(
-        init, out, world.problem_ids, world, work=stage.work, steps=section.steps,
-        prompts_per_step=section.prompts_per_step, group_size=section.group_size,
-        learning_rate=section.learning_rate, beta=section.beta, epsilon=section.epsilon,
-        updates_per_batch=section.updates_per_batch, temperature=section.temperature,
-        top_p=section.top_p, max_new_tokens=stage.params.policy.max_new_tokens,
-        checkpoint_every=section.checkpoint_every, seed=section.seed, scale=stage.params.scale,
-        vllm_server=section.vllm_server, on_log=steps.log,
-    )  # fmt: skip
+        init,
+        out,
+        world.problem_ids,
+        world,
+        GrpoSettings(
+            steps=section.steps,
+            prompts_per_step=section.prompts_per_step,
+            group_size=section.group_size,
+            learning_rate=section.learning_rate,
+            beta=section.beta,
+            epsilon=section.epsilon,
+            updates_per_batch=section.updates_per_batch,
+            temperature=section.temperature,
+            top_p=section.top_p,
+            max_new_tokens=stage.params.policy.max_new_tokens,
+            checkpoint_every=section.checkpoint_every,
+            seed=section.seed,
+            scale=stage.params.scale,
+            vllm_server=section.vllm_server,
+        ),
+        work=stage.work,
+        on_log=steps.log,
+    )
     world.end_step()
 
 
 class ContrastiveWorld:
-    """What the trainer acts in: prompts from the ledger, rewards from the bench."""
+    """The environment of the trainer: prompts from the ledger, rewards from verdicts."""
 
     def __init__(
-        self, stage: Stage, ledger: Ledger, judge: Bench, problems: Sequence[Problem],
-        steps: Steps, *, num_tokens: Callable[[Chat], int],
-    ) -> None:  # fmt: skip
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        judge: VerdictSource,
+        problems: Sequence[Problem],
+        steps: Steps,
+        *,
+        num_tokens: Callable[[Chat], int],
+    ) -> None:
         section = stage.params.rl
         self._num_tokens = num_tokens
         self._stage = stage
@@ -105,54 +128,62 @@ class ContrastiveWorld:
         self._prompts: dict[str, Prompt] = {}
         self._islands: dict[str, int | None] = {}
         self._smoother = Smoother(
-            section.smooth_scope, k=section.smooth_k, window=section.smooth_window,
-            refresh=section.smooth_refresh, log_scale=section.smooth_log,
-        )  # fmt: skip
+            section.smooth_scope,
+            k=section.smooth_k,
+            window=section.smooth_window,
+            refresh=section.smooth_refresh,
+            log_scale=section.smooth_log,
+        )
         self._step: int | None = None
-        """The one that is going on."""
+        """The current step."""
         self._answers: list[tuple[Completion, Candidate | None]] = []
-        """Its answers so far."""
+        """Answers of the current step so far."""
         self._watch = Stopwatch(judge.sharing)
         self._before = _Counts.of(judge)
 
     @property
     def problem_ids(self) -> list[str]:
-        """Of what it asks about."""
+        """Return the ids of the problems that it asks about."""
         return list(self._problems)
 
     @property
     def judges_meanwhile(self) -> bool:
-        """Whether verdicts on offered answers come while others are being sampled."""
+        """Return whether verdicts on offered answers come while others are being sampled."""
         return self._judge.sharing.is_beside
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
-        """The group's prompt, from the exemplars that exist when the step begins."""
+        """Return the group's prompt, from the exemplars that exist when the step begins."""
         if step != self._step:
             self.end_step()
             self._step, self._answers, self._before = step, [], _Counts.of(self._judge)
             self._watch.restart()
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
-        choice: Choice[Birth] = Choice()  # a class of its own, Choice[Birth], takes a second
+        choice: Choice[Birth] = Choice()  # making the class Choice[Birth] takes a second
         if rng.random() >= section.plain_share:
             known = self._ledger.births(
-                problem_id, device_kind=self._judge.device.kind,
-                protocol_id=self._judge.protocol.id, stages=["filter", self._stage.name],
+                problem_id,
+                device_kind=self._judge.device.kind,
+                protocol_id=self._judge.protocol.id,
+                stages=["filter", self._stage.name],
                 attempts_per_step=ATTEMPTS,
-            )  # fmt: skip
+            )
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
         params = self._stage.params
         prompt, _ = fitting_contrastive_prompt(  # shows what was written elsewhere, at any length
-            problem, self._ledger.shown(choice.exemplars), style=params.policy.prompts,
-            facts=device_facts(params), max_tokens=params.max_contrast_tokens,
+            problem,
+            self._ledger.shown(choice.exemplars),
+            style=params.policy.prompts,
+            facts=device_facts(params),
+            max_tokens=params.max_contrast_tokens,
             num_tokens=self._num_tokens,
-        )  # fmt: skip
+        )
         self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
         self._watch.lap(Part.OWN)
         return prompt.as_chat()
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
-        """Take in answers that have just been sampled: they are built and judged from now on."""
+        """Take in answers that have just been sampled: building and judging them begins."""
         assert step == self._step, "an offer comes after its prompts"
         self._watch.lap(Part.GENERATE)
         self._take_in(problem_ids, texts, step)
@@ -161,9 +192,9 @@ class ContrastiveWorld:
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        """The smoothed rewards of a batch of answers; failures earn what 0 is smoothed to.
+        """Return the smoothed rewards of a batch of answers; failures earn the smoothed value of 0.
 
-        What of it was offered must have come first, in the same order.
+        Offered answers of the batch must come first, in the same order.
         """
         self._watch.lap(Part.TRAIN if self._answers else Part.GENERATE)
         num_offered = len(self._answers)
@@ -181,30 +212,37 @@ class ContrastiveWorld:
         ids = [answer.id for answer, _ in self._answers]
         self._ledger.add_rewards(step, list(zip(ids, raw, smoothed, strict=True)))
         reused = self._judge.num_reused - self._before.num_reused
-        self._steps.log(step + 1, {  # after it, as the trainer counts
-            "reward_raw": fmean(raw), "reward_raw_std": pstdev(raw),
-            "success": fmean(success_reward(verdict) for verdict in verdicts),
-            "hacked": fmean(_is_hacked(verdict) for verdict in verdicts),
-            "reused": reused / max(1, len(verdicts) - verdicts.count(None)),
-            "best_speedup": self._best_speedup(step),
-            "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),
-        })  # fmt: skip
+        self._steps.log(
+            step + 1,
+            {  # the step after it, as the trainer counts
+                "reward_raw": fmean(raw),
+                "reward_raw_std": pstdev(raw),
+                "success": fmean(success_reward(verdict) for verdict in verdicts),
+                "hacked": fmean(_is_hacked(verdict) for verdict in verdicts),
+                "reused": reused / max(1, len(verdicts) - verdicts.count(None)),
+                "best_speedup": self._best_speedup(step),
+                "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),
+            },
+        )
         self._watch.lap(Part.OWN)
         return list(smoothed)
 
     def end_step(self) -> None:
-        """Say where the time of the step went that was going on, if there was one."""
+        """End the current step, if there is one, and log the parts of its time."""
         if self._step is not None and self._answers:
             self._watch.lap(Part.TRAIN)
             now = _Counts.of(self._judge)
-            self._steps.log(self._step + 1, self._watch.numbers(
-                judge_s=now.judge_s - self._before.judge_s,
-                build_s=now.build_s - self._before.build_s,
-            ))  # fmt: skip
+            self._steps.log(
+                self._step + 1,
+                self._watch.numbers(
+                    judge_s=now.judge_s - self._before.judge_s,
+                    build_s=now.build_s - self._before.build_s,
+                ),
+            )
         self._step = None
 
     def state(self) -> dict[str, Any]:
-        """The smoother's statistics; everything else is in the ledger."""
+        """Return the smoother's statistics; everything else is in the ledger."""
         return self._smoother.state()
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -225,7 +263,7 @@ class ContrastiveWorld:
                 self._judge.expect(self._problems[candidate.problem_id], candidate)
 
     def _verdicts(self) -> list[Verdict | None]:
-        """On the step's answers; None where there is no source."""
+        """Return the verdicts on the step's answers; None where there is no source."""
         found = self._judge.verdicts(
             [
                 (self._problems[candidate.problem_id], candidate)
@@ -237,7 +275,7 @@ class ContrastiveWorld:
         return [None if candidate is None else next(rest) for _, candidate in self._answers]
 
     def _best_speedup(self, step: int) -> float:
-        """Mean over problems of the best certified speedup so far; nothing found counts 1."""
+        """Return the problems' mean of the best certified speedup so far; no success is 1."""
         rows = self._ledger.query("best_so_far", stage=self._stage.name, step=step).to_dicts()
         best = {row["problem_id"]: row["best"] for row in rows}
         return fmean(max(1.0, best.get(problem, 1.0)) for problem in self._problems)
@@ -246,23 +284,29 @@ class ContrastiveWorld:
         prompt = self._prompts[problem_id]
         return Completion(
             id=content_id(self._stage.name, str(step), str(index), prompt.id, text),
-            stage=self._stage.name, provider="policy", problem_id=problem_id,
-            prompt_id=prompt.id, template_id=prompt.template_id, attempt=step * ATTEMPTS + index,
-            text=text, finish_reason="sampled", exemplar_ids=prompt.exemplar_ids,
+            stage=self._stage.name,
+            provider="policy",
+            problem_id=problem_id,
+            prompt_id=prompt.id,
+            template_id=prompt.template_id,
+            attempt=step * ATTEMPTS + index,
+            text=text,
+            finish_reason="sampled",
+            exemplar_ids=prompt.exemplar_ids,
             island=self._islands[problem_id],
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
 class _Counts:
-    """What a bench has done when a step begins."""
+    """The counts of a source of verdicts when a step begins."""
 
     num_reused: int
     judge_s: float
     build_s: float
 
     @classmethod
-    def of(cls, judge: Bench) -> Self:
+    def of(cls, judge: VerdictSource) -> Self:
         return cls(judge.num_reused, judge.judge_s, judge.build_s)
 
 
@@ -271,7 +315,7 @@ def _is_hacked(verdict: Verdict | None) -> bool:
 
 
 def _mean_rewards(ledger: Ledger, stage: Stage, *, num_problems: int) -> dict[str, float]:
-    """Mean raw reward over the first and the last epoch: the same problems, so comparable."""
+    """Return mean raw rewards of the first and last epoch, which have the same problems."""
     rows = ledger.query("steps", stage=stage.name).to_dicts()
     rewards = [row["value"] for row in rows if row["name"] == "reward_raw"]
     epoch = max(1, num_problems // stage.params.rl.prompts_per_step)

@@ -1,13 +1,15 @@
-"""Stage `search@METHOD`: a provider whose weights stay as they are, as in the paper's table 5.
+"""Stage `search@METHOD`: search with a provider that learns nothing, as in the paper's table 5.
 
 `vanilla` takes the best of many answers to the plain prompt. `evolve` asks in rounds: each prompt
-shows earlier successes of this method on this problem with their scores. In the first round there
-are none, so its prompt is the plain one, which shows the reference; with the same provider its
-answers are `vanilla`'s first. Every method gives each problem as many answers, all judged in full;
-one whose provider stops ends with the rounds that are complete.
+shows earlier successes of this method on this problem with their scores. The first round has no
+successes, so its prompt is the plain one, which shows the reference; with the same provider its
+answers are `vanilla`'s first.
+
+Every method gives each problem as many answers, all judged in full. A method with a provider that
+stops ends with its complete rounds.
 
 Each choice follows from the parameters and the answers before it, and answers and verdicts are in
-the ledger: a run that was killed goes through its rounds again and makes what is missing.
+the ledger. So a run that was killed goes through its rounds again and makes what is missing.
 """
 
 from __future__ import annotations
@@ -20,51 +22,45 @@ from statistics import fmean
 import polars as pl
 
 from cudal1.candidate import Candidate, Completion
-from cudal1.contrast import choose
 from cudal1.errors import ConfigError
-from cudal1.exemplar import Exemplar
 from cudal1.ledger import Ledger
 from cudal1.ledger.shards import write_parquet
 from cudal1.llm.provider import EXHAUSTED, Provider, Request, has_failed, request_to
-from cudal1.metrics import MEANINGFUL_SPEEDUP
 from cudal1.problem import Problem
-from cudal1.prompt import contrastive_prompt
-from cudal1.provider_settings import LocalSettings
+from cudal1.prompts.prompt import contrastive_prompt
 from cudal1.record import content_id
-from cudal1.reward import speed_reward
+from cudal1.selection.contrast import choose
+from cudal1.selection.exemplar import Exemplar
+from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
+from cudal1.selection.reward import speed_reward
+from cudal1.services.answers import keep_completion
+from cudal1.services.asking import Asking, asking, provider_of
+from cudal1.services.judging import Advance, VerdictSource, device_facts, verdict_source
+from cudal1.settings.provider_settings import LocalSettings
 from cudal1.verdict import Verdict
-from tasks.answers import keep_completion
-from tasks.asking import Asking, asking, provider_of
-from tasks.judging import (
-    Advance,
-    Bench,
-    admitted_problems,
-    bench,
-    device_facts,
-    evenly_spread,
-)
+from tasks.products import admitted_problems, evenly_spread
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
 
 
 @dataclass
 class Hunt:
-    """One problem, and what the method has found for it so far."""
+    """One problem, and the method's finds for it so far."""
 
     problem: Problem
     found: list[Exemplar] = field(default_factory=list[Exemplar])
-    """Successes in the order of their answers; a source that came again is there again."""
+    """Successes in the order of their answers; a repeated source is listed again."""
     rewards: list[float] = field(default_factory=list[float])
     """Certified speedup of each answer in their order, 0 for a failure."""
     num_failed: int = 0
-    """Requests that brought no answer; asked again when the stage is."""
+    """Requests without an answer; they are asked again when the stage runs again."""
     is_exhausted: bool = False
-    """Whether the provider has no more answers."""
+    """True if the provider has no more answers."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, whose it is, and from which island its exemplars are."""
+    """A request, with its hunt and the island of its exemplars."""
 
     hunt: Hunt
     request: Request
@@ -81,7 +77,7 @@ def run_method(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with (
-            bench(
+            verdict_source(
                 ledger, stage.params, num_policies=int(isinstance(settings, LocalSettings))
             ) as judge,
             asking(ledger, provider) as line,
@@ -92,14 +88,18 @@ def run_method(stage: Stage) -> Mapping[str, float | int]:
         ):
             for number in range(section.rounds):
                 asked = _requests(stage, provider, hunts, number)
-                # all are answered before the first is judged: a policy that writes beside the judge
-                # would be in the times, and all devices judge a round together
+                # all requests are answered before the first is judged: a policy that writes beside
+                # the judge would be in the times, and all devices judge a round together
                 answers = _answers(line, asked)
                 if line.stopped is not None:
                     log.warning(
                         "%s: %s; the method ends after %d of %d rounds: `dvc repro -f -s %s`",
-                        stage.name, line.stopped, number, section.rounds, stage.name,
-                    )  # fmt: skip
+                        stage.name,
+                        line.stopped,
+                        number,
+                        section.rounds,
+                        stage.name,
+                    )
                     break
                 _judge(ledger, judge, asked, answers, number, advance)
                 num_asked += section.answers_per_round
@@ -125,7 +125,7 @@ def _marks(hunts: list[Hunt]) -> dict[str, float | int]:
 
 
 def _chosen(stage: Stage) -> list[Problem]:
-    """`num_problems` of the split, evenly spread."""
+    """Return `num_problems` problems of the split, evenly spread."""
     section = stage.params.search
     problems = admitted_problems(section.split)
     if not problems:
@@ -137,7 +137,7 @@ def _chosen(stage: Stage) -> list[Problem]:
 
 
 def _requests(stage: Stage, provider: Provider, hunts: list[Hunt], number: int) -> list[Asked]:
-    """The questions of one round, problem by problem."""
+    """Return the requests of one round, problem by problem."""
     section = stage.params.search
     sampling = section.methods[stage.instance].sampling
     facts = device_facts(stage.params)
@@ -153,18 +153,22 @@ def _requests(stage: Stage, provider: Provider, hunts: list[Hunt], number: int) 
                 hunt.problem, choice.exemplars, style=section.prompts, facts=facts
             )
             request = request_to(
-                provider, stage=stage.name, problem=hunt.problem, prompt=prompt, attempt=attempt,
+                provider,
+                stage=stage.name,
+                problem=hunt.problem,
+                prompt=prompt,
+                attempt=attempt,
                 seed=section.seed,
-            )  # fmt: skip
+            )
             asked.append(_on_island(Asked(hunt, request, choice.island if number else None)))
     return asked
 
 
 def _on_island(asked: Asked) -> Asked:
-    """The same, with the island in the request's name: an answer lives on one island.
+    """Return the same request with the island in its name: an answer lives on one island.
 
-    In the first round nothing lives anywhere: its answers, of no island, are those that other
-    methods are given, and its successes are dealt out.
+    In the first round there are no islands. Its answers belong to none, and are those that other
+    methods get. Its successes are dealt out to islands.
     """
     if asked.island is None:
         return asked
@@ -173,7 +177,7 @@ def _on_island(asked: Asked) -> Asked:
 
 
 def _answers(line: Asking, asked: list[Asked]) -> dict[str, Completion]:
-    """What the provider said to each request, by its id; not to all, if it has stopped."""
+    """Return the provider's answer to each request, by id; some are missing if it has stopped."""
     for each in asked:
         line.ask(each.request)
     answers: dict[str, Completion] = {}
@@ -185,10 +189,14 @@ def _answers(line: Asking, asked: list[Asked]) -> dict[str, Completion]:
 
 
 def _judge(
-    ledger: Ledger, judge: Bench, asked: list[Asked], answers: Mapping[str, Completion],
-    number: int, advance: Advance,
-) -> None:  # fmt: skip
-    """Note what each answer of a round is worth; the next round's prompts are the first to show."""
+    ledger: Ledger,
+    judge: VerdictSource,
+    asked: list[Asked],
+    answers: Mapping[str, Completion],
+    number: int,
+    advance: Advance,
+) -> None:
+    """Note the reward of each answer of a round, for the prompts of the next round."""
     found = [
         (each, answers[each.request.id], _found(ledger, each, answers[each.request.id]))
         for each in asked
@@ -202,16 +210,19 @@ def _judge(
 
 
 def _found(ledger: Ledger, asked: Asked, completion: Completion) -> Candidate | None:
-    """What is in an answer, stored."""
+    """Store the candidate in an answer, and return it."""
     if completion.finish_reason == EXHAUSTED or has_failed(completion):
         return None
     return keep_completion(ledger, completion.model_copy(update={"island": asked.island}))
 
 
 def _note(
-    asked: Asked, completion: Completion, candidate: Candidate | None, verdict: Verdict | None,
+    asked: Asked,
+    completion: Completion,
+    candidate: Candidate | None,
+    verdict: Verdict | None,
     number: int,
-) -> None:  # fmt: skip
+) -> None:
     hunt = asked.hunt
     if completion.finish_reason == EXHAUSTED:
         hunt.is_exhausted = True
@@ -222,22 +233,33 @@ def _note(
     reward = speed_reward(verdict)
     hunt.rewards.append(reward)
     if candidate is not None and reward > 0:
-        hunt.found.append(Exemplar(
-            candidate_id=candidate.id, source=candidate.source, score=reward, born=number,
-            island=asked.island,
-        ))  # fmt: skip
+        hunt.found.append(
+            Exemplar(
+                candidate_id=candidate.id,
+                source=candidate.source,
+                score=reward,
+                born=number,
+                island=asked.island,
+            )
+        )
 
 
 def _row(stage: Stage, hunt: Hunt, num_asked: int) -> dict[str, object]:
     problem, method = hunt.problem, stage.params.search.methods[stage.instance]
     successes = [reward for reward in hunt.rewards if reward > 0]
     return {
-        "stage": stage.name, "method": method.method.value, "sampling": method.sampling.value,
-        "problem_id": problem.id, "level": problem.level, "name": problem.name,
-        "split": problem.split.value, "num_asked": num_asked,
-        "num_answers": len(hunt.rewards), "num_successes": len(successes),
+        "stage": stage.name,
+        "method": method.method.value,
+        "sampling": method.sampling.value,
+        "problem_id": problem.id,
+        "level": problem.level,
+        "name": problem.name,
+        "split": problem.split.value,
+        "num_asked": num_asked,
+        "num_answers": len(hunt.rewards),
+        "num_successes": len(successes),
         "certified": max(successes, default=None),
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

@@ -12,24 +12,24 @@ from statistics import fmean
 from cudal1.errors import TrainingError
 from cudal1.ledger import Ledger
 from cudal1.problem import Split
-from cudal1.reward import success_reward
+from cudal1.selection.reward import success_reward
+from cudal1.services.judging import verdict_source
 from cudal1.train.policy import Sampler
-from cudal1.train.sft import Pair, train_sft
-from tasks.examine import (
-    Answer,
-    Sampling,
-    examine,
-    fitting_problems,
-    sample_and_judge,
-)
-from tasks.judging import bench
+from cudal1.train.sft import Pair, SftSettings, train_sft
+from tasks.examine import Answer, Sampling, examine, fitting_problems, sample_and_judge
 from tasks.stage import DATA, Stage, main
 from tasks.training import pair, refuse_unready, tracked, training
 
 TRAINING_KNOBS = (
-    "steps", "batch_size", "loss", "learning_rate", "warmup_steps", "max_tokens",
-    "checkpoint_every", "seed",
-)  # fmt: skip
+    "steps",
+    "batch_size",
+    "loss",
+    "learning_rate",
+    "warmup_steps",
+    "max_tokens",
+    "checkpoint_every",
+    "seed",
+)
 
 
 def teach_itself(stage: Stage) -> Mapping[str, float | int]:
@@ -47,33 +47,42 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
         with tracked(stage, ledger) as run:
             with training(stage, ledger, run, steps=section.steps) as steps:
                 num_long = train_sft(
-                    init, out, pairs, work=stage.work, scale=stage.params.scale,
-                    on_log=steps.log, **knobs,
-                )  # fmt: skip
+                    init,
+                    out,
+                    pairs,
+                    SftSettings(scale=stage.params.scale, **knobs),
+                    work=stage.work,
+                    on_log=steps.log,
+                )
             marks = examine(stage, ledger, out)
     return {
         "sampled_success": fmean(success_reward(answer.verdict) for answer in answers),
         "sampled_num_answers": len(answers),
-        "num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks,
-    }  # fmt: skip
+        "num_pairs": len(pairs) - num_long,
+        "num_too_long": num_long,
+        **marks,
+    }
 
 
 def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]:
     section, policy = stage.params.selfsup, stage.params.policy
     problems = fitting_problems(stage, sampler.num_tokens, Split.TRAIN, count=section.num_problems)
     sampling = Sampling(
-        num_samples=section.num_samples, temperature=section.temperature, top_p=section.top_p,
-        seed=section.seed, max_new_tokens=policy.max_new_tokens, batch_size=policy.batch_size,
-    )  # fmt: skip
-    with bench(ledger, stage.params) as judge:
+        num_samples=section.num_samples,
+        temperature=section.temperature,
+        top_p=section.top_p,
+        seed=section.seed,
+        max_new_tokens=policy.max_new_tokens,
+        batch_size=policy.batch_size,
+    )
+    with verdict_source(ledger, stage.params) as judge:
         return sample_and_judge(
-            stage, ledger, judge, sampler, problems, sampling, "answers to learn from",
-            timing=False,
-        )  # fmt: skip
+            stage, ledger, judge, sampler, problems, sampling, "answers to learn from", timing=False
+        )
 
 
 def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
-    """Each distinct success once."""
+    """Return each distinct success once."""
     own = {
         answer.candidate.id: pair(stage.params, answer.problem, answer.candidate.source)
         for answer in answers

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cudal1.ledger import Ledger
-from cudal1.params import Params
-from cudal1.train.sft import Pair, train_sft
+from cudal1.settings.params import Params
+from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import examine
-from tasks.judging import admitted_problems, product
+from tasks.products import admitted_problems, product
 from tasks.stage import DATA, Stage, main
 from tasks.training import pair, refuse_unready, tracked, training
 
@@ -24,17 +24,22 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
         with tracked(stage, ledger) as run:
             with training(stage, ledger, run, steps=section.steps) as steps:
                 num_long = train_sft(
-                    base, out, pairs, work=stage.work, scale=stage.params.scale,
-                    on_log=steps.log, **section.model_dump(),
-                )  # fmt: skip
+                    base,
+                    out,
+                    pairs,
+                    SftSettings(scale=stage.params.scale, **section.model_dump()),
+                    work=stage.work,
+                    on_log=steps.log,
+                )
             marks = examine(stage, ledger, out)
     return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks}
 
 
 def _pairs(params: Params) -> list[Pair]:
-    """What stage 1 learns: each kept candidate as the answer to its problem's prompt.
+    """Return what stage 1 learns: each kept candidate as the answer to its problem's prompt.
 
-    One that several providers found counts once: what teachers agree on is not more worth learning.
+    A candidate that several providers found counts once: agreement of teachers is no reason to
+    learn it more.
     """
     problems = {problem.id: problem for problem in admitted_problems()}
     distinct = {row["candidate_id"]: row for row in product(DATA / "filter.parquet")}

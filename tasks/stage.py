@@ -1,4 +1,4 @@
-"""What DVC calls: load params, run one stage body, write its numbers, say failures in one line.
+"""Run one stage body for DVC: load params, write the stage's numbers, report failures in one line.
 
     python -m tasks.STAGE [--item ITEM] [--dry-run]
 
@@ -24,47 +24,49 @@ from pathlib import Path
 
 from cudal1 import interrupt
 from cudal1.errors import CudaL1Error, StoreError
-from cudal1.params import Params
-from tasks.checkout import refuse_elsewhere
+from cudal1.settings.params import Params
+from tasks.server.checkout import refuse_elsewhere
 from tasks.stages import run_key
 
 log = logging.getLogger("cudal1")
 
 DATA = Path("data")
 REMEDIES = {
-    errno.ENOSPC: "disk full; free some space", errno.EDQUOT: "disk full; free some space",
-    errno.EACCES: "make it writable", errno.EROFS: "make it writable",
-}  # fmt: skip
-"""What to do about errors that are the machine's, not ours."""
+    errno.ENOSPC: "disk full; free some space",
+    errno.EDQUOT: "disk full; free some space",
+    errno.EACCES: "make it writable",
+    errno.EROFS: "make it writable",
+}
+"""Remedies for errors of the machine."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Numbers of glibc's malloc.h."""
+"""Parameter numbers of glibc's malloc.h."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The stage instance that is running, and where its things are."""
+    """The stage instance that is running, and its places."""
 
     name: str
-    """Such as `filter` or `selfsup@r1`: DVC's name."""
+    """DVC's name, such as `filter` or `selfsup@r1`."""
     item: str | None
-    """What stands behind the `@`."""
+    """The part behind the `@`."""
     params: Params
     run: str
-    """What it is asked to do: names its parameters and input data (`tasks.stages.run_key`)."""
+    """Id of the stage's parameters and input data (`tasks.stages.run_key`)."""
 
     @property
     def instance(self) -> str:
-        """The item, in a stage that always has one: `run_key` refuses a call without."""
+        """Return the item of a stage that always has one: `run_key` refuses a call without."""
         assert self.item is not None
         return self.item
 
     @property
     def work(self) -> Path:
-        """Scratch of this run, for what must survive a kill, but neither success nor a change."""
+        """Return the run's scratch folder, which survives a kill, but not success or a change."""
         return DATA / "work" / self.name / self.run
 
     def write_metrics(self, numbers: Mapping[str, float | int | str]) -> None:
-        """Leave `data/metrics/STAGE.json` for `dvc metrics show`."""
+        """Write `data/metrics/STAGE.json` for `dvc metrics show`."""
         path = DATA / "metrics" / f"{self.name.replace('@', '-')}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         rounded = {
@@ -75,15 +77,15 @@ class Stage:
 
 
 Body = Callable[[Stage], Mapping[str, float | int | str]]
-Foretell = Callable[[Params, str | None], None]
-"""Prints what the stage would do for an item, or for all."""
+Forecast = Callable[[Params, str | None], None]
+"""A function that prints what the stage would do for an item, or for all."""
 
 
-def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
+def main(stage: str, body: Body, *, forecast: Forecast | None = None) -> None:
     """Run `body` as the stage `stage`; the only caller of stage bodies."""
     parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=body.__doc__)
     parser.add_argument("--item", help="which instance of a stage that has several")
-    if foretell is not None:
+    if forecast is not None:
         parser.add_argument("--dry-run", action="store_true", help="say what it would ask and cost")
     given = parser.parse_args()
     item: str | None = given.item
@@ -97,8 +99,8 @@ def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
     try:
         refuse_elsewhere()
         params = Params.load(Path("params.yaml"))
-        if foretell is not None and given.dry_run:
-            foretell(params, item)
+        if forecast is not None and given.dry_run:
+            forecast(params, item)
             return
         running = Stage(name=name, item=item, params=params, run=run_key(name))
         numbers = body(running)
@@ -110,10 +112,13 @@ def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
         remedy = REMEDIES.get(error.errno or 0)
         if remedy is None:
             raise
-        _fail(name, StoreError(
-            f"{error.filename or 'data/'}: {error.strerror}: {remedy} and run again; what was "
-            "judged so far is kept"
-        ))  # fmt: skip
+        _fail(
+            name,
+            StoreError(
+                f"{error.filename or 'data/'}: {error.strerror}: {remedy} and run again; what was "
+                "judged so far is kept"
+            ),
+        )
     except KeyboardInterrupt:
         log.error("%s: interrupted; run again to continue where it stopped", name)
         sys.exit(130)
@@ -122,17 +127,18 @@ def main(stage: str, body: Body, *, foretell: Foretell | None = None) -> None:
 
 
 def _calm_the_machine() -> None:
-    """Settings without which small models run several times slower on a shared CPU.
+    """Change settings that make small models run several times slower on a shared CPU.
 
     OpenMP's threads otherwise spin while another process holds the core, and every large tensor is
-    mapped and unmapped anew (measured: 171 against 1,330 tokens a second). Before torch is loaded.
+    mapped and unmapped anew (measured: 171 against 1,330 tokens a second). Call this before torch
+    is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # glibc
+    if mallopt is not None:  # only glibc has it
         mallopt(M_MMAP_THRESHOLD, 1 << 30)
         mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 

@@ -1,4 +1,4 @@
-"""What dvc.yaml says: which stages there are, in what order, and what each is made from."""
+"""Read dvc.yaml: the stages, their order, and the inputs of each."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import networkx
 
 from cudal1.errors import ConfigError
 from cudal1.record import content_id
-from tasks.checkout import refuse_places
+from tasks.server.checkout import refuse_places
 
 
 def stage_names(*, until: str, root: Path = Path()) -> list[str]:
-    """Every stage that `until` needs, itself last; a group's name stands for all its instances.
+    """Return every stage that `until` needs, itself last; a group's name means all instances.
 
     Raises:
         ConfigError: dvc.yaml or params.yaml is wrong, or has no stage of that name.
     """
     with _repo(root) as repo:
         graph = repo.index.graph
-    ordered = list(networkx.lexicographical_topological_sort(
-        graph.reverse(copy=True), key=lambda stage: _position(stage.addressing)
-    ))  # fmt: skip
+    ordered = list(
+        networkx.lexicographical_topological_sort(
+            graph.reverse(copy=True), key=lambda stage: _position(stage.addressing)
+        )
+    )
     names = [stage.addressing for stage in ordered]
     wanted = {s for s in ordered if s.addressing == until or s.addressing.split("@")[0] == until}
     if not wanted:
@@ -34,7 +36,7 @@ def stage_names(*, until: str, root: Path = Path()) -> list[str]:
 
 
 def is_fresh(name: str, *, root: Path = Path()) -> bool:
-    """Return whether DVC would find nothing to do; asked here: starting DVC costs a second.
+    """Return whether DVC would find nothing to do; starting DVC itself would cost a second.
 
     Raises:
         ConfigError: dvc.yaml or params.yaml is wrong, no stage is so named, or its outputs cannot
@@ -47,9 +49,9 @@ def is_fresh(name: str, *, root: Path = Path()) -> bool:
 
 
 def run_key(name: str, *, root: Path = Path()) -> str:
-    """Return an id of what the stage instance is asked to do: its parameters and its input data.
+    """Return an id of the stage instance's parameters and input data.
 
-    A killed run is gone on with only when this is the same. Code is left out on purpose: a run that
+    A killed run is continued only when its id is the same. Code is left out on purpose: a run that
     a bug has stopped goes on once the bug is mended.
 
     Raises:
@@ -82,7 +84,7 @@ def _stage(name: str, repo: Any) -> Any:
 
 
 def _alternatives(name: str, repo: Any) -> str:
-    """What could have been meant by an unknown instance."""
+    """Return what could have been meant by an unknown instance."""
     group = name.split("@")[0]
     known = [stage.addressing.split("@") for stage in repo.index.stages]
     items = [parts[1] for parts in known if parts[0] == group and len(parts) > 1]
@@ -93,7 +95,7 @@ def _alternatives(name: str, repo: Any) -> str:
 
 @contextmanager
 def _repo(root: Path) -> Generator[Any]:
-    """DVC's view of the repository, its errors in our words."""
+    """Yield DVC's view of the repository, and translate its errors into our own."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -105,12 +107,20 @@ def _repo(root: Path) -> Generator[Any]:
 
 
 _ORDER = (
-    "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "search", "transfer",
+    "problems",
+    "policy",
+    "generate",
+    "filter",
+    "sft",
+    "selfsup",
+    "rl",
+    "search",
+    "transfer",
     "report",
-)  # fmt: skip
+)
 
 
 def _position(name: str) -> tuple[int, str]:
-    """The order of the paper, among stages that could run in any order."""
+    """Return the place in the order of the paper, among stages that could run in any order."""
     group = name.split("@")[0]
     return (_ORDER.index(group) if group in _ORDER else len(_ORDER), name)

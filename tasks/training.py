@@ -1,9 +1,9 @@
-"""What the training stages share: a step's numbers go to ledger, MLflow, plot and progress.
+"""Send the numbers of training steps to ledger, MLflow, plot and progress, for training stages.
 
 The ledger takes them at once, and again when a step is made again after a kill. MLflow cannot take
-a number back, so it gets a step's when a checkpoint behind it stands: then nobody makes it again.
-A stage's run in MLflow ends where its run in the ledger does, with the export: a stage that is
-killed before goes on in the same run, whatever it was doing.
+a number back, so it gets a step's numbers when a later checkpoint exists: then the step is never
+made again. A stage's run in MLflow ends where its run in the ledger does, with the export. A stage
+that is killed earlier goes on in the same run, whatever it was doing.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
-from cudal1 import tracking
 from cudal1.ledger import Ledger
-from cudal1.params import Params
 from cudal1.problem import Problem
-from cudal1.prompt import answer_text, generation_prompt
-from cudal1.train import group
+from cudal1.prompts.prompt import answer_text, generation_prompt
+from cudal1.services.judging import device_facts
+from cudal1.settings.params import Params
+from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
+from cudal1.train.group import group
 from cudal1.train.sft import Pair
-from tasks.judging import device_facts
 from tasks.progress import progress
 from tasks.stage import DATA, Stage
 
 
 def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
-    """Nothing, unless this machine cannot train as `scale` says; asked before all else.
+    """Refuse a training that this machine cannot do as `scale` says, before all else.
 
     Raises:
         ConfigError, DeviceError, TrainingError: what is missing, and the remedy.
@@ -37,25 +37,28 @@ def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
 
 
 def pair(params: Params, problem: Problem, source: str) -> Pair:
-    """What a policy learns from: a candidate's source as the answer to its problem's prompt."""
+    """Return what a policy learns: a candidate's source as the answer to its problem's prompt."""
     asked = generation_prompt(problem, style=params.policy.prompts, facts=device_facts(params))
     return asked.as_chat(), answer_text(source)
 
 
 class Steps:
-    """Takes the numbers of each training step.
+    """A sink for the numbers of each training step.
 
     Args:
         ledger: keeps them, under the stage that it runs.
-        run: is told of them when they are final.
-        advance: is told by how many steps training has come on.
+        run: gets them when they are final.
+        advance: gets the number of steps by which training has come on.
         checkpoint: the last step that a whole checkpoint holds, if there is one.
     """
 
     def __init__(
-        self, ledger: Ledger, run: tracking.Run, advance: Callable[[int], None],
+        self,
+        ledger: Ledger,
+        run: tracking.Run,
+        advance: Callable[[int], None],
         checkpoint: Callable[[], int | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ledger = ledger
         self._run = run
         self._advance = advance
@@ -71,12 +74,12 @@ class Steps:
         saved = self._checkpoint()
         if saved is not None and saved != self._told:
             self._told = saved
-            self.tell(before=saved)  # of the saved step itself more may be said
+            self.tell(before=saved)  # the saved step itself may get further numbers
 
     def tell(self, *, before: int | None = None) -> None:
-        """Tell MLflow of all steps, or of those before one, that it has not heard of.
+        """Send MLflow all steps that it does not have, or those before one.
 
-        Besides their numbers, of each problem's best speedup where a step has raised it.
+        A step's best speedup of each problem that it has raised is sent with its numbers.
         """
         values: dict[int, dict[str, float]] = {}
         for question in ("steps", "rising_bests"):
@@ -89,14 +92,15 @@ class Steps:
 
 @contextmanager
 def tracked(stage: Stage, ledger: Ledger, *, alias: str | None = None) -> Generator[tracking.Run]:
-    """A training stage's run in MLflow: its training, and what it does with the policy afterwards.
+    """Yield a training stage's run in MLflow, for the training and later work with the policy.
 
-    At the end the policy is kept and, with an `alias`, registered; plot and shard are left.
+    At the end the policy is kept and, with an `alias`, registered; plot and shard are written.
     """
     section = stage.name.split("@")[0]
     policy = DATA / "policy" / (stage.item or section)
     if ledger.query("steps", stage=stage.name).is_empty():
-        # killed between its export and its end: what made these checkpoints is not known any more
+        # the stage was killed between its export and its end, so the origin of these checkpoints is
+        # unknown
         shutil.rmtree(stage.work, ignore_errors=True)
     settings = getattr(stage.params, section).model_dump(mode="json")
     with tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run:
@@ -105,14 +109,14 @@ def tracked(stage: Stage, ledger: Ledger, *, alias: str | None = None) -> Genera
         if alias is not None:
             tracking.register(DATA, tracking.MODEL_NAME, policy, alias=alias)
         _write_plot(stage, ledger)
-        ledger.export()  # last: whoever is killed after it begins anew
+        ledger.export()  # last, since a stage that is killed after it begins anew
 
 
 @contextmanager
 def training(
     stage: Stage, ledger: Ledger, run: tracking.Run, *, steps: int, last_file: str = TRAINER_STATE
 ) -> Generator[Steps]:
-    """What takes the numbers of a stage's training while a progress bar counts its steps.
+    """Yield a sink for a stage's numbers while a progress bar counts its steps.
 
     A checkpoint in `stage.work` is whole when `last_file` is in it.
     """
@@ -128,9 +132,9 @@ def training(
 
 
 def _write_plot(stage: Stage, ledger: Ledger) -> None:
-    """Leave `data/plots/STAGE.csv` for `dvc plots show`: a row a step.
+    """Write `data/plots/STAGE.csv` for `dvc plots show`, a row a step.
 
-    What a run says at its end, without a loss, is no step: its gaps would be drawn as zeros.
+    Numbers of a run's end, without a loss, are no step: their gaps would be drawn as zeros.
     """
     rows: dict[int, dict[str, float]] = {}
     for row in ledger.query("steps", stage=stage.name).to_dicts():

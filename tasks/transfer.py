@@ -1,8 +1,9 @@
 """Stage `transfer@DEVICE`: judge the best candidates again on a device of another kind.
 
-Beside them the references of their problems, against themselves: what is certified for nothing
-there. Runs only where a device of that name is: `cpu`, or a GPU's name in lower case with dashes.
-What is too large for it costs a line. Results of several machines meet as shards.
+The references of their problems are judged beside them, against themselves: that shows the speedup
+certified there for no work. The stage runs only where a device of that name is: `cpu`, or a GPU's
+name in lower case with dashes. A problem too large for the device costs a line of the log. Results
+of several machines meet as shards.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from statistics import fmean
 
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError
-from cudal1.harness import find_device
+from cudal1.harness.device.device import find_device
 from cudal1.ledger import Ledger
-from tasks.judging import admitted_problems, bench
+from cudal1.services.judging import verdict_source
+from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main
 
@@ -29,17 +31,23 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
     problems = {problem.id: problem for problem in admitted_problems()}
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        # a protocol of its own: same rules, measured anew, so that the winners' luck is left behind
+        # a protocol of its own: same rules but new measurements, which leave the winners' luck
+        # behind
         anew = stage.params.protocol.model_copy(update={"seed": stage.params.protocol.seed + 1})
         rows = ledger.query(
-            "winners", protocol_id=stage.params.protocol.id, stages=["filter", "rl"],
+            "winners",
+            protocol_id=stage.params.protocol.id,
+            stages=["filter", "rl"],
             count=stage.params.transfer.per_problem,
-        ).to_dicts()  # fmt: skip
+        ).to_dicts()
         chosen = [
-            (problems[row["problem_id"]],
-             Candidate(problem_id=row["problem_id"], source=row["source"]))
-            for row in rows if row["problem_id"] in problems
-        ]  # fmt: skip
+            (
+                problems[row["problem_id"]],
+                Candidate(problem_id=row["problem_id"], source=row["source"]),
+            )
+            for row in rows
+            if row["problem_id"] in problems
+        ]
         for _, candidate in chosen:
             ledger.add_candidate(candidate)
         references = [
@@ -50,7 +58,7 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
         asked = sorted([*chosen, *references], key=lambda pair: pair[0].id)
         params = stage.params.model_copy(update={"protocol": anew})
         with (
-            bench(ledger, params, num_policies=0) as judge,
+            verdict_source(ledger, params, num_policies=0) as judge,
             progress("winners", len(asked)) as advance,
         ):
             verdicts = judge.judge_possible(asked, advance)
@@ -61,18 +69,21 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
         )
         ledger.export()
         ledger.write_product(
-            "transferred", DATA / "transfer" / f"{wanted}.parquet",
-            stage=stage.name, protocol_id=anew.id,
-        )  # fmt: skip
+            "transferred",
+            DATA / "transfer" / f"{wanted}.parquet",
+            stage=stage.name,
+            protocol_id=anew.id,
+        )
     return {
-        "num_winners": len(chosen), "num_refused": len(chosen) - len(again),
+        "num_winners": len(chosen),
+        "num_refused": len(chosen) - len(again),
         "mean_certified": fmean(again) if again else 0.0,
         "null_test_max": max(nothing, default=0.0),
-    }  # fmt: skip
+    }
 
 
 def device_name(kind: str) -> str:
-    """How a kind of device is written in params.yaml and file names."""
+    """Return a kind of device as params.yaml and file names write it."""
     return kind.lower().replace(" ", "-")
 
 

@@ -1,4 +1,4 @@
-"""Commands as texts show them, given to the parsers that would read them; nothing is run."""
+"""Give commands that texts show to the parsers that would read them; run nothing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ROOT = Path(__file__).parent.parent
 
 
 class Parsed(BaseException):
-    """Raised once a module's own parser has accepted its arguments."""
+    """Control flow: a module's own parser has accepted its arguments."""
 
 
 def parse(command: str) -> None:
-    """Nothing, when the program would understand the command; otherwise whatever it raises."""
+    """Raise an error unless the program would understand the command."""
     words = [word for word in words_of(command) if not re.match(r"^[A-Z0-9_]+=", word)]
     match words:
         case ["cudal1", *arguments]:
@@ -44,9 +44,12 @@ def parse(command: str) -> None:
             parse_module(module, arguments)
         case ["make", *_]:
             done = subprocess.run(
-                ["make", "--dry-run", *words_of(command)[1:]], cwd=ROOT, capture_output=True,
-                text=True, check=False,
-            )  # fmt: skip
+                ["make", "--dry-run", *words_of(command)[1:]],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert done.returncode == 0, done.stderr
         case ["prefect", *arguments]:
             parse_prefect(arguments)
@@ -55,12 +58,12 @@ def parse(command: str) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """Its words, without what a shell takes for itself: comments, redirections, what is piped."""
+    """Return a command's words without comments, redirections and later commands of a pipe."""
     return shlex.split(re.split(r"\s[|>&]+(\s|$)", command)[0], comments=True)
 
 
 def parse_cudal1(arguments: list[str]) -> None:
-    """With the real parser; a command without anything is a mention of it."""
+    """Parse arguments with the real parser; a command without arguments is a mention of it."""
     command: Any = typer.main.get_command(app)
     name, context = "cudal1", None
     while True:
@@ -76,7 +79,7 @@ def parse_cudal1(arguments: list[str]) -> None:
 
 
 def parse_module(module: str, arguments: list[str]) -> None:
-    """A module of ours, up to the moment when it has read its arguments."""
+    """Run one of our modules until it has read its arguments."""
     read = argparse.ArgumentParser.parse_args
 
     def stop(self: argparse.ArgumentParser, *_: object, **__: object) -> None:
@@ -86,7 +89,7 @@ def parse_module(module: str, arguments: list[str]) -> None:
     with mock.patch.object(argparse.ArgumentParser, "parse_args", stop):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what was imported before
+                warnings.simplefilter("ignore")  # modules that were imported before
                 runpy.run_module(module, run_name="__main__")
         except Parsed:
             return
@@ -94,16 +97,18 @@ def parse_module(module: str, arguments: list[str]) -> None:
 
 
 def parse_prefect(arguments: list[str]) -> None:
-    """That the words name a command of Prefect's, and its options exist."""
+    """Check that the words name one of Prefect's commands, and that its options exist."""
     done = subprocess.run(
         ["prefect", *(word for word in arguments if not word.startswith("http")), "--help"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def examples(text: str) -> Iterator[str]:
-    """The commands after "Example:" in a command's help."""
+    """Return the commands after "Example:" in a command's help."""
     for paragraph in text.split("\n\n"):
         words = " ".join(paragraph.split())
         if words.startswith("Example: "):

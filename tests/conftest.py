@@ -24,22 +24,25 @@ settings.register_profile(
 )
 settings.load_profile("cudal1")
 
-# as stages have it: threads that wait must sleep, not spin; before torch is loaded
+# as in stages: threads that wait must sleep, not spin; set before torch is loaded
 for name, value in {
-    "OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false",
-    "DO_NOT_TRACK": "true", "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-}.items():  # fmt: skip
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "GOMP_SPINCOUNT": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "DO_NOT_TRACK": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}.items():
     os.environ.setdefault(name, value)
 
-os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tests leave, stays
-# devices are locked by files there: a judge or another test process beside us has its own
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # files that tests leave stay
+# device locks are files there: a judge or another test process on this machine has its own folder
 own = tempfile.TemporaryDirectory(prefix="cudal1-", ignore_cleanup_errors=True)
 surroundings.enter(Path(own.name))
 
 
 @pytest.fixture
 def fresh_project(tmp_path: Path) -> Project:
-    """A project in which nothing has run."""
+    """Make a project in which nothing has run."""
     return make_project(tmp_path)
 
 
@@ -49,12 +52,12 @@ TURNS = Turns(door=HERE, room=HERE.with_name("turns.py"))  # any two files that 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """No test runs while another must be alone; waiting for that is none of its time."""
+    """Run no test while another one must run alone; the wait does not count as the test's time."""
     with TURNS.together():
         return (yield)
 
 
 @pytest.fixture(scope="session")
 def turns() -> Turns:
-    """Whose turn it is, among the test processes of this checkout."""
+    """Return the turns of the test processes of this checkout."""
     return TURNS

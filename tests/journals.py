@@ -1,9 +1,9 @@
-"""The journal of a stage, read from outside while the stage may be killed at any moment.
+"""Read the journal of a stage from outside, while the stage may be killed at any moment.
 
-A line is whole when its end of line is written. An append returns later, when the database has it
-as well, and appends take turns. So all whole lines but the last were acknowledged, and the last one
-perhaps: the next stage finds it, a reader may not. A line without an end is what a kill has left
-of an append that never returned: it counts nowhere, whatever words it already holds.
+A line is whole when its end of line is written. An append returns later, when the database has the
+line as well, and appends take turns. So all whole lines but the last were acknowledged. The last
+one perhaps was: the next stage finds it, a reader may not. A line without an end is what a kill has
+left of an append that never returned: it does not count, whatever words it already holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def whole_lines(folder: Path, stage: str) -> list[bytes]:
 
 
 def acknowledged(lines: list[bytes]) -> list[bytes]:
-    """Return the whole lines whose append has certainly returned: another one came after it."""
+    """Return the whole lines that were certainly acknowledged: another line came after each."""
     return lines[:-1]
 
 
@@ -32,7 +32,7 @@ def verdicts_in(lines: list[bytes]) -> dict[str, str]:
 
 
 def times_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return when each verdict was made and how long it took, by candidate and protocol."""
+    """Return when each verdict was made and its seconds, by candidate and protocol."""
     return {
         f"{row['candidate_id']}/{row['protocol_id']}": f"{row['judged_at']}/{row['judge_s']}"
         for row in rows

@@ -1,4 +1,4 @@
-"""A project of its own for tests that run stages: the tree that git knows, tiny parameters."""
+"""Make a project for tests that run stages: the tree that git knows, with tiny parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = ("tests/", "docs/", "benchmarks/", "data/")
 MAX_TOO_LATE = 5
-"""Times that a command may end before it could be killed."""
+"""Number of times that a command may end before the kill."""
 TINY: dict[str, dict[str, Any]] = {
     "problems": {"levels": [3], "generated_train": 4, "generated_heldout": 2},
     "policy": {"max_new_tokens": 200},
@@ -37,24 +37,41 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "sft": {"steps": 4, "batch_size": 2, "checkpoint_every": 2},
     "selfsup": {
-        "num_problems": 4, "num_samples": 4, "steps": 2, "batch_size": 2, "checkpoint_every": 1,
+        "num_problems": 4,
+        "num_samples": 4,
+        "steps": 2,
+        "batch_size": 2,
+        "checkpoint_every": 1,
     },
     "rl": {
-        "num_problems": 4, "steps": 5, "prompts_per_step": 2, "group_size": 4,
+        "num_problems": 4,
+        "steps": 5,
+        "prompts_per_step": 2,
+        "group_size": 4,
         "checkpoint_every": 1,
     },
     "search": {
-        "num_problems": 2, "rounds": 2, "answers_per_round": 1,
+        "num_problems": 2,
+        "rounds": 2,
+        "answers_per_round": 1,
         "methods": {
             "vanilla": {
-                "method": "vanilla", "sampling": "none", "reads": "data/shards/problems",
+                "method": "vanilla",
+                "sampling": "none",
+                "reads": "data/shards/problems",
                 "provider": {"kind": "rewriter", "teacher": "fuser"},
             },
             "evolve": {
-                "method": "evolve", "sampling": "island", "reads": "data/policy/sft",
+                "method": "evolve",
+                "sampling": "island",
+                "reads": "data/policy/sft",
                 "provider": {
-                    "kind": "local", "path": "data/policy/sft", "temperature": 1.0, "top_p": 1.0,
-                    "max_tokens": 60, "batch_size": 2,
+                    "kind": "local",
+                    "path": "data/policy/sft",
+                    "temperature": 1.0,
+                    "top_p": 1.0,
+                    "max_tokens": 60,
+                    "batch_size": 2,
                 },
             },
         },
@@ -63,7 +80,7 @@ TINY: dict[str, dict[str, Any]] = {
     "challenger": {"steps": 2, "batch_size": 2, "checkpoint_every": 1},
     "duel": {"num_problems": 3, "num_samples": 1},
     "protocol": {"min_quads": 9, "max_quads": 9},
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -83,26 +100,33 @@ class Project:
         return {
             **inherited,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "TMPDIR": str(temporary), "DVC_NO_ANALYTICS": "1", "COLUMNS": "200",
-        }  # fmt: skip
+            "TMPDIR": str(temporary),
+            "DVC_NO_ANALYTICS": "1",
+            "COLUMNS": "200",
+        }
 
     def run(
         self, *command: str, timeout_s: float = 1200, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Python module in the project, such as `dvc repro filter`; its output as text."""
+        """Run a Python module, such as `dvc repro filter`, in the project; return its output."""
         return subprocess.run(
-            [sys.executable, "-m", *command], cwd=self.folder,
-            env={**self.environment(), **variables}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env={**self.environment(), **variables},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout_s,
+            check=False,
+        )
 
     def kill_when(
         self, reached: Callable[[], bool], *command: str, timeout_s: float = 1200
     ) -> None:
         """Start a Python module and kill it and all its children once `reached` holds.
 
-        When this returns, none of them can write any more. On a busy machine `reached` may be asked
-        too late: a command that has ended is run again, from where it began.
+        When this returns, none of them can write. On a busy machine `reached` may be asked too
+        late: a command that has ended is run again, from where it began.
         """
         aside = self.folder.with_name(f"{self.folder.name}.before")
         for _ in range(MAX_TOO_LATE):
@@ -121,9 +145,13 @@ class Project:
     ) -> int:
         """Return the exit code of a command that is killed once `reached` holds."""
         child = subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=self.folder, env=self.environment(),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", *command],
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         deadline = time.monotonic() + timeout_s
         try:
             while not reached() and child.poll() is None:
@@ -144,7 +172,7 @@ class Project:
 
 
 def end_group(leader: subprocess.Popen[Any]) -> None:
-    """Kill a process group, and return when no thread of it runs: none can write any more."""
+    """Kill a process group, and return when no thread of it runs: none can write then."""
     with suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
     leader.wait()
@@ -153,7 +181,7 @@ def end_group(leader: subprocess.Popen[Any]) -> None:
 
 
 def _runs_in(group: int, process: psutil.Process) -> bool:
-    """Whether a process of the group has a thread that has not ended, though its first one may."""
+    """Return whether a process of the group has a running thread, be it the first or another."""
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
         if os.getpgid(process.pid) == group:
             return process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
@@ -176,8 +204,10 @@ def copy_of_the_tree(folder: Path) -> Project:
     """Copy what git would track into a repository of its own; nothing has run there."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).is_file() and not name.startswith(LEFT_OUT):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +266,7 @@ def make_up_to_date(project: Project) -> None:
 
 
 def keep_runs_in_git(project: Project) -> None:
-    """As docs/rebuilding.md says."""
+    """Make git track the runs, as docs/rebuilding.md describes it."""
     ignored = project.folder / ".gitignore"
     ignored.write_text(ignored.read_text().replace("\ndvc.lock\n", "\n"))
     done = project.run("dvc", "config", "core.no_scm", "false")
@@ -244,12 +274,12 @@ def keep_runs_in_git(project: Project) -> None:
 
 
 def git_commit(folder: Path) -> None:
-    """Commit whatever is there, as an engineer does after a run."""
+    """Commit all changes, as an engineer does after a run."""
     who = ["-c", "user.name=an engineer", "-c", "user.email=engineer@example.com"]
     subprocess.run(["git", "add", "--all"], cwd=folder, check=True)
     subprocess.run(["git", *who, "commit", "--quiet", "--message", "a run"], cwd=folder, check=True)
 
 
 def stages_run(said: str) -> list[str]:
-    """The stages that DVC says it ran, or would."""
+    """Return the stages that DVC says it ran, or would run."""
     return re.findall(r"^Running stage '([^']+)'", said, re.MULTILINE)

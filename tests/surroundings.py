@@ -1,7 +1,7 @@
-"""The environment that tests run in: nothing of the user's that steers what they test.
+"""Make the environment that tests run in, without variables of the user that steer the tested code.
 
-Whoever tests has proxies, a locale, a terminal, folders for modules and stores of their own. Tests
-of what the product makes of these set them themselves.
+Developers have proxies, a locale, a terminal, folders for modules and stores of their own. Tests of
+the product's reaction to these set them themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = (
     "CLICOLOR_FORCE",
     "TTY_COMPATIBLE",
 )
-"""Variables that change what is printed."""
+"""Variables that change printed output."""
 GIVEN = {
     "LANG": "C.UTF-8",
     # small models on a shared CPU: threads that wait must sleep, not spin
@@ -53,7 +53,7 @@ def cleaned(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
         **GIVEN,
         "PATH": os.pathsep.join([ours, *others]),
         "PREFECT_HOME": str(scratch / "prefect"),
-        # what the user has compiled, and the settings of the user's DVC, are no part of a test
+        # packages that the user has compiled, and the user's settings of DVC, are no part of a test
         "XDG_CACHE_HOME": str(scratch / "cache"),
         "XDG_CONFIG_HOME": str(scratch / "config"),
         "TMPDIR": str(scratch),
@@ -72,7 +72,7 @@ def _can_be_written(folder: str) -> bool:
 
 
 def enter(scratch: Path) -> None:
-    """Have this process and those that it starts run in them."""
+    """Put this process and the processes that it starts into these surroundings."""
     found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     others = {str(Path(each).absolute()) for each in found if each} - {str(ROOT)}
     sys.path[:] = [

@@ -1,4 +1,4 @@
-"""A baseline is the problem's reference in another way of running it."""
+"""Tests that a baseline is the problem's reference, run in another way."""
 
 from __future__ import annotations
 
@@ -29,9 +29,15 @@ class Model(nn.Module):
 @pytest.fixture
 def problem() -> Problem:
     return Problem(
-        suite="s", level=1, number=1, name="n", split=Split.TRAIN, device_class=DeviceClass.CPU,
-        revision="r", source=SOURCE,
-    )  # fmt: skip
+        suite="s",
+        level=1,
+        number=1,
+        name="n",
+        split=Split.TRAIN,
+        device_class=DeviceClass.CPU,
+        revision="r",
+        source=SOURCE,
+    )
 
 
 def defined(source: str) -> Any:
@@ -41,7 +47,7 @@ def defined(source: str) -> Any:
 
 
 @pytest.mark.parametrize("each", Baseline)
-def test_it_has_the_weights_of_the_reference(problem: Problem, each: Baseline) -> None:
+def test_a_baseline_has_the_weights_of_the_reference(problem: Problem, each: Baseline) -> None:
     tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     benchmark = torch.backends.cudnn.benchmark
     try:
@@ -57,13 +63,13 @@ def test_it_has_the_weights_of_the_reference(problem: Problem, each: Baseline) -
     assert all(value.equal(expected[name]) for name, value in found.items())
 
 
-def test_each_is_a_candidate_of_its_own_and_none_is_somebody_s_copy(problem: Problem) -> None:
+def test_each_baseline_is_its_own_candidate_and_no_copy(problem: Problem) -> None:
     ids = {as_candidate(problem, each).id for each in Baseline}
     plain = {problem.source, problem.null_source}
     assert len(ids) == len(Baseline)
     assert not plain & {as_candidate(problem, each).source for each in Baseline}
 
 
-def test_only_a_gpu_runs_those_that_need_one() -> None:
+def test_only_a_gpu_runs_the_baselines_that_need_one() -> None:
     assert baseline.on(DeviceClass.CPU) == [Baseline.EAGER, Baseline.COMPILE]
     assert baseline.on(DeviceClass.CUDA) == list(Baseline)

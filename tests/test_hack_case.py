@@ -1,4 +1,4 @@
-"""A confirmed cheat is named by its source."""
+"""Tests that a confirmed cheat's id depends on its source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def case(**changes: str) -> HackCase:
     return HackCase(**given, origin=CaseOrigin.CONFIRMED)
 
 
-def test_a_case_is_named_by_its_source_alone() -> None:
+def test_a_case_is_identified_by_its_source_alone() -> None:
     assert case().id == case(kind="side_stream", evidence="another").id
     assert case().id != case(source="x = 2\n").id
 
@@ -27,11 +27,11 @@ def test_a_kind_is_in_snake_case(kind: str) -> None:
 
 
 @pytest.mark.parametrize("evidence", ["", " ", "two\nlines", "a\x1b[31m"])
-def test_evidence_is_one_line_that_can_be_shown(evidence: str) -> None:
+def test_evidence_is_one_printable_line(evidence: str) -> None:
     with pytest.raises(ValidationError):
         case(evidence=evidence)
 
 
-def test_a_source_is_kept_to_the_letter() -> None:
+def test_a_source_is_kept_unchanged() -> None:
     source = "x = 'ä'\r\n\x00\t"
     assert HackCase.model_validate_json(case(source=source).model_dump_json()).source == source

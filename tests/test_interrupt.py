@@ -1,4 +1,4 @@
-"""A Ctrl-C is heard though somebody swallowed it, and none where there was none."""
+"""Tests that a swallowed Ctrl-C is raised again, and that none is raised without cause."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _as_before() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_it_is_raised_at_once() -> None:
+def test_an_interrupt_is_raised_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
-def test_one_that_was_swallowed_is_raised_by_the_next_check() -> None:
+def test_a_swallowed_interrupt_is_raised_by_the_next_check() -> None:
     interrupt.check()
     with suppress(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
@@ -33,7 +33,7 @@ def test_one_that_was_swallowed_is_raised_by_the_next_check() -> None:
         interrupt.check()
 
 
-def test_who_listens_anew_hears_only_what_comes_then() -> None:
+def test_a_new_listener_hears_only_later_interrupts() -> None:
     with suppress(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
     interrupt.listen()

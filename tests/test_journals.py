@@ -1,4 +1,4 @@
-"""What a test counts of a stage's journal is what the ledger finds, wherever a kill cuts it."""
+"""Tests that tests count a journal as the ledger reads it, wherever a kill truncates it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from cudal1.ledger import Ledger
 from tests.journals import acknowledged, times_of, verdicts_in, whole_lines
 from tests.ledger.conftest import Facts
 
+pytestmark = pytest.mark.slow
+
 STAGE = "filter"
 WORD = b"judged_at"
-"""It stands in every line that holds a verdict, far before the end of the line."""
+"""A word in every line that holds a verdict, far before the end of the line."""
 
 
 def known_to_the_ledger(folder: Path) -> dict[str, str]:
@@ -23,7 +25,7 @@ def known_to_the_ledger(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
-    """The journal of a stage that was killed after two verdicts; its database is lost, too."""
+    """Make the journal of a stage that was killed after two verdicts; its database is lost, too."""
     facts = Facts()
     with Ledger.open(tmp_path) as ledger:
         ledger.begin(STAGE)
@@ -42,7 +44,7 @@ def cuts(journal: Path) -> list[int]:
     return [begin, begin + 1, word + len(WORD) - 1, word + len(WORD), len(content) - 1]
 
 
-def test_a_half_written_line_is_no_verdict_even_when_it_holds_the_word(
+def test_a_half_written_line_is_not_a_verdict_even_when_it_holds_the_word(
     journal: Path, tmp_path: Path
 ) -> None:
     content = journal.read_bytes()
@@ -55,7 +57,7 @@ def test_a_half_written_line_is_no_verdict_even_when_it_holds_the_word(
         assert verdicts_in(whole_lines(tmp_path, STAGE)) == counted, length
 
 
-def test_the_ledger_finds_what_is_counted(journal: Path, tmp_path: Path) -> None:
+def test_the_ledger_finds_the_counted_lines(journal: Path, tmp_path: Path) -> None:
     content = journal.read_bytes()
     for length in [*cuts(journal), len(content)]:
         journal.write_bytes(content[:length])
@@ -64,7 +66,7 @@ def test_the_ledger_finds_what_is_counted(journal: Path, tmp_path: Path) -> None
         assert counted == known_to_the_ledger(tmp_path), length
 
 
-def test_the_half_written_line_is_cut_off_and_all_before_it_stays(
+def test_the_half_written_line_is_cut_off_and_all_earlier_lines_stay(
     journal: Path, tmp_path: Path
 ) -> None:
     content = journal.read_bytes()
@@ -108,6 +110,6 @@ def test_a_kill_between_journal_and_database_leaves_the_last_line_to_the_next_st
     assert verdicts_in(lines) == known_to_the_ledger(tmp_path)
 
 
-def test_without_a_journal_there_is_nothing(tmp_path: Path) -> None:
+def test_a_missing_journal_has_no_lines(tmp_path: Path) -> None:
     assert whole_lines(tmp_path, STAGE) == []
     assert verdicts_in([]) == {}

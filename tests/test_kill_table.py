@@ -1,4 +1,4 @@
-"""A kill table says which mutants survive, and why that rejects a problem."""
+"""Tests that a kill table names surviving mutants and gives the reason to reject a problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_table_without_survivors_rejects_nothing() -> None:
     assert table(KILLED, NONE).rejection is None
 
 
-def test_the_reason_names_every_survivor_and_nobody_else() -> None:
+def test_the_reason_names_exactly_the_survivors() -> None:
     other = SURVIVED.model_copy(update={"name": "first_answer"})
     reason = table(KILLED, SURVIVED, NONE, other).rejection
     assert reason == "the check would let wrong candidates through: stale, first_answer"
@@ -42,6 +42,6 @@ def test_a_check_that_refuses_the_reference_rejects_the_problem() -> None:
         {"killed": False},
     ],
 )
-def test_a_row_has_the_parts_that_its_fate_has(parts: dict[str, object]) -> None:
+def test_a_row_has_the_fields_of_its_outcome(parts: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="killed="):
         Mutant.model_validate({"name": "zeros", **parts})

@@ -1,4 +1,4 @@
-"""A problem is named by its source; sizes are written into it and nothing else changes."""
+"""Tests that a problem's id depends on its source, and that sizes change nothing but constants."""
 
 from __future__ import annotations
 
@@ -30,9 +30,15 @@ VALUES = st.one_of(
 
 def _problem(**changes: object) -> Problem:
     given_fields = {
-        "suite": "s", "level": 1, "number": 1, "name": "n", "split": Split.TRAIN,
-        "device_class": DeviceClass.CPU, "revision": "r", "source": SOURCE,
-    }  # fmt: skip
+        "suite": "s",
+        "level": 1,
+        "number": 1,
+        "name": "n",
+        "split": Split.TRAIN,
+        "device_class": DeviceClass.CPU,
+        "revision": "r",
+        "source": SOURCE,
+    }
     return Problem.model_validate({**given_fields, **changes})
 
 
@@ -42,12 +48,12 @@ def _constants(source: str) -> dict[str, object]:
     return {name: space[name] for name in ("N", "M", "K", "name")}
 
 
-def test_a_problem_is_named_by_its_source_alone() -> None:
+def test_a_problem_is_identified_by_its_source_alone() -> None:
     moved = _problem(suite="t", level=2, number=9, name="m", split=Split.HELDOUT, revision="q")
     assert moved.id == _problem().id != _problem(source=SOURCE + "\n").id
 
 
-def test_a_key_says_where_a_problem_stands() -> None:
+def test_a_key_gives_the_place_of_a_problem() -> None:
     assert _problem(number=7, level=2).key == "s/L2/07_n"
 
 
@@ -70,12 +76,12 @@ def test_a_resized_source_has_the_new_constants_and_no_other_change(
     assert "".join(back.split()).replace('"', "'") == "".join(SOURCE.split()).replace('"', "'")
 
 
-def test_no_new_sizes_leave_the_source_as_it_is() -> None:
+def test_empty_sizes_leave_the_source_unchanged() -> None:
     assert resize(SOURCE, {}, where="file") == SOURCE
 
 
 @pytest.mark.parametrize("name", ["Q", "lr", "forward"])
-def test_what_is_no_top_level_constant_cannot_be_resized(name: str) -> None:
+def test_only_top_level_constants_can_be_resized(name: str) -> None:
     with pytest.raises(SuiteError, match=f"^file: no top-level constant named {name} to resize$"):
         resize(SOURCE, {"N": 1, name: 2}, where="file")
 

@@ -1,4 +1,4 @@
-"""Programs of ours start isolated, whoever starts them, and run the code of their own checkout."""
+"""Tests that our programs start isolated in every case, and run the code of their own checkout."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.processes import (
-    FLAGS,
-    LOOPBACK,
-    START,
-    main_program,
-    python,
-    sparse,
-    unsteered,
-)
+from cudal1.processes import FLAGS, LOOPBACK, START, main_program, python, sparse, unsteered
 from tests.hostile import VARIABLES, make_hostile
 
 ROOT = Path(__file__).parent.parent
@@ -33,7 +25,7 @@ print(json.dumps({"flags": [sys.flags.isolated, sys.flags.utf8_mode], "words": s
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a program of its own, in a folder full of other modules."""
+    """Make a checkout with a program of its own, in a folder full of other modules."""
     folder = tmp_path / "checkout"
     (folder / "cudal1").mkdir(parents=True)
     for name in ("__init__.py", "processes.py", "start.py"):
@@ -47,9 +39,13 @@ def checkout(tmp_path: Path) -> Path:
 
 def shown(checkout: Path, *command: str, **variables: str) -> dict:
     done = subprocess.run(
-        [sys.executable, *command], cwd=checkout, env={**os.environ, **variables}, text=True,
-        capture_output=True, check=False,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=checkout,
+        env={**os.environ, **variables},
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert not (checkout.parent / "note").exists()
     return json.loads(done.stdout)
@@ -58,10 +54,14 @@ def shown(checkout: Path, *command: str, **variables: str) -> dict:
 WAYS = [
     tuple(words.split())
     for words in (
-        "-m tasks.show", "-mtasks.show", "-um tasks.show", "-W ignore -Xdev -m tasks.show",
-        f"{' '.join(FLAGS)} cudal1/start.py tasks.show", "-I cudal1/start.py tasks.show",
+        "-m tasks.show",
+        "-mtasks.show",
+        "-um tasks.show",
+        "-W ignore -Xdev -m tasks.show",
+        f"{' '.join(FLAGS)} cudal1/start.py tasks.show",
+        "-I cudal1/start.py tasks.show",
     )
-]  # fmt: skip
+]
 """Words after `python` that run the same program."""
 
 
@@ -89,13 +89,16 @@ def test_a_program_sees_no_variable_that_steers(checkout: Path, way: tuple[str, 
 def test_a_program_is_found_from_any_folder(checkout: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, *FLAGS, str(checkout / "cudal1" / "start.py"), "tasks.show"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert Path(json.loads(done.stdout)["file"]).is_relative_to(checkout)
 
 
-def test_a_checkout_that_was_moved_runs_its_own_code(checkout: Path, tmp_path: Path) -> None:
-    """Though the environment has the packages of another one installed."""
+def test_a_moved_checkout_runs_its_own_code(checkout: Path, tmp_path: Path) -> None:
+    """The environment has the packages of another checkout installed."""
     moved = tmp_path / "moved"
     checkout.rename(moved)
     assert Path(shown(moved, "-m", "tasks.show")["file"]).is_relative_to(moved)
@@ -112,7 +115,7 @@ if __name__ == "__main__":
 """
 
 
-def test_what_a_program_spawns_runs_the_code_of_the_same_checkout(
+def test_a_spawned_process_runs_the_code_of_the_same_checkout(
     checkout: Path, tmp_path: Path
 ) -> None:
     (checkout / "tasks" / "answer.py").write_text(
@@ -120,15 +123,19 @@ def test_what_a_program_spawns_runs_the_code_of_the_same_checkout(
     )
     (checkout / "tasks" / "spawn.py").write_text(SPAWNING)
     done = subprocess.run(
-        [sys.executable, "-m", "tasks.spawn"], cwd=checkout, capture_output=True, text=True,
+        [sys.executable, "-m", "tasks.spawn"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     folder = checkout / "tasks"
     assert done.stdout.splitlines() == [f"{folder / 'spawn.py'}", f"{folder / 'answer.py'} 1"]
     assert not (tmp_path / "note").exists()
 
 
+@pytest.mark.slow
 def test_a_package_is_run_by_its_main_module_and_an_unknown_one_is_named(checkout: Path) -> None:
     done = subprocess.run(
         python("prefect", "--version"), cwd=checkout, capture_output=True, text=True, check=False
@@ -141,7 +148,7 @@ def test_a_package_is_run_by_its_main_module_and_an_unknown_one_is_named(checkou
     assert "no module tasks.nothing" in done.stderr
 
 
-def test_other_main_programs_stay_as_they_are() -> None:
+def test_other_main_programs_stay_unchanged() -> None:
     for command in (["-c", "x"], ["script.py", "-m", "tasks.x"], ["-Im"], [], ["-"]):
         found = main_program(["python", *command])
         assert found is None or not found[0].startswith("tasks.")
@@ -157,7 +164,7 @@ def test_a_users_own_exceptions_from_proxies_are_kept() -> None:
     assert unsteered({"NO_PROXY": "inside"}) == {"NO_PROXY": "inside"}
 
 
-def test_a_process_that_needs_no_key_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_needs_no_key_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "secret")
     assert "MY_KEY" not in sparse()
     assert sparse(OMP_NUM_THREADS="1")["OMP_NUM_THREADS"] == "1"

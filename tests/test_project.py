@@ -1,4 +1,4 @@
-"""A stage is killed in the middle, and when that is done nothing of it writes any more."""
+"""Tests that no process of a stage writes after the stage was killed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kill(project: Project, log: Path, *, num_early_ends: int, code: int = 0) -> 
     project.kill_when(reached, "stage", str(log), str(num_early_ends), str(code))
 
 
-def test_nothing_writes_after_a_kill(project: Project, tmp_path: Path) -> None:
+def test_no_process_writes_after_a_kill(project: Project, tmp_path: Path) -> None:
     kill(project, tmp_path / "log", num_early_ends=0)
     size = (project.folder / "written").stat().st_size
     assert size > 1000
@@ -54,7 +54,7 @@ def test_nothing_writes_after_a_kill(project: Project, tmp_path: Path) -> None:
     assert (project.folder / "written").stat().st_size == size
 
 
-def test_a_command_that_ended_too_soon_is_run_again_from_where_it_began(
+def test_a_command_that_ended_before_the_kill_is_run_again_from_its_start(
     project: Project, tmp_path: Path
 ) -> None:
     before = sorted(project.folder.iterdir())

@@ -1,4 +1,4 @@
-"""A protocol's fingerprint changes with whatever decides a verdict."""
+"""Tests that a protocol's fingerprint changes with every field that decides a verdict."""
 
 from __future__ import annotations
 
@@ -12,25 +12,49 @@ from cudal1 import protocol
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 
 FIELDS: dict[str, Any] = {
-    "correctness_stages": (3, 16), "contract": Contract.KERNELBENCH, "mode": Mode.CONSTRUCTED,
-    "precision": PrecisionClass.STRICT, "timing": True,
-    "rule": Rule.CERTIFIED, "window_s": None, "burst_us": 3000.0,
-    "max_burst_calls": 24, "ring_bytes": 1 << 20, "min_quads": 9,
-    "max_quads": 24, "alpha": 0.01, "certify_within": 0.1, "max_claim": 50.0, "dead_zone": 1.02,
-    "num_buckets": 7, "max_bucket_variance": 0.005, "confirm_above": 3.0, "confirm_below": 1.0,
+    "correctness_stages": (3, 16),
+    "contract": Contract.KERNELBENCH,
+    "mode": Mode.CONSTRUCTED,
+    "precision": PrecisionClass.STRICT,
+    "timing": True,
+    "rule": Rule.CERTIFIED,
+    "window_s": None,
+    "burst_us": 3000.0,
+    "max_burst_calls": 24,
+    "ring_bytes": 1 << 20,
+    "min_quads": 9,
+    "max_quads": 24,
+    "alpha": 0.01,
+    "certify_within": 0.1,
+    "max_claim": 50.0,
+    "dead_zone": 1.02,
+    "num_buckets": 7,
+    "max_bucket_variance": 0.005,
+    "confirm_above": 3.0,
+    "confirm_below": 1.0,
     "give_up_alpha": 0.1,
-    "confirm_above_record": 2.0, "confirm_within": 0.1,
-    "slow_factor": 1000.0, "start_timeout_s": 20.0, "build_timeout_s": 60.0, "call_timeout_s": 2.0,
-    "memory_bytes": 1 << 30, "seed": 7, "unsafe": False,
-}  # fmt: skip
+    "confirm_above_record": 2.0,
+    "confirm_within": 0.1,
+    "slow_factor": 1000.0,
+    "start_timeout_s": 20.0,
+    "build_timeout_s": 60.0,
+    "call_timeout_s": 2.0,
+    "memory_bytes": 1 << 30,
+    "seed": 7,
+    "unsafe": False,
+}
 OTHER: dict[str, dict[str, Any]] = {
-    "correctness_stages": {"correctness_stages": (3, 17)}, "timing": {"timing": False},
-    "precision": {"precision": PrecisionClass.TF32}, "alpha": {"alpha": 0.02},
-    "contract": {"contract": Contract.DROP_IN}, "mode": {"mode": Mode.EVAL},
+    "correctness_stages": {"correctness_stages": (3, 17)},
+    "timing": {"timing": False},
+    "precision": {"precision": PrecisionClass.TF32},
+    "alpha": {"alpha": 0.02},
+    "contract": {"contract": Contract.DROP_IN},
+    "mode": {"mode": Mode.EVAL},
     "give_up_alpha": {"give_up_alpha": 0.2},
-    "rule": {"rule": Rule.PAPER, "window_s": 1.0}, "window_s": {"window_s": 3.0},
+    "rule": {"rule": Rule.PAPER, "window_s": 1.0},
+    "window_s": {"window_s": 3.0},
     "confirm_within": {"confirm_within": 0.2},
-}  # fmt: skip
+}
 
 
 def _protocol(**changes: Any) -> EvalProtocol:
@@ -41,12 +65,12 @@ def test_these_tests_know_every_field() -> None:
     assert set(FIELDS) == set(EvalProtocol.model_fields)
 
 
-def test_a_fingerprint_is_that_of_the_values() -> None:
+def test_equal_values_give_equal_fingerprints() -> None:
     assert _protocol().id == _protocol().id
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_a_fingerprint_changes_with(name: str) -> None:
+def test_a_fingerprint_changes_with_every_deciding_field(name: str) -> None:
     start = {"rule": Rule.PAPER, "window_s": 2.0} if name == "window_s" else {}
     changed = OTHER[name] if name in OTHER else {name: FIELDS[name] + 1}
     assert _protocol(**{**start, **changed}).id != _protocol(**start).id
@@ -58,7 +82,7 @@ def test_a_fingerprint_changes_with_the_harness_s_version(monkeypatch: pytest.Mo
     assert _protocol().id != before
 
 
-def test_checks_alone_are_another_protocol() -> None:
+def test_a_protocol_for_checks_only_is_another_protocol() -> None:
     checks = _protocol().checks_only()
     assert checks.id != _protocol().id
     assert checks == _protocol(timing=False) == checks.checks_only()
@@ -82,6 +106,6 @@ def test_a_protocol_that_contradicts_itself_is_refused(changes: dict[str, Any], 
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_the_documentation_explains(name: str) -> None:
+def test_the_documentation_explains_every_field(name: str) -> None:
     page = Path(__file__).parent.parent / "docs" / "protocol.md"
     assert f"`{name}`" in page.read_text(encoding="utf-8")

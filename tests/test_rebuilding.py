@@ -1,6 +1,6 @@
-"""The table of docs/rebuilding.md, held against DVC: each change is made, and DVC asked what runs.
+"""Tests of the table of docs/rebuilding.md: each change is made, and DVC is asked what runs.
 
-In a copy of the repository in which DVC believes that everything is up to date.
+The tests run in a copy of the repository in which DVC believes that everything is up to date.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import yaml
 from dvc.repo import Repo
 from dvc.utils.hydra import apply_overrides
 
-from cudal1.params import Params
+from cudal1.settings.params import Params
 from tests.project import Project, copy_of_the_tree, make_up_to_date
 
 ROOT = Path(__file__).parent.parent
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 Named = Callable[[str], set[str]]
-"""The stage instances that a cell of the table names."""
+"""A function from a cell of the table to the stage instances that the cell names."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ ROWS = table()
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project whose stages are all up to date, with its own parameters."""
+    """Make a project with its own parameters, all of its stages up to date."""
     project = copy_of_the_tree(tmp_path_factory.mktemp("finished"))
     make_up_to_date(project)
     return project
@@ -67,14 +67,14 @@ def project(finished: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @pytest.fixture
 def changed(project: Project, request: pytest.FixtureRequest) -> Iterator[Row]:
-    """A row of the table, its example made true until the test ends."""
+    """Make the example of a row of the table true until the test ends; return the row."""
     row: Row = request.param
     path = project.folder / ("params.yaml" if row.is_a_parameter else row.example)
     before = path.read_bytes()
     try:
         if row.is_a_parameter:
             apply_overrides(path, [row.example])
-            Params.load(path)  # what nobody could run with is no example
+            Params.load(path)  # settings that no run could use are no example
         else:
             path.write_bytes(before + b"\n")
         yield row
@@ -83,7 +83,7 @@ def changed(project: Project, request: pytest.FixtureRequest) -> Iterator[Row]:
 
 
 def instances(cell: str, known: set[str]) -> set[str]:
-    """What a cell such as "everything but `problems` `generate`" stands for."""
+    """Return the stages that a cell such as "everything but `problems` `generate`" stands for."""
     groups = re.findall(r"`([^`]+)`", cell)
     found = {name for name in known if name in groups or name.split("@")[0] in groups}
     unknown = [group for group in groups if not any(group in (n, n.split("@")[0]) for n in known)]
@@ -96,9 +96,9 @@ def instances(cell: str, known: set[str]) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", ROWS, indirect=True, ids=[row.example for row in ROWS])
-def test_a_change_reruns_what_the_table_says(project: Project, changed: Row) -> None:
+def test_a_change_reruns_the_stages_of_its_row(project: Project, changed: Row) -> None:
     with Repo(str(project.folder)) as repo:
-        graph = repo.index.graph  # from a stage to what it needs
+        graph = repo.index.graph  # from a stage to the stages that it needs
         known = {stage.addressing for stage in graph if stage.path_in_repo == "dvc.yaml"}
         first = {stage.addressing for stage in repo.reproduce(dry=True)}
         follows = {
@@ -111,7 +111,8 @@ def test_a_change_reruns_what_the_table_says(project: Project, changed: Row) -> 
     assert follows == instances(changed.then, known) - first
 
 
-def test_nothing_reruns_where_nothing_has_changed(project: Project) -> None:
+@pytest.mark.slow
+def test_no_stage_reruns_without_a_change(project: Project) -> None:
     with Repo(str(project.folder)) as repo:
         assert repo.reproduce(dry=True) == []
 

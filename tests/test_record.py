@@ -1,4 +1,4 @@
-"""Records are frozen and closed; content ids change with content and with nothing else."""
+"""Tests that records are frozen and closed, and that content ids change with content alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_record_cannot_be_changed() -> None:
         fact.size = 2  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_a_record_refuses_fields_that_it_does_not_have() -> None:
+def test_a_record_refuses_unknown_fields() -> None:
     with pytest.raises(ValidationError):
         Fact.model_validate({"name": "a", "size": 1, "colour": "red"})
 
@@ -52,9 +52,9 @@ def test_content_ids_are_equal_exactly_when_all_parts_are(one: list[str], other:
     assert (content_id(*one) == content_id(*other)) == (one == other)
 
 
-def test_a_content_id_knows_where_a_part_ends() -> None:
+def test_a_content_id_depends_on_the_ends_of_parts() -> None:
     assert len({content_id("ab", "c"), content_id("a", "bc"), content_id("abc")}) == 3
 
 
-def test_a_content_id_takes_text_that_is_not_valid_unicode() -> None:
+def test_a_content_id_accepts_text_that_is_not_valid_unicode() -> None:
     assert content_id("\ud800") != content_id("\ud801")

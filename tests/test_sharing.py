@@ -1,7 +1,7 @@
-"""A run is shared through git and a DVC remote, compared, tried with other values, not paid for.
+"""Tests that a run is shared through git and a DVC remote, varied, and not paid twice.
 
-With commands that stand in for the stages where only DVC's part is looked at, and with the real
-first stages, tiny, where the ledger's is.
+Stand-in commands replace the stages where only DVC's part is tested. The real first stages run,
+tiny, where the ledger's part is tested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cudal1.ledger import Ledger
-from tasks.consent import VARIABLE
+from cudal1.services.consent import VARIABLE
 from tests.llm.conftest import Stub
 from tests.project import (
     Project,
@@ -29,14 +29,26 @@ from tests.project import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 PAID = {
-    "kind": "openai", "model": "m", "base_url": "", "api_key_env": None,
-    "temperature": None, "top_p": None, "max_tokens": 1000, "max_completion_tokens": None,
-    "reasoning_effort": None, "usd_per_million_prompt_tokens": 1.0,
-    "usd_per_million_cached_prompt_tokens": None, "usd_per_million_completion_tokens": 10.0,
-    "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": 3.0, "concurrency": 4,
-    "timeout_s": 60.0, "max_retries": 0,
-}  # fmt: skip
-"""Of a provider that charges; where it listens is filled in."""
+    "kind": "openai",
+    "model": "m",
+    "base_url": "",
+    "api_key_env": None,
+    "temperature": None,
+    "top_p": None,
+    "max_tokens": 1000,
+    "max_completion_tokens": None,
+    "reasoning_effort": None,
+    "usd_per_million_prompt_tokens": 1.0,
+    "usd_per_million_cached_prompt_tokens": None,
+    "usd_per_million_completion_tokens": 10.0,
+    "requests_per_minute": None,
+    "tokens_per_minute": None,
+    "budget_usd": 3.0,
+    "concurrency": 4,
+    "timeout_s": 60.0,
+    "max_retries": 0,
+}
+"""Settings of a provider that charges; the address where it listens is filled in."""
 
 
 @pytest.fixture
@@ -53,7 +65,7 @@ def ran(project: Project, *command: str, **variables: str) -> str:
 
 
 def clone_of(project: Project, folder: Path, *targets: str) -> Project:
-    """A run that was pushed, as somebody else has it; all of it, or targets and what they need."""
+    """Push a run, and return a clone that has all of it, or targets and what they need."""
     remote = folder / "remote"
     ran(project, "dvc", "remote", "add", "--default", "shared", str(remote))
     git_commit(project.folder)
@@ -68,7 +80,7 @@ def clone_of(project: Project, folder: Path, *targets: str) -> Project:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The whole pipeline with its own parameters, by stand-ins; committed."""
+    """Run the whole pipeline with its own parameters, by stand-ins, and commit it."""
     project = copy_of_the_tree(tmp_path_factory.mktemp("finished"))
     keep_runs_in_git(project)
     make_up_to_date(project)
@@ -78,7 +90,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A tiny run as far as `filter`, by the real stages; committed."""
+    """Run a tiny pipeline as far as `filter`, by the real stages, and commit it."""
     project = make_project(tmp_path_factory.mktemp("judged"))
     keep_runs_in_git(project)
     ran(project, "dvc", "repro", "filter")
@@ -86,7 +98,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def test_an_experiment_runs_what_depends_on_its_value(finished: Project) -> None:
+def test_an_experiment_reruns_the_dependents_of_its_value(finished: Project) -> None:
     said = ran(finished, "dvc", "exp", "run", "-S", "rl.tau=0.7")
     assert stages_run(said) == ["rl", "transfer@cpu", "report"]
     assert "rl.tau" in ran(finished, "dvc", "params", "diff")
@@ -105,7 +117,7 @@ def test_a_clone_has_nothing_to_do(finished: Project, tmp_path: Path) -> None:
     assert stages_run(ran(clone, "dvc", "repro")) == []
 
 
-def test_a_clone_of_a_real_run_knows_what_was_judged(judged: Project, tmp_path: Path) -> None:
+def test_a_clone_of_a_real_run_knows_the_judged_candidates(judged: Project, tmp_path: Path) -> None:
     clone = clone_of(judged, tmp_path, "filter")
     assert stages_run(ran(clone, "dvc", "repro", "filter")) == []
     with Ledger.read(judged.data) as there, Ledger.read(clone.data) as here:
@@ -118,7 +130,7 @@ def test_a_clone_of_a_real_run_knows_what_was_judged(judged: Project, tmp_path: 
 
 
 def test_a_changed_prompt_costs_nothing_until_a_run_may_spend(judged: Project, stub: Stub) -> None:
-    """And nothing at all where it is changed back: what was paid for is given again."""
+    """Changing the prompt back costs nothing at all: paid answers are given again."""
     paid = PAID | {"base_url": stub.base_url}
     judged.edit_params(lambda params: params["generate"]["providers"].update(paid=paid))
     stopped = judged.run("dvc", "repro", "generate@paid")

@@ -1,4 +1,4 @@
-"""Processes are started in one way, and what they inherit is listed."""
+"""Tests that processes are started in one way, with a listed environment."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MODULES = {"subprocess", "os", "pty", "multiprocessing", "asyncio", "concurrent"
 OTHERS = {
     "cudal1/processes.py": "is the one way",
     "cudal1/harness/worker": "runs inside a worker, whose environment `launch` has cleaned",
-    "cudal1/harness/forked.py": "forks, and cleans the fork's environment with `sparse`",
-    "cudal1/harness/keeper.py": "forks for `forked` and `probe`",
-    "cudal1/services/probe.py": "forks, in a process that `admission` started with `sparse`",
+    "cudal1/harness/reference/forked.py": "forks, and cleans the fork's environment with `sparse`",
+    "cudal1/harness/reference/keeper.py": "forks for `forked` and `probe`",
+    "cudal1/harness/admission/probe.py": "forks, in a process that `sparse` started",
     "cudal1/llm/guard.py": "passes on what it is started with, which `server` has chosen",
     "cudal1/train": "starts members with a list of its own (`launched`), forks none",
     "tasks/pretrain.py": "a tool of ours that nothing else starts",
@@ -62,12 +62,12 @@ def _is_listed(place: str) -> bool:
 
 
 def test_places_that_start_processes_are_found() -> None:
-    assert "cudal1/harness/launch.py" in PLACES
-    assert "cudal1/harness/isolated.py" in PLACES
+    assert "cudal1/harness/sandbox/launch.py" in PLACES
+    assert "cudal1/harness/schedule/isolated.py" in PLACES
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if not _is_listed(place)])
-def test_each_process_has_an_environment_of_the_list(place: str) -> None:
+def test_each_process_gets_a_listed_environment(place: str) -> None:
     path = ROOT / place
     without = [
         call.lineno
@@ -79,8 +79,8 @@ def test_each_process_has_an_environment_of_the_list(place: str) -> None:
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if not _is_listed(place)])
-def test_each_interpreter_of_ours_is_isolated(place: str) -> None:
-    """`sys.executable` beside a `-m` of our own hand would not be."""
+def test_each_of_our_interpreters_is_isolated(place: str) -> None:
+    """`sys.executable` with `-m` written by hand would not be isolated."""
     tree = ast.parse((ROOT / place).read_text(encoding="utf-8"))
     by_hand = [
         node.lineno
@@ -92,7 +92,7 @@ def test_each_interpreter_of_ours_is_isolated(place: str) -> None:
     assert by_hand == [], f"{place}: use processes.python()"
 
 
-def test_a_sparse_environment_holds_no_key_and_nothing_that_steers(
+def test_a_sparse_environment_holds_no_key_and_no_steering_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steering = ("PYTHONPATH", "PREFECT_API_URL", "MLFLOW_RUN_ID", "GIT_DIR", "LC_ALL", "TORCH_LOGS")
@@ -105,7 +105,7 @@ def test_a_sparse_environment_holds_no_key_and_nothing_that_steers(
     assert not inherited.keys() & set(steering)
 
 
-def test_a_program_that_was_started_by_hand_leaves_its_surroundings(tmp_path: Path) -> None:
+def test_a_program_started_by_hand_leaves_its_surroundings(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise SystemExit('imported from the folder')")
     done = subprocess.run(
         [sys.executable, "-m", "cudal1.cli", "--help"],

@@ -1,4 +1,4 @@
-"""Tests run alike whatever the user's environment is."""
+"""Tests that tests run alike in any environment of the user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ODD = {
 }
 
 
-def test_nothing_that_steers_is_left(tmp_path: Path) -> None:
+def test_no_steering_variable_is_left(tmp_path: Path) -> None:
     kept = cleaned({**ODD, "PATH": "/bin", "HOME": str(tmp_path), "MINE": "x"}, tmp_path)
     left = {name for name, value in ODD.items() if kept.get(name) == value}
     assert left == {"HTTP_PROXY"}
@@ -38,17 +38,18 @@ def test_nothing_that_steers_is_left(tmp_path: Path) -> None:
     assert (kept["HOME"], kept["MINE"]) == (str(tmp_path), "x")
 
 
-def test_what_tells_test_processes_apart_stays(tmp_path: Path) -> None:
+def test_variables_that_identify_test_processes_stay(tmp_path: Path) -> None:
     assert cleaned({"PYTEST_XDIST_WORKER": "gw1"}, tmp_path)["PYTEST_XDIST_WORKER"] == "gw1"
 
 
 @pytest.mark.parametrize("home", [None, "", "/proc", "/no/such/folder"])
-def test_where_there_is_no_home_to_write_to_there_is_one(tmp_path: Path, home: str | None) -> None:
+def test_a_home_is_provided_where_none_is_writable(tmp_path: Path, home: str | None) -> None:
     given = {} if home is None else {"HOME": home}
     assert cleaned(given, tmp_path)["HOME"] == str(tmp_path)
 
 
-def test_modules_of_the_user_are_found_by_no_test(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_tests_cannot_import_the_users_modules(tmp_path: Path) -> None:
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     (hostile / "sitecustomize.py").write_text("import os\nos.environ['SEEN'] = 'yes'\n")

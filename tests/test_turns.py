@@ -1,4 +1,4 @@
-"""Who asks to be alone is, and soon; nobody waits for ever."""
+"""Tests that a process gets the room alone on request and soon, and that none waits for ever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Enter = Callable[[], Turns]
 
 @pytest.fixture
 def enter(tmp_path: Path) -> Enter:
-    """Somebody more comes to the same room, and may go in."""
+    """Return a function that makes another visitor of the same room."""
     (tmp_path / "door").touch()
     (tmp_path / "room").touch()
     return lambda: Turns(door=tmp_path / "door", room=tmp_path / "room")
@@ -28,7 +28,7 @@ def enter(tmp_path: Path) -> Enter:
 
 @pytest.fixture
 def begin() -> Callable[[Callable[[], None]], threading.Event]:
-    """Do something meanwhile; what is returned is set when it is done."""
+    """Return a function that runs work in a thread; it returns an event that is set at the end."""
 
     def begun(work: Callable[[], None]) -> threading.Event:
         done = threading.Event()
@@ -44,7 +44,7 @@ def begin() -> Callable[[Callable[[], None]], threading.Event]:
 
 
 def _enter_and_leave(*contexts: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-    """Enter all of them, one in the other, and leave again."""
+    """Return work that enters all contexts, one in the other, and leaves them again."""
 
     def work() -> None:
         if contexts:
@@ -54,13 +54,13 @@ def _enter_and_leave(*contexts: Callable[[], AbstractContextManager[None]]) -> C
     return work
 
 
-def test_two_may_be_together(enter: Enter) -> None:
+def test_two_processes_may_be_together(enter: Enter) -> None:
     ours, theirs = enter(), enter()
     with ours.together(), theirs.together():
         pass
 
 
-def test_who_wants_to_be_alone_waits_for_the_other_and_newcomers_wait_for_it(
+def test_a_process_that_wants_to_be_alone_waits_for_the_other_and_comes_before_newcomers(
     enter: Enter, begin: Callable[[Callable[[], None]], threading.Event]
 ) -> None:
     ours, theirs, newcomer = enter(), enter(), enter()
@@ -73,7 +73,7 @@ def test_who_wants_to_be_alone_waits_for_the_other_and_newcomers_wait_for_it(
     assert entered.wait(SOON_S)
 
 
-def test_nobody_enters_while_one_is_alone(
+def test_no_process_enters_while_another_is_alone(
     enter: Enter, begin: Callable[[Callable[[], None]], threading.Event]
 ) -> None:
     ours, theirs = enter(), enter()
@@ -84,7 +84,7 @@ def test_nobody_enters_while_one_is_alone(
         assert entered.wait(SOON_S)
 
 
-def test_two_that_want_to_be_alone_do_not_wait_for_each_other(
+def test_two_processes_that_want_to_be_alone_do_not_wait_for_each_other(
     enter: Enter, begin: Callable[[Callable[[], None]], threading.Event]
 ) -> None:
     ours, theirs = enter(), enter()

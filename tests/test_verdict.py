@@ -1,4 +1,4 @@
-"""Which parts go with which status, and which measurements no gain goes with."""
+"""Tests that status and parts of a verdict agree, and that some measurements give no gain."""
 
 from __future__ import annotations
 
@@ -18,19 +18,32 @@ SUSPECTED = HackFlag(kind="fallback", source=FlagSource.SCREEN, evidence="line 2
 
 def _measurement(**changes: Any) -> Measurement:
     fields = {
-        "baseline": Baseline.EAGER, "speedup": 1.4, "certified": 1.3, "alpha": 0.01,
-        "num_quads": 9, "bucket_medians": (1.4,) * 7, "bucket_variance": 0.0, "is_stable": True,
-        "reference_us": 14.0, "candidate_us": 10.0,
-    }  # fmt: skip
+        "baseline": Baseline.EAGER,
+        "speedup": 1.4,
+        "certified": 1.3,
+        "alpha": 0.01,
+        "num_quads": 9,
+        "bucket_medians": (1.4,) * 7,
+        "bucket_variance": 0.0,
+        "is_stable": True,
+        "reference_us": 14.0,
+        "candidate_us": 10.0,
+    }
     return Measurement.model_validate({**fields, **changes})
 
 
 def _verdict(status: Status, **changes: Any) -> Verdict:
     fields = {
-        "problem_id": "p", "candidate_id": "c", "protocol_id": "q", "device_kind": "cpu",
-        "device_id": "d", "status": status, "judged_at": "2026-01-01T00:00:00+00:00",
-        "judge_s": 1.0, "reason": None if status is Status.CORRECT else "why",
-    }  # fmt: skip
+        "problem_id": "p",
+        "candidate_id": "c",
+        "protocol_id": "q",
+        "device_kind": "cpu",
+        "device_id": "d",
+        "status": status,
+        "judged_at": "2026-01-01T00:00:00+00:00",
+        "judge_s": 1.0,
+        "reason": None if status is Status.CORRECT else "why",
+    }
     return Verdict.model_validate({**fields, **changes})
 
 
@@ -46,21 +59,21 @@ def test_a_failure_has_no_measurement(status: Status) -> None:
         _verdict(status, measurement=_measurement())
 
 
-def test_a_failure_says_why_and_a_success_has_nothing_to_say() -> None:
+def test_a_failure_has_a_reason_and_a_success_has_none() -> None:
     with pytest.raises(ValidationError, match="with reason"):
         _verdict(Status.CRASHED, reason=None)
     with pytest.raises(ValidationError, match="with reason"):
         _verdict(Status.CORRECT, reason="fine")
 
 
-def test_suspicion_alone_makes_nobody_a_cheat() -> None:
+def test_suspicion_alone_makes_no_cheat() -> None:
     with pytest.raises(ValidationError, match="without a deciding flag"):
         _verdict(Status.HACKED, flags=(SUSPECTED,))
     with pytest.raises(ValidationError, match="without a deciding flag"):
         _verdict(Status.HACKED)
 
 
-def test_who_was_seen_cheating_is_not_correct() -> None:
+def test_a_candidate_with_a_deciding_flag_is_not_correct() -> None:
     with pytest.raises(ValidationError, match="with a deciding flag"):
         _verdict(Status.CORRECT, flags=(SEEN,))
     assert _verdict(Status.CORRECT, flags=(SUSPECTED,)).is_successful
@@ -74,7 +87,7 @@ def test_the_speedup_is_the_certified_one() -> None:
 @pytest.mark.parametrize(
     "changes", [{"is_stable": False, "alpha": None}, {"is_confirmed": False}], ids=str
 )
-def test_no_gain_goes_with_a_contradicted_measurement_or_an_unstable_one_without_a_bound(
+def test_a_contradicted_measurement_or_an_unstable_one_without_a_bound_gives_no_gain(
     changes: dict[str, Any],
 ) -> None:
     with pytest.raises(ValidationError, match="without an agreeing, stable measurement"):
@@ -86,7 +99,7 @@ def test_a_bound_holds_whether_or_not_the_measurement_is_stable() -> None:
     assert _measurement(is_stable=False).certified == 1.3
 
 
-def test_nobody_was_asked_without_an_answer() -> None:
+def test_a_confirming_device_needs_a_confirmation() -> None:
     with pytest.raises(ValidationError, match="without an answer"):
         _measurement(confirmed_on="GPU-1")
     assert _measurement(confirmed_on="GPU-1", is_confirmed=True).confirmed_on == "GPU-1"
@@ -95,10 +108,13 @@ def test_nobody_was_asked_without_an_answer() -> None:
 @pytest.mark.parametrize(
     ("candidate_us", "floor_us", "light", "at_roofline"),
     [
-        (10.0, 5.0, 0.5, False), (10.0, 9.5, 0.95, True), (10.0, 20.0, 2.0, True),
-        (-1.0, 5.0, math.inf, True), (10.0, None, None, False),
+        (10.0, 5.0, 0.5, False),
+        (10.0, 9.5, 0.95, True),
+        (10.0, 20.0, 2.0, True),
+        (-1.0, 5.0, math.inf, True),
+        (10.0, None, None, False),
     ],
-)  # fmt: skip
+)
 def test_the_speed_of_light_is_the_floor_s_share_of_the_time(
     candidate_us: float, floor_us: float | None, light: float | None, at_roofline: bool
 ) -> None:
@@ -112,7 +128,7 @@ def test_a_verdict_survives_json() -> None:
     assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
 
 
-def test_only_a_property_that_was_seen_to_be_missing_restricts() -> None:
+def test_only_a_property_observed_as_missing_restricts() -> None:
     assert Properties().restrictions == ()
     there, missing = (
         Properties.model_validate(dict.fromkeys(Properties.model_fields, value))

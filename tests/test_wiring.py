@@ -1,4 +1,4 @@
-"""A stage has one name everywhere, and dvc.yaml says what its result depends on."""
+"""Tests that a stage has one name everywhere, and that dvc.yaml lists its dependencies."""
 
 from __future__ import annotations
 
@@ -11,38 +11,47 @@ from typing import Any
 import pytest
 import yaml
 
-from cudal1.params import Params
+from cudal1.settings.params import Params
 from tasks.stages import stage_names
 
 ROOT = Path(__file__).parent.parent
 PARAMS = Params.load(ROOT / "params.yaml")
 DVC: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 NAMES = (
-    "problems", "policy", "generate", "filter", "sft", "selfsup", "rl", "search", "transfer",
+    "problems",
+    "policy",
+    "generate",
+    "filter",
+    "sft",
+    "selfsup",
+    "rl",
+    "search",
+    "transfer",
     "report",
-)  # fmt: skip
-SHARED_SECTIONS = {"device", "protocol", "evaluation", "hack_judge"}
+)
+SHARED_SECTIONS = {"device", "protocol", "evaluation", "reviewer"}
 SHARED_MODULES = {
     "tasks/stage.py": "how a stage is started does not change what it makes",
     "tasks/stages.py": "as above",
-    "tasks/checkout.py": "says where files may lie",
+    "tasks/server/checkout.py": "says where files may lie",
     "cudal1/processes.py": "how a process is started does not change what it makes",
-    "cudal1/harness/pools.py": "asked whether the device works",
-    "cudal1/harness/known_references.py": "gives back what the same code has found of a problem",
+    "cudal1/harness/schedule/pools.py": "asked whether the device works",
+    "cudal1/harness/admission/known_references.py": "gives back what was found before",
+    "tasks/products.py": "reads what stages before left, which are dependencies",
     "tasks/progress.py": "for the eye only",
     "tasks/training.py": "passes numbers on",
-    "tasks/stopwatch.py": "says how long a step took, and changes nothing",
-    "tasks/reviewing.py": "asks the judge that params name; what it says is a fact of the ledger",
-    "tasks/repeating.py": "as above",
-    "tasks/foretelling.py": "says what a stage would do, and makes nothing",
-    "tasks/consent.py": "says whether a run may spend; an answer does not depend on it",
-    "tasks/answers.py": "keeps answers; what is found in one, cudal1/extract.py decides",
-    "tasks/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
-    "tasks/judging.py": "looks verdicts up and keeps them; what is in one is the harness's",
-    "cudal1/tracking.py": "write-only",
+    "cudal1/services/stopwatch.py": "says how long a step took, and changes nothing",
+    "cudal1/services/reviewing.py": "asks the reviewer that params name",
+    "cudal1/services/repeating.py": "as above",
+    "tasks/cost_forecast.py": "says what a stage would do, and makes nothing",
+    "cudal1/services/consent.py": "says whether a run may spend; an answer does not depend on it",
+    "cudal1/services/answers.py": "keeps answers; cudal1/extract finds candidates",
+    "cudal1/services/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
+    "cudal1/services/judging.py": "looks verdicts up; what is in one is the harness's",
+    "cudal1/tracking/runs.py": "write-only",
     "cudal1/ledger": "keeps facts as they are; a change of its schema rebuilds it",
-    "cudal1/params.py": "values come as params",
-    "cudal1/provider_settings.py": "values come as params",
+    "cudal1/settings/params.py": "values come as params",
+    "cudal1/settings/provider_settings.py": "values come as params",
     "cudal1/errors.py": "words",
     "cudal1/record.py": "identity of facts; a change of it changes every id",
     "cudal1/candidate.py": "a record",
@@ -50,16 +59,16 @@ SHARED_MODULES = {
     "cudal1/protocol.py": "a record whose values come as params",
     "cudal1/measurement.py": "a record",
     "cudal1/verdict.py": "a record",
-    "cudal1/prompt.py": "fills the templates of cudal1/prompts, which are dependencies",
-    "cudal1/extract.py": "answers are kept raw; generate depends on it",
-    "cudal1/contrast.py": "rl and search depend on it",
-    "cudal1/exemplar.py": "a record",
-    "cudal1/reward.py": "rl depends on it; elsewhere it only counts",
-    "cudal1/metrics.py": "report depends on it",
+    "cudal1/prompts/prompt.py": "fills the templates of cudal1/prompts, which are dependencies",
+    "cudal1/extract/extract.py": "answers are kept raw; generate depends on it",
+    "cudal1/selection/contrast.py": "rl and search depend on it",
+    "cudal1/selection/exemplar.py": "a record",
+    "cudal1/selection/reward.py": "rl depends on it; elsewhere it only counts",
+    "cudal1/selection/metrics.py": "report depends on it",
     "cudal1/train": "the training stages depend on it; elsewhere it only samples",
     "tasks/reproduce.py": "as tasks/stage.py",
 }
-"""What a stage may import without naming it in dvc.yaml, and why."""
+"""Files that a stage may import without naming them in dvc.yaml, each with the reason."""
 
 
 def definition(name: str) -> dict[str, Any]:
@@ -68,12 +77,12 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def sections_read(source: str) -> set[str]:
-    """First names after `params.` in a module."""
+    """Return the first names after `params.` in a module."""
     return set(re.findall(r"\bparams\.([a-z]+)\b", source)) & set(Params.model_fields)
 
 
 def imports(path: Path) -> set[str]:
-    """Our modules that a file imports, as paths from the root."""
+    """Return those of our modules that a file imports, as paths from the root."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -99,7 +108,7 @@ def test_stages_are_those_of_the_issue_and_its_baselines() -> None:
     assert tuple(DVC) == NAMES
 
 
-def test_the_flow_runs_every_stage_after_what_it_needs() -> None:
+def test_the_flow_runs_every_stage_after_the_stages_that_it_needs() -> None:
     order = stage_names(until="report", root=ROOT)
     groups = list(dict.fromkeys(name.split("@")[0] for name in order))
     assert groups == list(NAMES)
@@ -107,7 +116,7 @@ def test_the_flow_runs_every_stage_after_what_it_needs() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_is_started_by_the_module_of_its_name(name: str) -> None:
-    """In an isolated interpreter, which imports nothing from where it is started."""
+    """The interpreter is isolated: it imports nothing from its working directory."""
     assert definition(name)["cmd"].startswith(f"python -I -X utf8 cudal1/start.py tasks.{name}")
     assert (ROOT / "tasks" / f"{name}.py").exists()
 
@@ -136,7 +145,7 @@ def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_that_declares_single_keys_declares_all_of_its_section(name: str) -> None:
-    """But for the list of its instances: another device is no news to those that are there."""
+    """The list of instances is an exception: another device does not change existing ones."""
     own = [key.split(".")[1] for key in definition(name)["params"] if key.startswith(f"{name}.")]
     if own:
         fields = Params.model_fields[name].annotation
@@ -154,7 +163,7 @@ def test_declared_code_exists(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_depends_on_the_prompts_that_it_shows(name: str) -> None:
-    """And on no others: a word in one of them would ask, and pay, for all of its answers anew."""
+    """It depends on no other prompt: a changed word there would ask, and pay, for all anew."""
     module = ROOT / "tasks" / f"{name}.py"
     files = [module, *(ROOT / m for m in imports(module) if m == "tasks/examine.py")]
     source = "".join(path.read_text() for path in files)
@@ -176,12 +185,12 @@ def test_every_training_run_is_plotted() -> None:
 
 
 def test_a_method_waits_for_the_policy_that_it_asks() -> None:
-    """That `reads` is what the provider reads, `cudal1.params` checks."""
+    """`cudal1.settings.params` checks that `reads` is what the provider reads."""
     assert "${item.reads}" in definition("search")["deps"]
 
 
 def outputs(name: str) -> dict[str, dict[str, Any]]:
-    """Each output of a stage, with what DVC is told of it."""
+    """Return each output of a stage, with DVC's settings for it."""
     stage = definition(name)
     named = [*stage["outs"], *stage.get("metrics", [])]
     return {
@@ -195,19 +204,22 @@ def outputs(name: str) -> dict[str, dict[str, Any]]:
 def test_a_stage_leaves_a_shard_and_metrics(name: str) -> None:
     outs = outputs(name)
     (shard,) = (path for path in outs if path.startswith(f"data/shards/{name}"))
-    assert outs[shard] == {"persist": True}  # survives a rerun: what was paid for is in it
+    assert outs[shard] == {"persist": True}  # survives a rerun: it holds paid answers
     assert [path for path in outs if path.startswith(f"data/metrics/{name}")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_git_has_none_of_what_a_stage_leaves_and_dvc_has_all_of_it(name: str) -> None:
-    """Else the tree is dirty after a run, or a run that was pulled has something to do."""
+def test_git_tracks_no_output_of_a_stage_and_dvc_tracks_every_one(name: str) -> None:
+    """Otherwise the tree is dirty after a run, or a pulled run has something to do."""
     outs = outputs(name)
     assert [path for path, options in outs.items() if options.get("cache") is False] == []
     done = subprocess.run(
-        ["git", "check-ignore", "--no-index", *outs], cwd=ROOT, capture_output=True, text=True,
+        ["git", "check-ignore", "--no-index", *outs],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.stdout.split() == list(outs)
 
 

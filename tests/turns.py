@@ -1,4 +1,4 @@
-"""Tests that measure time may ask to be alone on the machine; the others go on afterwards."""
+"""Let tests that measure time be alone on the machine; the others continue afterwards."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 class Turns:
     """A room for many or for one: locks of two files, which each test process opens for itself.
 
-    Who wants to be alone keeps the door meanwhile, so that it is not kept waiting for ever by
-    others that come and go.
+    A process that wants to be alone keeps the door meanwhile. So others that come and go cannot
+    keep it waiting for ever.
     """
 
     def __init__(self, door: Path, room: Path) -> None:
@@ -22,7 +22,7 @@ class Turns:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """In the room, perhaps with others."""
+        """Be in the room, perhaps with others."""
         self._enter(fcntl.LOCK_SH)
         try:
             yield
@@ -31,7 +31,7 @@ class Turns:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """For who is in the room: in it when all others have left, then together again."""
+        """Leave the room, be in it when all others have left, then share it again."""
         # first out of it, since another may wait for us behind the door
         fcntl.flock(self._room, fcntl.LOCK_UN)
         self._enter(fcntl.LOCK_EX)

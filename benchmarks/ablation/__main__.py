@@ -1,10 +1,14 @@
-"""python -m benchmarks.ablation run|table|pack|unpack --plan PLAN --state DIR [--minutes M].
+"""Run the paper's ablation in pieces that resume, make its tables, and carry its state.
 
-`run` goes on wherever the state folder is, and stops in time: a GPU machine is lent for minutes.
-Seeds have nothing in common but the base policy: with `--seeds`, several GPUs run them side by
-side, each in a state of its own, and `table` is given all of these. `pack` and `unpack` take a
-state from one machine to the next. benchmarks/ablation/README.md has the plan of the whole, with
-its minutes; `lent.sh` beside it does all that on a machine that is lent.
+python -m benchmarks.ablation run|table|pack|unpack --plan PLAN --state DIR [--minutes M]
+
+`run` continues the state in its folder, and stops in time: a GPU machine is lent for minutes. Seeds
+have nothing in common but the base policy. With `--seeds`, several GPUs run them side by side, each
+in a state of its own, and `table` takes all of these. `pack` and `unpack` take a state from one
+machine to the next.
+
+benchmarks/ablation/README.md has the plan of the whole, with its minutes. `lent.sh` beside it does
+all that on a machine that is lent.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import common
-from benchmarks.ablation import carry, diagnosis, gains, table
+from benchmarks.ablation import answers, carry, diagnosis, gains, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.judges import Bench, HarnessJudge, Judge, TimeUp
 from benchmarks.ablation.memory import Lines, Memory
@@ -27,10 +31,10 @@ from benchmarks.ablation.plan import JudgeKind, Plan
 from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
 from cudal1.errors import ConfigError, CudaL1Error
-from cudal1.harness import Device
+from cudal1.harness.device.device import Device
 
 MACHINES = "machines.jsonl"
-"""In a state folder: every machine that it was worked on."""
+"""File in a state folder with every machine that worked on the state."""
 
 
 def main() -> None:
@@ -60,7 +64,7 @@ def _do(given: argparse.Namespace) -> None:
 
 
 def run(plan: Plan, state: Path, *, minutes: float) -> bool:
-    """Go on for so many minutes; returns whether everything is done."""
+    """Continue for `minutes`; return whether everything is done."""
     started = time.monotonic()
 
     def say(text: str) -> None:
@@ -88,11 +92,11 @@ def run(plan: Plan, state: Path, *, minutes: float) -> bool:
 
 
 def note_machine(device: Device, protocol_id: str, state: Path) -> None:
-    """Keep what figures depend on; a state may go from one machine to another of its kind.
+    """Note what figures depend on; a state may go from one machine to another of its kind.
 
     Raises:
         ConfigError: its verdicts are of another kind of device, another protocol or version of the
-            harness, or nobody knows of what.
+            harness, or of unknown ones.
     """
     mine = {**common.machine(device), "protocol_id": protocol_id}
     known = _machines(state)
@@ -114,7 +118,7 @@ def _machines(state: Path) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path) -> list[str]:
-    """Those that no kill has cut off."""
+    """Return the lines that no kill has cut off."""
     content = path.read_text(encoding="utf-8") if path.exists() else ""
     return content.rpartition("\n")[0].splitlines()
 
@@ -126,13 +130,15 @@ def _judge(plan: Plan) -> Judge:
 
 
 def show(plan: Plan, states: Sequence[Path]) -> None:
-    """Print the tables, and leave them as table.json and table.md in the first state."""
+    """Print the tables; write table.json, table.md and answers.json to the first state."""
     found, state = table.collect(plan, states), states[0]
     gained = gains.collect(plan, states)
     parts = (
-        table.caption(plan), table.markdown(found, plan), gains.markdown(gained),
+        table.caption(plan),
+        table.markdown(found, plan),
+        gains.markdown(gained),
         diagnosis.markdown(plan, states),
-    )  # fmt: skip
+    )
     text = "\n\n".join(part for part in parts if part)
     print(text)
     curves = table.curves(states)
@@ -140,11 +146,17 @@ def show(plan: Plan, states: Sequence[Path]) -> None:
         print(f"{name}: mean reward in training {' '.join(f'{each:.2f}' for each in curve)}")
     (state / "table.md").write_text(text + "\n", encoding="utf-8")
     content = {
-        "title": plan.title, "machines": [_machines(each) for each in states], "rows": found,
-        "gains": [asdict(gain) for gain in gained], "curves": curves,
-        "steps": diagnosis.runs(plan, states), "plan": plan.model_dump(mode="json"),
-    }  # fmt: skip
+        "title": plan.title,
+        "machines": [_machines(each) for each in states],
+        "rows": found,
+        "gains": [asdict(gain) for gain in gained],
+        "curves": curves,
+        "steps": diagnosis.runs(plan, states),
+        "plan": plan.model_dump(mode="json"),
+    }
     (state / "table.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    small = json.dumps(answers.shrink(plan, states), separators=(",", ":"))
+    (state / "answers.json").write_text(small + "\n", encoding="utf-8")
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,8 +1,8 @@
-"""The state in files small enough to travel: a lent machine starts bare and gives little back.
+"""Pack the state in files small enough to travel: a lent machine starts bare and returns little.
 
-What is packed: everything that was judged and tried, and the policies that rows still need. Not
-packed: checkpoints. A training run that a piece's end has cut off begins again on the next machine;
-its verdicts are known then, so only sampling and updates are repeated.
+The files hold everything that was judged and tried, and the policies that rows still need. They
+hold no checkpoints. A training run that a piece's end has cut off begins again on the next machine.
+Its verdicts are known then, so only sampling and updates are repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDERS = ("training", "exams")
 
 
 def pack(plan: Plan, state: Path, out: Path) -> list[Path]:
-    """Write the state as numbered pieces of one archive; returns them."""
+    """Write the state as numbered pieces of one archive; return them."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob(f"{PREFIX}*"):
         old.unlink()
@@ -41,7 +41,7 @@ def pack(plan: Plan, state: Path, out: Path) -> list[Path]:
 
 
 def unpack(folder: Path, state: Path) -> None:
-    """Put a packed state where it was.
+    """Restore a packed state.
 
     Raises:
         ConfigError: there are no pieces in the folder.
@@ -56,7 +56,7 @@ def unpack(folder: Path, state: Path) -> None:
 
 
 def _needed(plan: Plan, state: Path) -> list[Path]:
-    """Policies of rows that are not examined yet, and what these start from."""
+    """Return policies of rows that are not examined yet, and the policies that these start from."""
     wanted: dict[Path, None] = {}
     for seed in plan.seeds:
         rows = [row for row in plan.rows if not is_examined(plan, state, row, seed)]
@@ -71,7 +71,7 @@ def _needed(plan: Plan, state: Path) -> list[Path]:
 
 
 def is_examined(plan: Plan, state: Path, row: Row, seed: int) -> bool:
-    """Whether a row's line of the table is there for one seed."""
+    """Return whether a row's line of the table exists for one seed."""
     folder = state / "exams" / f"{row.value}-{seed}"
     paths = [folder / f"{group.value}.jsonl" for group in plan.exam.groups]
     return all(p.exists() and len(Diary(p).batches) == plan.exam.rounds for p in paths)

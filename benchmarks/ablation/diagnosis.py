@@ -1,9 +1,11 @@
-"""How training went: each number in the first fifth of a run's steps and in the last.
+"""Diagnose training: each number in the first fifth of a run's steps and in the last.
 
-It says which reason is at hand when rows come out in the wrong order: answers that succeed no more
-often or are no faster, or are cut off at the longest length; a policy that ran away from its start,
-or draws the same answer again and again; groups of equal rewards, from which nothing is learned;
-prompts that grew; exemplars that are copied; cheats; time.
+The table helps to find the reason when rows come out in the wrong order. These are possible:
+
+* answers that succeed no more often, are no faster, or are cut off at the longest length;
+* a policy that ran away from its start, or draws the same answer again and again;
+* groups of equal rewards, from which nothing is learned;
+* prompts that grew, exemplars that are copied, cheats, time.
 """
 
 from __future__ import annotations
@@ -19,24 +21,35 @@ from benchmarks.ablation.plan import Plan, Row
 from benchmarks.ablation.steps import Numbers, Steps
 
 REINFORCED = {
-    "reward_raw": ("reward", ".2f"), "success": ("success", ".2f"), "hacked": ("hacked", ".2f"),
-    "no_code": ("no code", ".2f"), "completions/clipped_ratio": ("cut off", ".2f"),
-    "kl": ("KL", ".3f"), "entropy": ("entropy", ".3f"),
-    "clip_ratio/region_mean": ("clipped", ".3f"), "grad_norm": ("gradient", ".2f"),
-    "frac_reward_zero_std": ("equal groups", ".2f"), "reused": ("reused", ".2f"),
-    "with_exemplars": ("with exemplars", ".2f"), "copied": ("copied", ".2f"),
-    "prompt_tokens": ("prompt tokens", ".0f"), "sampling_s": ("sampling s", ".1f"),
-    "judging_s": ("judging s", ".1f"), "updating_s": ("updating s", ".1f"),
-}  # fmt: skip
-"""Number → its column and form. What the world's own mean: `world.numbers`."""
+    "reward_raw": ("reward", ".2f"),
+    "success": ("success", ".2f"),
+    "hacked": ("hacked", ".2f"),
+    "no_code": ("no code", ".2f"),
+    "completions/clipped_ratio": ("cut off", ".2f"),
+    "kl": ("KL", ".3f"),
+    "entropy": ("entropy", ".3f"),
+    "clip_ratio/region_mean": ("clipped", ".3f"),
+    "grad_norm": ("gradient", ".2f"),
+    "frac_reward_zero_std": ("equal groups", ".2f"),
+    "reused": ("reused", ".2f"),
+    "with_exemplars": ("with exemplars", ".2f"),
+    "copied": ("copied", ".2f"),
+    "prompt_tokens": ("prompt tokens", ".0f"),
+    "sampling_s": ("sampling s", ".1f"),
+    "judging_s": ("judging s", ".1f"),
+    "updating_s": ("updating s", ".1f"),
+}
+"""Column and form of each number. `world.numbers` describes the world's own numbers."""
 FINE_TUNED = {
-    "loss": ("loss", ".3f"), "mean_token_accuracy": ("right tokens", ".3f"),
-    "entropy": ("entropy", ".3f"), "grad_norm": ("gradient", ".2f"),
-}  # fmt: skip
+    "loss": ("loss", ".3f"),
+    "mean_token_accuracy": ("right tokens", ".3f"),
+    "entropy": ("entropy", ".3f"),
+    "grad_norm": ("gradient", ".2f"),
+}
 
 
 def runs(plan: Plan, states: Sequence[Path]) -> dict[str, Sequence[Numbers]]:
-    """`row-seed` → its steps, in the order of rows; a seed is of the first state that has it."""
+    """Return the steps of each `row-seed` in row order, from the first state with the seed."""
     found: dict[str, Sequence[Numbers]] = {}
     for row, seed, state in itertools.product(plan.rows, plan.seeds, states):
         name = f"{row.value}-{seed}"
@@ -47,7 +60,7 @@ def runs(plan: Plan, states: Sequence[Path]) -> dict[str, Sequence[Numbers]]:
 
 
 def markdown(plan: Plan, states: Sequence[Path]) -> str:
-    """A table of reinforced runs and one of fine-tuned ones, as far as there are any."""
+    """Return a table of reinforced runs and one of fine-tuned ones, as far as there are any."""
     reinforced: dict[str, Sequence[Numbers]] = {}
     fine_tuned: dict[str, Sequence[Numbers]] = {}
     for name, mine in runs(plan, states).items():
@@ -70,7 +83,7 @@ def _table(
 
 
 def _cell(mine: Sequence[Numbers], key: str, form: str) -> str:
-    """Means of both ends; a hyphen where no step of an end has the number."""
+    """Return the means of both ends; a hyphen where no step of an end has the number."""
     size = max(1, math.ceil(len(mine) / 5))
     ends = [[step[key] for step in part if key in step] for part in (mine[:size], mine[-size:])]
     return " → ".join(f"{fmean(end):{form}}" if end else "-" for end in ends)

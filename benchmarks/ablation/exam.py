@@ -1,9 +1,9 @@
-"""Every row answers the same problems as often; the first round's prompts are plain for all.
+"""Examine every row with equally many answers; the first round's prompts are plain for all.
 
-Rows with exemplars show, in later rounds, what they know of a problem: of a training problem what
-their training found, of any other what the exam itself has found so far. Rows without answer the
-plain prompt again. So the first round says what the weights know, and all rounds what the method
-finds with so many answers.
+In later rounds, rows with exemplars show what they know of a problem. For a training problem this
+is what their training found, for any other what the exam itself has found so far. Rows without
+exemplars answer the plain prompt again. So the first round shows what the weights know, and all
+rounds show what the method finds with so many answers.
 """
 
 from __future__ import annotations
@@ -18,25 +18,31 @@ from benchmarks.ablation.judges import Bench
 from benchmarks.ablation.memory import Diary, Found
 from benchmarks.ablation.plan import Plan
 from benchmarks.ablation.sampling import Asked, ask
-from cudal1.contrast import Sampling
-from cudal1.exemplar import Birth
 from cudal1.problem import Problem
 from cudal1.record import content_id
+from cudal1.selection.contrast import Sampling
+from cudal1.selection.exemplar import Birth
 from cudal1.train.policy import Chat, Sampled
 
 
 class Examinee(Protocol):
-    """Whoever answers: a policy (`cudal1.train.policy.Sampler`)."""
+    """A source of answers: a policy (`cudal1.train.policy.Sampler`)."""
 
     def num_tokens(self, chat: Chat) -> int:
-        """Tokens of a prompt."""
+        """Return the number of tokens of a prompt."""
         ...
 
     def sample(
-        self, chats: Sequence[Chat], *, temperature: float, top_p: float, max_new_tokens: int,
-        seed: int, batch_size: int,
-    ) -> list[Sampled]:  # fmt: skip
-        """One answer to each chat, in order."""
+        self,
+        chats: Sequence[Chat],
+        *,
+        temperature: float,
+        top_p: float,
+        max_new_tokens: int,
+        seed: int,
+        batch_size: int,
+    ) -> list[Sampled]:
+        """Return one answer to each chat, in order."""
         ...
 
 
@@ -46,9 +52,9 @@ class Sitting:
 
     examinee: Examinee
     diary: Diary
-    """A batch for each round; rounds that it holds are not repeated."""
+    """Batches of answers, one for each round; rounds that it holds are not repeated."""
     known: Sequence[Diary]
-    """What the row brings along: births before the exam's first round."""
+    """Births that the row knows before the exam's first round."""
     sampling: Sampling
     seed: int
 
@@ -83,21 +89,36 @@ def examine(
 def _answers(
     plan: Plan, problems: Sequence[Problem], sitting: Sitting, bench: Bench, number: int
 ) -> list[_Answer]:
-    """What one row says in one round; the same again if it is asked again."""
+    """Return the answers of one row in one round; repeated calls return the same."""
     asked: list[tuple[Problem, Asked]] = []
     for problem, n in itertools.product(problems, range(plan.exam.answers_per_round)):
         rng = random.Random(content_id(f"{sitting.seed}/{number}/{n}", problem.id))
         births = _births(problem, sitting) if number else []
-        asked.append((problem, ask(
-            problem, births, bench.memory, plan.rl, sampling=sitting.sampling, at_round=number,
-            rng=rng, max_tokens=plan.max_prompt_tokens, num_tokens=sitting.examinee.num_tokens,
-        )))  # fmt: skip
+        asked.append(
+            (
+                problem,
+                ask(
+                    problem,
+                    births,
+                    bench.memory,
+                    plan.rl,
+                    sampling=sitting.sampling,
+                    at_round=number,
+                    rng=rng,
+                    max_tokens=plan.max_prompt_tokens,
+                    num_tokens=sitting.examinee.num_tokens,
+                ),
+            )
+        )
     drawn = content_id(str(plan.exam.seed), str(sitting.seed), f"round {number}")
     sampled = sitting.examinee.sample(
-        [each.prompt.as_chat() for _, each in asked], temperature=plan.exam.temperature,
-        top_p=plan.exam.top_p, max_new_tokens=plan.max_new_tokens, batch_size=plan.batch_size,
+        [each.prompt.as_chat() for _, each in asked],
+        temperature=plan.exam.temperature,
+        top_p=plan.exam.top_p,
+        max_new_tokens=plan.max_new_tokens,
+        batch_size=plan.batch_size,
         seed=int(drawn, 16) % 2**31,
-    )  # fmt: skip
+    )
     return [
         _Answer(problem, each, answer.text)
         for (problem, each), answer in zip(asked, sampled, strict=True)
@@ -107,15 +128,18 @@ def _answers(
 def _found(bench: Bench, answer: _Answer, number: int) -> Found:
     judged = bench.score(answer.problem, answer.text)
     return Found(
-        problem_id=answer.problem.id, born=number, island=answer.asked.island,
+        problem_id=answer.problem.id,
+        born=number,
+        island=answer.asked.island,
         candidate_id=None if judged is None else judged.candidate_id,
         score=0.0 if judged is None else judged.score,
-        exemplar_ids=answer.asked.prompt.exemplar_ids, num_tokens=answer.asked.num_tokens,
-    )  # fmt: skip
+        exemplar_ids=answer.asked.prompt.exemplar_ids,
+        num_tokens=answer.asked.num_tokens,
+    )
 
 
 def _births(problem: Problem, sitting: Sitting) -> list[Birth]:
-    """What the row knows of a problem: what it brought along was there before the first round."""
+    """Return the row's births of a problem; those it brought along precede the first round."""
     before = [birth for each in sitting.known for birth in each.births(problem.id)]
     return [
         *(birth.model_copy(update={"born": None, "island": None}) for birth in before),

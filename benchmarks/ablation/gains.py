@@ -1,8 +1,8 @@
-"""Is a row better than the one it is built on? Differences problem by problem, with intervals.
+"""Compare each row with the row it is built on: differences by problem, with intervals.
 
-Rows answer the same problems, and problems differ far more than rows do; so the difference is taken
-within each problem, and problems are drawn again (bootstrap). The interval speaks of other problems
-of this kind with these trained policies; what another seed of training does, the tables' ± says.
+Rows answer the same problems, and problems differ far more than rows do. So the difference is taken
+within each problem, and problems are drawn again (bootstrap). The interval covers other problems of
+this kind with these trained policies. The tables' ± shows what another seed of training does.
 """
 
 from __future__ import annotations
@@ -19,28 +19,33 @@ from benchmarks.ablation.memory import Diary
 from benchmarks.ablation.plan import Plan, Row
 
 BUILT_ON = (
-    (Row.EVOLVE, Row.VANILLA), (Row.SFT, Row.VANILLA), (Row.SELFSUP, Row.SFT),
-    (Row.GRPO, Row.SELFSUP), (Row.BUCKET, Row.GRPO), (Row.RANDOM, Row.GRPO),
-    (Row.ISLAND, Row.GRPO), (Row.BUCKET, Row.RANDOM),
-)  # fmt: skip
+    (Row.EVOLVE, Row.VANILLA),
+    (Row.SFT, Row.VANILLA),
+    (Row.SELFSUP, Row.SFT),
+    (Row.GRPO, Row.SELFSUP),
+    (Row.BUCKET, Row.GRPO),
+    (Row.RANDOM, Row.GRPO),
+    (Row.ISLAND, Row.GRPO),
+    (Row.BUCKET, Row.RANDOM),
+)
 NUM_DRAWS = 4000
 
 
 @dataclass(frozen=True)
 class Gain:
-    """What a row has more than the one it is built on; each mean, low and high end (95 %)."""
+    """The gain of a row over the row it is built on; fields are mean, low and high end (95 %)."""
 
     group: str
     row: str
     base: str
     one_answer: tuple[float, float, float]
-    """Mean speedup, failures as 0, of answers behind the first round: the difference."""
+    """Difference of mean speedups, failures as 0, of answers after the first round."""
     best: tuple[float, float, float]
-    """Geometric mean of the problems' best, failures as 1: the ratio."""
+    """Ratio of geometric means of the problems' best, failures as 1."""
 
 
 def collect(plan: Plan, states: Sequence[Path]) -> list[Gain]:
-    """For each group and pair of rows, over the seeds that both have finished."""
+    """Return the gain of each group and pair of rows, over the seeds that both have finished."""
     found: list[Gain] = []
     for group in plan.exam.groups:
         for row, base in BUILT_ON:
@@ -50,15 +55,18 @@ def collect(plan: Plan, states: Sequence[Path]) -> list[Gain]:
                 ratio, low, high = (math.exp(each) for each in _gain(pairs, _log_best))
                 found.append(
                     Gain(
-                        group=group.value, row=row.value, base=base.value,
-                        one_answer=_gain(pairs, _mean_answers), best=(ratio, low, high),
+                        group=group.value,
+                        row=row.value,
+                        base=base.value,
+                        one_answer=_gain(pairs, _mean_answers),
+                        best=(ratio, low, high),
                     )
-                )  # fmt: skip
+                )
     return found
 
 
 def markdown(gains: Sequence[Gain]) -> str:
-    """A line for each."""
+    """Return a table with a line for each gain."""
     lines = [
         "| gain (95 % interval over problems) | one answer, mean (0) | best of all, geomean (1) |",
         "|---|---|---|",
@@ -74,7 +82,7 @@ def markdown(gains: Sequence[Gain]) -> str:
 def _gain(
     pairs: Sequence[tuple[Diary, Diary]], value: Callable[[Diary], dict[str, float]]
 ) -> tuple[float, float, float]:
-    """Mean difference, and the ends of its interval."""
+    """Return the mean difference, and the ends of its interval."""
     values = [(value(mine), value(theirs)) for mine, theirs in pairs]
     found = [fmean(mine[p] - theirs[p] for mine, theirs in values) for p in values[0][0]]
     rng = random.Random(0)
@@ -83,7 +91,7 @@ def _gain(
 
 
 def _mean_answers(diary: Diary) -> dict[str, float]:
-    """Problem → mean speedup of its answers behind the first round, failures as 0."""
+    """Return each problem's mean speedup of answers after the first round, failures as 0."""
     scores: dict[str, list[float]] = {}
     for found in table.later_answers(diary):
         scores.setdefault(found.problem_id, []).append(found.score)
@@ -91,7 +99,7 @@ def _mean_answers(diary: Diary) -> dict[str, float]:
 
 
 def _log_best(diary: Diary) -> dict[str, float]:
-    """Problem → logarithm of its best answer's speedup, failures as 1."""
+    """Return the logarithm of each problem's best speedup, failures as 1."""
     everything = [found for batch in diary.batches.values() for found in batch]
     return {p: math.log(score or 1.0) for p, score in table.best_scores(everything).items()}
 

@@ -1,10 +1,10 @@
-"""Is there something to discover? Plain timings of the rewriter's own variants of each problem.
+"""Find out whether there is something to discover: time the rewriter's variants of each problem.
 
 python -m benchmarks.ablation.headroom --plan gpu --out headroom.json
 
-Run this before anything is trained: a problem whose fast forms gain nothing, or whose knob has the
-same best value everywhere, teaches nothing. The sources are the rewriter's, so they are run here
-and now, without sandbox; what counts in the table is certified by the harness.
+Run this before anything is trained. A problem with fast forms that gain nothing, or with a knob
+that has the same best value everywhere, teaches nothing. The sources are the rewriter's, so they
+run in this process, without sandbox. The table's speedups are certified by the harness.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.plan import Group, Plan
-from cudal1.llm.rewriter import Kind, compose, places
-from cudal1.llm.rewriter.rules.knobs import FAMILIES as KNOBS
 from cudal1.problem import DeviceClass, Problem
+from cudal1.teachers import Kind, compose, places
+from cudal1.teachers.rules.knobs import FAMILIES as KNOBS
 
 REPEATS, CALLS = 5, 4
 MAX_ERROR = 2e-6
-"""Relative L2 distance to the reference: what the strict class of a verdict allows."""
+"""Relative L2 distance to the reference that the strict class of a verdict allows."""
 
 
 def main() -> None:
-    """Time every problem's variants, print a line each, save all."""
+    """Time every problem's variants, print a line each, and save all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.headroom")
     parser.add_argument("--plan", default="gpu")
     parser.add_argument("--out", type=Path, required=True)
@@ -40,7 +40,7 @@ def main() -> None:
     drawn = drawing.draw(plan.problems, plan.device)
     found: list[dict[str, Any]] = []
     best: Counter[str] = Counter()
-    for group in (Group.TRAIN, Group.VALIDATION):  # held-out problems are not looked at
+    for group in (Group.TRAIN, Group.VALIDATION):  # held-out problems are left out
         for problem in drawn[group]:
             found.append(look_at(problem, plan))
             best.update(f"{knob['family']}: {knob['best']}" for knob in found[-1]["knobs"])
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def look_at(problem: Problem, plan: Plan) -> dict[str, Any]:
-    """Microseconds of the reference, of fast forms, of each knob's forms with them, and of all."""
+    """Return times in µs: the reference, fast forms, each knob's forms with them, and all."""
     all_places = places(problem.source)
     chosen = [_first(place.options, Kind.FAST) for place in all_places]
     run = Timer(problem, plan.device)
@@ -67,19 +67,25 @@ def look_at(problem: Problem, plan: Plan) -> dict[str, Any]:
         right = {k: us for k, (us, error) in seen.items() if error <= MAX_ERROR}
         best[n] = min(right, key=lambda k: right[k]) if right else None
         names = {k: "reference" if k is None else place.options[k].name for k in forms}
-        knobs.append({
-            "family": place.families[0], "best": names[best[n]],
-            "forms_us": {names[k]: us for k, (us, _) in seen.items()},
-            "errors": {names[k]: error for k, (_, error) in seen.items()},
-        })  # fmt: skip
+        knobs.append(
+            {
+                "family": place.families[0],
+                "best": names[best[n]],
+                "forms_us": {names[k]: us for k, (us, _) in seen.items()},
+                "errors": {names[k]: error for k, (_, error) in seen.items()},
+            }
+        )
     return {
-        "problem": problem.name, "reference_us": reference_us, "fast_us": fast_us,
-        "knobs": knobs, "best_us": run.us(best)[0],
-    }  # fmt: skip
+        "problem": problem.name,
+        "reference_us": reference_us,
+        "fast_us": fast_us,
+        "knobs": knobs,
+        "best_us": run.us(best)[0],
+    }
 
 
 def line(seen: dict[str, Any]) -> str:
-    """One problem, for people."""
+    """Return one problem's times as a line for people."""
     reference = seen["reference_us"]
     knobs = "; ".join(
         f"{knob['family']} {' '.join(f'{reference / us:.2f}' for us in knob['forms_us'].values())}"
@@ -99,7 +105,7 @@ def _first(options: Sequence[Any], kind: Kind) -> int | None:
 
 
 class Timer:
-    """Times variants of one problem with the same weights and input."""
+    """A timer of variants of one problem with the same weights and input."""
 
     def __init__(self, problem: Problem, device_class: DeviceClass) -> None:
         import torch
@@ -116,7 +122,7 @@ class Timer:
             self._expected = self._model(*self._inputs)
 
     def us(self, choices: Sequence[int | None]) -> tuple[float, float]:
-        """Median microseconds of a call, and the relative L2 distance to the reference."""
+        """Return the median µs of a call, and the relative L2 distance to the reference."""
         scope = _scope(compose(self._problem.source, choices).source)
         module = scope["ModelNew"](*self._arguments).to(self._device)
         module.load_state_dict(self._model.state_dict())

@@ -1,4 +1,4 @@
-"""What an answer is worth: asked of the memory first, then of a judge."""
+"""Score answers: from the memory if they are known, otherwise by a judge."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from benchmarks.ablation.memory import Judged, Memory
-from cudal1 import protocols
 from cudal1.candidate import Candidate
-from cudal1.extract import extract
-from cudal1.harness import Pool, find_device
+from cudal1.extract.extract import extract
+from cudal1.harness.device.device import find_device
+from cudal1.harness.schedule.pool import Pool
 from cudal1.problem import DeviceClass, Problem
-from cudal1.reward import speed_reward
+from cudal1.selection.reward import speed_reward
+from cudal1.settings import protocols
 
 
 class TimeUp(Exception):
@@ -20,21 +21,21 @@ class TimeUp(Exception):
 
 
 class Judge(Protocol):
-    """Whoever says what a source is worth."""
+    """A judge of sources."""
 
     def judge(
         self, problem: Problem, candidate: Candidate, record: float | None
     ) -> tuple[str, float]:
-        """Its status and its score, 0 without success."""
+        """Return a candidate's status and its score, 0 without success."""
         ...
 
     def close(self) -> None:
-        """Give the device back."""
+        """Release the device."""
         ...
 
 
 class HarnessJudge:
-    """Certified speedups: the real thing."""
+    """The harness as a judge: certified speedups."""
 
     def __init__(self, device_class: DeviceClass, protocol: str) -> None:
         self.device = find_device(device_class)
@@ -45,7 +46,7 @@ class HarnessJudge:
     def judge(
         self, problem: Problem, candidate: Candidate, record: float | None
     ) -> tuple[str, float]:
-        """The verdict's status and certified speedup."""
+        """Return the verdict's status and certified speedup."""
         verdict = self._pool.judge(problem, candidate, record=record).verdict
         return verdict.status.value, speed_reward(verdict)
 
@@ -66,7 +67,7 @@ class Bench:
         self.judging_s = 0.0
 
     def score(self, problem: Problem, text: str) -> Judged | None:
-        """What an answer's source is worth; None if it has none.
+        """Return the score of an answer's source; None if the answer has no source.
 
         Raises:
             TimeUp: it would have to be judged, and the time is over.
@@ -77,7 +78,7 @@ class Bench:
         return self.score_source(problem, source)
 
     def score_source(self, problem: Problem, source: str) -> Judged:
-        """The same of a source."""
+        """Return the score of a source, as `score` does."""
         candidate = Candidate(problem_id=problem.id, source=source)
         known = self.memory.find(candidate)
         if known is not None:
@@ -90,14 +91,18 @@ class Bench:
         seconds = time.monotonic() - started
         self.judging_s += seconds
         judged = Judged(
-            candidate_id=candidate.id, problem_id=problem.id, source=source, status=status,
-            score=score, seconds=round(seconds, 4),
-        )  # fmt: skip
+            candidate_id=candidate.id,
+            problem_id=problem.id,
+            source=source,
+            status=status,
+            score=score,
+            seconds=round(seconds, 4),
+        )
         self.memory.keep(judged)
         self.num_judged += 1
         return judged
 
     def check_time(self) -> None:
-        """Stop here if the piece is over."""
+        """Raise `TimeUp` if the piece is over."""
         if self._time_left_s() <= 0:
             raise TimeUp

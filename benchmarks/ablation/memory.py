@@ -1,8 +1,9 @@
-"""What was judged and what was tried, in files of lines: safe against a kill, small to carry.
+"""Keep what was judged and tried in files of lines: safe against a kill, small to carry.
 
 The pipeline's memory is the ledger. This experiment runs in pieces on machines that have neither
-DuckDB nor Polars, so it keeps the two facts that it needs itself: what each source is worth, and
-who found it when. A line that a kill has cut off is dropped when the file is opened again.
+DuckDB nor Polars. So it keeps the two facts that it needs itself: the score of each source, and the
+row and time at which it was found. A line that a kill has cut off is dropped when the file is
+opened again.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from cudal1.candidate import Candidate
-from cudal1.exemplar import Birth, Exemplar
 from cudal1.record import Record
+from cudal1.selection.exemplar import Birth, Exemplar
 
 
 class Judged(Record):
-    """What one source is worth."""
+    """The score of one source."""
 
     candidate_id: str
     problem_id: str
     source: str
     status: str
-    """How far it got (`cudal1.verdict.Status`)."""
+    """Status of the verdict (`cudal1.verdict.Status`)."""
     score: float
     """Certified speedup; 0 without success."""
     seconds: float
-    """That judging took."""
+    """Seconds that judging took."""
 
 
 class Found(Record):
@@ -38,16 +39,16 @@ class Found(Record):
     candidate_id: str | None
     score: float
     born: int | None
-    """Training step or round of the exam; None: before the first."""
+    """Training step or round of the exam; None means before the first."""
     island: int | None
     exemplar_ids: tuple[str, ...]
     """Candidates that its prompt showed, in their order."""
     num_tokens: int
-    """Of its prompt."""
+    """Tokens of its prompt."""
 
     @property
     def is_copy(self) -> bool:
-        """Whether it is one of the sources that it was shown."""
+        """Return whether it is one of the sources that its prompt showed."""
         return self.candidate_id in self.exemplar_ids
 
 
@@ -69,7 +70,7 @@ class Lines:
                     stream.truncate(whole)
 
     def add(self, value: Mapping[str, Any]) -> None:
-        """Append; what has returned survives a kill of this process."""
+        """Append a line; once this has returned, the line survives a kill of this process."""
         self._stream.write(json.dumps(value) + "\n")
         self._stream.flush()
 
@@ -92,21 +93,21 @@ class Memory:
         return len(self._judged)
 
     def find(self, candidate: Candidate) -> Judged | None:
-        """What it was worth before."""
+        """Return the known score of a candidate."""
         return self._judged.get(candidate.id)
 
     def keep(self, judged: Judged) -> None:
-        """Note what a new source is worth."""
+        """Note the score of a new source."""
         self._lines.add(judged.model_dump())
         self._judged[judged.candidate_id] = judged
         self._note(judged)
 
     def record(self, problem_id: str) -> float | None:
-        """The best score of a problem so far."""
+        """Return the best score of a problem so far."""
         return self._record.get(problem_id)
 
     def shown(self, births: Sequence[Birth]) -> list[Exemplar]:
-        """The same with their sources."""
+        """Return births as exemplars with their sources."""
         return [
             Exemplar(**birth.model_dump(), source=self._judged[birth.candidate_id].source)
             for birth in births
@@ -118,7 +119,7 @@ class Memory:
 
 
 class Diary:
-    """What one row tried, batch by batch; a batch that is done again replaces itself."""
+    """The answers of one row, batch by batch; a repeated batch replaces the earlier one."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Lines(path)
@@ -136,11 +137,11 @@ class Diary:
 
     @property
     def batches(self) -> Mapping[str, Sequence[Found]]:
-        """All batches by name."""
+        """Return all batches by name."""
         return self._batches
 
     def births(self, problem_id: str) -> list[Birth]:
-        """The successes of a problem."""
+        """Return the successes of a problem."""
         return [
             Birth(
                 candidate_id=each.candidate_id, score=each.score, born=each.born, island=each.island

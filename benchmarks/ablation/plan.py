@@ -1,4 +1,4 @@
-"""What the experiment is asked to do: a YAML file beside this module, or anybody's."""
+"""Read the plan of the experiment: a YAML file beside this module, or another one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from cudal1.contrast import Sampling
 from cudal1.errors import ConfigError
-from cudal1.params import RlParams, TrainingParams
 from cudal1.problem import DeviceClass
 from cudal1.record import Record
-from cudal1.settings_file import read_settings
+from cudal1.selection.contrast import Sampling
+from cudal1.settings.params import RlParams, TrainingParams
+from cudal1.settings.settings_file import read_settings
 
 FOLDER = Path(__file__).parent
 
@@ -31,14 +31,14 @@ class Row(StrEnum):
 
     @property
     def sampling(self) -> Sampling:
-        """Whose exemplars its prompts show; those of the frozen policy too come from buckets."""
+        """Return the rule that chooses its exemplars; the frozen policy's use buckets, too."""
         if self is Row.EVOLVE:
             return Sampling.BUCKET
         return Sampling(self.removeprefix("grpo-")) if self.is_reinforced else Sampling.NONE
 
     @property
     def is_reinforced(self) -> bool:
-        """Whether its weights come from stage 3."""
+        """Return whether its weights come from stage 3."""
         return self.startswith("grpo-")
 
 
@@ -47,13 +47,13 @@ class Group(StrEnum):
 
     TRAIN = "train"
     VALIDATION = "validation"
-    """For choosing settings: combinations that are reserved, drawn with a seed of their own."""
+    """For choosing settings: reserved combinations, drawn with a seed of their own."""
     HELDOUT = "heldout"
     """For the table. Nothing is chosen by them."""
 
 
 class JudgeKind(StrEnum):
-    """Who says what an answer is worth."""
+    """The judge of an answer."""
 
     HARNESS = "harness"
     SIMULATED = "simulated"
@@ -61,57 +61,58 @@ class JudgeKind(StrEnum):
 
 
 class ProblemsPlan(Record):
-    """Which problems."""
+    """The choice of problems."""
 
     knobs: tuple[str, ...]
     """Operations with a knob."""
     num_knobs: int = Field(ge=1, le=2)
-    """Of a problem, each with its own sizes."""
+    """Knobs of a problem, each with its own sizes."""
     others: tuple[str, ...]
-    """What the rest of a problem is drawn from."""
+    """Operations that the rest of a problem is drawn from."""
     num_others: int = Field(ge=1, le=2)
     counts: dict[Group, int]
     seeds: dict[Group, int]
 
 
 class TeachingPlan(Record):
-    """What stage 1 learns from, and the first exemplars."""
+    """The data of stage 1, and the first exemplars."""
 
     teachers: tuple[str, ...]
     num_problems: int = Field(gt=0)
-    """The first of the training problems."""
+    """Number of the first training problems that are taught."""
     attempts: int = Field(gt=0)
     """Answers of each teacher to each of them."""
     seed: int
 
 
 class SelfsupPlan(TrainingParams):
-    """Stage 2."""
+    """The settings of stage 2."""
 
     rounds: int = Field(gt=0)
-    """Each asks the policy that the one before it left."""
+    """Rounds; each asks the policy of the round before it."""
     num_problems: int = Field(gt=0)
-    """The first of the training problems: of more than were taught, since there is little news in
-    a policy's own answers to those (docs/LOG.md, 2026-11-26)."""
+    """Number of the first training problems that are asked. It is more than were taught, since a
+    policy's own answers to those bring little news (docs/log/2026-11-26-kernelbench-h100.md)."""
     num_samples: int = Field(gt=0)
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
 
     @property
     def names(self) -> list[str]:
-        """Of the policies that the rounds leave; the last one's is the row's."""
+        """Return the names of the rounds' policies; the last one's is the row's."""
         earlier = [f"{Row.SELFSUP.value}-round{number}" for number in range(1, self.rounds)]
         return [*earlier, Row.SELFSUP.value]
 
 
 class ExamPlan(Record):
-    """How a row is examined; every row gets as many answers."""
+    """The settings of a row's exam; every row gets equally many answers."""
 
     groups: tuple[Group, ...]
     num_problems: int = Field(gt=0)
-    """Of each group, at most: the first ones."""
+    """Most problems of each group: the first ones."""
     rounds: int = Field(ge=2)
-    """The first is plain for every row; later prompts show what the row's own rule chooses."""
+    """Rounds. The first is plain for every row; later prompts show what the row's own rule chooses.
+    """
     answers_per_round: int = Field(gt=0)
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
@@ -125,10 +126,10 @@ class Plan(Record):
     device: DeviceClass
     judge: JudgeKind
     protocol: str
-    """Of the harness; the simulated judge has none, and its noise is its own."""
+    """Protocol of the harness; the simulated judge has none, and has its own noise."""
     max_new_tokens: int = Field(gt=0)
     max_prompt_tokens: int = Field(gt=0)
-    """A longer prompt loses its worst exemplar."""
+    """Most tokens of a prompt; a longer prompt loses its worst exemplar."""
     batch_size: int = Field(gt=0)
     """Answers sampled at a time."""
     problems: ProblemsPlan
@@ -140,21 +141,21 @@ class Plan(Record):
     2. On plain prompts alone a small policy forgets within a dozen steps how scores are read, which
     a large one does not."""
     rl: RlParams
-    """Of every reinforced row; `sampling` is the row's, `seed` is added to the run's."""
+    """Settings of every reinforced row; `sampling` is the row's, `seed` is added to the run's."""
     exam: ExamPlan
     seeds: tuple[int, ...] = Field(min_length=1)
-    """Of training and sampling. The base policy is the same for all."""
+    """Seeds of training and sampling. The base policy is the same for all."""
     portions: tuple[tuple[Row, ...], ...]
-    """The rows: a portion is trained and examined with every seed before the next one."""
+    """Rows in portions: a portion is trained and examined with every seed before the next one."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All of them."""
+        """Return all rows."""
         return tuple(row for portion in self.portions for row in portion)
 
 
 def load(name_or_path: str) -> Plan:
-    """A plan that ships, by name, or the YAML file at a path.
+    """Return a shipped plan, by name, or the YAML file at a path.
 
     Raises:
         ConfigError: there is none, or it says something that a plan cannot say.

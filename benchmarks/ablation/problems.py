@@ -1,7 +1,7 @@
-"""The problems of the experiment: operations with a knob, and others between them.
+"""Draw the problems of the experiment: operations with a knob, and others between them.
 
-Three groups that share no problem. Validation and held-out ones are of reserved combinations, which
-neither pretraining nor training has seen; settings are chosen on validation problems alone.
+Three groups share no problem. Validation and held-out problems are of reserved combinations, which
+neither pretraining nor training has seen. Settings are chosen on validation problems alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cudal1.suite import generator
 
 
 def draw(plan: ProblemsPlan, device_class: DeviceClass) -> dict[Group, list[Problem]]:
-    """Each group's problems; equal arguments give equal ones."""
+    """Return each group's problems; equal arguments give equal ones."""
     found: dict[Group, list[Problem]] = {}
     taken: set[str] = set()
     for group in (Group.HELDOUT, Group.VALIDATION, Group.TRAIN):
@@ -27,7 +27,7 @@ def draw(plan: ProblemsPlan, device_class: DeviceClass) -> dict[Group, list[Prob
 def _draw(
     plan: ProblemsPlan, device_class: DeviceClass, group: Group, taken: set[str]
 ) -> list[Problem]:
-    """As many as asked for, none with a combination that another group has."""
+    """Return as many problems as asked for, without combinations of another group."""
     seed = plan.seeds[group]
     rng = random.Random(f"{seed}/{group.value}")
     split = Split.TRAIN if group is Group.TRAIN else Split.HELDOUT
@@ -39,9 +39,13 @@ def _draw(
         if generator.is_reserved(names) != (split is Split.HELDOUT) or "_".join(names) in taken:
             continue
         problem = generator.generate(
-            seed, index, device_class=device_class, num_stages=len(names), split=split,
+            seed,
+            index,
+            device_class=device_class,
+            num_stages=len(names),
+            split=split,
             families=names,
-        )  # fmt: skip
+        )
         found[problem.id] = problem
     return list(found.values())
 

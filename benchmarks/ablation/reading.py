@@ -1,11 +1,11 @@
-"""Does a policy read the scores that its prompt shows? Asked of weights alone, without a judge.
+"""Test whether a policy reads the scores in its prompt: by its weights alone, without a judge.
 
 python -m benchmarks.ablation.reading --plan gpu --policy cudal1/train/embedded
 
 Two right variants of each validation problem are shown, with made-up scores, then the same two with
-their scores exchanged. Where they differ, an answer has the better one's form, the worse one's, or
-another. Who does not read answers alike in both cases: then stage 3 has nothing to build on, and
-prompts with exemplars are no more than longer prompts.
+their scores exchanged. Where the variants differ, an answer has the better one's form, the worse
+one's, or another. A policy that does not read scores answers alike in both cases. Then stage 3 has
+nothing to build on, and prompts with exemplars are no more than longer prompts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.exam import Examinee
 from benchmarks.ablation.plan import Group, Plan
 from benchmarks.ablation.simulated import normal, right_variants
-from cudal1.exemplar import Exemplar
-from cudal1.extract import extract
-from cudal1.llm.rewriter import compose
+from cudal1.extract.extract import extract
 from cudal1.problem import Problem
-from cudal1.prompt import PromptStyle, contrastive_prompt
+from cudal1.prompts.prompt import PromptStyle, contrastive_prompt
+from cudal1.selection.exemplar import Exemplar
+from cudal1.teachers import compose
 
 SCORES = (1.1, 2.9)
 Choices = tuple[int | None, ...]
@@ -35,7 +35,7 @@ Choices = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Asked:
-    """Two variants of a problem: which is shown as the worse one, which as the better."""
+    """Two variants of a problem: the one shown as worse, and the one shown as better."""
 
     problem: Problem
     variants: dict[str, Choices]
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def questions(problems: Sequence[Problem]) -> tuple[list[Asked], list[Asked]]:
-    """Two variants of each problem that differ in at least two places; and exchanged."""
+    """Return two variants of each problem that differ in at least two places, in both orders."""
     found: list[Asked] = []
     for problem in problems:
         variants, rng = right_variants(problem), random.Random(problem.id)
@@ -69,15 +69,17 @@ def questions(problems: Sequence[Problem]) -> tuple[list[Asked], list[Asked]]:
     return found, [Asked(a.problem, a.variants, a.better, a.worse) for a in found]
 
 
-def look(
-    examinee: Examinee, plan: Plan, asked: Sequence[Asked], num_answers: int
-) -> Counter[str]:  # fmt: skip
-    """Counts of answers and right ones, and of places where the shown ones differ."""
+def look(examinee: Examinee, plan: Plan, asked: Sequence[Asked], num_answers: int) -> Counter[str]:
+    """Count answers, right answers, and forms at places where the two variants differ."""
     each = list(itertools.chain.from_iterable([one] * num_answers for one in asked))
     answers = examinee.sample(
-        [_chat(one) for one in each], temperature=1.0, top_p=1.0, seed=1,
-        max_new_tokens=plan.max_new_tokens, batch_size=plan.batch_size,
-    )  # fmt: skip
+        [_chat(one) for one in each],
+        temperature=1.0,
+        top_p=1.0,
+        seed=1,
+        max_new_tokens=plan.max_new_tokens,
+        batch_size=plan.batch_size,
+    )
     counts: Counter[str] = Counter(answers=len(each))
     for one, answer in zip(each, answers, strict=True):
         made = one.variants.get(normal(extract(answer.text).source or ""))
@@ -94,7 +96,7 @@ def look(
 
 
 def line(counts: Counter[str]) -> str:
-    """The counts as shares, for people."""
+    """Return the counts as shares, for people."""
     places, right = max(1, counts["places"]), max(1, counts["right"])
     return (
         f"right {counts['right'] / counts['answers']:.2f}, of these copies "

@@ -1,4 +1,4 @@
-"""What each row of the table needs, in order; everything that is done is a file, done once.
+"""Make each row of the table, in order; every result is a file, made once.
 
 base ─ teach ─ sft ─ selfsup ─┬─ grpo-none, grpo-random, grpo-island, grpo-bucket
  └ vanilla, evolve   └ row    └ row, and each of them
@@ -24,19 +24,19 @@ from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
 from benchmarks.common import ONE_PROCESS
 from cudal1.errors import TrainingError
-from cudal1.exemplar import Birth
-from cudal1.llm.rewriter import TEACHERS, compose, places, variant
 from cudal1.problem import Problem
-from cudal1.prompt import PromptStyle, answer_text, generation_prompt
+from cudal1.prompts.prompt import PromptStyle, answer_text, generation_prompt
 from cudal1.record import content_id
-from cudal1.train.grpo import train_grpo
+from cudal1.selection.exemplar import Birth
+from cudal1.teachers import TEACHERS, compose, places, variant
+from cudal1.train.grpo import GrpoSettings, train_grpo
 from cudal1.train.policy import EMBEDDED, Sampler
-from cudal1.train.sft import Pair, train_sft
+from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.pretrain import lessons_in_reading
 
 
 class Experiment:
-    """One state folder, and what is done in it."""
+    """One state folder, and the work in it."""
 
     def __init__(self, plan: Plan, state: Path, bench: Bench, say: Callable[[str], None]) -> None:
         self.plan = plan
@@ -46,7 +46,7 @@ class Experiment:
         self.problems = drawing.draw(plan.problems, plan.device)
 
     def run(self) -> None:
-        """A portion's policies and then its exams, seed by seed, before the next portion's.
+        """Make a portion's policies and then its exams, seed by seed, before the next portion's.
 
         Raises:
             TimeUp: the piece is over before the experiment.
@@ -54,13 +54,13 @@ class Experiment:
         self.teach()
         for portion, seed in itertools.product(self.plan.portions, self.plan.seeds):
             for row in portion:
-                if not is_examined(self.plan, self.state, row, seed):  # else it was not carried
+                if not is_examined(self.plan, self.state, row, seed):  # otherwise not carried
                     self.policy(row, seed)
             for group in self.plan.exam.groups:
                 self._examine(portion, group, seed)
 
     def _examine(self, rows: Sequence[Row], group: Group, seed: int) -> None:
-        """These rows at once."""
+        """Examine these rows together."""
         exam, started = self.plan.exam, time.monotonic()
         diaries = {
             row: Diary(self.state / "exams" / f"{row.value}-{seed}" / f"{group.value}.jsonl")
@@ -88,7 +88,7 @@ class Experiment:
     # --- policies --------------------------------------------------------------------------------
 
     def policy(self, row: Row, seed: int) -> Path:
-        """The row's weights, trained if they are not there."""
+        """Return the row's weights, and train them if they do not exist."""
         match row:
             case Row.VANILLA | Row.EVOLVE:
                 return EMBEDDED
@@ -117,7 +117,7 @@ class Experiment:
     # --- stage 1 ---------------------------------------------------------------------------------
 
     def teach(self) -> None:
-        """The teachers' answers to training problems, judged: stage 1's data, first exemplars."""
+        """Judge the teachers' answers to training problems: stage 1's data, first exemplars."""
         seeds = self._seeds()
         for problem in self.problems[Group.TRAIN][: self.plan.teaching.num_problems]:
             if problem.id in seeds:
@@ -126,7 +126,7 @@ class Experiment:
             seeds.add(problem.id, found)
 
     def _answers(self, problem: Problem) -> list[Judged]:
-        """Distinct sources of all teachers."""
+        """Return the distinct sources of all teachers."""
         section = self.plan.teaching
         sources: dict[str, None] = {}
         for teacher in section.teachers:
@@ -140,9 +140,14 @@ class Experiment:
 
     def _found(self, problem: Problem, judged: Judged) -> Found:
         return Found(
-            problem_id=problem.id, candidate_id=judged.candidate_id, score=judged.score,
-            born=None, island=None, exemplar_ids=(), num_tokens=0,
-        )  # fmt: skip
+            problem_id=problem.id,
+            candidate_id=judged.candidate_id,
+            score=judged.score,
+            born=None,
+            island=None,
+            exemplar_ids=(),
+            num_tokens=0,
+        )
 
     def _seeds(self) -> Diary:
         return Diary(self.state / "teaching.jsonl")
@@ -153,24 +158,27 @@ class Experiment:
     # --- stage 2 ---------------------------------------------------------------------------------
 
     def _self_taught(self, number: int, seed: int) -> Path:
-        """The policy after so many rounds; stage 1's after none."""
+        """Return the policy after `number` rounds; stage 1's after none."""
         if not number:
             return self.policy(Row.SFT, seed)
         name = self.plan.selfsup.names[number - 1]
         return self._trained(name, seed, lambda out, seed: self._train_round(number, out, seed))
 
     def _train_round(self, number: int, out: Path, seed: int) -> None:
-        """From successes of the policy's own, whatever their speed; this round's alone."""
+        """Train on the policy's own successes of this round alone, whatever their speed."""
         init, section = self._self_taught(number - 1, seed), self.plan.selfsup
         diary = Diary(self.state / "training" / f"{out.name}.jsonl")
         problems = self.problems[Group.TRAIN][: section.num_problems]
         if "own" not in diary:
             asked = [problem for problem in problems for _ in range(section.num_samples)]
             answers = Sampler(init).sample(
-                [self._plain(problem) for problem in asked], temperature=section.temperature,
-                top_p=section.top_p, max_new_tokens=self.plan.max_new_tokens,
-                batch_size=self.plan.batch_size, seed=section.seed + seed + 100 * number,
-            )  # fmt: skip
+                [self._plain(problem) for problem in asked],
+                temperature=section.temperature,
+                top_p=section.top_p,
+                max_new_tokens=self.plan.max_new_tokens,
+                batch_size=self.plan.batch_size,
+                seed=section.seed + seed + 100 * number,
+            )
             judged = [
                 (problem, self.bench.score(problem, answer.text))
                 for problem, answer in zip(asked, answers, strict=True)
@@ -178,14 +186,18 @@ class Experiment:
             diary.add("own", [self._found(p, each) for p, each in judged if each is not None])
         asking = {"rounds", "num_problems", "num_samples", "temperature", "top_p"}
         knobs = section.model_dump(exclude=asking)
-        knobs["seed"] += 10 * (number - 1)  # with other lessons
+        knobs["seed"] += 10 * (number - 1)  # draws other lessons in reading
         self._learn(init, out, diary.births, knobs, seed)
 
     def _learn(
-        self, init: Path, out: Path, births: Callable[[str], Sequence[Birth]],
-        knobs: dict[str, Any], seed: int,
-    ) -> None:  # fmt: skip
-        """Supervised training on each problem's distinct successes; a copy teaches nothing."""
+        self,
+        init: Path,
+        out: Path,
+        births: Callable[[str], Sequence[Birth]],
+        knobs: dict[str, Any],
+        seed: int,
+    ) -> None:
+        """Train on each problem's distinct successes, supervised; a copy teaches nothing."""
         pairs: list[Pair] = []
         for problem in self.problems[Group.TRAIN]:
             copy = compose(problem.source, [None] * len(places(problem.source))).source
@@ -206,9 +218,13 @@ class Experiment:
         random.Random(seed).shuffle(pairs)
         steps = Steps(path_of(self.state, out.name))
         train_sft(
-            init, out, pairs, work=self._work(out), scale=ONE_PROCESS,
-            **{**knobs, "seed": seed}, on_log=steps.log,
-        )  # fmt: skip
+            init,
+            out,
+            pairs,
+            SftSettings(scale=ONE_PROCESS, **{**knobs, "seed": seed}),
+            work=self._work(out),
+            on_log=steps.log,
+        )
         losses = [f"{step['loss']:.3f}" for step in steps.in_order]
         self._say(f"{out.name}: {len(pairs)} pairs, loss {' '.join(losses)}")
 
@@ -227,17 +243,37 @@ class Experiment:
         )
         problems = self.problems[Group.TRAIN][: knobs.num_problems]
         world = ContrastiveWorld(
-            problems, self.bench, Diary(self._training(row, seed)), self._seeds(),
-            Steps(path_of(self.state, out.name)), knobs, max_tokens=self.plan.max_prompt_tokens,
+            problems,
+            self.bench,
+            Diary(self._training(row, seed)),
+            self._seeds(),
+            Steps(path_of(self.state, out.name)),
+            knobs,
+            max_tokens=self.plan.max_prompt_tokens,
             num_tokens=Sampler(init).num_tokens,
             say=lambda text: self._say(f"{out.name} {text}"),
-        )  # fmt: skip
+        )
         train_grpo(
-            init, out, [problem.id for problem in problems], world, work=self._work(out),
-            steps=knobs.steps, prompts_per_step=knobs.prompts_per_step,
-            group_size=knobs.group_size, learning_rate=knobs.learning_rate, beta=knobs.beta,
-            epsilon=knobs.epsilon, updates_per_batch=knobs.updates_per_batch,
-            temperature=knobs.temperature, top_p=knobs.top_p,
-            max_new_tokens=self.plan.max_new_tokens, checkpoint_every=knobs.checkpoint_every,
-            seed=knobs.seed, scale=ONE_PROCESS, vllm_server=None, on_log=world.log,
-        )  # fmt: skip
+            init,
+            out,
+            [problem.id for problem in problems],
+            world,
+            GrpoSettings(
+                steps=knobs.steps,
+                prompts_per_step=knobs.prompts_per_step,
+                group_size=knobs.group_size,
+                learning_rate=knobs.learning_rate,
+                beta=knobs.beta,
+                epsilon=knobs.epsilon,
+                updates_per_batch=knobs.updates_per_batch,
+                temperature=knobs.temperature,
+                top_p=knobs.top_p,
+                max_new_tokens=self.plan.max_new_tokens,
+                checkpoint_every=knobs.checkpoint_every,
+                seed=knobs.seed,
+                scale=ONE_PROCESS,
+                vllm_server=None,
+            ),
+            work=self._work(out),
+            on_log=world.log,
+        )

@@ -1,9 +1,10 @@
-"""A judge with made-up speeds, to rehearse the experiment where there is no GPU.
+"""Judge with made-up speeds, to rehearse the experiment where there is no GPU.
 
-NOT a measurement, and nothing that it says may be claimed of a device. It knows which source is
-which by writing out every variant of a problem that the rewriter can make; any other source fails.
-A right one's time is a roofline's: it is run without data (on PyTorch's `meta` device), and every
-operation takes as long as its bytes or its arithmetic on a round number of a GPU's.
+This is NOT a measurement: none of its figures may be claimed of a device. The judge writes out
+every variant of a problem that the rewriter can make, and so recognises each source. Any other
+source fails. A right source's time is a roofline's. The source is run without data (on PyTorch's
+`meta` device), and every operation takes as long as its bytes or its arithmetic at round rates of a
+GPU.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from cudal1.candidate import Candidate
-from cudal1.llm.rewriter import Kind, compose, places
 from cudal1.problem import Problem
+from cudal1.teachers import Kind, compose, places
 
 BYTES_PER_US, FLOPS_PER_US, LAUNCH_US = 4e6, 45e6, 3.0
-"""4 TB/s, 45 Tflop/s in float32, and what starting a kernel takes."""
+"""Rates of 4 TB/s and 45 Tflop/s in float32, and µs to start a kernel."""
 NOISE = 0.01
 DEAD_ZONE = 1.02
 MAX_VARIANTS = 20_000
 
 
 class SimulatedJudge:
-    """Right or wrong by table, speed by arithmetic."""
+    """A judge that takes correctness from a table, and speed from arithmetic."""
 
     def __init__(self) -> None:
         self._right: dict[str, frozenset[str]] = {}
@@ -39,7 +40,7 @@ class SimulatedJudge:
     def judge(
         self, problem: Problem, candidate: Candidate, record: float | None
     ) -> tuple[str, float]:
-        """Correct with its made-up speedup, or incorrect."""
+        """Return correct with its made-up speedup, or incorrect."""
         if problem.id not in self._right:
             self._right[problem.id] = frozenset(right_variants(problem))
             self._reference_us[problem.id] = _us(problem, problem.source, "Model")
@@ -50,11 +51,11 @@ class SimulatedJudge:
         return "correct", round(noisy, 3) if not 1 / DEAD_ZONE < noisy < DEAD_ZONE else 1.0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def right_variants(problem: Problem) -> dict[str, tuple[int | None, ...]]:
-    """Every variant that the rewriter can make of right places: its normal form → its choices."""
+    """Return choices by normal form, for every variant that the rewriter makes of right places."""
     options = [
         [None, *(n for n, option in enumerate(place.options) if option.kind is not Kind.WRONG)]
         for place in places(problem.source)
@@ -66,7 +67,7 @@ def right_variants(problem: Problem) -> dict[str, tuple[int | None, ...]]:
 
 
 def _us(problem: Problem, source: str, name: str) -> float:
-    """Made-up microseconds of a source that is known to be harmless."""
+    """Return made-up microseconds of a source that is known to be harmless."""
     reference: dict[str, Any] = {}
     scope: dict[str, Any] = {}
     with torch.device("meta"), torch.no_grad():  # inference_mode would hide `mm` inside `matmul`
@@ -80,19 +81,18 @@ def _us(problem: Problem, source: str, name: str) -> float:
 
 
 class _Roofline(TorchDispatchMode):
-    """Adds up what operations would take."""
+    """The sum of the times that operations would take."""
 
     def __init__(self) -> None:
         super().__init__()
         self.us = 0.0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:  # fmt: skip
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         if not func.is_view:
-            touched = {id(t): t for t in tree_leaves((args, kwargs, made))
-                       if isinstance(t, torch.Tensor)}  # fmt: skip
+            touched = {
+                id(t): t for t in tree_leaves((args, kwargs, made)) if isinstance(t, torch.Tensor)
+            }
             num_bytes = sum(t.numel() * t.element_size() for t in touched.values())
             count = flop_registry.get(func.overloadpacket)
             flops = count(*args, **(kwargs or {}), out_val=made) if count else 0
@@ -101,7 +101,7 @@ class _Roofline(TorchDispatchMode):
 
 
 def normal(source: str) -> str:
-    """Equal for sources that differ in layout only; "" for what is no Python."""
+    """Return equal texts for sources that differ in layout only; "" for what is no Python."""
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError):

@@ -1,8 +1,8 @@
-"""What each training step said, one line a step: a run that came out badly is asked why afterwards.
+"""Keep each training step's numbers, one line a step, to explain a run that came out badly.
 
-The trainer's numbers (loss, divergence, entropy, share of clipped tokens, norm of the gradient) and
-the world's (`ContrastiveWorld`) in one line. A step that is done again after a kill replaces
-itself.
+A line has the trainer's numbers (loss, divergence, entropy, share of clipped tokens, norm of the
+gradient) and the world's (`ContrastiveWorld`). A step that is done again after a kill replaces its
+earlier line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Numbers = dict[str, float]
 
 
 def path_of(state: Path, name: str) -> Path:
-    """Where the steps of a policy's training are; `name` is such as `sft-1`."""
+    """Return the file of a policy's training steps; `name` is such as `sft-1`."""
     return state / "training" / f"{name}{SUFFIX}"
 
 
@@ -29,12 +29,12 @@ class Steps:
         self._steps: dict[int, Numbers] = {line["step"]: line for line in self._lines}
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Note a step that is over; what a trainer says last of all, without a loss, is of none."""
+        """Note a finished step; a trainer's last numbers, without a loss, are of no step."""
         if "loss" in numbers:
             self._steps[step] = {**numbers, "step": step}
             self._lines.add(self._steps[step])
 
     @property
     def in_order(self) -> Sequence[Numbers]:
-        """All steps, the first one first."""
+        """Return all steps, the first one first."""
         return [self._steps[step] for step in sorted(self._steps)]

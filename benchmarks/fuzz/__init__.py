@@ -1,1 +1,1 @@
-"""Odd problems and candidates from grammar pieces, and what must hold of any of them."""
+"""Odd problems and candidates from grammar pieces, and rules that must hold of any of them."""

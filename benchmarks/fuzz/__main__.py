@@ -1,10 +1,10 @@
-"""Do odd problems and candidates cost anything but themselves?
+"""Test that odd problems and candidates cost nothing but themselves.
 
 python -m benchmarks.fuzz --minutes 60 [--seed N] [--suites | --each] [--keep FOLDER] [--out FOLDER]
 
 Suites of odd rows and single pairs are drawn with hypothesis and judged by the command line until
 the time is over. Rules that a run breaks (`rules`) are faults: each is printed, made smaller, and
-kept with its files. Leaves results/fuzz_cpu.json. Exit code: 0 without a fault, 1 with one.
+kept with its files. The result is results/fuzz_cpu.json. Exit code: 0 without a fault, 1 with one.
 
 The trial of a reference has a limit of 20 s here, since many hang.
 """

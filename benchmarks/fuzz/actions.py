@@ -1,4 +1,4 @@
-"""What the code of an odd problem or candidate does: raise, print, end, change what is global."""
+"""List actions for the code of an odd problem or candidate: raise, print, end, change globals."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Action:
     name: str
     code: str
     ends: bool = False
-    """Nothing after it is run in any case."""
+    """True if nothing after it runs in any case."""
     is_harmless: bool = False
-    """What comes after it is as it would be without."""
+    """True if what comes after it is as it would be without."""
     tampers: bool = False
     stalls: bool = False
 
@@ -361,4 +361,4 @@ ACTIONS = {"raise": RAISES, "print": PRINTS, "end": ENDS, "global": GLOBALS}
 PLAIN_ERRORS = {name for name in BUILTINS if issubclass(getattr(builtins, name), Exception)} - {
     "MemoryError"
 }
-"""Errors that an oracle takes as a reference's word that a family is not for it."""
+"""Errors by which a reference tells an oracle that it does not accept a family of inputs."""

@@ -1,4 +1,4 @@
-"""Odd problems and rows of candidates, drawn with hypothesis from the pieces."""
+"""Draw odd problems and rows of candidates from the pieces, with hypothesis."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NOTHING = Odd()
 
 
 class Author(StrEnum):
-    """Where a row's candidate comes from."""
+    """The origin of a row's candidate."""
 
     COPY = "a copy"
-    """The reference itself, renamed: the null test."""
+    """A copy of the reference, renamed: the null test."""
     WRONG = "wrong"
     """A candidate that returns zeros."""
     ODD = "odd"
@@ -50,22 +50,22 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What is odd about it."""
+        """Return the names of its oddities."""
         said = f": {self.candidate.name}" if self.author is Author.ODD else ""
         return f"[{self.problem.name}] judged with [{self.author}{said}]"
 
     @property
     def size(self) -> int:
-        """Number of its pieces."""
+        """Return the number of its pieces."""
         return len(self.problem.pieces) + len(self.candidate.pieces)
 
     @property
     def stalls(self) -> bool:
-        """Whether a limit must be waited for."""
+        """Return whether a limit must be waited for."""
         return self.problem.stalls or self.candidate.stalls
 
     def problem_file(self, number: int) -> bytes:
-        """Return the problem's file, which no other number has."""
+        """Return the problem's file, which differs for each number."""
         content = problem_bytes(self.problem)
         mark = f"# {number}\n".encode()
         if {"empty", "UTF-16"} & set(self.problem.parts().text):
@@ -161,7 +161,7 @@ def _run(keep: Callable[[Row], None], attempts: int, seed_: int) -> None:
 
 
 def all_pieces() -> list[Piece]:
-    """Return every piece there is."""
+    """Return all pieces."""
     acting = [piece for kind in ACTIONS for piece in action_pieces(kind)]
     return [*(piece for pieces in FORMS.values() for piece in pieces), *acting]
 
@@ -197,5 +197,5 @@ NEIGHBOURS = (
     Row(Odd(), Author.WRONG),
     Row(Odd((next(each for each in weights.WEIGHTS if each.name == "weights: a layer"),))),
 )
-"""Rows without anything odd, whose verdicts are known: `correct`, `incorrect`, `correct`."""
+"""Rows without anything odd and with known verdicts: `correct`, `incorrect`, `correct`."""
 __all__ = ["NEIGHBOURS", "Author", "Expected", "Row", "all_pieces", "draw", "simpler"]

@@ -1,4 +1,4 @@
-"""Judges odd rows, and makes what breaks a rule smaller until it is worth looking at."""
+"""Judge odd rows, and shrink what breaks a rule until it is worth looking at."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.fuzz.rules import Fault
 from benchmarks.fuzz.running import Ran
 
 MAX_SHRINKS = 12
-"""Runs that one fault may take to be made smaller."""
+"""Most runs to shrink one fault."""
 
 
 @dataclass
@@ -31,14 +31,14 @@ class Found:
 
     @property
     def shown(self) -> str:
-        """What is odd about the row that it is about, or about all of them."""
+        """Return the oddities of the fault's row, or of all its rows."""
         if self.fault.row is not None:
             return self.rows[self.fault.row - 1].name
         return "; ".join(row.name for row in self.rows if row not in NEIGHBOURS)[:1000]
 
 
 class Hunt:
-    """What was judged, and what was found.
+    """A hunt for faults: what was judged, and what was found.
 
     Args:
         keep: the folder of the faults' files.
@@ -51,7 +51,7 @@ class Hunt:
         self._deadline = deadline
         self._shrinks = shrinks
         self.found: dict[tuple[str, str], Found] = {}
-        """By rule and by what it is about."""
+        """Faults by rule and by the oddities that they are about."""
         self.num_suites = self.num_rows = self.num_singles = 0
         self.outcomes = Counter[str]()
         self.longest_s = 0.0
@@ -89,7 +89,7 @@ class Hunt:
     def _keep_fault(
         self, fault: Fault, rows: Sequence[Row], run: Run, folder: Path, ran: Ran
     ) -> None:
-        """Remember a fault; one of a kind that is known is only counted."""
+        """Remember a fault; one of a known kind is only counted."""
         kind = fault.rule, _kind_of(fault, rows)
         if kind in self.found:
             self.found[kind].times += 1
@@ -135,7 +135,7 @@ def _single(rows: Sequence[Row], folder: Path) -> tuple[list[Fault], Ran]:
 
 
 def _kind_of(fault: Fault, rows: Sequence[Row]) -> str:
-    """Return what faults of one cause have in common: the line without its numbers and names."""
+    """Return the common part of faults of one cause: the line without its numbers and names."""
     about = rows[fault.row - 1].name if fault.row is not None else ""
     words = "".join(" " if c.isdigit() else c for c in fault.said).split()
     return about if fault.rule in ("not refused", "a row is lost") else " ".join(words)[:60]

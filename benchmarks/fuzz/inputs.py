@@ -1,4 +1,4 @@
-"""Pieces of `get_inputs`: layouts, dtypes, and what is no list of tensors."""
+"""List pieces of `get_inputs`: layouts, dtypes, and results that are no list of tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of how `Model`, `get_inputs` and `get_init_inputs` are defined."""
+"""List pieces that define `Model`, `get_inputs` and `get_init_inputs` in odd ways."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ def _form(name: str, expected: Expected = EITHER, **parts: Any) -> Piece:
     replaces_class = "Net" not in parts.get("bind", "Net")
     replaces_draw = "get_inputs" in parts.get("bottom", "")
     return Piece(
-        f"form: {name}",
-        "form",
-        Parts(**parts),
-        expected,
-        is_alone=replaces_class or replaces_draw,
+        f"form: {name}", "form", Parts(**parts), expected, is_alone=replaces_class or replaces_draw
     )
 
 

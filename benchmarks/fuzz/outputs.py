@@ -1,4 +1,4 @@
-"""Pieces of what `forward` returns."""
+"""List pieces of results of `forward`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of odd problems: each is a change of a plain problem, and says what must come of it."""
+"""Define pieces of odd problems: each changes a plain problem and states its expected result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import reduce
 
 
 class Expected(StrEnum):
-    """What must become of a problem."""
+    """The result that a problem must have."""
 
     JUDGED = "judged"
     """Each of its candidates gets a verdict, and an honest copy is correct."""
@@ -23,31 +23,31 @@ class Parts:
     """The parts of a problem's source that pieces change, in lines without indentation."""
 
     head: str = ""
-    """Before the imports."""
+    """Lines before the imports."""
     top: str = ""
-    """After the imports."""
+    """Lines after the imports."""
     body: str = ""
-    """In the class, before its methods."""
+    """Lines in the class, before its methods."""
     init: str = ""
-    """In the constructor."""
+    """Lines in the constructor."""
     enter: str = ""
-    """At the start of `forward`, where `given` holds the inputs."""
+    """Lines at the start of `forward`, where `given` holds the inputs."""
     mix: str = "given[0]"
-    """The tensor `x` from the inputs."""
+    """Expression of the tensor `x` from the inputs."""
     change: str = ""
-    """Where `y` is changed with weights."""
+    """Lines that change `y` with weights."""
     result: str = "y"
     methods: str = ""
-    """After the class's own methods."""
+    """Lines after the class's own methods."""
     draw: str = ""
-    """At the start of `get_inputs`."""
+    """Lines at the start of `get_inputs`."""
     inputs: str = "[torch.randn(8, 16)]"
     give: str = ""
-    """At the start of `get_init_inputs`."""
+    """Lines at the start of `get_init_inputs`."""
     init_inputs: str = "[]"
     base: str = "nn.Module"
     bind: str = ""
-    """After the class, which is called `Net`; it gives `Model` its meaning."""
+    """Lines after the class, which is called `Net`; they give `Model` its meaning."""
     bottom: str = ""
     text: tuple[str, ...] = ()
     """Names of changes of the whole text (`texts`), in order."""
@@ -65,15 +65,15 @@ class Piece:
     parts: Parts
     expected: Expected = Expected.EITHER
     is_function: bool = True
-    """Its output depends on weights and inputs alone, so that a copy is never incorrect."""
+    """True if its output depends on weights and inputs alone, so that a copy is never incorrect."""
     tampers: bool = False
-    """It changes the process it runs in so that other pieces may not do what they say."""
+    """True if it changes the process it runs in so that other pieces may not do what they say."""
     plain_only: bool = False
-    """It needs inputs of the plain shape and dtype."""
+    """True if it needs inputs of the plain shape and dtype."""
     is_alone: bool = False
-    """It replaces what other pieces change."""
+    """True if it replaces what other pieces change."""
     stalls: bool = False
-    """It is waited for until a limit."""
+    """True if it is waited for until a limit."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class Odd:
 
     @property
     def name(self) -> str:
-        """Names of its pieces."""
+        """Return the names of its pieces."""
         return " + ".join(piece.name for piece in self.pieces) or "plain"
 
     @property
     def expected(self) -> Expected:
-        """What must become of the problem that has all of these."""
+        """Return the result that the problem with all of these pieces must have."""
         expected = [piece.expected for piece in self.pieces]
         if any(piece.tampers for piece in self.pieces) or self._is_unsure:
             return Expected.EITHER
@@ -100,17 +100,17 @@ class Odd:
 
     @property
     def is_function(self) -> bool:
-        """Whether a copy of it can never be incorrect."""
+        """Return whether a copy of it can never be incorrect."""
         return all(piece.is_function and not piece.tampers for piece in self.pieces)
 
     @property
     def stalls(self) -> bool:
-        """Whether a limit must be waited for."""
+        """Return whether a limit must be waited for."""
         return any(piece.stalls for piece in self.pieces)
 
     @property
     def _is_unsure(self) -> bool:
-        """Whether a piece may have taken from another what it needs."""
+        """Return whether a piece may have taken from another what it needs."""
         if len(self.pieces) > 1 and any(piece.is_alone for piece in self.pieces):
             return True
         has_others = any(piece.parts.inputs != Parts().inputs for piece in self.pieces)
@@ -123,7 +123,7 @@ class Odd:
 
 _PLAIN = Parts()
 _ONE = ("mix", "result", "inputs", "init_inputs", "base", "bind")
-"""Parts that are replaced; others are put behind each other."""
+"""Parts that are replaced; other parts are appended to each other."""
 
 
 def _joined(parts: Parts, more: Parts) -> Parts:

@@ -1,4 +1,4 @@
-"""Where the code of an odd problem or candidate runs: pieces that have an action done there."""
+"""List places where the code of an odd problem or candidate runs, as pieces that run an action."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from benchmarks.fuzz.pieces import Expected, Parts, Piece
 
 @dataclass(frozen=True)
 class Place:
-    """Where an action runs."""
+    """A place where an action runs."""
 
     name: str
     part: str
     """The part of `Parts`."""
     condition: str = ""
     always: bool = True
-    """A trial of the problem runs it."""
+    """True if a trial of the problem runs it."""
     never: bool = False
-    """Nothing that is asked of a problem runs it, or nothing of what it raises is heard."""
+    """True if nothing that is asked of a problem runs it, or nothing notices what it raises."""
     indented: str = ""
-    """What stands before it."""
+    """Text before the action."""
 
 
 IN_TRIAL = "any('probe' in word for word in sys.orig_argv)"

@@ -1,4 +1,4 @@
-"""The command line, except that the trial of a reference has a shorter limit.
+"""Run the command line with a shorter limit for the trial of a reference.
 
 python -I benchmarks/fuzz/quick.py SECONDS judge …
 

@@ -1,4 +1,4 @@
-"""What must hold of every run, whatever was judged: docs/command-line.md, as code."""
+"""Check the rules of every run, whatever was judged: docs/command-line.md, as code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRESS = re.compile(r"[a-z ]+: \d+ of \d+")
 SUMMARY = re.compile(r"(note: |left out: |.*others took its candidates over$)")
 COMPLAINT = re.compile(rf"kernelbench/L{LEVEL}/(\d+)_p: cannot be judged: (.+)")
 MAX_LINE = 1000
-"""Characters of a line that somebody still reads."""
+"""Most characters of a line that a person still reads."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Fault:
     rule: str
     said: str
     row: int | None = None
-    """The number of the row that it is about; None: the whole run."""
+    """The number of its row; None for the whole run."""
 
 
 def of_suite(rows: Sequence[Row], ran: Ran) -> list[Fault]:
-    """Return what is wrong with the run of a suite; rows are numbered from 1."""
+    """Return the faults of the run of a suite; rows are numbered from 1."""
     faults = list(_of_any(ran))
     if ran.exit_code is None:
         return faults
@@ -59,7 +59,7 @@ def of_suite(rows: Sequence[Row], ran: Ran) -> list[Fault]:
 
 
 def of_single(row: Row, ran: Ran) -> list[Fault]:
-    """Return what is wrong with the run of two files."""
+    """Return the faults of the run of two files."""
     faults = list(_of_any(ran))
     if ran.exit_code is None:
         return faults
@@ -99,7 +99,7 @@ def _of_any(ran: Ran) -> Iterator[Fault]:
 
 
 def _of_row(row: Row, verdict: dict[str, Any] | None, reason: str, number: int) -> Iterator[Fault]:
-    """Yield where a row's verdict or reason is not what its pieces make certain."""
+    """Yield faults where a row's verdict or reason is not what its pieces make certain."""
     expected = row.problem.expected
     if verdict is None:
         if expected is Expected.JUDGED:
@@ -130,7 +130,7 @@ def _ends(piece: Any) -> bool:
 
 
 def _complaints(ran: Ran) -> tuple[dict[int, list[str]], list[str]]:
-    """Return reasons by row, and lines that are about none."""
+    """Return reasons by row, and lines about no row."""
     refused: dict[int, list[str]] = {}
     others: list[str] = []
     for line in _said(ran):

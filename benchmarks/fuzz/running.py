@@ -1,4 +1,4 @@
-"""Runs `cudal1 judge` in a folder of its own, and sees what it leaves behind."""
+"""Run `cudal1 judge` in a folder of its own, and report what it leaves behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from typing import Any
 import psutil
 
 from benchmarks.fuzz.grammar import Row
-from cudal1 import processes, protocols
+from cudal1 import processes
+from cudal1.settings import protocols
 
 QUICK = Path(__file__).with_name("quick.py")
 TRIAL_LIMIT_S = 20.0
@@ -28,27 +29,27 @@ TRIAL_LIMIT_S = 20.0
 START_LIMIT_S = 20.0
 """Seconds in which a candidate must be imported and constructed here."""
 BASE_LIMIT_S, ROW_LIMIT_S = 300.0, 150.0
-"""Seconds that a run may take, and as many more for each row: many limits, one after the other."""
+"""Seconds that a run may take, and as many more for each row, to allow many limits in turn."""
 GRACE_S = 5.0
-"""Seconds in which what a run started must have ended after it."""
+"""Seconds within which the processes that a run started must end after it."""
 PR_SET_CHILD_SUBREAPER = 36
 LEVEL = 1
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of the command did."""
+    """The result of a run of the command."""
 
     command: tuple[str, ...]
     exit_code: int | None
-    """None: it did not end in time."""
+    """None if it did not end in time."""
     stdout: str
     stderr: str
     took_s: float
     verdicts: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
-    """By the number of the problem."""
+    """Verdicts by the number of the problem."""
     left: tuple[str, ...] = ()
-    """What was there after it and not before: files, processes, locks."""
+    """Files, processes and locks that exist after it and did not exist before."""
 
 
 def adopt() -> None:
@@ -138,7 +139,7 @@ def _ended(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 
 def _end_strays(grace_s: float) -> list[str]:
-    """End what the command has left running, and return how each was started."""
+    """Kill what the command has left running, and return how each was started."""
     deadline = time.monotonic() + grace_s
     while (strays := _strays()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -153,7 +154,7 @@ def _end_strays(grace_s: float) -> list[str]:
 
 
 def _strays() -> list[psutil.Process]:
-    """Return what descends from this process; what has ended is reaped."""
+    """Return the descendants of this process; those that have ended are reaped."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -168,7 +169,7 @@ def _started_as(process: psutil.Process) -> str:
 
 
 def _left_in(scratch: Path) -> Iterator[str]:
-    """Yield what a temporary folder holds; the lock of a device stays, and must be free."""
+    """Yield the contents of a temporary folder; the lock of a device stays, and must be free."""
     for path in sorted(scratch.iterdir()):
         if path.match("cudal1-device-*.lock"):
             with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The source of a problem from its parts, and changes of a whole text."""
+"""Make the source of a problem from its parts, and change a whole text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a whole text: encodings, line ends, and what is no Python."""
+"""List pieces of a whole text: encodings, line ends, and texts that are no Python."""
 
 from __future__ import annotations
 

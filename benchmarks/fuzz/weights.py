@@ -1,4 +1,4 @@
-"""Pieces of parameters, buffers and modules."""
+"""List pieces of parameters, buffers and modules."""
 
 from __future__ import annotations
 

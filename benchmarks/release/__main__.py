@@ -19,16 +19,18 @@ Their file of references as CUDA graphs is asked the same, but for `warm` and `p
 `peer` released code runs unguarded, as under KernelBench: use a machine that holds nothing.
 
 Classes are asked for in this order because it is cheap. A wider class has wider bounds, so what is
-correct in `strict` is correct in all, and what is wrong in `half` is wrong in all: all rows are
+correct in `strict` is correct in all, and what is wrong in `half` is wrong in all. So all rows are
 judged once, in `half`, and only there are they timed, beside a reference that may compute in TF32,
-too. The verdict's own note of the tightest bounds that it met does not answer for `strict`: there,
-products may not be computed in TF32, in neither module, so a candidate that leaves its products to
-PyTorch is as exact as its reference. What is correct is therefore checked again, without timing,
-in `strict`, and what is wrong there in `tf32`.
+too.
 
-It begins nothing after --minutes and ends what runs within a minute more. What was asked is in DIR,
-row by row, and the same command goes on there. `release_KIND.json` and `release_KIND.md` hold what
-is known so far: names of rows, numbers and reasons, no code. A short table of figures ends it.
+The verdict's own note of the tightest bounds that it met does not answer for `strict`. There,
+products may not be computed in TF32, in neither module, so a candidate that leaves its products to
+PyTorch is as exact as its reference. What is correct is therefore checked again, without timing, in
+`strict`, and what is wrong there in `tf32`.
+
+It begins nothing after --minutes and ends what runs within a minute more. Answers are in DIR, row
+by row, and the same command goes on there. `release_KIND.json` and `release_KIND.md` hold the
+results so far: names of rows, numbers and reasons, no code. A short table of figures ends it.
 `python -m benchmarks.release.page` makes a page of docs of the result.
 """
 
@@ -56,13 +58,13 @@ from benchmarks.release.rows import Entry, Which, choose, chosen_places, read, r
 from benchmarks.release.state import State
 from benchmarks.release.tables import markdown
 from cudal1.errors import ConfigError, CudaL1Error
-from cudal1.harness import Device, find_device
+from cudal1.harness.device.device import Device, find_device
 from cudal1.problem import DeviceClass
 from cudal1.protocol import HARNESS_VERSION, Contract, Mode, PrecisionClass
 
 QUESTIONS = ("judge", "warm", "classes", "check", "peer")
 GRACE_S = 45.0
-"""Seconds after --minutes in which what runs may end by itself; longer than `command.STOP_S`."""
+"""Seconds after --minutes in which running work may end by itself; longer than `command.STOP_S`."""
 
 
 class OverError(Exception):
@@ -71,7 +73,7 @@ class OverError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked, of what."""
+    """The questions of an audit, and their subject."""
 
     given: argparse.Namespace
     state: State
@@ -107,7 +109,7 @@ class Plan:
 
 
 def main() -> None:
-    """Go on with the audit, print its tables, leave its result."""
+    """Go on with the audit, print its tables, and write its result."""
     given = _options().parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"ended; {given.out} has what is done"))
     try:
@@ -174,7 +176,7 @@ def _run(given: argparse.Namespace) -> None:
 
 @contextmanager
 def _ending_after(seconds: float) -> Iterator[None]:
-    """Raise `OverError` in what is done here once so many seconds are over."""
+    """Raise `OverError` in the block once `seconds` are over."""
 
     def end(*_: object) -> None:
         raise OverError
@@ -213,7 +215,7 @@ def _ask(plan: Plan, which: Which, *, keep_open: int) -> None:
 
     if "judge" in questions:
         verdicts(plan.audit(which), entries)
-    # when the first verdict comes, and the ratio of wall times, are asked of the kernels
+    # first verdicts and the ratio of wall times are measured on the kernels alone
     if "warm" in questions and which is Which.KERNELS:
         time_first(plan.audit(which), entries, deadline=deadline, keep_open=keep_open)
     if "classes" in questions:
@@ -236,7 +238,7 @@ def _of_unknown_class(plan: Plan, which: Which) -> list[Entry]:
 
 
 def findings(plan: Plan, which: Which) -> list[Finding]:
-    """Return what is known of each row so far."""
+    """Return the results of each row so far."""
     entries = plan.entries[which]
     constructed, in_eval = plan.audit(which), plan.audit(which, Mode.EVAL)
     verdicts, refused = constructed.verdicts(), constructed.refused()
@@ -258,7 +260,7 @@ def findings(plan: Plan, which: Which) -> list[Finding]:
 
 
 def collect(plan: Plan, subject: Mapping[str, str]) -> dict[str, Any]:
-    """Return all that is known so far, ready to be shown and saved."""
+    """Return all results so far, ready to be shown and saved."""
     audits = {which: plan.audit(which) for which in plan.entries}
     protocol = next(iter(audits.values())).protocol
     sources: dict[str, Any] = {}
@@ -294,7 +296,7 @@ def _save(plan: Plan, found: Mapping[str, Any]) -> None:
     file = plan.state.folder / f"release_{found['kind']}.json"
     text = json.dumps(found, indent=1, allow_nan=False)
     for place in (str(plan.state.work), str(plan.state.folder), sys.prefix):
-        text = text.replace(place, ".")  # where it lies is nobody's business
+        text = text.replace(place, ".")  # the state's place is private
     file.write_text(text + "\n", encoding="utf-8")
     file.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
     note(f"{file}: what is known so far")

@@ -1,10 +1,10 @@
-"""Kinds of cause: why a verdict is not `correct`, in a few words that can be counted."""
+"""Name kinds of cause: why a verdict is not `correct`, in a few words that can be counted."""
 
 from __future__ import annotations
 
 import re
 
-from cudal1.harness.families import OWN
+from cudal1.harness.inputs.families import OWN
 from cudal1.verdict import Status, Verdict
 
 BY_STATUS = {
@@ -13,13 +13,13 @@ BY_STATUS = {
     Status.TIMED_OUT: "times out",
     Status.INVALID: "faster than the device can be",
 }
-"""Of statuses that say enough."""
+"""Causes of statuses that say enough."""
 MISMATCH = re.compile(r"input \d+ \((\w+)\)")
-"""How a verdict names the first input with a wrong output."""
+"""Pattern by which a verdict names the first input with a wrong output."""
 OTHER_WEIGHTS = "(of its weights its worker says: "
-"""Stands in a reason before what the worker said when weights could not be loaded by name."""
+"""Words in a reason before the worker's message, when weights could not be loaded by name."""
 MAX_REASON = 200
-"""Characters of a reason that are kept."""
+"""Most characters of a reason that are kept."""
 
 
 def cause(verdict: Verdict) -> str | None:
@@ -45,7 +45,7 @@ def cause(verdict: Verdict) -> str | None:
 
 
 def one_line(reason: str) -> str:
-    """Return a reason in one line, without what stands around a place in a file system."""
+    """Return a reason in one line, without the folders around a place in a file system."""
     said = " ".join(reason.split())
     said = re.sub(r"(?<![\w/])/(?:[\w.+-]+/)+", "", said)
     return said if len(said) <= MAX_REASON else f"{said[: MAX_REASON - 1]}…"

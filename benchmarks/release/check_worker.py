@@ -1,15 +1,15 @@
-"""Run one candidate beside its reference by KernelBench's contract; what `checking` starts.
+"""Run one candidate beside its reference by KernelBench's contract; `checking` starts this script.
 
 python check_worker.py JOB
 
-A plain script of the standard library and PyTorch: nothing of cudal1's harness takes part. Both
-modules are constructed under one seed, for each of two seeds; each gets three inputs of the
+This is a plain script of the standard library and PyTorch: nothing of cudal1's harness takes part.
+Both modules are constructed under one seed, for each of two seeds. Each gets three inputs of the
 problem's own generator, copies of its own. The reference has run, and its outputs are on the host,
 before the candidate's source is read: flags that the candidate sets change nothing for it. An
 output is compared before the next call, which may overwrite it.
 
-The job names files and a device; the result is a JSON file that is rewritten at each step, so that
-a process that dies has said how far it got.
+The job names files and a device. The result is a JSON file that is rewritten at each step, so that
+it shows how far a process that dies has come.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from typing import Any
 import torch
 
 SEEDS = (42, 1337)
-"""Of the weights; the first is KernelBench's."""
+"""Seeds of the weights; the first is KernelBench's."""
 NUM_INPUTS = 3
 """Inputs under each seed."""
 TOLERANCES = {"1e-4": 1e-4, "1e-2": 1e-2}
-"""Absolute and relative, of KernelBench: for float32 today, and in the release's time."""
+"""Tolerances of KernelBench, absolute and relative: today's for float32, and that of the release.
+"""
 CHUNK = 1 << 25
 """Elements that are compared at a time: they are held in float64."""
 Trial = dict[str, Any]
 
 
 def main() -> None:
-    """Run the job and leave its result."""
+    """Run the job and write its result."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     result: dict[str, Any] = {"stage": "reference", "error": None, "trials": []}
 
@@ -56,7 +57,7 @@ def main() -> None:
 
 
 def check(job: dict[str, Any], note: Callable[..., None]) -> None:
-    """Compare all outputs under all seeds; notes stages, trials and what was seen besides."""
+    """Compare all outputs under all seeds; note stages, trials and further observations."""
     device = torch.device(job["device"])
     reference = load(Path(job["reference"]), "reference")
     expected = [answers(reference, seed, device, job["mode"]) for seed in SEEDS]
@@ -145,13 +146,13 @@ def seed_all(seed: int) -> None:
 
 
 def settle(device: torch.device) -> None:
-    """Wait until the device has done what it was asked; raises what it has to say."""
+    """Wait until the device has done its work; raise the device's errors."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """Return a copy with every tensor on the device, its memory its own."""
+    """Return a copy with every tensor on the device, in memory of its own."""
     if isinstance(value, torch.Tensor):
         return value.to(device, copy=True)
     if isinstance(value, list | tuple):
@@ -201,19 +202,15 @@ def compared(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) ->
 
 
 def allclose(output: torch.Tensor, answer: torch.Tensor, tolerance: float) -> bool:
-    """Return what `torch.allclose` says; of truth values, whether they are equal."""
+    """Return the result of `torch.allclose`; of truth values, whether they are equal."""
     if output.dtype == torch.bool:
         return torch.equal(output, answer)
     return torch.allclose(output, answer, atol=tolerance, rtol=tolerance)
 
 
 def unlike(problem: str) -> Trial:
-    """Return what is said of outputs of another kind: nothing can be compared."""
-    return {
-        "problem": problem,
-        "relative_l2": None,
-        "allclose": dict.fromkeys(TOLERANCES, False),
-    }
+    """Return the trial of outputs of another kind: nothing can be compared."""
+    return {"problem": problem, "relative_l2": None, "allclose": dict.fromkeys(TOLERANCES, False)}
 
 
 def relative_l2(output: torch.Tensor, answer: torch.Tensor) -> float:

@@ -1,7 +1,7 @@
-"""The plain check: does a released source agree with its reference by KernelBench's contract?
+"""Check released sources plainly: do they agree with references by KernelBench's contract?
 
-Independent of cudal1's harness: `check_worker` says what is run, in a fresh process for each row
-and mode. Rows are checked side by side, since nothing is timed. One that runs out of memory there
+The check is independent of cudal1's harness: `check_worker` runs in a fresh process for each row
+and mode. Rows are checked side by side, since nothing is timed. A row that runs out of memory there
 is checked again alone.
 
 KernelBench runs modules as they are constructed, in training mode unless they say otherwise; the
@@ -28,7 +28,7 @@ from benchmarks.release.children import Children, side_by_side
 from benchmarks.release.jobs import run_job
 from benchmarks.release.rows import Entry, Place, Which
 from benchmarks.release.state import State, lines_of
-from cudal1.harness.shortage import lacks_memory
+from cudal1.harness.device.shortage import lacks_memory
 from cudal1.problem import DeviceClass
 from cudal1.protocol import Mode
 
@@ -40,7 +40,7 @@ COMPILERS = 4
 
 
 class Outcome(StrEnum):
-    """What the plain check says of a source."""
+    """The plain check's result on a source."""
 
     AGREES = "agrees"
     """Every output, for every input and seed, is within `AGREES` of the reference's."""
@@ -60,20 +60,20 @@ class Checked:
 
     outcome: Outcome
     relative_l2: float | None
-    """The largest of all; None where there is none, or it is not finite."""
+    """Largest error of all outputs; None where there is none, or it is not finite."""
     allclose: dict[str, bool]
-    """By KernelBench's tolerances: whether `torch.allclose` holds of every output."""
+    """Results by KernelBench's tolerances: True if `torch.allclose` holds of every output."""
     reason: str | None
-    """Why it failed, or how an output is of another kind."""
+    """Reason of a failure, or the way in which an output is of another kind."""
     leaves_inputs: bool | None
-    """Whether no input was changed, as far as it ran."""
+    """True if no input was changed, as far as it ran."""
     fresh_outputs: bool | None
-    """Whether later calls left an earlier output alone; None: it did not get there."""
+    """True if later calls left an earlier output alone; None if it did not get there."""
 
 
 @dataclass(frozen=True)
 class Checking:
-    """How rows are checked."""
+    """The settings of a check of rows."""
 
     state: State
     which: Which
@@ -83,9 +83,9 @@ class Checking:
     limit_s: float
     """Seconds that one row may take in one mode, compiling included."""
     threads: int
-    """Of PyTorch, in each process."""
+    """Threads of PyTorch, in each process."""
     worker: Path = WORKER
-    """The script that is given each row."""
+    """Script that gets each row."""
 
     def known(self) -> dict[Place, dict[str, Any]]:
         """Return the lines on rows that have been checked."""
@@ -97,7 +97,7 @@ class Checking:
 
 
 def check(checking: Checking, entries: Sequence[Entry], *, deadline: float) -> None:
-    """Check the entries that have not been; those without a source are left out."""
+    """Check the entries that have not been checked; those without a source are left out."""
     known = checking.known()
     left = [entry for entry in entries if entry.source and entry.place not in known]
     if not left:
@@ -125,7 +125,7 @@ def check(checking: Checking, entries: Sequence[Entry], *, deadline: float) -> N
 
 
 def read_line(line: dict[str, Any]) -> dict[Mode, Checked]:
-    """Return what a line says of each mode that was tried."""
+    """Return a line's results for each mode that was tried."""
     return {Mode(mode): _checked(result) for mode, result in line["modes"].items()}
 
 
@@ -145,7 +145,7 @@ def _line(checking: Checking, entry: Entry, children: Children) -> dict[str, Any
 
 
 def _result(checking: Checking, entry: Entry, mode: Mode, children: Children) -> dict[str, Any]:
-    """What the worker left of one row in one mode; what it could not say, its end says."""
+    """Return the worker's result on one row in one mode, completed by how the worker ended."""
     folder = checking.state.work / f"check-{checking.which}-{entry.name.replace(':', '-')}-{mode}"
     content = {"device": checking.device_class.value, "mode": mode, "threads": checking.threads}
     found, ended = run_job(

@@ -24,18 +24,18 @@ Work = TypeVar("Work")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended."""
+    """The end of a program."""
 
     code: int | None
-    """Its exit code, negative for a signal; None where its time was over."""
+    """Exit code, negative for a signal; None where its time was over."""
     wall_s: float
     """Seconds from its start to its end."""
     said: str
-    """The last of what it wrote."""
+    """Last part of its output."""
 
     @property
     def why(self) -> str:
-        """Why it left no result, in one line."""
+        """Return the reason for having no result, in one line."""
         if self.code is None:
             return f"did not end in {self.wall_s:.0f} s"
         lines = self.said.splitlines()
@@ -46,11 +46,11 @@ class Ended:
 
 
 class ClosedError(Exception):
-    """A program was ended because nobody waits for its result."""
+    """A program was ended because its result is not awaited."""
 
 
 class Children:
-    """Programs that run while it is open; those that still run when it closes are killed."""
+    """Programs that run while this is open; those that still run when it closes are killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class Children:
             except subprocess.TimeoutExpired:
                 code = None
             wall_s = time.monotonic() - began
-            _kill(process)  # what it started, too
+            _kill(process)  # also ends what it started
             process.wait()
             with self._lock:
                 self._running.discard(process)
@@ -119,7 +119,7 @@ class Children:
 def side_by_side(
     work: Iterable[Work], do: Callable[[Work, Children], None], *, beside: int, deadline: float
 ) -> None:
-    """Do pieces of work, so many at a time; none is begun after the deadline.
+    """Do pieces of work, `beside` at a time; none is begun after the deadline.
 
     An interrupt ends what runs.
     """

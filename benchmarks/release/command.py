@@ -22,35 +22,35 @@ INTERRUPTED = (130, -signal.SIGINT)
 STOP_S = 30.0
 """Seconds for an interrupted command to end by itself."""
 POLL_S = 0.05
-"""Seconds between two looks at the file of verdicts."""
+"""Seconds between two checks of the file of verdicts."""
 WAIT_S = 60
-"""Seconds that a command may wait for a device which one that was killed has not left yet."""
+"""Seconds that a command may wait for a device that a killed command has not left yet."""
 WATCH_MS = 250
 """Milliseconds between two readings of a GPU's utilization."""
 BEAT_S = 1.0
-"""Seconds between two notes of how long it has run, for the case that this process is killed."""
+"""Seconds between two notes of its running time, for the case that this process is killed."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """What a run of the command writes, in one folder."""
+    """The files that a run of the command writes, in one folder."""
 
     folder: Path
     verdicts: Path
 
     @property
     def answer(self) -> Path:
-        """What the command answers, as JSON."""
+        """Return the file of the command's answer, as JSON."""
         return self.folder / "answer.json"
 
     @property
     def log(self) -> Path:
-        """What it says besides."""
+        """Return the file of its other output."""
         return self.folder / "log.txt"
 
     @property
     def beat(self) -> Path:
-        """How long it has run so far; there is none once it has ended."""
+        """Return the file of its running time so far; it is absent once the command has ended."""
         return self.folder / "running.json"
 
 
@@ -133,14 +133,14 @@ def busy(readings: Sequence[Sequence[int]], *, after: float) -> float | None:
 
     Args:
         readings: of each GPU, evenly spaced.
-        after: share of the time, 0 to 1, whose readings are left out.
+        after: share of the time, 0 to 1, with readings that are left out.
     """
     means = [fmean(late) for each in readings if (late := each[int(after * len(each)) :])]
     return fmean(means) / 100 if means else None
 
 
 def cut_off(files: Files) -> dict[str, Any] | None:
-    """Return how long a run had run when its benchmark was killed, once; None: there was none."""
+    """Return the running time of a run with a killed benchmark, once; None if there was none."""
     try:
         told = json.loads(files.beat.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -154,7 +154,7 @@ def _size(file: Path) -> int:
 
 
 def _stopped(process: subprocess.Popen[bytes]) -> int | None:
-    """Interrupt the command if it runs; its exit code, None where it had to be killed."""
+    """Interrupt the command if it runs; return its exit code, None where it had to be killed."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     try:

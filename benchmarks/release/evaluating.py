@@ -1,10 +1,10 @@
-"""KernelBench's own evaluator on released sources, one after the other, with wall times.
+"""Run KernelBench's own evaluator on released sources, one after the other, with wall times.
 
-As its batch evaluation does, each candidate has a process of its own, with 180 s and an empty
-folder for builds. What that costs is all counted: starting, compiling, checking and timing.
+As in its batch evaluation, each candidate has a process of its own, with 180 s and an empty folder
+for builds. All of its costs are counted: starting, compiling, checking and timing.
 
-Rows come in an order that has nothing to do with their level: those that were evaluated when time
-ran out are a sample of all, and the time for all can be estimated.
+Rows come in an order that has nothing to do with their level. So the rows that were evaluated when
+time ran out are a sample of all, and the time for all can be estimated.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ LIMIT_S = 180.0
 
 @dataclass(frozen=True)
 class Evaluating:
-    """How the evaluator is run."""
+    """The settings of the evaluator's run."""
 
     state: State
     which: Which
     device_class: DeviceClass
     checkout: Path
-    """Of KernelBench."""
+    """Checkout of KernelBench."""
     limit_s: float
     """Seconds for all of its candidates together; then nothing is begun."""
     worker: Path = WORKER
-    """The script that is given each row."""
+    """Script that gets each row."""
 
     def known(self) -> dict[Place, dict[str, Any]]:
         """Return the lines on rows that have been evaluated."""
@@ -59,7 +59,7 @@ def known_evaluations(state: State, which: Which) -> dict[Place, dict[str, Any]]
 
 
 def evaluate(evaluating: Evaluating, entries: Sequence[Entry], *, deadline: float) -> None:
-    """Evaluate the entries that have not been; those without a source are left out.
+    """Evaluate the entries that have not been evaluated; those without a source are left out.
 
     Raises:
         ConfigError: the checkout has no evaluator.

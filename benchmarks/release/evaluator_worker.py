@@ -1,4 +1,4 @@
-"""Run KernelBench's own evaluator on one candidate; what `evaluating` starts and times.
+"""Run KernelBench's own evaluator on one candidate; `evaluating` starts and times this script.
 
 python evaluator_worker.py JOB
 
@@ -26,11 +26,11 @@ UNUSED = {
     "requests": (),
     "tqdm": ("tqdm",),
 }
-"""Packages of which the evaluator uses nothing, and what its modules import from them."""
+"""Packages of which the evaluator uses nothing, and the names that its modules import from them."""
 
 
 def main() -> None:
-    """Evaluate, and leave what the evaluator says."""
+    """Evaluate, and write the evaluator's result."""
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     sys.path.insert(0, str(Path(job["checkout"]) / "src"))
     stand_in()
@@ -72,7 +72,7 @@ def stand_in() -> None:
 
 
 def one_line(metadata: dict[str, Any]) -> str:
-    """Return what it says besides, but for names of hardware and long traces, in one line."""
+    """Return its further output, without names of hardware and long traces, in one line."""
     told = {
         name: value
         for name, value in metadata.items()

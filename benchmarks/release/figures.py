@@ -1,4 +1,4 @@
-"""The few figures for which an audit is made, each beside the bound that it must keep."""
+"""Show the few figures that an audit is made for, each beside the bound that it must keep."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from benchmarks.common import print_table
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure; None for what is not known yet."""
+    """One figure; None for a value that is not known yet."""
 
     name: str
     value: float | None
     bound: float
     is_most: bool = False
-    """Whether the bound is the largest value that will do; otherwise it is the smallest."""
+    """True if the bound is the largest allowed value; otherwise it is the smallest."""
     unit: str = ""
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the bound is kept; None where the value is not known."""
+        """Return whether the bound is kept; None where the value is not known."""
         if self.value is None:
             return None
         return self.value <= self.bound if self.is_most else self.value >= self.bound

@@ -1,4 +1,4 @@
-"""What an audit found of each row: verdicts, plain check and KernelBench's evaluation together."""
+"""Collect an audit's findings on each row: verdicts, plain check and KernelBench's evaluation."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from cudal1.protocol import Mode, PrecisionClass
 from cudal1.verdict import Status, Verdict
 
 NARROWER = (PrecisionClass.STRICT, PrecisionClass.TF32)
-"""Classes that are asked for what is correct in the loosest one, in this order."""
+"""Classes asked about rows that are correct in the loosest class, in this order."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """All that is known of one row; None for what has not been asked yet."""
+    """The findings on one row; None for what has not been asked yet."""
 
     entry: Entry
     verdict: Verdict | None
-    """As the modules are constructed, in the loosest class."""
+    """Verdict as the modules are constructed, in the loosest class."""
     refusal: str | None
-    """Why its reference cannot be judged."""
+    """Reason for which its reference cannot be judged."""
     eval_verdict: Verdict | None
-    """In evaluation mode, where it was judged in it, too."""
+    """Verdict in evaluation mode, where it was judged in it, too."""
     checks: Mapping[Mode, Checked]
-    """The plain check, by mode."""
+    """Results of the plain check, by mode."""
     evaluation: dict[str, Any] | None
-    """What KernelBench's evaluator says."""
+    """Result of KernelBench's evaluator."""
     in_classes: Mapping[PrecisionClass, bool] = field(default_factory=dict[PrecisionClass, bool])
-    """Whether it is correct in narrower classes, as far as they were asked."""
+    """True for narrower classes in which it is correct, as far as they were asked."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to ask cudal1."""
+        """Return whether nothing is left to ask cudal1."""
         return self.verdict is not None or self.refusal is not None
 
     @property
     def is_correct(self) -> bool:
-        """Whether it is correct as constructed."""
+        """Return whether it is correct as constructed."""
         return self.verdict is not None and self.verdict.is_successful
 
     @property
     def is_correct_in_eval_only(self) -> bool:
-        """Whether it is correct in evaluation mode and not as constructed."""
+        """Return whether it is correct in evaluation mode and not as constructed."""
         judged = self.eval_verdict
         return not self.is_correct and judged is not None and judged.is_successful
 
     @property
     def precision(self) -> PrecisionClass | None:
-        """The narrowest class in which it is correct; None: it is not, or it is not known yet."""
+        """Return the narrowest class in which it is correct; None: not correct, or unknown."""
         if not self.is_correct:
             return None
         for each in NARROWER:
@@ -62,38 +62,38 @@ class Finding:
 
     @property
     def certified(self) -> float | None:
-        """Its certified speedup; None where it is not correct, or was not timed."""
+        """Return its certified speedup; None where it is not correct, or was not timed."""
         return self.verdict.speedup if self.verdict else None
 
     @property
     def estimate(self) -> float | None:
-        """The estimate of its speedup, on which a certificate is a bound."""
+        """Return the estimate of its speedup, on which a certificate is a bound."""
         measured = self.verdict.measurement if self.verdict else None
         return measured.speedup if measured else None
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the plain check says of it as constructed."""
+        """Return the result of the plain check as constructed."""
         checked = self.checks.get(Mode.CONSTRUCTED)
         return checked.outcome if checked else None
 
     @property
     def called(self) -> str:
-        """What cudal1 calls it, in a word or two: a status, or why there is none."""
+        """Return cudal1's word for it: a status, or the reason for none in a word or two."""
         if self.verdict is not None:
             return self.verdict.status.value
         return "refused reference" if self.refusal is not None else "not judged"
 
     @property
     def why(self) -> str | None:
-        """Why it is not called correct, in one line."""
+        """Return the reason for which it is not called correct, in one line."""
         if self.verdict is not None and self.verdict.reason is not None:
             return one_line(self.verdict.reason)
         return one_line(self.refusal) if self.refusal is not None else None
 
     @property
     def is_disputed(self) -> bool:
-        """Whether cudal1 and the plain check say different things of it."""
+        """Return whether cudal1 and the plain check disagree on it."""
         if not self.is_settled or self.outcome in (None, Outcome.NO_REFERENCE, Outcome.NEAR):
             return False
         return self.is_correct != (self.outcome is Outcome.AGREES)
@@ -137,7 +137,7 @@ def properties_of(verdict: Verdict) -> dict[str, bool | None]:
 
 
 def claims(findings: Sequence[Finding]) -> list[float]:
-    """Return the claims, where there are any."""
+    """Return the claims of the rows that have one."""
     return [finding.entry.claim for finding in findings if finding.entry.claim is not None]
 
 
@@ -153,10 +153,7 @@ def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
         "judge_s": round(verdict.judge_s, 3),
     }
     if checked is not None:
-        found |= {
-            "num_inputs": checked.num_inputs,
-            "relative_l2": checked.max_relative_l2,
-        }
+        found |= {"num_inputs": checked.num_inputs, "relative_l2": checked.max_relative_l2}
     if measured is not None:
         found |= {
             "certified": measured.certified,

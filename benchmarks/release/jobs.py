@@ -22,7 +22,7 @@ def run_job(
     limit_s: float,
     environment: Mapping[str, str],
 ) -> tuple[dict[str, Any] | None, Ended]:
-    """Run a worker on a row; the folder is empty before, and removed afterwards.
+    """Run a worker on a row; the folder is emptied first, and removed afterwards.
 
     Args:
         children: keeps the worker's process.

@@ -1,4 +1,4 @@
-"""cudal1's verdicts on released sources: what `cudal1 judge` says, in one run of the command.
+"""Get cudal1's verdicts on released sources, in one run of `cudal1 judge`.
 
 Verdicts and refused references are kept as the command finds them. `__main__` says which classes
 are asked for, and why in this order.
@@ -22,21 +22,22 @@ from benchmarks.common import note
 from benchmarks.release.command import WAIT_S, Files, cut_off, run
 from benchmarks.release.rows import Entry, Place, Which
 from benchmarks.release.state import State, lines_of
-from cudal1 import processes, protocols
-from cudal1.cli.verdict_file import read_judged
+from cudal1 import processes
+from cudal1.cli.verdicts.verdict_file import read_judged
 from cudal1.problem import DeviceClass
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass
+from cudal1.settings import protocols
 from cudal1.verdict import Verdict
 
 NAME = "task"
 """A problem's name: the release has none."""
 REFUSED = re.compile(rf"kernelbench/L(\d+)/(\d+)_{NAME}: cannot be judged: (.*)", re.DOTALL)
-"""How `cudal1 judge` names a problem that cannot be judged."""
+"""Pattern by which `cudal1 judge` names a problem that cannot be judged."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What is judged, how, and where results are kept."""
+    """The subject and settings of judging, and the place of results."""
 
     state: State
     which: Which
@@ -45,17 +46,17 @@ class Audit:
 
     @property
     def folder(self) -> Path:
-        """Where its results are kept."""
+        """Return the folder of its results."""
         return self.state.judging(self.which, self.protocol.mode, self.protocol.precision)
 
     @property
     def verdicts_file(self) -> Path:
-        """As `cudal1 judge` writes it."""
+        """Return the file of verdicts that `cudal1 judge` writes."""
         return self.folder / "verdicts.jsonl"
 
     @property
     def refused_file(self) -> Path:
-        """A line for each reference that was refused."""
+        """Return the file with a line for each reference that was refused."""
         return self.folder / "refused.jsonl"
 
     def verdicts(self) -> dict[tuple[str, str], Verdict]:
@@ -70,7 +71,7 @@ class Audit:
         }
 
     def refused(self) -> dict[str, str]:
-        """Return why references were refused so far, by the problem's id."""
+        """Return the reasons of references refused so far, by the problem's id."""
         return {line["problem_id"]: line["reason"] for line in self.lines(self.refused_file)}
 
     def successes(self, entries: Sequence[Entry]) -> dict[Place, bool]:
@@ -96,18 +97,18 @@ class Audit:
 
     @property
     def said(self) -> str:
-        """What is asked, in words."""
+        """Return the question in words."""
         what = "" if self.protocol.timing else ", checks only"
         return f"{self.protocol.mode}, {self.protocol.precision}{what}"
 
     @property
     def runs_file(self) -> Path:
-        """A line for each run of the command."""
+        """Return the file with a line for each run of the command."""
         return self.folder / "runs.jsonl"
 
     @property
     def warm_file(self) -> Path:
-        """A line for each run with warm caches, up to its first verdict."""
+        """Return the file with a line for each run with warm caches, up to its first verdict."""
         return self.folder / "warm.jsonl"
 
     def lines(self, file: Path) -> list[dict[str, Any]]:
@@ -166,8 +167,8 @@ def judge(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open:
 def time_first(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_open: int) -> None:
     """Note after how many seconds the first verdict comes when caches are warm.
 
-    All entries are asked for once more, beside what is kept, and the command is interrupted at its
-    first verdict. Nothing is done where that is known, or before all entries have been judged.
+    All entries are asked for once more, beside the kept verdicts, and the command is interrupted at
+    its first verdict. Nothing is done where that is known, or before all entries have been judged.
     """
     is_known = bool(audit.lines(audit.warm_file))
     if is_known or audit.left(entries) or time.monotonic() >= deadline:
@@ -190,7 +191,7 @@ def time_first(audit: Audit, entries: Sequence[Entry], *, deadline: float, keep_
 
 
 def _environment(audit: Audit) -> dict[str, str]:
-    """Caches of its own: they are empty when an audit begins."""
+    """Return an environment with caches of its own, which are empty when an audit begins."""
     return processes.sparse(XDG_CACHE_HOME=str(_cache(audit)))
 
 
@@ -199,7 +200,7 @@ def _cache(audit: Audit) -> Path:
 
 
 def _command(audit: Audit, entries: Sequence[Entry], verdicts: Path) -> list[str]:
-    """Write what the command reads, and return it."""
+    """Write the files that the command reads, and return the command."""
     folder = audit.state.work / audit.folder.name
     for entry in entries:
         level, number = entry.place
@@ -230,7 +231,7 @@ def _keep_refused(audit: Audit, answer: Path, entries: Sequence[Entry]) -> None:
     """Keep the references that the command named as refused."""
     try:
         complaints = json.loads(answer.read_text(encoding="utf-8"))["complaints"]
-    except (ValueError, KeyError):  # it was killed
+    except (ValueError, KeyError):  # the command was killed
         return
     refused = Lines(audit.refused_file)
     problem_ids = {entry.place: entry.problem_id for entry in entries}

@@ -19,14 +19,14 @@ from benchmarks.common import RESULTS, ROOT
 from benchmarks.release.rows import Which
 from benchmarks.release.tables import sections, short
 from cudal1.errors import ConfigError
-from cudal1.text_file import read_text
+from cudal1.files.text_file import read_text
 
 RESULT = RESULTS / "release_h100.json"
 PAGE, README = ROOT / "docs" / "release.md", ROOT / "README.md"
 BEGIN, END = "<!-- python -m benchmarks.release.page -->", "<!-- end of it -->"
 """Marks in README.md, each on a line of its own."""
 HEAD = Path(__file__).with_name("page.md")
-"""What stands above the tables, with names in braces."""
+"""Template above the tables, with names in braces."""
 
 
 def page(found: Mapping[str, Any], *, name: str) -> str:
@@ -51,7 +51,7 @@ def page(found: Mapping[str, Any], *, name: str) -> str:
 
 
 def block(found: Mapping[str, Any]) -> str:
-    """Return what stands between the marks of README.md."""
+    """Return the block between the marks of README.md."""
     side = found["sources"][Which.KERNELS]
     agreement, largest = side["agreement"], side["largest_claims"]
     lines = [
@@ -76,7 +76,7 @@ def block(found: Mapping[str, Any]) -> str:
 
 
 def between_marks(text: str, inner: str) -> str:
-    """Return a text with what stands between its marks replaced; nothing leaves them empty.
+    """Return a text with a new block between its marks; an empty one leaves nothing between them.
 
     Raises:
         ConfigError: it has no marks.

@@ -15,21 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cudal1.candidate import Candidate
 from cudal1.errors import ConfigError
+from cudal1.files.text_file import naming_utf8
 from cudal1.problem import NULL_MARK
 from cudal1.record import content_id
-from cudal1.text_file import naming_utf8
 
 KERNELS_FOLDER = "optimized_cuda_code"
 CUDA_GRAPH_FILE = Path("more_baselines/cuda_graph.json")
 NO_CODE = ("", "None")
-"""What stands where the release has no code; seventeen rows of the H100's file claim a speedup
+"""Texts of the release in place of missing code; seventeen rows of the H100's file claim a speedup
 beside the second."""
 Place = tuple[int, int]
 """A level and a number in it."""
 
 
 class Which(StrEnum):
-    """Which sources of the release are judged, each against the reference of its row."""
+    """The sources of the release to judge, each against the reference of its row."""
 
     KERNELS = "kernels"
     """The released kernels."""
@@ -73,25 +73,25 @@ class Entry:
 
     place: Place
     reference: str
-    """In KernelBench's format, as a file of it is read."""
+    """Source in KernelBench's format, as a file of it is read."""
     source: str | None
-    """Defines `ModelNew`; None where the release has no code."""
+    """Source that defines `ModelNew`; None where the release has no code."""
     claim: float | None
     """Claimed speedup over the reference in eager mode; None where there is none."""
 
     @property
     def name(self) -> str:
-        """`2:14`, as `--rows` takes it."""
+        """Return the name that `--rows` takes, such as `2:14`."""
         return named(self.place)
 
     @property
     def problem_id(self) -> str:
-        """Id of the reference as a `Problem`: rows may share it."""
+        """Return the id of the reference as a `Problem`: rows may share it."""
         return content_id(self.reference)
 
     @property
     def candidate_id(self) -> str:
-        """Id of the source as a `Candidate`."""
+        """Return the id of the source as a `Candidate`."""
         return Candidate(problem_id=self.problem_id, source=self.source or "").id
 
 
@@ -238,5 +238,5 @@ def _as_read(code: str | None) -> str | None:
 
 
 def _as_candidate(code: str) -> str:
-    """Return a module whose class is called as a candidate's is."""
+    """Return a module in which the class has the name of a candidate's class."""
     return re.sub(r"\bModel\b", "ModelNew", code)

@@ -1,4 +1,4 @@
-"""The folder that keeps what an audit has done, row by row, so that it can go on there."""
+"""Hold the folder that keeps an audit's results, row by row, so that it can go on there."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cudal1.protocol import Mode, PrecisionClass
 
 @dataclass(frozen=True)
 class State:
-    """Where results are kept, and where files lie that nobody needs afterwards."""
+    """The folders of results, and of files that are not needed afterwards."""
 
     folder: Path
     work: Path
-    """Sources, builds, caches."""
+    """Folder of sources, builds, caches."""
 
     def judging(self, which: Which, mode: Mode, precision: PrecisionClass) -> Path:
         """Return the folder of verdicts on some sources in a mode and a class."""
@@ -30,17 +30,17 @@ class State:
 
     @property
     def checks(self) -> Path:
-        """The file of plain checks."""
+        """Return the file of plain checks."""
         return self.folder / "checks.jsonl"
 
     @property
     def evaluations(self) -> Path:
-        """The file of what KernelBench's own evaluator says."""
+        """Return the file of results of KernelBench's own evaluator."""
         return self.folder / "kernelbench.jsonl"
 
     @contextmanager
     def held(self, subject: Mapping[str, str]) -> Iterator[int]:
-        """Hold the folder; yields a descriptor that keeps it held in processes that inherit it.
+        """Hold the folder; yield a descriptor that keeps it held in processes that inherit it.
 
         Args:
             subject: what everything in the folder must have in common, by name.

@@ -1,4 +1,4 @@
-"""Numbers over all rows of an audit: what is counted, what is compared, what is left."""
+"""Summarise all rows of an audit: counts, comparisons, and what is left."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median, stdev
 from typing import Any
 
+from benchmarks.judging.verdict_seconds import seconds
 from benchmarks.release.causes import cause, kind_of_refusal
 from benchmarks.release.checking import Outcome
 from benchmarks.release.findings import NARROWER, Finding, claims, properties_of, wants_eval
-from benchmarks.verdict_seconds import seconds
-from cudal1.metrics import MEANINGFUL_SPEEDUP
 from cudal1.protocol import Mode, PrecisionClass
+from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
 
 FEW = 5
-"""So many of the largest claims are looked at by themselves."""
+"""Number of the largest claims that are looked at by themselves."""
 MIN_SAMPLE = 10
 """Rows from which a time for all of them is estimated."""
 AT_LEAST = (1.05, 1.2, 2.0)
@@ -57,7 +57,7 @@ def summarise(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _level(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Claims beside what is certified, of one level."""
+    """Return claims beside certified speedups, of one level."""
     coded = [finding for finding in findings if finding.entry.source]
     correct = [finding for finding in coded if finding.is_correct]
     certified = [f.certified for f in correct if f.certified is not None]
@@ -88,7 +88,7 @@ def _level(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def in_classes(correct: Sequence[Finding]) -> dict[str, int]:
-    """Return how many correct rows are correct in each class; what is in one is in wider ones."""
+    """Return how many correct rows are correct in each class; wider classes include narrower."""
     classes = Counter(finding.precision for finding in correct)
     nested = {
         each.value: sum(classes[narrower] for narrower in NARROWER[: place + 1])
@@ -122,7 +122,7 @@ def causes(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 
 def properties(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return how many correct rows have each property, and what the plain check saw of two."""
+    """Return how many correct rows have each property, and the plain check's results on two."""
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     plain: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for finding in findings:
@@ -146,7 +146,7 @@ def _word(value: object) -> str:
 
 
 def largest_claims(findings: Sequence[Finding]) -> dict[str, Any] | None:
-    """Return the largest claims, what became of them, and their share of the claimed mean."""
+    """Return the largest claims, their verdicts, and their share of the claimed mean."""
     claimed = sorted(
         ((f.entry.claim, f) for f in findings if f.entry.claim is not None),
         key=lambda pair: -pair[0],
@@ -176,7 +176,7 @@ def largest_claims(findings: Sequence[Finding]) -> dict[str, Any] | None:
 
 
 def agreement(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return what cudal1 calls the rows of each outcome of the plain check."""
+    """Return cudal1's words for the rows of each result of the plain check."""
     table: dict[str, dict[str, int]] = {}
     for outcome in Outcome:
         mine = [f for f in findings if f.outcome is outcome and f.is_settled]
@@ -300,7 +300,7 @@ def _share(part: int, whole: int) -> float | None:
 def _named(
     findings: Sequence[Finding], say: Callable[[Finding], str | None]
 ) -> list[dict[str, Any]]:
-    """Rows by what is said of them, most first."""
+    """Return rows by what `say` returns of them, most first."""
     rows: defaultdict[str, list[str]] = defaultdict(list)
     for finding in findings:
         if said := say(finding):

@@ -1,4 +1,4 @@
-"""The tables of an audit, as Markdown."""
+"""Write the tables of an audit, as Markdown."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from benchmarks.judging.verdict_seconds import in_words
 from benchmarks.release.rows import Which
-from benchmarks.verdict_seconds import in_words
 from cudal1.protocol import PrecisionClass
 
 TITLES = {
@@ -30,7 +30,7 @@ TEXT = {
 }
 """Columns that hold words."""
 MAX_NAMES = 12
-"""Rows that a line of causes names."""
+"""Most rows that a line of causes names."""
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -112,7 +112,7 @@ def _levels(levels: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def short(side: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of one table with what matters of one kind of source, by level."""
+    """Yield the lines of one table with the main figures of one kind of source, by level."""
     strict, tf32, _ = (each.value for each in PrecisionClass)
     header = ["level", "with code", "claimed mean", "correct", f"in {tf32}", f"in {strict}"]
     header += ["in eval mode only", "certified mean of correct ones", "their claimed mean"]
@@ -133,7 +133,7 @@ def short(side: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_class(level: Mapping[str, Any], name: str) -> str:
-    """Say how many are correct in a class: at least so many while some have not been asked."""
+    """Return how many are correct in a class: at least so many while some have not been asked."""
     more = "+" if level["num_of_unknown_class"] else ""
     return f"{level['num_correct_in_class'][name]}{more}"
 

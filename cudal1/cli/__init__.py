@@ -1,7 +1,7 @@
 """The command line: a verdict on one's own module, the null test, questions to the ledger.
 
-One module a command, imported when the command is given: `--help` lists them without. Everything
-heavy is imported inside commands. Exit codes: docs/command-line.md.
+Each command is a module, imported when the command is given: `--help` lists the commands without
+importing them. Everything heavy is imported inside commands. Exit codes: docs/command-line.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cudal1.cli.ending import (
     CANNOT,
     INTERRUPTED,
     exit_code,
+    naming_extras,
     printable,
     report_our_own_failure,
     say,
@@ -36,18 +37,19 @@ COMMANDS = {
     "about it.",
     "screen": "Read a source without running it. Notes are advice: they decide no verdict.",
     "sql": "Ask the ledger. Reading never disturbs a running pipeline.",
-    "hacks": "What the adversarial judge has vetoed, and your word on it.",
+    "hacks": "What the reviewer has vetoed, and your word on it.",
     "providers": "Who is asked for candidates, and ready entries for more.",
     "training": "What training takes of a GPU's memory, and ready settings for larger policies.",
 }
-"""What `cudal1 --help` says of each; a command's own help begins with the same words."""
+"""Lines of `cudal1 --help`, one for each command; a command's own help begins with the same
+words."""
 
 
 class Waiting(TyperCommand):
-    """A command by its name and first line, whose module is imported when it is given."""
+    """A command, known by its name and first line; its module is imported when it is given."""
 
     def load(self) -> TyperCommand | TyperGroup:
-        """The command itself: what the module of its name has under that name."""
+        """Return the command itself, which its module holds under the command's name."""
         assert self.name is not None
         module = self.name.replace("-", "_")
         found = getattr(import_module(f"cudal1.cli.{module}"), module)
@@ -56,20 +58,23 @@ class Waiting(TyperCommand):
             found.command(self.name)(function)
         command: Any = typer.main.get_command(found)
         command.name = self.name
-        _keep_to_the_answer(command)
+        _prepare(command, f"cudal1 {self.name}")
         return command
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """The context of the command itself, which is what is invoked."""
+        """Return the context of the command itself, so that the command itself is invoked."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
-def _keep_to_the_answer(command: Any) -> None:
-    """Send what libraries print, while the command or one of its own runs, to standard error."""
-    for each in getattr(command, "commands", {}).values():
-        _keep_to_the_answer(each)
+def _prepare(command: Any, called: str) -> None:
+    """Send libraries' prints during the command to standard error, and name missing extras.
+
+    Subcommands are prepared in the same way.
+    """
+    for name, each in getattr(command, "commands", {}).items():
+        _prepare(each, f"{called} {name}")
     run = command.callback
     if run is None:
         return
@@ -77,23 +82,28 @@ def _keep_to_the_answer(command: Any) -> None:
     @wraps(run)
     def alone(**given: Any) -> Any:
         answer.keep_to_the_answer()
-        return run(**given)
+        with naming_extras(called):
+            return run(**given)
 
     command.callback = alone
 
 
 class OneLine(TyperGroup):
-    """A wrong option or argument is one line, like every other mistake."""
+    """A group of commands, in which a wrong option is one line, like every other mistake."""
 
     def __init__(self, **given: Any) -> None:
         waiting = {name: Waiting(name, callback=None, help=line) for name, line in COMMANDS.items()}
         super().__init__(**given | {"commands": waiting | given["commands"]})
 
     def main(
-        self, args: Sequence[str] | None = None, prog_name: str | None = None,
-        complete_var: str | None = None, standalone_mode: bool = True,
-        windows_expand_args: bool = True, **extra: Any,
-    ) -> None:  # fmt: skip
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> None:
         """Run, and end the process with the command's exit code."""
         sys.excepthook = report_our_own_failure
         answer.take_streams()
@@ -109,7 +119,7 @@ class OneLine(TyperGroup):
             code = error.exit_code
         except KeyboardInterrupt:
             code = INTERRUPTED
-        except SystemExit as error:  # commands raise typer.Exit: this is somebody else's
+        except SystemExit as error:  # commands raise typer.Exit: this is other code's
             why = error.__context__ or error
             say(f"a failure of cudal1's own: {type(why).__name__}: {why}")
             code = CANNOT
@@ -117,9 +127,10 @@ class OneLine(TyperGroup):
 
 
 def _hush_warnings() -> None:
-    """Show none of the libraries' warnings, in processes that Python starts for us neither.
+    """Hide the libraries' warnings, in processes that Python starts for us too.
 
-    They are for whoever writes code against a library. `python -W` shows them, a line each.
+    The warnings are for authors of code that calls a library. `python -W` shows them, a line
+    each.
     """
     warnings.formatwarning = lambda said, kind, *_: f"{kind.__name__}: {printable(str(said))}\n"
     if not sys.warnoptions:

@@ -1,10 +1,10 @@
 """The answer of a command, which alone is written to standard output.
 
 While a command runs, descriptor 1 leads to standard error and the answer has a private descriptor.
-So whatever else prints (a library, C code, a process that inherits descriptor 1) spoils no JSON.
+So no other output (of a library, C code, or a process that inherits descriptor 1) spoils the JSON.
 
-Writing never raises. A reader that is gone and a device that is full are remembered, and decide the
-exit code: docs/command-line.md.
+Writing never raises. If the reader is gone or the device is full, this is remembered and decides
+the exit code: docs/command-line.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READ, WRITE = os.O_RDONLY, os.O_WRONLY
 
 
 class Descriptor(io.RawIOBase):
-    """A descriptor that is written to; its first failure is kept, and the rest discarded."""
+    """A descriptor to write to; its first failure is kept, and further data is discarded."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Descriptor(io.RawIOBase):
         return memoryview(data).nbytes
 
     def writable(self) -> bool:
-        """Return True: it is there to be written to."""
+        """Return True: the descriptor is there to be written to."""
         return True
 
     def fileno(self) -> int:
@@ -59,21 +59,21 @@ class Descriptor(io.RawIOBase):
         return self._number
 
     def isatty(self) -> bool:
-        """Return whether it is a terminal."""
+        """Return whether the descriptor is a terminal."""
         return os.isatty(self._number)
 
 
 _descriptor: Descriptor | None = None
-"""The private one, once the streams are taken."""
+"""The private descriptor, once the streams are taken."""
 _stream: TextIO | None = None
-"""Where the answer goes, once a command runs."""
+"""The stream of the answer, once a command runs."""
 
 
 def take_streams() -> None:
     """Give the answer a descriptor of its own, and lead descriptor 1 to standard error.
 
     Closed descriptors are opened on /dev/null, so that no file of ours gets their numbers. Streams
-    that something else has put in place of the process's own, as tests do, are left as they are.
+    that replace the process's own, as in tests, are left as they are.
     """
     global _descriptor, _stream
     if _descriptor is not None:
@@ -101,7 +101,7 @@ def answer(text: str = "") -> None:
     """Write a line, or several, of the answer; end the command when it cannot be written.
 
     Raises:
-        typer.Exit: it cannot; `exit_code` says with which code the process ends.
+        typer.Exit: it cannot be written; `exit_code` says with which code the process ends.
     """
     stream = _to()
     stream.write(text + "\n")
@@ -132,7 +132,7 @@ def answer_console(**options: Any) -> Console:
 
 
 def failure() -> OSError | None:
-    """Flush the answer, and return why it could not be written, if so."""
+    """Flush the answer, and return the error that kept it from being written, if any."""
     _to().flush()
     return None if _descriptor is None else _descriptor.failure
 

@@ -1,4 +1,4 @@
-"""Progress: a bar in a terminal, a plain line now and then in a log."""
+"""Shows progress: a bar in a terminal, a plain line now and then in a log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from cudal1.cli.ending import say
 
 LOG_EVERY_S = 15.0
-"""Whoever is done before says nothing."""
+"""Seconds between two lines in a log; work that ends earlier writes no line."""
 
 
 @contextmanager
 def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
-    """What is called for each of `total` that is done; shown on standard error."""
+    """Yield a function to call when one of `total` is done; show progress on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -23,9 +23,13 @@ def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
         yield _lines(what, total)
         return
     with Progress(
-        "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-        console=console, transient=True,
-    ) as bars:  # fmt: skip
+        "{task.description}",
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as bars:
         task = bars.add_task(what, total=total)
         yield lambda: bars.advance(task)
 

@@ -1,4 +1,4 @@
-"""`cudal1 doctor`: what stands around a candidate on this machine."""
+"""`cudal1 doctor`: the sandbox, devices and tools of this machine."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def doctor(
 
     Example: cudal1 doctor
     """
-    from cudal1.harness import known_references
-    from cudal1.harness.device import find_device
-    from cudal1.harness.doctor import examine
-    from cudal1.harness.show_health import tables
+    from cudal1.cli.show_health import tables
+    from cudal1.harness.admission import known_references
+    from cudal1.harness.device.device import find_device
+    from cudal1.services.doctor import examine
 
     if forget_references:
         known = known_references.of_this_user()

@@ -1,7 +1,7 @@
-"""The files that a person names: read once, and refused with a remedy when they are other files.
+"""Reads the files that a person names, once, and refuses wrong files with a remedy.
 
-Hints here refuse only what surely lacks a name. Whether a module defines it is decided by running
-it: the prober runs a problem, a sandbox runs a candidate.
+Hints here refuse only files that surely lack a name. Running a module decides whether it defines
+the name: the prober runs a problem, a sandbox runs a candidate.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import unicodedata
 from pathlib import Path
 
 from cudal1.errors import SuiteError
+from cudal1.files.source_folder import read_folder
+from cudal1.files.text_file import mode_of, read_python
+from cudal1.harness.screen.screen import syntax_error
 from cudal1.problem import PROBLEM_NAMES, DeviceClass, Problem
-from cudal1.source_folder import read_folder
 from cudal1.suite.loader import problem_of
-from cudal1.text_file import mode_of, read_python
 
 REMEDIES = {
     "Model": "name the class to make faster Model",
@@ -41,7 +42,7 @@ def read_pair(problem: Path, candidate: Path, device_class: DeviceClass) -> tupl
     """Return a person's own problem, and the source of a candidate for it.
 
     Raises:
-        SuiteError: a file cannot be read, surely lacks a name, or each is the other.
+        SuiteError: a file cannot be read or surely lacks a name, or the two files are swapped.
     """
     first = _read(problem, PROBLEM_NAMES)
     second = _read(candidate, (CANDIDATE_NAME,), any_codec=True)
@@ -82,6 +83,8 @@ def read_candidate(path: Path) -> str:
 
 def _refuse_what_lacks(names: tuple[str, ...], path: Path, source: str) -> None:
     for name in _lacking(names, source):
+        if said := syntax_error(source):
+            raise SuiteError(f"{path}: is no Python ({said}); name a Python file that has {name}")
         raise SuiteError(f"{path}: has no {name}; {REMEDIES[name]}")
 
 
@@ -106,7 +109,7 @@ def _read(path: Path, names: tuple[str, ...], *, any_codec: bool = False) -> str
 
 
 def _remedy(path: Path) -> str:
-    """Return what the path may have stood for, if it is not there."""
+    """Return what a missing path may have stood for, as a part of a message; else an empty text."""
     try:
         if path.exists() or path.is_symlink():
             return ""

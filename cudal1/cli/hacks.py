@@ -1,4 +1,4 @@
-"""`cudal1 hacks`: what the adversarial judge has vetoed, and a person's word on it.
+"""`cudal1 hacks`: the reviewer's vetoes, and a person's rulings on them.
 
 Sources, and what was said of them, are a candidate's words: what could steer a terminal is escaped.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudal1.review import Ruling
 
 MIN_PREFIX = 6
-"""Characters of a candidate's id that are enough, where no other begins with them."""
+"""Fewest characters of a candidate's id that name it, where no other id begins with them."""
 
 Data = Annotated[Path, typer.Option(help="Where ledger and shards are")]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines")]
@@ -31,16 +31,13 @@ Which = Annotated[str, typer.Argument(help="A candidate's id, or its first six c
 hacks = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="What the adversarial judge has vetoed, and your word on it.",
+    help="What the reviewer has vetoed, and your word on it.",
 )
 
 
 @hacks.command("list")
-def list_suspects(
-    data: Data = Path("data"),
-    as_json: AsJson = False,
-) -> None:
-    """Every candidate that the judge or a person called a cheat; the undecided ones first.
+def list_suspects(data: Data = Path("data"), as_json: AsJson = False) -> None:
+    """List every candidate that the reviewer or a person called a cheat; the undecided ones first.
 
     Example: cudal1 hacks list
     """
@@ -55,7 +52,7 @@ def list_suspects(
         answer_json(rows)
         return
     if not rows:
-        answer("nobody has been called a cheat by the adversarial judge or a person")
+        answer("no candidate has been called a cheat by the reviewer or a person")
     for row in rows:
         state = "waits for you" if row["ruled_at"] is None else "confirmed"
         speed = "" if row["certified"] is None else f", certified {row['certified']:.2f}x"
@@ -65,7 +62,7 @@ def list_suspects(
 
 @hacks.command()
 def show(candidate: Which, data: Data = Path("data"), as_json: AsJson = False) -> None:
-    """A candidate's source and everything that was said about it.
+    """Show a candidate's source and everything that was said about it.
 
     Example: cudal1 hacks show 3f9a1c
     """
@@ -75,19 +72,23 @@ def show(candidate: Which, data: Data = Path("data"), as_json: AsJson = False) -
         with Ledger.read(data) as ledger:
             found = _candidate(ledger, candidate)
             said = ledger.sql(
-                "select 'judge' as who, is_cheat, kind, evidence, quote, trigger from reviews "
+                "select 'reviewer' as who, is_cheat, kind, evidence, quote, trigger from reviews "
                 "where candidate_id = ? and is_cheat is not null union all "
                 "select 'person', is_cheat, kind, evidence, '', '' from rulings "
                 "where candidate_id = ?",
                 [found.id, found.id],
-            ).to_dicts()  # fmt: skip
+            ).to_dicts()
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        answer_json({
-            "candidate_id": found.id, "problem_id": found.problem_id, "source": found.source,
-            "said": said,
-        })  # fmt: skip
+        answer_json(
+            {
+                "candidate_id": found.id,
+                "problem_id": found.problem_id,
+                "source": found.source,
+                "said": said,
+            }
+        )
         return
     answer(_shown(found.source.rstrip(), lines=True))
     for row in said:
@@ -107,9 +108,9 @@ def confirm(
     data: Data = Path("data"),
     as_json: AsJson = False,
 ) -> None:
-    """Say that a candidate cheats: it counts for nothing, and the judge is shown it from now on.
+    """Say that a candidate cheats: it counts for nothing, and the reviewer is shown it.
 
-    Where the judge has vetoed it, its words are taken unless you give others.
+    Where the reviewer has vetoed it, the reviewer's words are taken unless you give others.
 
     Example: cudal1 hacks confirm 3f9a1c --kind cached_output --evidence "keeps y between calls"
     """
@@ -134,7 +135,7 @@ def dismiss(
     data: Data = Path("data"),
     as_json: AsJson = False,
 ) -> None:
-    """Say that a candidate is honest: a veto of the judge no longer holds.
+    """Say that a candidate is honest: a veto of the reviewer does not hold against it.
 
     Example: cudal1 hacks dismiss 3f9a1c --evidence "the buffer is written anew on each call"
     """
@@ -150,7 +151,7 @@ def dismiss(
 
 
 def _decide(data: Path, prefix: str, rule: Callable[[Ledger, Candidate], Ruling]) -> Ruling:
-    """Make a ruling and keep it; what is wrong is found before anything is written."""
+    """Make a ruling and keep it; mistakes are found before anything is written."""
     from pydantic import ValidationError
 
     from cudal1.ledger import Ledger
@@ -171,17 +172,24 @@ def _decide(data: Path, prefix: str, rule: Callable[[Ledger, Candidate], Ruling]
 
 
 def _ruling(found: Candidate, *, is_cheat: bool, kind: str, evidence: str) -> Ruling:
-    from cudal1.llm.hack_judge import code_id
+    from cudal1.llm.reviewer.questions import code_id
     from cudal1.review import Ruling
 
     return Ruling(
-        candidate_id=found.id, code_id=code_id(found.problem_id, found.source), is_cheat=is_cheat,
-        kind=kind, evidence=evidence, ruled_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-    )  # fmt: skip
+        candidate_id=found.id,
+        code_id=code_id(found.problem_id, found.source),
+        is_cheat=is_cheat,
+        kind=kind,
+        evidence=evidence,
+        ruled_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+    )
 
 
 def _say_what_is_next(data: Path, ruling: Ruling, said: str, *, as_json: bool) -> None:
-    """Which stages have used the candidate: what they made is as it was until they run again."""
+    """Print the stages that have used the candidate.
+
+    What they made stays the same until they run again.
+    """
     from cudal1.ledger import Ledger
 
     with Ledger.read(data) as ledger:
@@ -197,7 +205,7 @@ def _say_what_is_next(data: Path, ruling: Ruling, said: str, *, as_json: bool) -
 
 
 def _shown(text: str, *, lines: bool = False) -> str:
-    """The text with what cannot be printed escaped; line ends and tabs are, too, unless `lines`."""
+    """Return the text with unprintable characters escaped; `lines` keeps line ends and tabs."""
     kept = "\n\t" if lines else ""
     return "".join(
         c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
@@ -205,7 +213,7 @@ def _shown(text: str, *, lines: bool = False) -> str:
 
 
 def _candidate(ledger: Ledger, prefix: str) -> Candidate:
-    """The one candidate whose id begins so, in letters of either case."""
+    """Return the one candidate with an id that begins so, in letters of either case."""
     if len(prefix) < MIN_PREFIX:
         fail(f"{prefix}: give {MIN_PREFIX} characters of the candidate's id at least")
     found = ledger.candidates(prefix.lower())

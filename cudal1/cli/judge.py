@@ -1,6 +1,7 @@
 """`cudal1 judge`: a verdict on one's own module.
 
-Long because one command judges two files or many, and refuses options that go with the other.
+The module is long because one command judges two files or many, and refuses options that go with
+the other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,42 +37,55 @@ from cudal1.problem import DeviceClass
 
 if TYPE_CHECKING:
     from cudal1.candidate import Candidate
-    from cudal1.harness.builder import Builder
-    from cudal1.harness.device import Device
-    from cudal1.harness.seats import Seat
+    from cudal1.harness.builds.builder import Builder
+    from cudal1.harness.device.device import Device
+    from cudal1.harness.schedule.device_processes import DeviceProcess
     from cudal1.verdict import Verdict
 
 CandidatesOption = Annotated[
     Path | None,
     typer.Option(
-        "--candidates", metavar="FILE",
+        "--candidates",
+        metavar="FILE",
         help="Instead: many, as JSON lines of level, problem_id, source",
     ),
-]  # fmt: skip
+]
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FILE",
+        "--out",
+        metavar="FILE",
         help="Where their verdicts go, and are looked for first. Default: beside them",
     ),
-]  # fmt: skip
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster", metavar="ADDRESS",
+        "--cluster",
+        metavar="ADDRESS",
         help="Judge on all machines of a Ray cluster: host:port, or auto for the one here",
     ),
-]  # fmt: skip
+]
 BaselinesOption = Annotated[
     str | None,
     typer.Option(
-        "--baselines", metavar="NAMES",
+        "--baselines",
+        metavar="NAMES",
         help="Ways of running each reference that are judged, too: all, none, or some, with "
         f"commas, of {', '.join(Baseline)}. Default: eager, the null test",
     ),
-]  # fmt: skip
+]
 
 ChecksOption = Annotated[bool, typer.Option("--checks-only", help="Is it correct? Time nothing")]
+
+
+def _path_named(text: str) -> Path:
+    """Return the path that an argument names; an empty one would name the current folder."""
+    if not text:  # of an unset variable of a shell
+        raise typer.BadParameter("it is empty; name a file or a folder")
+    return Path(text)
+
+
 InvariantsOption = Annotated[
     bool,
     typer.Option(
@@ -84,11 +99,16 @@ def judge(
     problem: Annotated[
         Path | None,
         typer.Argument(
-            metavar="PROBLEM", help="A file with Model, get_inputs, get_init_inputs, or a folder"
+            metavar="PROBLEM",
+            help="A file with Model, get_inputs, get_init_inputs, or a folder",
+            parser=_path_named,
         ),
     ] = None,
     candidate: Annotated[
-        Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew, or a folder")
+        Path | None,
+        typer.Argument(
+            metavar="CANDIDATE", help="A file with ModelNew, or a folder", parser=_path_named
+        ),
     ] = None,
     candidates: CandidatesOption = None,
     suite: SuiteOption = None,
@@ -144,7 +164,7 @@ def judge(
 
 @dataclass(frozen=True)
 class OfMany:
-    """What only a file of candidates, or a suite's references, can have."""
+    """Options that only a file of candidates, or a suite's references, can have."""
 
     suite: str | None
     sizes: Path | None
@@ -155,7 +175,7 @@ class OfMany:
 
 @dataclass(frozen=True)
 class Asks:
-    """What is wanted of one as of many."""
+    """Options for one candidate and for many."""
 
     timing: bool
     wait_s: float
@@ -164,9 +184,14 @@ class Asks:
 
 
 def _refuse_half(
-    problem: Path | None, candidate: Path | None, candidates: Path | None, of_many: OfMany,
-    asks: Asks, *, is_one: bool,
-) -> None:  # fmt: skip
+    problem: Path | None,
+    candidate: Path | None,
+    candidates: Path | None,
+    of_many: OfMany,
+    asks: Asks,
+    *,
+    is_one: bool,
+) -> None:
     if candidates is not None and problem is not None:
         raise ConfigError("give two files, or --candidates with a --suite, not both")
     if is_one and of_many != OfMany(None, None, None, None, None):
@@ -178,7 +203,7 @@ def _refuse_half(
 
 
 def _named_baselines(names: str | None, device_class: DeviceClass) -> list[Baseline]:
-    """Those that an option names, in their own order.
+    """Return the baselines that an option names, in their own order.
 
     Raises:
         ConfigError: there is none of that name, or the device cannot run it.
@@ -199,24 +224,30 @@ def _named_baselines(names: str | None, device_class: DeviceClass) -> list[Basel
 
 
 def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: Asks) -> int:
-    """Judge candidates, baselines or both; returns the exit code."""
-    from cudal1.cli.candidate_rows import is_pipe, summed_up
+    """Judge candidates, baselines or both; return the exit code."""
     from cudal1.cli.judge_many import judge_many
-    from cudal1.cli.show_outcome import as_text, show_outcome
+    from cudal1.cli.verdicts.candidate_rows import is_pipe, summed_up
+    from cudal1.cli.verdicts.show_outcome import as_text, show_outcome
 
     if file is not None and of_many.out is None and is_pipe(file):
         raise ConfigError(f"{file}: is no file beside which verdicts can be kept; name their --out")
     named = file or Path("baselines")
     out = of_many.out or named.parent / f"{named.stem}.verdicts.jsonl"
-    problems = load_named(of_many.suite, settings.device_class, sizes=of_many.sizes)
     baselines = _named_baselines(of_many.baselines, settings.device_class)
-    with _seats(of_many.cluster, settings.device_class) as (seats, left_out):
+    with _device_processes(of_many.cluster, settings.device_class) as (device_processes, left_out):
+        problems = load_named(of_many.suite, settings.device_class, sizes=of_many.sizes)
         for line in left_out:
             say(f"note: not judged on {line}")
         outcome = judge_many(
-            file, problems, out, settings, seats,
-            timing=asks.timing, baselines=baselines, wait_s=asks.wait_s,
-        )  # fmt: skip
+            file,
+            problems,
+            out,
+            settings,
+            device_processes,
+            timing=asks.timing,
+            baselines=baselines,
+            wait_s=asks.wait_s,
+        )
     for complaint in summed_up(outcome.complaints):
         say(complaint)
     if asks.as_json:
@@ -231,29 +262,47 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
 
 
 @contextmanager
-def _seats(
+def _device_processes(
     cluster: str | None, device_class: DeviceClass
-) -> Iterator[tuple[list[Seat], list[str]]]:
-    """Devices of one kind, for verdicts are compared within one, and a line on what is left out."""
-    from cudal1.harness.cluster import seats_on_cluster
-    from cudal1.harness.device import find_devices
-    from cudal1.harness.seats import seats_here
+) -> Iterator[tuple[list[DeviceProcess], list[str]]]:
+    """Yield devices of the most common kind, and a line on each that is left out.
+
+    The devices are of one kind, since verdicts are compared within one.
+    """
+    from cudal1.harness.cluster.cluster import processes_on_cluster
+    from cudal1.harness.device.device import find_devices
+    from cudal1.harness.schedule import assignment
+    from cudal1.harness.schedule.device_processes import processes_found_here
 
     with ExitStack() as opening:
         if cluster is None:
-            seats, left_out = opening.enter_context(seats_here(find_devices(device_class))), []
+            find = partial(find_devices, device_class)
+            device_processes, left_out = opening.enter_context(processes_found_here(find)), []
         else:
-            seats, left_out = opening.enter_context(seats_on_cluster(cluster, device_class))
-        kinds = Counter(sorted(seat.device.kind for seat in seats))
+            device_processes, left_out = opening.enter_context(
+                processes_on_cluster(cluster, device_class)
+            )
+        kinds = Counter(sorted(device_process.device.kind for device_process in device_processes))
         kind = kinds.most_common(1)[0][0]
-        others = [f"{seat}: not of kind {kind}" for seat in seats if seat.device.kind != kind]
-        yield [seat for seat in seats if seat.device.kind == kind], left_out + others
+        others = [
+            f"{device_process}: not of kind {kind}"
+            for device_process in device_processes
+            if device_process.device.kind != kind
+        ]
+        chosen = [
+            device_process
+            for device_process in device_processes
+            if device_process.device.kind == kind
+        ]
+        for device_process in chosen if cluster is None else ():  # while problems are read
+            device_process.process.submit(assignment.begin_zygote, device_process.device)
+        yield chosen, left_out + others
 
 
 def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: Asks) -> int:
-    """Judge two files, or look at a problem's inputs alone; returns the exit code."""
-    from cudal1.cli.beside import remedy
-    from cudal1.cli.show import Row, show, verdict_rows
+    """Judge two files, or look at a problem's inputs alone; return the exit code."""
+    from cudal1.cli.verdicts.beside import remedy
+    from cudal1.cli.verdicts.show import Row, show, verdict_rows
 
     verdict, invariants = _verdict(problem, candidate, settings, asks)
     if verdict and candidate and (note := remedy(candidate, verdict.reason or "")):
@@ -281,9 +330,12 @@ def _verdict(
 
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_pair, read_problem
-    from cudal1.harness import find_device, known_references, toolchain
-    from cudal1.harness.one_device import OneDevice
-    from cudal1.services.admission import Check, admit
+    from cudal1.harness.admission import known_references
+    from cudal1.harness.admission.admission import Check, admit
+    from cudal1.harness.builds import toolchain
+    from cudal1.harness.device.device import find_devices
+    from cudal1.harness.schedule.device_processes import processes_found_here
+    from cudal1.harness.schedule.one_device import OneDevice
 
     if candidate is None:
         item, source = read_problem(problem, settings.device_class), ""
@@ -291,17 +343,23 @@ def _verdict(
         item, source = read_pair(problem, candidate, settings.device_class)
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
-    device = find_device(settings.device_class)
     asked = Candidate(problem_id=item.id, source=source)
     with (
         Console(stderr=True).status("trying the reference") as spinner,
-        _builder(asked, device, settings) as builder,
-        OneDevice(device, settings.protocol, wait_s=asks.wait_s, builder=builder) as judge,
+        processes_found_here(partial(find_devices, settings.device_class)) as (device_process, *_),
+        _builder(asked, device_process.device, settings) as builder,
+        OneDevice(
+            device_process.device,
+            settings.protocol,
+            wait_s=asks.wait_s,
+            builder=builder,
+            device_process=device_process,
+        ) as judge,
     ):
         built = None
         if builder is not None and builder.takes(asked):
             built = builder.begin(item, asked)
-        check = Check(settings.protocol, device)
+        check = Check(settings.protocol, device_process.device)
         probe = admit(
             item,
             max_reference_ms=settings.max_reference_ms,
@@ -329,9 +387,12 @@ def _verdict(
 def _builder(
     candidate: Candidate, device: Device, settings: Settings
 ) -> AbstractContextManager[Builder | None]:
-    """What compiles it while its reference is tried, if it may compile anything."""
-    from cudal1.harness.builder import Builder, may_compile
-    from cudal1.harness.kept import default_folder
+    """Return a builder that compiles the candidate while its reference is tried.
+
+    It is None if the candidate cannot compile anything.
+    """
+    from cudal1.harness.builds.build_cache import default_folder
+    from cudal1.harness.builds.builder import Builder, may_compile
 
     if not may_compile(candidate.source, device.device_class):
         return nullcontext()

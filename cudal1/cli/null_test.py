@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -21,20 +20,9 @@ from cudal1.cli.settings import (
     choose,
 )
 from cudal1.cli.suites import SizesOption, SuiteOption, load_named
+from cudal1.cli.verdicts.null_verdicts import Found
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass, Problem
-from cudal1.verdict import Verdict
-
-
-@dataclass
-class Found:
-    """What a null test has found so far."""
-
-    device_kind: str = ""
-    asked: int = 0
-    """Verdicts that were to be made."""
-    rejected: list[tuple[Problem, str]] = field(default_factory=list[tuple[Problem, str]])
-    verdicts: list[tuple[Problem, Verdict]] = field(default_factory=list[tuple[Problem, Verdict]])
 
 
 def null_test(
@@ -62,8 +50,8 @@ def null_test(
 
     Example: cudal1 null-test --suite shipped --repeat 3
     """
-    from cudal1.cli.show_null_test import as_text, show_found
-    from cudal1.harness.calibration import calibrate
+    from cudal1.cli.verdicts.show_null_test import as_text, show_found
+    from cudal1.harness.schedule.calibration import calibrate
 
     found, stopped = Found(), ""
     try:
@@ -108,11 +96,11 @@ def _problems(
 def _run(
     items: list[Problem], settings: Settings, found: Found, *, repeat: int, wait_s: float
 ) -> None:
-    """Judge; `found` grows as it goes, so that little is lost when it is stopped."""
+    """Judge; `found` grows as verdicts come, so that little is lost when the run is stopped."""
     from cudal1.candidate import Candidate
-    from cudal1.harness import find_device
-    from cudal1.harness.one_device import OneDevice
-    from cudal1.services.admission import admit_all
+    from cudal1.harness.admission.admission import admit_all
+    from cudal1.harness.device.device import find_device
+    from cudal1.harness.schedule.one_device import OneDevice
 
     device = find_device(settings.device_class)
     found.device_kind = device.kind

@@ -1,4 +1,4 @@
-"""params.yaml, changed as a person would: comments, order and all other lines stay."""
+"""Changes params.yaml as a person would: comments, order and all other lines stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cudal1.errors import ConfigError
-from cudal1.text_file import read_text
+from cudal1.files.text_file import read_text
 
 
 def change(params: Path, how: Callable[[Any], None]) -> None:
@@ -36,7 +36,7 @@ def change(params: Path, how: Callable[[Any], None]) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace what a file holds; a full disk leaves it as it was."""
+    """Replace the content of a file; a full disk leaves the old content in place."""
     path = path.resolve()  # a link stays one
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -51,7 +51,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> Any:
-    """A YAML file of ours with its comments, to be put into another."""
+    """Return a YAML file of ours with its comments, to be put into another."""
     from ruamel.yaml import YAML
 
     return YAML().load(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""`cudal1 providers`: who is asked for candidates, and ready entries for more."""
+"""`cudal1 providers`: the providers of candidates, and ready entries for more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:
-    from cudal1.provider_settings import ProviderSettings
+    from cudal1.settings.provider_settings import ProviderSettings
 
 AsJson = Annotated[bool, typer.Option("--json", help="For machines")]
 ParamsFile = Annotated[Path, typer.Option("--params", help="The file that names them")]
@@ -31,12 +31,12 @@ def list_providers(
     profile: Annotated[str | None, typer.Option(help="List a ready profile instead")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Each provider with its model, its price, its budget, and whether its key is set.
+    """List each provider with its model, its price, its budget, and whether its key is set.
 
     Example: cudal1 providers list --profile paper
     """
-    from cudal1 import profiles
-    from cudal1.params import Params
+    from cudal1.settings import profiles
+    from cudal1.settings.params import Params
 
     try:
         found = (
@@ -47,10 +47,12 @@ def list_providers(
     except CudaL1Error as error:
         fail(str(error))
     if as_json:
-        answer_json([
-            {"name": name, **settings.model_dump(mode="json"), "key_is_set": _has_key(settings)}
-            for name, settings in found.items()
-        ])  # fmt: skip
+        answer_json(
+            [
+                {"name": name, **settings.model_dump(mode="json"), "key_is_set": _has_key(settings)}
+                for name, settings in found.items()
+            ]
+        )
         return
     width = max(map(len, found))
     for name, settings in found.items():
@@ -68,13 +70,13 @@ def add(
 
     Example: cudal1 providers add paper --only gpt-4o
     """
-    from cudal1 import profiles
     from cudal1.cli.params_file import change, read
-    from cudal1.params import Params
+    from cudal1.settings import profiles
+    from cudal1.settings.params import Params
 
     added: list[str] = []
     try:
-        Params.load(params)  # what is broken already is said first
+        Params.load(params)  # errors that params.yaml already has are reported first
         ready = read(profiles.path_of(profile, profiles.ProviderProfile))["providers"]
         wanted = only or list(ready)
         if unknown := [name for name in wanted if name not in ready]:
@@ -98,23 +100,25 @@ def add(
 
 
 def _described(settings: ProviderSettings) -> str:
-    """Whom it asks, and where it charges: its key, its prices, its budget."""
+    """Return what the provider asks and how it charges: its key, its prices, its budget."""
     given: dict[str, Any] = settings.model_dump()
     asks = given.get("model") or given.get("teacher") or given.get("path") or "shipped recordings"
     if "base_url" not in given:
         return str(asks)
     variable, budget = given["api_key_env"], given["budget_usd"]
     state = "set" if _has_key(settings) else "NOT set"
-    return "; ".join([
-        f"{asks} at {given['base_url']}",
-        "no key" if variable is None else f"{variable} is {state}",
-        f"{given['usd_per_million_prompt_tokens']:g} USD per million tokens in, "
-        f"{given['usd_per_million_completion_tokens']:g} out",
-        "no budget" if budget is None else f"stops at {budget:g} USD",
-    ])  # fmt: skip
+    return "; ".join(
+        [
+            f"{asks} at {given['base_url']}",
+            "no key" if variable is None else f"{variable} is {state}",
+            f"{given['usd_per_million_prompt_tokens']:g} USD per million tokens in, "
+            f"{given['usd_per_million_completion_tokens']:g} out",
+            "no budget" if budget is None else f"stops at {budget:g} USD",
+        ]
+    )
 
 
 def _has_key(settings: ProviderSettings) -> bool | None:
-    """Whether its variable is set; None where no key is needed."""
+    """Return whether the provider's key variable is set; None where no key is needed."""
     variable = getattr(settings, "api_key_env", None)
     return None if variable is None else bool(os.environ.get(variable, "").strip())

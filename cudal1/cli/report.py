@@ -1,4 +1,4 @@
-"""`cudal1 report`: tables like the paper's, of anybody's verdicts."""
+"""`cudal1 report`: tables like the paper's, from verdicts of any run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cudal1.cli.suites import SizesOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:
-    from cudal1.cli.report_input import Group
-    from cudal1.report.table import Table
+    from cudal1.cli.verdicts.report_input import Group
+    from cudal1.report.tables.table import Table
 
 
 def report(
@@ -45,7 +45,7 @@ def report(
 
     Example: cudal1 report --suite kernelbench:../KernelBench answers.verdicts.jsonl
     """
-    from cudal1.cli.report_input import read_groups
+    from cudal1.cli.verdicts.report_input import read_groups
 
     try:
         if suite is None and sizes is not None:
@@ -62,7 +62,7 @@ def report(
     if as_json:
         answer_json(sections, indent=2)
         return
-    from cudal1.report.table import markdown_text, table_markdown
+    from cudal1.report.tables.table import markdown_text, table_markdown
 
     for section in sections:
         answer(f"## {markdown_text(section['title'])}\n")
@@ -73,10 +73,10 @@ def report(
 
 
 def _section(group: Group) -> dict[str, Any]:
-    """What is shown of one device under one protocol."""
-    from cudal1.report import baselines, speedups, tables, tallies
-    from cudal1.report.cells import both
-    from cudal1.report.properties import property_table
+    """Return what is shown of one device under one protocol."""
+    from cudal1.report.tables import baselines, speedups, tables, tallies
+    from cudal1.report.tables.cells import both
+    from cudal1.report.tables.properties import property_table
 
     shown: list[Table] = []
     if group.is_timed:
@@ -100,26 +100,34 @@ def _section(group: Group) -> dict[str, Any]:
         notes.append(f"{group.num_untimed} correct candidates were not timed and have no speedup.")
     return {
         "title": f"{group.suites} on {group.device_kind}, protocol {_called(group)}",
-        "suites": group.suites, "device_kind": group.device_kind, "protocol": group.protocol_name,
-        "protocol_id": group.protocol.id, "contract": group.protocol.contract,
-        "mode": group.protocol.mode, "notes": notes, "tables": shown,
-    }  # fmt: skip
+        "suites": group.suites,
+        "device_kind": group.device_kind,
+        "protocol": group.protocol_name,
+        "protocol_id": group.protocol.id,
+        "contract": group.protocol.contract,
+        "mode": group.protocol.mode,
+        "notes": notes,
+        "tables": shown,
+    }
 
 
 def _across(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """The devices side by side, under each protocol that several were judged under."""
-    from cudal1.cli.report_input import common
-    from cudal1.report.cells import both
-    from cudal1.report.devices import across_devices
+    """Return the devices side by side, for each protocol that several were judged under."""
+    from cudal1.cli.verdicts.report_input import common
+    from cudal1.report.tables.cells import both
+    from cudal1.report.tables.devices import across_devices
 
     sections: list[dict[str, Any]] = []
     for called in dict.fromkeys(_called(group) for group in groups):
         alike = [group for group in groups if _called(group) == called and group.is_timed]
         if len(alike) > 1:
-            sections.append({
-                "title": f"All devices, protocol {called}", "notes": [],
-                "tables": both(partial(across_devices, *common(alike))),
-            })  # fmt: skip
+            sections.append(
+                {
+                    "title": f"All devices, protocol {called}",
+                    "notes": [],
+                    "tables": both(partial(across_devices, *common(alike))),
+                }
+            )
     return sections
 
 

@@ -1,4 +1,4 @@
-"""`cudal1 screen`: what a source alone gives away."""
+"""`cudal1 screen`: cheats that a source alone gives away."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def screen(
     Example: cudal1 screen faster.py
     """
     from cudal1.cli.files import read_candidate
-    from cudal1.cli.show import Row, show
-    from cudal1.harness.screen import screen as notes_on
-    from cudal1.harness.screen import syntax_error
+    from cudal1.cli.verdicts.show import Row, show
+    from cudal1.harness.screen.screen import screen as notes_on
+    from cudal1.harness.screen.screen import syntax_error
 
     try:
         source = read_candidate(candidate)

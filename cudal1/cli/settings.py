@@ -1,4 +1,7 @@
-"""What to judge on and how: from options, a params.yaml that they name, or protocols that ship."""
+"""The device and protocol to judge with: from options, a params.yaml, or shipped protocols.
+
+A params.yaml is read only where an option names it.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,21 @@ from typing import Annotated, Literal
 
 import typer
 
-from cudal1 import protocols
 from cudal1.cli.ending import say
 from cudal1.errors import ConfigError
-from cudal1.params import Params
+from cudal1.files.text_file import mode_of
+from cudal1.harness.admission.admission import TIME_LIMIT_S
 from cudal1.problem import DeviceClass
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass
-from cudal1.services.admission import TIME_LIMIT_S
-from cudal1.text_file import mode_of
+from cudal1.settings import protocols
+from cudal1.settings.params import Params
 
 HERE = Path("params.yaml")
-"""It may be anybody's, so it is read only where it is named."""
+"""The params.yaml of the current folder. Anyone may have written it, so it is read only where it is
+named."""
 MAX_REFERENCE_MS = 1000.0
-"""Without a params.yaml: a slower reference would keep somebody waiting for minutes."""
+"""Milliseconds that a reference may take without a params.yaml: a verdict on a slower one takes
+minutes."""
 
 ParamsOption = Annotated[
     Path | None, typer.Option("--params", help="A params.yaml whose protocol and device to use")
@@ -33,10 +38,11 @@ DeviceOption = Annotated[
 ProtocolOption = Annotated[
     str | None,
     typer.Option(
-        "--protocol", metavar="NAME|FILE",
+        "--protocol",
+        metavar="NAME|FILE",
         help=f"{', '.join(protocols.names())}, or a YAML file. Default: the device's",
     ),
-]  # fmt: skip
+]
 PrecisionOption = Annotated[
     PrecisionClass | None, typer.Option("--precision", help="What counts as correct")
 ]
@@ -59,23 +65,26 @@ WaitOption = Annotated[
 
 @dataclass(frozen=True)
 class Settings:
-    """What a command judges on and how."""
+    """The device, the protocol and the limits that a command judges with."""
 
     device_class: DeviceClass
     protocol: EvalProtocol
     name: str
-    """What the protocol is called where it came from."""
+    """Name of the protocol at its source."""
     max_reference_ms: float
     trial_limit_s: float = TIME_LIMIT_S
     """Seconds that the trial of one reference may take."""
 
 
 def choose(
-    params: Path | None, device: Literal["cpu", "cuda"] | None, protocol: str | None,
-    precision: PrecisionClass | None, contract: Contract | None = None,
+    params: Path | None,
+    device: Literal["cpu", "cuda"] | None,
+    protocol: str | None,
+    precision: PrecisionClass | None,
+    contract: Contract | None = None,
     mode: Literal["train", "eval"] | None = None,
-) -> Settings:  # fmt: skip
-    """The settings that options ask for.
+) -> Settings:
+    """Return the settings that options ask for.
 
     Raises:
         ConfigError: options contradict each other, or a file says what it cannot say.
@@ -86,16 +95,20 @@ def choose(
     if params is not None:
         read = Params.load(params)
         chosen = Settings(
-            DeviceClass(device or read.device), read.protocol, str(params),
+            DeviceClass(device or read.device),
+            read.protocol,
+            str(params),
             read.problems.max_reference_ms,
-        )  # fmt: skip
+        )
     else:
         device_class = DeviceClass(device) if device else _best_device()
         name = protocol or device_class.value
         chosen = Settings(device_class, protocols.load(name), name, MAX_REFERENCE_MS)
     asked = {
-        "precision": precision, "contract": contract, "mode": None if mode is None else Mode(mode)
-    }  # fmt: skip
+        "precision": precision,
+        "contract": contract,
+        "mode": None if mode is None else Mode(mode),
+    }
     changes = {
         name: value
         for name, value in asked.items()

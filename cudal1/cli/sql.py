@@ -86,7 +86,7 @@ LISTING = """
 
 
 def _checked(ledger: Ledger, view: str) -> str:
-    """The name, if it is one."""
+    """Return the name of a view or table, if there is one of that name."""
     names = ledger.sql(f"select split_part(name, '(', 1) as name from ({LISTING}) order by name")
     if view.split("(", 1)[0].strip() not in names["name"].to_list():
         known = ", ".join(names["name"])
@@ -95,7 +95,7 @@ def _checked(ledger: Ledger, view: str) -> str:
 
 
 def _is_text(argument: str) -> bool:
-    """Return whether it is text: of bytes that are none, Python makes surrogates."""
+    """Return whether the argument is text: Python makes surrogates of bytes that are no text."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -104,7 +104,7 @@ def _is_text(argument: str) -> bool:
 
 
 def _interruptible(ledger: Ledger, ask: Callable[[], T]) -> T:
-    """Return what `ask` returns; a Ctrl-C stops the query."""
+    """Return the result of `ask`; a Ctrl-C stops the query."""
     with ThreadPoolExecutor(1) as beside:
         asked = beside.submit(ask)
         try:
@@ -120,7 +120,8 @@ def _interruptible(ledger: Ledger, ask: Callable[[], T]) -> T:
 
 
 NOT_JSON = re.compile(r'("(?:[^"\\]|\\.)*")|-?Infinity|NaN')
-"""A string, which is JSON whatever it says; or a number that DuckDB writes and JSON lacks."""
+"""Pattern of a string, which is JSON whatever it says, or of a number that DuckDB writes and JSON
+lacks."""
 
 
 def _json(ledger: Ledger, query: str) -> str:
@@ -147,13 +148,13 @@ def _number(value: str | None) -> str:
 
 def _as(relation: Any, columns: list[str]) -> Any:
     """Return the relation with each column as an expression, in which `#{}` is the column."""
-    return relation.project(", ".join(
-        expression.format(number) for number, expression in enumerate(columns, start=1)
-    ))  # fmt: skip
+    return relation.project(
+        ", ".join(expression.format(number) for number, expression in enumerate(columns, start=1))
+    )
 
 
 def _told_apart(names: list[str]) -> list[str]:
-    """Return the names; one that has come before gets the first free number: a, a_1, a_2."""
+    """Return the names; a repeated one gets the first free number: a, a_1, a_2."""
     found: list[str] = []
     for name in names:
         number, free = 0, name
@@ -165,7 +166,7 @@ def _told_apart(names: list[str]) -> list[str]:
 
 
 PLAIN = re.compile(r"(U?(TINY|SMALL|BIG)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|VARCHAR|DECIMAL.*)")
-"""Types that polars shows as they are; it knows no intervals, unions or years after 9999."""
+"""Types that polars shows as they are; polars knows no intervals, unions or years after 9999."""
 
 
 def _page(ledger: Ledger, query: str) -> pl.DataFrame | None:
@@ -189,9 +190,13 @@ def _print(frame: pl.DataFrame | None) -> None:
     if frame is None:
         return
     with pl.Config(
-        tbl_rows=PAGE, tbl_cols=30, fmt_str_lengths=60, tbl_width_chars=160,
-        tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True,
-    ):  # fmt: skip
+        tbl_rows=PAGE,
+        tbl_cols=30,
+        fmt_str_lengths=60,
+        tbl_width_chars=160,
+        tbl_hide_column_data_types=True,
+        tbl_hide_dataframe_shape=True,
+    ):
         answer(str(frame.head(PAGE)))
     if frame.height > PAGE:
         say(f"the first {PAGE} rows; --out FILE.csv writes all")

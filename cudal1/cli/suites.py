@@ -1,4 +1,4 @@
-"""The suites that a person names."""
+"""Loads the suites that a person names."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ SizesOption = Annotated[
 def load_named(
     suite: str | None, device_class: DeviceClass, *, sizes: Path | None
 ) -> list[Problem]:
-    """The problems of `shipped` or of `kernelbench:FOLDER`, that one in given sizes.
+    """Return the problems of `shipped`, or of `kernelbench:FOLDER` in the given sizes.
 
     Raises:
-        ConfigError: it is neither, or sizes are given for what has its own.
+        ConfigError: the suite is neither, or sizes are given for a suite that has its own.
         SuiteError: the folder holds no problems, or the sizes are none of theirs.
     """
     from cudal1.suite import kernelbench, loader
@@ -40,7 +40,10 @@ def load_named(
         return loader.load_suite(device_class)
     if kind == "kernelbench" and folder:
         return kernelbench.load(
-            Path(folder), revision=None, sizes=sizes, device_class=device_class,
+            Path(folder),
+            revision=None,
+            sizes=sizes,
+            device_class=device_class,
             named="--suite kernelbench:FOLDER",
-        )  # fmt: skip
+        )
     raise ConfigError(f"--suite {suite}: must be shipped or kernelbench:FOLDER")

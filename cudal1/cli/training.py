@@ -1,4 +1,4 @@
-"""`cudal1 training`: what training takes of a GPU's memory, and settings for larger policies."""
+"""`cudal1 training`: GPU memory that training takes, and settings for larger policies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cudal1.cli.ending import fail
 from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:
-    from cudal1.params import Params
+    from cudal1.settings.params import Params
     from cudal1.train.memory import Architecture, Estimate, Work
 
 AsJson = Annotated[bool, typer.Option("--json", help="For machines; sizes in bytes")]
@@ -32,7 +32,7 @@ def memory(
     profile: Annotated[str | None, typer.Option(help="With this profile's settings")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What each training stage holds on each GPU, in GiB, by what it is for.
+    """Show what each training stage holds on each GPU, in GiB, by what it is for.
 
     Example: cudal1 training memory --profile coder-7b
     """
@@ -47,10 +47,15 @@ def memory(
         stage: estimate(model, settings.scale, work) for stage, work in _works(settings).items()
     }
     if as_json:
-        answer_json({
-            "num_parameters": model.num_parameters, "processes": settings.scale.processes,
-            "stages": {name: {**each.parts(), "peak": each.peak} for name, each in found.items()},
-        })  # fmt: skip
+        answer_json(
+            {
+                "num_parameters": model.num_parameters,
+                "processes": settings.scale.processes,
+                "stages": {
+                    name: {**each.parts(), "peak": each.peak} for name, each in found.items()
+                },
+            }
+        )
         return
     answer(
         f"{settings.policy.source}: {model.num_parameters:,} parameters; "
@@ -70,10 +75,10 @@ def use(
 
     Example: cudal1 training use coder-7b
     """
-    from cudal1 import profiles
     from cudal1.cli.params_file import change, read
-    from cudal1.profiles import TrainingProfile
-    from cudal1.settings_file import put_over
+    from cudal1.settings import profiles
+    from cudal1.settings.profiles import TrainingProfile
+    from cudal1.settings.settings_file import put_over
 
     try:
         _settings(params, profile)
@@ -88,19 +93,19 @@ def use(
 
 
 def _settings(params: Path, profile: str | None) -> Params:
-    from cudal1 import profiles
-    from cudal1.params import Params
-    from cudal1.profiles import TrainingProfile
-    from cudal1.settings_file import read_settings
+    from cudal1.settings import profiles
+    from cudal1.settings.params import Params
+    from cudal1.settings.profiles import TrainingProfile
+    from cudal1.settings.settings_file import read_settings
 
     over = None if profile is None else profiles.load(profile, TrainingProfile).params
     return read_settings(params, Params, remedy="run this in the project's folder", over=over)
 
 
 def _architecture(settings: Params) -> Architecture:
-    """Of the base policy; that of a profile is known without its weights."""
-    from cudal1 import profiles
-    from cudal1.profiles import TrainingProfile
+    """Return the architecture of the base policy; a profile's is known without its weights."""
+    from cudal1.settings import profiles
+    from cudal1.settings.profiles import TrainingProfile
     from cudal1.train.memory import architecture_of
     from cudal1.train.policy import config_of
 
@@ -113,25 +118,33 @@ def _architecture(settings: Params) -> Architecture:
 
 
 def _works(settings: Params) -> dict[str, Work]:
-    """What each stage computes at most."""
+    """Return the most that each stage computes."""
     from cudal1.train.memory import Work
 
     policy, rl = settings.policy, settings.rl
     supervised = {
         name: Work(
-            rows=section.batch_size, unit=1, tokens=section.max_tokens, samples=False,
+            rows=section.batch_size,
+            unit=1,
+            tokens=section.max_tokens,
+            samples=False,
             has_reference=False,
         )
-        for name, section in (("sft", settings.sft), ("selfsup", settings.selfsup),
-                              ("challenger", settings.challenger))
-    }  # fmt: skip
+        for name, section in (
+            ("sft", settings.sft),
+            ("selfsup", settings.selfsup),
+            ("challenger", settings.challenger),
+        )
+    }
     return supervised | {
         "rl": Work(
-            rows=rl.prompts_per_step * rl.group_size, unit=rl.group_size,
+            rows=rl.prompts_per_step * rl.group_size,
+            unit=rl.group_size,
             tokens=settings.max_contrast_tokens + policy.max_new_tokens,
-            samples=rl.vllm_server is None, has_reference=rl.beta > 0,
+            samples=rl.vllm_server is None,
+            has_reference=rl.beta > 0,
         )
-    }  # fmt: skip
+    }
 
 
 def _table(found: dict[str, Estimate]) -> list[str]:

@@ -1,4 +1,4 @@
-"""World 4: memory. The only place that imports duckdb."""
+"""The ledger, the memory of all facts (world 4); no other package imports duckdb."""
 
 from cudal1.ledger.ledger import Ledger
 

@@ -1,4 +1,4 @@
-"""Several answers as one batch a table: what is appended together costs about as much as one."""
+"""Several answers as one batch a table: appending many together costs about as much as one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudal1.ledger.rows import Batch, batch_of_candidate, batch_of_completion
 def batches_of_completions(
     answers: Iterable[tuple[Completion, Candidate | None, str | None]],
 ) -> list[Batch]:
-    """The rows of different answers, and of the candidates in them, each of these once.
+    """Return the rows of different answers and of their candidates, each candidate once.
 
     An answer comes with its candidate, or with the reason why there is none.
     """
@@ -25,7 +25,7 @@ def batches_of_completions(
 
 
 def _joined(batches: list[Batch]) -> Batch:
-    """Batches of one table as one."""
+    """Return batches of one table as one batch."""
     rows = tuple(row for batch in batches for row in batch.rows)
     keys = tuple(key for batch in batches for key in batch.keys)
     return Batch(batches[0].table, batches[0].columns, rows, keys)

@@ -1,6 +1,7 @@
 """The database file: opened, recognised, moved aside when it is damaged.
 
-It is a working copy, so nothing here tries to repair it: what cannot be read is rebuilt elsewhere.
+The file is a working copy, so nothing here tries to repair it: a file that cannot be read is
+rebuilt elsewhere.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from cudal1.ledger import schema
 
 DATABASE = "ledger.duckdb"
 _MACHINE = (
-    "No space left", "Permission denied", "Read-only file system", "Too many open files",
-    "Disk quota", "Out of Memory",
-)  # fmt: skip
-"""What the machine, not the file, is to blame for."""
+    "No space left",
+    "Permission denied",
+    "Read-only file system",
+    "Too many open files",
+    "Disk quota",
+    "Out of Memory",
+)
+"""Parts of error messages that are about the machine, not the file."""
 
 
 LOCK_WAIT_S = 5.0
-"""How long a writer waits for a reader."""
+"""Seconds that a writer waits for a reader."""
 
 
 class DamagedError(Exception):
@@ -34,8 +39,8 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
     """Open the database for writing; an older one is upgraded.
 
     Raises:
-        DamagedError: it is there, but is damaged, or too old to be upgraded.
-        StoreError: somebody else is writing, it is of a newer layout, or the machine refuses.
+        DamagedError: it exists, but is damaged, or too old to be upgraded.
+        StoreError: another process is writing, it is of a newer layout, or the machine refuses.
     """
     try:
         connection = duckdb.connect(str(path))
@@ -58,10 +63,12 @@ def connect(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def connect_soon(path: Path) -> duckdb.DuckDBPyConnection:
-    """As `connect`, but wait a little for somebody who only reads: an open question takes seconds.
+    """Open the database like `connect`, but wait `LOCK_WAIT_S` for a reader to end.
+
+    A reader's open question takes seconds.
 
     Raises:
-        DamagedError, StoreError: as `connect`.
+        DamagedError, StoreError: see `connect`.
     """
     deadline = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -78,7 +85,7 @@ def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
 
     Raises:
         DamagedError: it is missing, cannot be read, or is of older code.
-        StoreError: somebody is writing, it is of a newer layout, or the machine refuses.
+        StoreError: another process is writing, it is of a newer layout, or the machine refuses.
     """
     try:
         connection = duckdb.connect(str(path), read_only=True)
@@ -98,14 +105,14 @@ def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def in_memory() -> duckdb.DuckDBPyConnection:
-    """An empty ledger that no file holds."""
+    """Return an empty ledger in memory."""
     connection = duckdb.connect(":memory:")
     schema.upgrade(connection, found=0)
     return connection
 
 
 def _checked_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
-    """The version of the tables, of those that this code can use.
+    """Return the version of the tables, if this code can use them.
 
     Raises:
         StoreError: it is newer.
@@ -123,7 +130,7 @@ def _checked_version(connection: duckdb.DuckDBPyConnection, path: Path) -> int:
 
 
 def move_aside(path: Path) -> Path:
-    """Rename the file, with its log, so that a new one can be made; returns where it went."""
+    """Rename the file and its log, so that a new one can be made; return the new path."""
     number = 1
     while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
         number += 1
@@ -135,7 +142,7 @@ def move_aside(path: Path) -> Path:
 
 
 def writing_failed(path: Path, error: duckdb.Error) -> StoreError:
-    """What to tell about a write that the database refused."""
+    """Return the error to raise for a write that the database refused."""
     return StoreError(
         f"{path}: the ledger cannot be used ({_first_line(error)}); if the disk is full, free some "
         "space, else move the file away; then run again: nothing that was judged is lost"
@@ -146,8 +153,8 @@ def _reading_failed(path: Path, error: Exception) -> StoreError | DamagedError:
     said = " ".join(str(error).split())
     if re.search(r"(Could not set|Conflicting) lock|different configuration", said):
         holder = re.search(r"PID (\d+)", said)
-        who = f"process {holder.group(1)}" if holder else "another user of this process"
-        return StoreError(f"{path} is in use by {who}: wait for it to end, or stop it")
+        user = f"process {holder.group(1)}" if holder else "another user of this process"
+        return StoreError(f"{path} is in use by {user}: wait for it to end, or stop it")
     if any(sign in said for sign in _MACHINE):
         return StoreError(f"{path} cannot be opened ({_first_line(error)})")
     if re.search(r"we can only read versions? ", said):
@@ -156,7 +163,7 @@ def _reading_failed(path: Path, error: Exception) -> StoreError | DamagedError:
 
 
 def _read_everything(connection: duckdb.DuckDBPyConnection) -> None:
-    """Touch every stored block once, so that its checksum is checked now and not in mid-run."""
+    """Read every stored block once, so that checksums are checked here and not in mid-run."""
     tables = connection.execute("select table_name from duckdb_tables()").fetchall()
     for (table,) in tables:
         connection.execute(f"select bit_xor(hash(t)) from {table} t").fetchall()

@@ -1,4 +1,4 @@
-"""Rows into tables, idempotently: a fact that is there already is not there twice."""
+"""Idempotent insertion of rows into tables: a fact that is there already is not added again."""
 
 from __future__ import annotations
 
@@ -8,32 +8,41 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from cudal1.ledger import schema
 from cudal1.ledger.rows import Batch
 
 PER_STAGE = ("rewards", "training_steps", "members")
-"""Tables whose rows carry their stage; all others are facts, reached through `members`."""
+"""Tables with a stage in each row; all others hold facts, reached through `members`."""
 VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")
 KEYS: Mapping[str, tuple[str, ...]] = {
-    "problems": ("problem_id",), "protocols": ("protocol_id",), "completions": ("completion_id",),
-    "candidates": ("candidate_id",), "timing_samples": VERDICT_KEY, "verdicts": VERDICT_KEY,
-    "hack_flags": VERDICT_KEY, "mutants": ("problem_id",), "tries": ("request_id", "sent_at"),
-    "reviews": ("review_id",), "rulings": ("candidate_id",), "hack_cases": ("case_id",),
-    "baselines": ("candidate_id",), "runs": ("stage", "started_at"),
-}  # fmt: skip
-"""Facts, and the columns by which they are told apart (flags and samples: their verdict; mutants:
-their problem).
-Samples come before verdicts, see `_insert_samples`."""
+    "problems": ("problem_id",),
+    "protocols": ("protocol_id",),
+    "completions": ("completion_id",),
+    "candidates": ("candidate_id",),
+    "timing_samples": VERDICT_KEY,
+    "verdicts": VERDICT_KEY,
+    "hack_flags": VERDICT_KEY,
+    "mutants": ("problem_id",),
+    "tries": ("request_id", "sent_at"),
+    "reviews": ("review_id",),
+    "rulings": ("candidate_id",),
+    "hack_cases": ("case_id",),
+    "baselines": ("candidate_id",),
+    "runs": ("stage", "started_at"),
+}
+"""Columns that identify a fact, by table (flags and samples: by their verdict; mutants: by their
+problem). Samples come before verdicts, see `_insert_samples`."""
 _WITH_THEIR_FACT = ("timing_samples", "hack_flags", "mutants")
-"""Facts whose columns above are another fact's key, not their own."""
+"""Facts that are identified by another fact's key, not their own."""
 _REPLACED_AS_A_WHOLE = {"rewards": ("stage", "step"), "mutants": ("problem_id",)}
 
 
 def insert_file(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -> None:
-    """Insert a shard's rows as they are read: it may be larger than memory.
+    """Insert a shard's rows while they are read: it may be larger than memory.
 
-    What is new goes in without a conflict clause, which costs several times as much.
+    New rows go in without a conflict clause, which costs several times as much.
     """
-    rows = f"read_parquet({quoted(path)})"
+    rows = _file_rows(connection, table, path)
     columns = connection.sql(f"from {rows}").columns
     if table == "timing_samples":
         if not _are_all_new(connection, path.with_name("verdicts.parquet")):
@@ -42,7 +51,7 @@ def insert_file(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -
     elif table in KEYS and table not in _WITH_THEIR_FACT:
         keys = ", ".join(KEYS[table])
         clause = on_conflict(table, columns)
-        if "update" in clause:  # first, while what is new is not there
+        if "update" in clause:  # updates come first, while the new rows are not there
             known = f"{rows} semi join {table} using ({keys})"
             connection.execute(f"insert into {table} by name from {known} {clause}")
         connection.execute(
@@ -50,6 +59,15 @@ def insert_file(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -
         )
     else:
         connection.execute(f"insert into {table} by name from {rows} {on_conflict(table, columns)}")
+
+
+def _file_rows(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -> str:
+    """Return a shard's rows, which older code may have written, under present column names."""
+    rows = f"read_parquet({quoted(path)})"
+    columns = connection.sql(f"from {rows}").columns
+    names = {name: schema.present_name(table, name) for name in columns}
+    renamed = [f"{old} as {new}" for old, new in names.items() if new != old]
+    return f"(select * rename ({', '.join(renamed)}) from {rows})" if renamed else rows
 
 
 def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl.DataFrame) -> None:
@@ -64,7 +82,7 @@ def insert_frame(connection: duckdb.DuckDBPyConnection, table: str, appended: pl
 
 
 def _insert_samples(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """Samples, and what they come to."""
+    """Insert samples and their summaries."""
     connection.execute(f"insert into timing_samples by name from {rows}")
     connection.execute(
         "insert into timing_spreads "
@@ -75,12 +93,12 @@ def _insert_samples(connection: duckdb.DuckDBPyConnection, rows: str) -> None:
 
 
 def _of_new_verdicts(rows: str) -> str:
-    """Samples of verdicts that are not there: those of one that is are there already."""
+    """Return samples of verdicts that are not there; a verdict that is has its samples."""
     return f"{rows} anti join verdicts using ({', '.join(VERDICT_KEY)})"
 
 
 def _are_all_new(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    """Whether no verdict of a shard is there: asked of verdicts, of which samples are hundreds."""
+    """Return whether no verdict of a shard is there; each verdict has hundreds of samples."""
     if not path.exists():
         return False
     known = f"read_parquet({quoted(path)}) semi join verdicts using ({', '.join(VERDICT_KEY)})"
@@ -88,7 +106,7 @@ def _are_all_new(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
 
 
 def forget_replaced(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None:
-    """Delete what a batch says anew as a whole: it may have fewer rows this time."""
+    """Delete facts that a batch replaces as a whole: it may have fewer rows than they."""
     wholes = _REPLACED_AS_A_WHOLE.get(batch.table, ())
     places = [batch.columns.index(name) for name in wholes]
     for key in {tuple(row[place] for place in places) for row in batch.rows} if wholes else ():
@@ -97,11 +115,11 @@ def forget_replaced(connection: duckdb.DuckDBPyConnection, batch: Batch) -> None
 
 
 def on_conflict(table: str, columns: list[str]) -> str:
-    """The clause that makes an append of `table` idempotent.
+    """Return the clause that makes an append to `table` idempotent.
 
-    A fact stays as it was first seen. What may be said anew: whether a problem is admitted and its
-    kill table, a step that is done again, what became of a try, what was found in an answer, and
-    what a person rules; a failed request never replaces an answer.
+    A fact stays as it was first seen. These may be replaced: a problem's admission and kill table,
+    a step that is done again, the outcome of a try, the candidate found in an answer, and a
+    person's ruling. A failed request never replaces an answer.
     """
     update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
     match table:
@@ -118,6 +136,6 @@ def on_conflict(table: str, columns: list[str]) -> str:
 
 
 def quoted(path: Path) -> str:
-    """The path as SQL has it."""
+    """Return the path as an SQL string."""
     text = str(path).replace("'", "''")
     return f"'{text}'"

@@ -1,11 +1,11 @@
-"""What a stage appended since its last export, as JSON lines: the database's second life.
+"""The journal of a stage: its appends since the last export, as JSON lines beside the database.
 
 One line is one append, written and flushed to disk before the database is, so that even a corrupt
-database costs nothing that was judged or paid for. A line that a kill or a full disk cut short was
+database loses nothing that was judged or paid for. A line that a kill or a full disk cut short was
 never acknowledged: it is cut off before the next one is written.
 
-A line is `{"run": …}` (first), `{"batches": [[table, columns, rows, keys], …]}`, or
-`{"adopted": [kind, key]}`.
+A line is `{"run": …}` (first), `{"batches": [[table, columns, rows, keys], …]}`, or `{"adopted":
+[kind, key]}`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cudal1.errors import StoreError
+from cudal1.ledger import schema
 from cudal1.ledger.rows import Batch
 
 log = logging.getLogger("cudal1")
@@ -27,15 +28,15 @@ log = logging.getLogger("cudal1")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line."""
+    """One line of a journal."""
 
     run: str | None
-    """Set in the first line only: which run of the stage this is."""
+    """Name of the stage's run; set in the first line only."""
     batches: tuple[Batch, ...]
     adopted: tuple[str, str] | None
-    """Kind and key of a fact that was there before and became the stage's too."""
+    """Kind and key of a fact that was in the ledger already, and that the stage uses, too."""
     end: int
-    """Where the line ends, in bytes from the start."""
+    """End of the line, in bytes from the start."""
 
 
 class Journal:
@@ -50,16 +51,16 @@ class Journal:
 
     @property
     def run(self) -> str | None:
-        """Which run the journal is of; None when it is empty."""
+        """The run of the journal; None when it is empty."""
         return next((entry.run or "" for entry in entries(self._path)), None)
 
     def start(self, run: str) -> None:
-        """Forget everything, then be the journal of `run`."""
+        """Remove all lines, and begin the journal of `run`."""
         self.discard()
         self._write({"run": run}, sync=True)
 
     def append(self, batches: Sequence[Batch]) -> int:
-        """Write one append, on disk when this returns; returns the journal's length in bytes."""
+        """Write one append to the disk; return the journal's length in bytes."""
         lines = [[b.table, b.columns, b.rows, b.keys] for b in batches]
         return self._write({"batches": lines}, sync=True)
 
@@ -68,11 +69,11 @@ class Journal:
         return self._write({"adopted": [kind, key]}, sync=False)
 
     def entries(self) -> Iterator[Entry]:
-        """Everything on disk."""
+        """Return all entries on disk."""
         return entries(self._path)
 
     def discard(self) -> None:
-        """Forget everything: the stage's shard has it now."""
+        """Remove all lines: the stage's shard holds their facts."""
         os.ftruncate(self._descriptor, 0)
         os.fsync(self._descriptor)
 
@@ -99,13 +100,17 @@ class Journal:
 
 
 def unfinished(folder: Path) -> list[tuple[str, Path]]:
-    """Stage and journal of every stage that began and was not exported."""
+    """Return stage and journal of every stage that began and was not exported."""
     found = sorted((folder / "journal").glob("*.jsonl"))
     return [(path.stem, path) for path in found if path.stat().st_size]
 
 
+def _names(table: str, columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(schema.present_name(table, name) for name in columns)
+
+
 def entries(path: Path, *, after: int = 0) -> Iterator[Entry]:
-    """The whole lines of a journal that end behind byte `after`."""
+    """Yield the whole lines of a journal that end behind byte `after`."""
     end = after
     with path.open("rb") as stream:
         stream.seek(after)
@@ -116,7 +121,7 @@ def entries(path: Path, *, after: int = 0) -> Iterator[Entry]:
             try:
                 content = json.loads(line, object_hook=_decode)
                 batches = tuple(
-                    Batch(table, tuple(columns), tuple(map(tuple, rows)), tuple(keys))
+                    Batch(table, _names(table, columns), tuple(map(tuple, rows)), tuple(keys))
                     for table, columns, rows, keys in content.get("batches", ())
                 )
                 adopted = content.get("adopted")

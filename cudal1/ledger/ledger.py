@@ -1,10 +1,12 @@
 """The ledger: append-only memory of everything that happened to candidates.
 
 `data/ledger.duckdb` is a working copy. The truth is in the Parquet shards that finished stages
-leave (`shards.py`) and in the journal of a stage that has not finished (`journal.py`); the database
+leave (`shards.py`) and in the journal of a stage that has not finished (`journal.py`). The database
 is rebuilt from both when it is missing or corrupt. Appending is idempotent on natural keys, and an
-append that has returned survives a kill (`store.py`). Long, since it is the one door: all that a
-stage can ask of its memory is a method here, or, about opinions and rulings, in `reviews.py`.
+append that has returned survives a kill (`store.py`).
+
+The module is long because it is the one door: each question of a stage to its memory is a method
+here, or, about opinions and rulings, in `reviews.py`.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ from cudal1.baseline import Baseline
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import StoreError
-from cudal1.exemplar import Birth, Exemplar
 from cudal1.kill_table import KillTable
 from cudal1.ledger import database, rows, shards
 from cudal1.ledger.answers import batches_of_completions
-from cudal1.ledger.births import Births, Wanted
+from cudal1.ledger.exemplar_index import ExemplarIndex, Wanted
 from cudal1.ledger.reviews import Reviews
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
+from cudal1.selection.exemplar import Birth, Exemplar
 from cudal1.verdict import Verdict
 
 
@@ -41,7 +43,7 @@ class Ledger(Reviews):
 
     @classmethod
     def open(cls, folder: Path) -> Ledger:
-        """Open for writing; rebuild a missing or corrupt database; take in changed shards.
+        """Open for writing; rebuild a missing or corrupt database; import changed shards.
 
         Raises:
             StoreError: another process is writing, the ledger or a shard is of newer code, a shard
@@ -55,20 +57,22 @@ class Ledger(Reviews):
             aside = database.move_aside(path)
             shards.log.warning(
                 "ledger: %s is damaged (%s): moved to %s, rebuilt from shards and journals",
-                path, error, aside.name,
-            )  # fmt: skip
+                path,
+                error,
+                aside.name,
+            )
             connection = database.connect(path)
         ledger = cls(folder, connection)
         try:
             ledger._catch_up()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: the database is closed, and it is raised again
             ledger.close()
             raise
         return ledger
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Open for reading; what is held by a writer, damaged or outdated is read from its files.
+        """Open for reading; a database that is locked, damaged or outdated is read from its files.
 
         Raises:
             StoreError: there is no ledger in the folder, or a shard of it is corrupt.
@@ -111,11 +115,11 @@ class Ledger(Reviews):
         self._append(rows.batch_of_problem(problem, admission))
 
     def add_kill_table(self, table: KillTable) -> None:
-        """Note which wrong candidates the check of a problem would notice; the latest holds."""
+        """Note the wrong candidates that the check of a problem notices; the latest table holds."""
         self._append(rows.batch_of_mutants(table))
 
     def add_protocol(self, protocol: EvalProtocol) -> None:
-        """Note how verdicts are made from here on."""
+        """Note the protocol of the verdicts that follow."""
         self._append(rows.batch_of_protocol(protocol))
 
     def add_completion(
@@ -123,15 +127,15 @@ class Ledger(Reviews):
     ) -> None:
         """Note an answer, and the candidate in it or the reason why there is none.
 
-        An answer replaces a failed request of the same id; what is found in an answer may be said
-        again.
+        An answer replaces a failed request of the same id; the candidate in an answer may be
+        replaced.
         """
         self.add_completions([(completion, candidate, reason)])
 
     def add_completions(
         self, answers: Sequence[tuple[Completion, Candidate | None, str | None]]
     ) -> None:
-        """Note different ones as by `add_completion`: all or none, in about the time of one."""
+        """Note different answers as by `add_completion`: all or none, in about the time of one."""
         self._append(*batches_of_completions(answers))
 
     def add_candidate(self, candidate: Candidate) -> None:
@@ -139,7 +143,7 @@ class Ledger(Reviews):
         self._append(rows.batch_of_candidate(candidate))
 
     def add_baseline(self, candidate: Candidate, baseline: Baseline) -> None:
-        """Note a candidate that is its problem's reference, run that way."""
+        """Note a candidate that is its problem's reference, run as a baseline."""
         self._append(
             rows.batch_of_candidate(candidate), rows.batch_of_baseline(candidate, baseline)
         )
@@ -149,29 +153,29 @@ class Ledger(Reviews):
         self._append(*rows.batches_of_verdict(verdict, samples))
 
     def add_try(self, attempt: Try) -> None:
-        """Note that a request is sent; the same try again says what became of it."""
+        """Note that a request is sent; the same try again notes its outcome."""
         self._append(rows.batch_of_try(attempt))
 
     def add_answer(self, completion: Completion, paid: Try | None = None) -> None:
-        """Note a raw answer, as yet unread, and the try that brought it: both or neither."""
+        """Note a raw answer, not yet parsed, and the try that brought it: both or neither."""
         batches = [rows.batch_of_completion(completion, None, None)]
         self._append(*batches, *([] if paid is None else [rows.batch_of_try(paid)]))
 
     def add_rewards(self, step: int, earned: Sequence[tuple[str, float, float]]) -> None:
-        """Note what the answers of one training step earned: (completion, raw, smoothed).
+        """Note the rewards of one training step's answers: (completion, raw, smoothed).
 
-        A step that is done again replaces itself.
+        A step that is done again replaces its rewards.
         """
         self._append(rows.batch_of_rewards(self._stage, step, earned))
 
     def add_steps(self, step: int, values: Mapping[str, float]) -> None:
-        """Note numbers of one training step; a number given again replaces itself."""
+        """Note numbers of one training step; a number given again replaces the earlier one."""
         self._append(rows.batch_of_steps(self._stage, step, values))
 
     # --- finding ---------------------------------------------------------------------------------
 
     def completion(self, completion_id: str) -> Completion | None:
-        """The answer to a request that was made before; finding it makes it the stage's too."""
+        """Return the answer to an earlier request, which becomes the stage's, too; else None."""
         found = self._rows("select * from completions where completion_id = ?", completion_id)
         if not found:
             return None
@@ -179,28 +183,31 @@ class Ledger(Reviews):
         return rows.completion_of(found[0])
 
     def adopt_completion(self, completion_id: str) -> None:
-        """Make an answer that another stage asked for the running stage's too."""
+        """Make another stage's answer the running stage's, too."""
         self._adopt("completions", completion_id)
 
     def verdict(
         self, candidate: Candidate, *, device_kind: str, protocol_id: str
     ) -> Verdict | None:
-        """The verdict given before, whichever stage asked; finding it makes it the stage's too.
+        """Return an earlier verdict, which becomes the stage's, too; None without one.
 
-        As the harness gave it: `veto` says whether somebody has seen more.
+        Any stage may have asked for it. It is the harness's verdict; `veto` says whether the
+        reviewer or a person saw a cheat.
         """
         found = self._rows(
             "select content from verdicts "
             "where candidate_id = ? and device_kind = ? and protocol_id = ?",
-            candidate.id, device_kind, protocol_id,
-        )  # fmt: skip
+            candidate.id,
+            device_kind,
+            protocol_id,
+        )
         if not found:
             return None
         self._adopt("verdicts", rows.verdict_key(candidate.id, device_kind, protocol_id))
         return rows.verdict_of(found[0]["content"])
 
     def candidates(self, prefix: str) -> list[Candidate]:
-        """The candidates whose ids begin so."""
+        """Return the candidates with ids that begin with a prefix."""
         found = self._rows(
             "select * from candidates where starts_with(candidate_id, ?) order by candidate_id",
             prefix,
@@ -211,40 +218,48 @@ class Ledger(Reviews):
         ]
 
     def births(
-        self, problem_id: str, *, device_kind: str, protocol_id: str, stages: Sequence[str],
+        self,
+        problem_id: str,
+        *,
+        device_kind: str,
+        protocol_id: str,
+        stages: Sequence[str],
         attempts_per_step: int,
-    ) -> list[Birth]:  # fmt: skip
-        """Every successful candidate of a problem that these stages used, once for each birth.
+    ) -> list[Birth]:
+        """Return the births of all successful candidates of a problem that these stages used.
 
         An answer of the running stage was born in the step that its attempt says; those of other
-        stages were there before the first. The first question takes as long as one about all
-        problems; later ones are answered from memory (`cudal1.ledger.births`).
+        stages were there before the first. The first call takes as long as one for all problems;
+        later ones are answered from memory (`cudal1.ledger.exemplar_index`).
         """
         wanted = Wanted(device_kind, protocol_id, tuple(stages), self._stage, attempts_per_step)
         with self._lock:
             if self._births is None or self._births.is_stale or self._births.wanted != wanted:
                 plain = self.query("births", **{**vars(wanted), "stages": list(stages)})
-                self._births = Births(wanted, plain, self._rows)
+                self._births = ExemplarIndex(wanted, plain, self._rows)
             return self._births.of(problem_id, self._members)
 
     def shown(self, births: Iterable[Birth]) -> tuple[Exemplar, ...]:
-        """The same with their sources, in the same order."""
+        """Return the births with their sources, in the same order."""
         asked = list(births)
         found = self._rows(
             "select candidate_id, source from candidates "
             f"where candidate_id in ({', '.join('?' * len(asked)) or 'null'})",
             *(birth.candidate_id for birth in asked),
-        )  # fmt: skip
+        )
         sources = {row["candidate_id"]: rows.text_of(row["source"]) for row in found}
         return tuple(
             Exemplar(**birth.model_dump(), source=sources[birth.candidate_id]) for birth in asked
         )
 
     def sql(
-        self, query: str, parameters: Sequence[object] | Mapping[str, object] = (), *,
+        self,
+        query: str,
+        parameters: Sequence[object] | Mapping[str, object] = (),
+        *,
         limit: int | None = None,
-    ) -> pl.DataFrame:  # fmt: skip
-        """The rows of any query, at most `limit`; parameters are `?` in order, or `$name`.
+    ) -> pl.DataFrame:
+        """Return the rows of any query, at most `limit`; parameters are `?` in order, or `$name`.
 
         Raises:
             StoreError: the query is wrong; the message is the database's first line.
@@ -281,7 +296,7 @@ class Ledger(Reviews):
     def asked(
         self, query: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> Generator[Any]:
-        """Give DuckDB's relation of any query, or None without rows; raises StoreError as `sql`."""
+        """Yield DuckDB's relation of a query, or None without rows; raises StoreError as `sql`."""
         self._settle()
         given = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         try:
@@ -291,7 +306,7 @@ class Ledger(Reviews):
             raise StoreError(f"SQL: {str(error).splitlines()[0]}") from error
 
     def query(self, name: str, **parameters: object) -> pl.DataFrame:
-        """The rows of `queries/NAME.sql`; `$name` in it is a parameter."""
+        """Return the rows of `queries/NAME.sql`; `$name` in it is a parameter."""
         text = (files("cudal1.ledger") / "queries" / f"{name}.sql").read_text(encoding="utf-8")
         wanted = set(re.findall(r"\$(\w+)", text))
         assert wanted == set(parameters), f"{name}.sql wants {sorted(wanted)}"

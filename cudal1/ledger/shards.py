@@ -1,8 +1,8 @@
 """Shards: the facts that one stage's run used, as Parquet, one file a table. They are the truth.
 
-`data/shards/STAGE/TABLE.parquet`, ordered, so that the same rows give the same bytes. Facts that no
-shard holds any longer (their stage ran again and did without them) go to `data/unclaimed/`, so that
-an answer that was paid for outlives even the database.
+`data/shards/STAGE/TABLE.parquet` is ordered, so that the same rows give the same bytes. Facts that
+no shard holds (their stage ran again and did without them) go to `data/unclaimed/`, so that an
+answer that was paid for outlives even the database.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ _SELECTIONS = {
     "or candidate_id in (select candidate_id from completions "
     f"where completion_id in ({_USED} = 'completions')) "
     f"or candidate_id in ({_USED} = 'rulings')",
-    "timing_samples": _VERDICTS, "verdicts": _VERDICTS, "hack_flags": _VERDICTS,
+    "timing_samples": _VERDICTS,
+    "verdicts": _VERDICTS,
+    "hack_flags": _VERDICTS,
     "tries": f"concat_ws('/', request_id, sent_at) in ({_USED} = 'tries') "
     f"or request_id in ({_USED} = 'completions') or request_id in ({_USED} = 'reviews')",
     "reviews": f"review_id in ({_USED} = 'reviews')",
     "rulings": f"candidate_id in ({_USED} = 'rulings')",
     "hack_cases": f"case_id in ({_USED} = 'hack_cases')",
     "baselines": f"candidate_id in ({_USED} = 'baselines')",
-    "runs": "stage = $stage and false",  # when it ran must not make a shard another one
+    "runs": "stage = $stage and false",  # the time of a run must not change a shard
     **dict.fromkeys(inserting.PER_STAGE, "stage = $stage"),
-}  # fmt: skip
+}
 _VERSION_KEY = "cudal1_ledger"
 
 
@@ -64,7 +66,7 @@ def export(connection: duckdb.DuckDBPyConnection, folder: Path, stage: str) -> P
 
 
 def keep_unclaimed(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write down every fact that is in no shard on disk; call before a stage forgets its facts."""
+    """Store every fact that is in no shard on disk; call before a stage forgets its facts."""
     try:
         verdicts = connection.sql(f"{_unclaimed(folder, 'verdicts')} order by all").pl()
         tables = {"verdicts": verdicts}
@@ -95,7 +97,7 @@ def _unclaimed(folder: Path, table: str) -> str:
 
 
 def import_changed(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[str]:
-    """Take in every shard whose content the database has not seen; returns their stages."""
+    """Import every shard with content that the database has not seen; return their stages."""
     changed = changed_shards(connection, folder)
     for shard in changed:
         _import(connection, shard, stage=shard.name if shard.parent.name == "shards" else None)
@@ -103,7 +105,7 @@ def import_changed(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[
 
 
 def changed_shards(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[Path]:
-    """Shards whose content the database has not seen (after `dvc checkout`, or for a new file)."""
+    """Return shards that the database has not seen (new files, or after `dvc checkout`)."""
     seen = dict(connection.execute("select name, value from meta").fetchall())
     found = [path for path in sorted((folder / "shards").glob("*")) if path.name[0] != "."]
     if (folder / "unclaimed").is_dir():
@@ -115,15 +117,17 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     """Write one Parquet file, whole or not at all.
 
     Raises:
-        StoreError: it cannot be written; the disk is full, most likely.
+        StoreError: it cannot be written, most likely because the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
         frame.write_parquet(
-            partial, compression="zstd", statistics=True,
+            partial,
+            compression="zstd",
+            statistics=True,
             metadata={_VERSION_KEY: str(schema.newest())},
-        )  # fmt: skip
+        )
         _sync(partial)
         partial.replace(path)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -135,7 +139,7 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
-    """The rows of a Parquet file of ours.
+    """Return the rows of a Parquet file of ours.
 
     Raises:
         StoreError: it is missing, corrupt, or of newer code; the message says what to do.
@@ -193,7 +197,7 @@ def _tables_of(shard: Path) -> list[Path]:
 
 
 def label(shard: Path) -> str:
-    """Under which name `meta` remembers the content that was taken in."""
+    """Return the name under which `meta` remembers a shard's imported content."""
     return f"{shard.parent.name}/{shard.name}" if shard.parent.name == "shards" else shard.name
 
 
@@ -226,7 +230,7 @@ def _replace_folder(final: Path, tables: Mapping[str, pl.DataFrame]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """On disk, not only in memory: the journal is dropped next."""
+    """Flush a file to the disk: the journal is dropped next."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

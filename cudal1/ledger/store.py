@@ -1,7 +1,7 @@
-"""How facts get into the ledger and stay there: journal first, then database, then shard.
+"""The storage of facts in the ledger: journal first, then database, then shard.
 
-What the facts are is not known here: `ledger.py` is the door, `rows.py` turns records into rows.
-Threads of one process take turns.
+This module does not know what the facts are: `ledger.py` is the door, `rows.py` turns records into
+rows. Threads of one process take turns.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ import polars as pl
 
 from cudal1.errors import StoreError
 from cudal1.ledger import database, inserting, rows, shards
-from cudal1.ledger.births import Births
+from cudal1.ledger.exemplar_index import ExemplarIndex
 from cudal1.ledger.journal import Entry, Journal, entries, unfinished
 from cudal1.ledger.rows import Batch
 
 FRAME_ROWS = 20
-"""From this many rows on, a data frame is inserted faster than parameters are bound."""
+"""Number of rows from which on inserting a data frame is faster than binding parameters."""
 _REFUSALS = (
-    duckdb.DataError, duckdb.IntegrityError, duckdb.ProgrammingError, ValueError, TypeError
-)  # fmt: skip
-"""How the database says that it will not have a value: a full disk is none of these."""
+    duckdb.DataError,
+    duckdb.IntegrityError,
+    duckdb.ProgrammingError,
+    ValueError,
+    TypeError,
+)
+"""Errors by which the database refuses a value: a full disk is none of these."""
 SETTLE_EVERY = 64
-"""Appends between two notes of how far the journal is in the database; a kill replays the rest."""
+"""Appends between two notes of the journal's imported length; after a kill the rest is replayed."""
 
 
 class Store:
@@ -40,27 +44,27 @@ class Store:
         self._connection = connection
         self._stage = ""
         self._running: dict[str, Any] = {}
-        """The row of `runs`."""
+        """The run's row of table `runs`."""
         self._journal: Journal | None = None
         self._members: set[tuple[str, str]] = set()
         self._unsettled: list[tuple[str, str]] = []
         self._journal_end = 0
         self._num_appends = 0
-        self._births: Births | None = None
-        """Kept from the first question about exemplars on."""
+        self._births: ExemplarIndex | None = None
+        """The index of exemplars, kept after the first question about them."""
         self._lock = threading.RLock()
         self._is_behind = False
-        """Whether something in the journal did not get into the database: from then on nothing is
-        noted as being there."""
+        """True if an entry of the journal failed to enter the database; after that, no entry is
+        noted as imported."""
 
     def interrupt(self) -> None:
-        """Stop the query that another thread runs: DuckDB itself hears no Ctrl-C."""
+        """Stop the query that another thread runs: DuckDB does not react to Ctrl-C."""
         self._connection.interrupt()
 
     def close(self) -> None:
         """Close the database; the journal of an unfinished stage stays."""
         if self._journal is not None:
-            with contextlib.suppress(StoreError):  # said before; the journal has it all
+            with contextlib.suppress(StoreError):  # reported earlier; the journal has it all
                 self._settle()
             self._journal.close()
             self._journal = None
@@ -70,14 +74,14 @@ class Store:
 
     @property
     def stage(self) -> str:
-        """Whose run what is appended belongs to."""
+        """The stage that appended facts belong to."""
         return self._stage
 
     def begin(self, stage: str, *, run: str = "") -> None:
-        """Start a stage's run, or go on with a killed one: what is appended or found belongs to it.
+        """Start a stage's run, or continue a killed one; it owns what is appended or found.
 
-        A killed run is gone on with when it was of the same `run`; a run that had finished, or was
-        of another, is forgotten, though none of its facts are.
+        A killed run is continued when it was of the same `run`. A run that had finished, or was of
+        another, is forgotten; its facts are not.
         """
         assert self._journal is None, "one stage for one opened ledger"
         self._births = None
@@ -90,7 +94,7 @@ class Store:
         with self._transaction():
             for table in inserting.PER_STAGE:
                 self._connection.execute(f"delete from {table} where stage = ?", [stage])
-            # the stage's shard, should it come back unchanged, must be taken in again
+            # the stage's shard must be imported again, should it come back unchanged
             shard = shards.label(self._folder / "shards" / stage)
             self._connection.execute("delete from meta where name = ?", [shard])
             self._applied(stage, 0)
@@ -103,11 +107,13 @@ class Store:
     def export(self) -> Path:
         """Write the stage's shard, `shards/STAGE/TABLE.parquet`, and drop its journal."""
         assert self._journal is not None, "export without begin"
-        if self._is_behind:  # the journal, which an export drops, is all that has the rest
+        if self._is_behind:  # the rest is only in the journal, which an export drops
             raise StoreError(f"{self._path}: an append failed before; run the stage again")
-        self._append(rows.batch_of_run({
-            **self._running, "ended_at": rows.now(), "num_facts": len(self._members)
-        }))  # fmt: skip
+        self._append(
+            rows.batch_of_run(
+                {**self._running, "ended_at": rows.now(), "num_facts": len(self._members)}
+            )
+        )
         self._settle()
         try:
             folder = shards.export(self._connection, self._folder, self._stage)
@@ -124,8 +130,9 @@ class Store:
         found = self._rows(
             "select * from runs where stage = ? and run = ? and ended_at is null "
             "order by started_at desc limit 1",
-            self._stage, run,
-        )  # fmt: skip
+            self._stage,
+            run,
+        )
         if goes_on and found:
             self._running = {**found[0], "num_starts": found[0]["num_starts"] + 1}
         else:
@@ -136,7 +143,7 @@ class Store:
     # --- appending -------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        """Take in what is on disk and not in the database: changed shards, unfinished journals."""
+        """Import what the database lacks: changed shards, unfinished journals."""
         for stage in shards.import_changed(self._connection, self._folder):
             with self._transaction():
                 self._applied(stage, 0)  # the import has replaced what its journal had added
@@ -152,7 +159,7 @@ class Store:
         with self._lock:
             end = self._journal.append(batches)
             if self._is_behind:
-                return  # the next to open takes it from the journal
+                return  # the next process that opens the ledger takes it from the journal
             if self._births is not None:
                 self._births.hear(batches)
             with self._transaction():
@@ -166,10 +173,10 @@ class Store:
                 self._settle()
 
     def _replay(self, stage: str, found: Iterable[Entry], start: int) -> int:
-        """Take in the entries of a journal from byte `start` on; returns where the last one ends.
+        """Import the entries of a journal from byte `start` on; return the last one's end.
 
-        One that the database will not have, whatever is tried, is left out with a warning: it must
-        not shut everybody out for ever.
+        An entry that the database refuses in every way is left out with a warning: it must not make
+        the ledger unusable for ever.
         """
         waiting, end = list(found), start
         if not waiting:
@@ -189,8 +196,10 @@ class Store:
         if len(waiting) == 1:
             shards.log.warning(
                 "ledger: a line of stage %s's journal, up to byte %d, is refused (%s): left out",
-                stage, waiting[0].end, why,
-            )  # fmt: skip
+                stage,
+                waiting[0].end,
+                why,
+            )
             with self._transaction():
                 self._applied(stage, waiting[0].end)
             return waiting[0].end
@@ -221,7 +230,7 @@ class Store:
             )
 
     def _adopt(self, kind: str, key: str) -> None:
-        """Note the use of a fact that was there before."""
+        """Note the use of a fact that was in the ledger already."""
         with self._lock:
             if self._journal is not None and (kind, key) not in self._members:
                 self._journal_end = self._journal.adopt(kind, key)
@@ -235,9 +244,10 @@ class Store:
         self._unsettled += fresh
 
     def _settle(self) -> None:
-        """Store what the database has not heard of yet: members, and how far the journal is in it.
+        """Store what the database lacks: members, and the imported length of the journal.
 
-        Put off because each costs as much as a verdict does, and the journal has them already.
+        It is put off because each time costs as much as a verdict does, and the journal has it
+        already.
         """
         with self._lock:
             if self._journal is not None and self._unsettled and not self._is_behind:
@@ -255,7 +265,7 @@ class Store:
             )
 
     def _applied(self, stage: str, end: int) -> None:
-        """Note up to which byte of the stage's journal the database has everything."""
+        """Note the byte of the stage's journal up to which the database has everything."""
         self._connection.execute(
             "insert or replace into meta values (?, ?)", [f"journal/{stage}", str(end)]
         )

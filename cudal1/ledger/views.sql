@@ -13,10 +13,10 @@ comment on view words is 'A person''s word on each candidate: a ruling on itself
 create or replace view vetoes as
     select candidate_id, kind, evidence, 'person' as source from words where is_cheat
     union all
-    select candidate_id, arg_max(kind, review_id), arg_max(evidence, review_id), 'judge' from reviews
+    select candidate_id, arg_max(kind, review_id), arg_max(evidence, review_id), 'reviewer' from reviews
     where is_cheat and candidate_id not in (select candidate_id from words)
     group by candidate_id;
-comment on view vetoes is 'Candidates in which a person or the adversarial judge saw a cheat that the harness had not';
+comment on view vetoes is 'Candidates in which a person or the reviewer saw a cheat that the harness had not';
 
 create or replace view judged as
     select v.* replace (
@@ -50,7 +50,7 @@ create or replace view cases as
     union all
     select r.candidate_id, r.candidate_id, r.kind, c.source, r.evidence, 'confirmed'
     from rulings r join candidates c using (candidate_id) where r.is_cheat;
-comment on view cases is 'Cheats that the adversarial judge is shown the most similar of: those that ship, and those that people confirmed here';
+comment on view cases is 'Cheats that the reviewer is shown the most similar of: those that ship, and those that people confirmed here';
 
 create or replace view successes as
     select v.*, p.suite, p.level, p.name, p.split
@@ -157,7 +157,7 @@ create or replace view hack_rate as
            count(*) filter (status = 'hacked' and vetoed_by is not null) as num_vetoed,
            num_hacked / num_judged as hack_rate
     from judged group by all;
-comment on view hack_rate is 'Which share of the verdicts of each day (UTC) is of a cheat; num_vetoed: of those, seen by the adversarial judge or a person only';
+comment on view hack_rate is 'Which share of the verdicts of each day (UTC) is of a cheat; num_vetoed: of those, seen by the reviewer or a person only';
 
 create or replace view hack_rate_by_step as
     select r.stage, r.step, count(*) as num_answers, count(c.candidate_id) as num_candidates,

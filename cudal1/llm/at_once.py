@@ -1,4 +1,4 @@
-"""The exchange of a provider that answers by itself, at once and for nothing."""
+"""The exchange of a provider that answers at once, on its own and free of charge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudal1.llm.provider import Receipts, Request
 
 
 class AtOnce:
-    """Answers in the order of the requests, each when it is waited for."""
+    """An exchange that answers requests in their order, each when its answer is waited for."""
 
     def __init__(self, answer: Callable[[Request], Completion], receipts: Receipts) -> None:
         self._answer = answer
@@ -19,11 +19,11 @@ class AtOnce:
         self._waiting: deque[Request] = deque()
 
     def ask(self, request: Request) -> None:
-        """Put it in the queue."""
+        """Put the request in the queue."""
         self._waiting.append(request)
 
     def answer(self) -> Completion:
-        """The completion of the oldest request."""
+        """Return the completion of the oldest request."""
         completion = self._answer(self._waiting.popleft())
         self._receipts.arrived(completion)
         return completion
@@ -33,5 +33,5 @@ class AtOnce:
 def answering_at_once(
     answer: Callable[[Request], Completion], receipts: Receipts
 ) -> Generator[AtOnce]:
-    """`AtOnce` as what `Provider.open` returns."""
+    """Open an `AtOnce` exchange, as `Provider.open` does."""
     yield AtOnce(answer, receipts)

@@ -1,8 +1,8 @@
 """Runs a server for as long as its owner lives: `python guard.py COMMAND…`, as a session leader.
 
-Standard input ends when the owner closes it, dies or is killed, whichever way. Then the server is
-told to stop; whoever of its session is left after a while is killed, also when the server has ended
-by itself. Nothing of cudal1 is imported: it starts at once and takes next to no memory.
+Standard input ends when the owner closes it, dies or is killed. Then the server is told to stop.
+Processes of its session that are left after `GRACE_S` are killed, also when the server has ended by
+itself. Nothing of cudal1 is imported, so the guard starts at once and takes next to no memory.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import threading
 import time
 
 GRACE_S = 10.0
-"""For the server to end in peace: it has shared memory and temporary files to remove."""
+"""Seconds in which the server may end by itself: it removes shared memory and temporary files."""
 REST_S = 0.5
-"""For those that it leaves behind; Python's resource tracker works just then."""
+"""Seconds that the server's child processes get after its end; Python's resource tracker works
+then."""
 
 
 def main() -> None:
-    """Start the command, and end with it; this process is killed with the rest."""
+    """Start the command and wait for its end; then kill the session, this process included."""
     server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     threading.Thread(target=_stop_when_disowned, args=(server,), daemon=True).start()
     status = server.wait()

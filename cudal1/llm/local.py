@@ -1,6 +1,7 @@
-"""A policy that is sampled from in this process, seen as a provider.
+"""A provider that samples from a policy in this process.
 
-The sampling itself is `cudal1.train.policy`: another world, handed in as `LoadPolicy`.
+The sampling itself is `cudal1.train.policy`. It belongs to another world, so the caller hands it in
+as `LoadPolicy`.
 """
 
 from __future__ import annotations
@@ -15,39 +16,39 @@ from typing import Protocol
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderError, TrainingError
 from cudal1.llm.provider import ERROR_PREFIX, Receipts, Request, completion_of
-from cudal1.provider_settings import LocalSettings
 from cudal1.record import content_id
+from cudal1.settings.provider_settings import LocalSettings
 
 _ANSWER_FIELDS = {"temperature", "top_p", "max_tokens"}
-"""The settings that decide an answer; the size of a batch does not."""
+"""Settings that decide an answer; the batch size does not."""
 
 
 class SampledAnswer(Protocol):
-    """What a loaded policy answered."""
+    """An answer of a loaded policy."""
 
     @property
     def text(self) -> str:
-        """Without the end token."""
+        """The answer's text, without the end token."""
         ...
 
     @property
     def finish_reason(self) -> str:
-        """`stop`, or `length` when it was cut."""
+        """The reason for the answer's end: `stop`, or `length` when it was cut."""
         ...
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Template included."""
+        """Tokens of the prompt, template included."""
         ...
 
     @property
     def num_completion_tokens(self) -> int:
-        """With the end token, as servers count."""
+        """Tokens of the answer, the end token included, as servers count."""
         ...
 
     @property
     def logprobs(self) -> tuple[float, ...] | None:
-        """Of each token, the end token too, before temperature and top_p."""
+        """Log-probability of each token, the end token included, before temperature and top_p."""
         ...
 
 
@@ -60,35 +61,42 @@ class LoadedPolicy(Protocol):
         ...
 
     def num_tokens(self, chat: Sequence[dict[str, str]]) -> int:
-        """Tokens of a prompt, template included."""
+        """Return the number of tokens of a prompt, template included."""
         ...
 
     def sample(
-        self, chats: Sequence[Sequence[dict[str, str]]], *, temperature: float, top_p: float,
-        max_new_tokens: int, seed: Sequence[int], batch_size: int, with_logprobs: bool = False,
-    ) -> Sequence[SampledAnswer]:  # fmt: skip
-        """One answer to each chat, in order, each drawn from its own seed."""
+        self,
+        chats: Sequence[Sequence[dict[str, str]]],
+        *,
+        temperature: float,
+        top_p: float,
+        max_new_tokens: int,
+        seed: Sequence[int],
+        batch_size: int,
+        with_logprobs: bool = False,
+    ) -> Sequence[SampledAnswer]:
+        """Return one answer to each chat, in order, each drawn from its own seed."""
         ...
 
 
 class LoadPolicy(Protocol):
-    """Loads a policy's folder, or only names it (the class `Sampler` does both)."""
+    """A loader of policy folders, which can also fingerprint one unloaded (the class `Sampler`)."""
 
     def __call__(self, folder: Path, /) -> LoadedPolicy:
-        """The policy, ready to be sampled from; raises TrainingError when it is damaged."""
+        """Return the policy, ready to be sampled from; raise TrainingError when it is damaged."""
         ...
 
     def fingerprint(self, folder: Path, /) -> str:
-        """Hash of its weights and tokenizer; loads nothing."""
+        """Return a hash of the policy's weights and tokenizer, without loading the policy."""
         ...
 
 
 class LocalProvider:
-    """A policy's folder, sampled from with transformers.
+    """A provider that samples from a policy's folder with transformers.
 
-    Same request, same answer, whatever it shares a batch with: each is drawn from its own seed.
-    Rounding alone depends on the batch, so that once in a long while a token falls otherwise; the
-    same requests in the same order on the same machine give the same answers to the letter.
+    The same request gets the same answer in any batch, since each answer is drawn from its own
+    seed. Only rounding depends on the batch: once in a long while a token comes out differently.
+    The same requests in the same order on the same machine give exactly the same answers.
 
     A temperature or top_p of None is 1: the policy's own distribution. Sampling settings in its
     `generation_config.json` do not apply.
@@ -97,7 +105,7 @@ class LocalProvider:
     is_seeded = True
 
     def __init__(self, name: str, settings: LocalSettings, load_policy: LoadPolicy) -> None:
-        """Raises ProviderError when there is no policy."""
+        """Remember the policy's folder; raise ProviderError when it holds no policy."""
         self.name = name
         self._settings = settings
         self._folder = policy_folder(name, settings.path)
@@ -105,13 +113,13 @@ class LocalProvider:
 
     @property
     def fingerprint(self) -> str:
-        """Of weights, tokenizer and how answers are drawn."""
+        """Content id of the weights, the tokenizer and the sampling settings."""
         drawn = self._settings.model_dump_json(include=_ANSWER_FIELDS)
         return content_id("local", self._weights_id, drawn)
 
     @cached_property
     def _weights_id(self) -> str:
-        return self._load_policy.fingerprint(self._folder)  # reads them all
+        return self._load_policy.fingerprint(self._folder)  # reads all weights
 
     @property
     def width(self) -> int:
@@ -120,7 +128,7 @@ class LocalProvider:
 
     @contextmanager
     def open(self, receipts: Receipts) -> Generator[Batches]:
-        """An exchange that holds the loaded policy."""
+        """Open an exchange that holds the loaded policy."""
         try:
             policy = self._load_policy(self._folder)
         except TrainingError as error:
@@ -129,7 +137,7 @@ class LocalProvider:
 
 
 class Batches:
-    """Samples up to a batch of the requests that wait, when an answer is waited for."""
+    """An exchange that samples the waiting requests in batches, whenever an answer is needed."""
 
     def __init__(
         self, name: str, settings: LocalSettings, policy: LoadedPolicy, receipts: Receipts
@@ -143,11 +151,11 @@ class Batches:
         self._answered: deque[Completion] = deque()
 
     def ask(self, request: Request) -> None:
-        """Put it in the queue."""
+        """Put the request in the queue."""
         self._waiting.append(request)
 
     def answer(self) -> Completion:
-        """The completion of the oldest request; those of its batch have arrived with it."""
+        """Return the completion of the oldest request, sampling its whole batch when needed."""
         if not self._answered:
             count = min(self._settings.batch_size, len(self._waiting))
             for completion in self._sample([self._waiting.popleft() for _ in range(count)]):
@@ -156,7 +164,7 @@ class Batches:
         return self._answered.popleft()
 
     def _sample(self, batch: Sequence[Request]) -> list[Completion]:
-        """Their completions, in order."""
+        """Return the completions of a batch, in order."""
         failures = {request.id: self._too_long(request) for request in batch}
         fitting = [request for request in batch if not failures[request.id]]
         sampled = self._policy.sample(
@@ -177,7 +185,7 @@ class Batches:
         ]
 
     def _too_long(self, request: Request) -> str:
-        """Why the request cannot be answered, as a server would refuse it; empty if it can."""
+        """Return why the request cannot be answered, as a server would say it; empty if it can."""
         limit = self._policy.num_positions
         num_prompt_tokens = self._policy.num_tokens(request.prompt.as_chat())
         if limit is None or num_prompt_tokens + self._max_tokens <= limit:
@@ -205,10 +213,10 @@ class Batches:
 
 
 def policy_folder(name: str, path: str) -> Path:
-    """The absolute path of a policy.
+    """Return the absolute path of a policy.
 
     Raises:
-        ProviderError: there is none.
+        ProviderError: the folder holds no policy.
     """
     folder = Path(path).absolute()
     if not (folder / "config.json").is_file():
@@ -220,6 +228,9 @@ def policy_folder(name: str, path: str) -> Path:
 
 
 def seed_of(request: Request) -> int:
-    """31 bits: other attempts and prompts draw otherwise, other weights from the same numbers."""
+    """Return the request's 31-bit seed for sampling.
+
+    The seed differs between attempts and between prompts. It does not depend on the weights.
+    """
     drawn = content_id(str(request.seed), request.prompt.id, str(request.attempt))
     return int(drawn, 16) >> 33

@@ -1,10 +1,10 @@
-"""Recorded completions, replayed: attempt k of a problem gets its k-th recording.
+"""A provider that replays recorded completions: attempt k of a problem gets its k-th recording.
 
-One JSON object a line. `suite`, `level`, `number` and `name` say which problem was answered,
-`text` is the answer; `model` says who wrote it. The shipped ones (`recordings/`) were written by
-hand for the shipped suite; their `expect` tells readers and tests what the answer is (`correct`,
-`wrong`, `cheat` or `needs_cuda`) and `technique` what it uses. The provider looks at neither: an
-answer is worth what the harness says.
+A recording is a JSON object on one line. `suite`, `level`, `number` and `name` identify the
+problem, `text` is the answer, and `model` names its author. The shipped recordings (`recordings/`)
+were written by hand for the shipped suite. Their `expect` tells readers and tests what the answer
+is (`correct`, `wrong`, `cheat` or `needs_cuda`), and `technique` what it uses. The provider reads
+neither: the harness alone says what an answer is worth.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from cudal1.errors import ProviderError
 from cudal1.llm.at_once import answering_at_once
 from cudal1.llm.provider import EXHAUSTED, Exchange, Receipts, Request, completion_of
 from cudal1.problem import Problem
-from cudal1.provider_settings import ReplaySettings
 from cudal1.record import Record, content_id
+from cudal1.settings.provider_settings import ReplaySettings
 
 ProblemKey = tuple[str, int, int, str]
 
@@ -36,27 +36,27 @@ class Recording(Record):
     number: int
     name: str
     model: str
-    """Who wrote the text."""
+    """The author of the text."""
     text: str
     finish_reason: str = "stop"
     expect: Literal["correct", "wrong", "cheat", "needs_cuda"] | None = None
-    """What its author says it is; for tests and documentation only."""
+    """The author's claim about the text; for tests and documentation only."""
     technique: str | None = None
-    """What it uses, in a word or two; for documentation only."""
+    """The technique of the text, in a word or two; for documentation only."""
 
     @property
     def problem_key(self) -> ProblemKey:
-        """Which problem it answers."""
+        """The key of the problem that the recording answers."""
         return (self.suite, self.level, self.number, self.name)
 
 
 class ReplayProvider:
-    """Answers from recordings; says `exhausted` when a problem has no more."""
+    """A provider that answers from recordings, and says `exhausted` when a problem has no more."""
 
     is_seeded = False
 
     def __init__(self, name: str, settings: ReplaySettings) -> None:
-        """Raises ProviderError when the recordings are absent or malformed."""
+        """Load the recordings; raise ProviderError when they are absent or malformed."""
         self.name = name
         path = Path(str(files("cudal1") / "llm" / "recordings"))
         if settings.path is not None:
@@ -73,7 +73,7 @@ class ReplayProvider:
         return 1
 
     def open(self, receipts: Receipts) -> AbstractContextManager[Exchange]:
-        """The recording of each request's attempt, in order."""
+        """Open an exchange that answers each request with its attempt's recording, in order."""
         return answering_at_once(self._answer, receipts)
 
     def _answer(self, request: Request) -> Completion:
@@ -86,11 +86,11 @@ class ReplayProvider:
 
 
 def load_recordings(path: Path, *, provider: str = "replay") -> list[Recording]:
-    """All recordings of a `.jsonl` file, or of such files in a folder by name, in file order.
+    """Return all recordings of a `.jsonl` file, or of a folder's such files by name, in file order.
 
     Raises:
-        ProviderError: nothing there, unreadable, or a malformed line (the message gives file and
-            line).
+        ProviderError: no recordings are there, a file is unreadable, or a line is malformed (the
+            message gives file and line).
     """
     sources = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not sources:

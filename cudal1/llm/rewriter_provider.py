@@ -1,6 +1,6 @@
-"""The rule-based teachers of `cudal1.llm.rewriter`, seen as a provider.
+"""A provider that answers with the rule-based teachers of `cudal1.teachers`.
 
-They are no language models: they exist so that the pipeline has real input without a key.
+The teachers are no language models. They give the pipeline real input without a key.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from cudal1 import teachers as rewriter
 from cudal1.candidate import Completion
 from cudal1.errors import ProviderError
-from cudal1.llm import rewriter
 from cudal1.llm.at_once import answering_at_once
 from cudal1.llm.provider import Exchange, Receipts, Request, completion_of
-from cudal1.provider_settings import RewriterSettings
 from cudal1.record import content_id
+from cudal1.settings.provider_settings import RewriterSettings
 
 
 class RewriterProvider:
-    """Answers at once, the same for the same (teacher, problem, attempt, seed)."""
+    """A provider that answers at once, the same for the same (teacher, problem, attempt, seed)."""
 
     is_seeded = True
 
     def __init__(self, name: str, settings: RewriterSettings) -> None:
-        """Raises ProviderError when there is no such teacher."""
+        """Look up the teacher; raise ProviderError when there is no such one."""
         if settings.teacher not in rewriter.TEACHERS:
             raise ProviderError(
                 f"provider {name}: no teacher named {settings.teacher!r}; "
@@ -35,11 +35,11 @@ class RewriterProvider:
 
     @property
     def width(self) -> int:
-        """One: it answers at once."""
+        """One: the provider answers at once."""
         return 1
 
     def open(self, receipts: Receipts) -> AbstractContextManager[Exchange]:
-        """One answer to each request, in order."""
+        """Open an exchange that answers each request once, in order."""
         return answering_at_once(self._answer, receipts)
 
     def _answer(self, request: Request) -> Completion:
@@ -53,7 +53,7 @@ class RewriterProvider:
 
 
 def _rules_id() -> str:
-    """Content id of the rewriter's own code: other rules are another provider."""
+    """Return the content id of the rewriter's own code: other rules are another provider."""
     folder = Path(rewriter.__file__).parent
     files = sorted(folder.rglob("*.py"))
     return content_id(*(file.read_text(encoding="utf-8") for file in files))

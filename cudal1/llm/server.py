@@ -1,6 +1,6 @@
-"""A model server on this machine that we start, watch and stop: nothing of it is left behind.
+"""A model server on this machine that we start, watch and stop, leaving nothing behind.
 
-What it serves and how it is asked is not known here.
+Nothing here knows what the server serves or how it is asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PORT_TRIES = 1000
 _CHANCE = random.SystemRandom()  # a seed would give all processes the same ports
 _SAYS_WHY = re.compile(r"(^killed by |[\w.]*(error|exception): ).*", re.IGNORECASE)
 _IS_NO_REASON = re.compile(r" (INFO|WARNING) |\babove\b")
-"""vLLM's front end refers to the reason "above" when its engine died."""
+"""Pattern of lines that give no reason; vLLM's front end refers to the reason "above"."""
 
 
 class Server:
@@ -45,29 +45,33 @@ class Server:
     def __init__(
         self, command: Sequence[str], *, port: int, folder: Path, env: Mapping[str, str]
     ) -> None:
-        """Start it; what it writes goes to a log in `folder`, which is its temporary folder too."""
+        """Start the server; `folder` takes its log and its temporary files."""
         self.url = f"http://{HOST}:{port}"
         self.log = folder / "server.log"
         self.is_log_wanted = False
-        """Whether somebody was told where the log is."""
+        """True if a message has named the log, so that it must stay."""
         self._port = port
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *FLAGS, guard.__file__, *command],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, env={**env, "TMPDIR": str(folder)},
-                # not ours: `python -m` looks for modules in the working directory first
-                cwd=folder, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**env, "TMPDIR": str(folder)},
+                # not our working directory: `python -m` looks for modules there first
+                cwd=folder,
+                start_new_session=True,
+            )
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone, though nobody stopped it."""
+        """True if the server process has ended."""
         return self._process.poll() is not None
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it answers GET /health with 200."""
-        # no proxy that the environment names is asked
+        """True if the server answers GET /health with 200."""
+        # proxies that the environment names are not asked
         connection = http.client.HTTPConnection(HOST, self._port, timeout=_PROBE_TIMEOUT_S)
         try:
             connection.request("GET", "/health")
@@ -80,7 +84,7 @@ class Server:
             connection.close()
 
     def ends_soon(self) -> bool:
-        """`has_ended`, for who just lost the connection: its end takes a moment to be seen."""
+        """Return whether the server ends within `_END_S`, for a caller that lost the connection."""
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -88,13 +92,13 @@ class Server:
         return True
 
     def last_words(self) -> str:
-        """The line of its log that says most about its end, and where the log is."""
+        """Return the line of the log that says most about the server's end, and the log's path."""
         self.is_log_wanted = True
         reason = reason_in(self.log.read_text(encoding="utf-8", errors="replace"))
         return f"{reason[:300]}; its log: {self.log}"
 
     def stop(self) -> None:
-        """Return when all of its processes are gone."""
+        """Stop the server; return when all of its processes are gone."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(b".")  # a fork of ours may hold the pipe open
@@ -104,12 +108,12 @@ class Server:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        deadline = time.monotonic() + _END_S  # the others were killed with it and may end later
+        deadline = time.monotonic() + _END_S  # the others were killed too and may end later
         while self._has_members() and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def _has_members(self) -> bool:
-        """Whether a process of its group still runs."""
+        """Return whether a process of the server's group still runs."""
         for process in psutil.process_iter():
             with suppress(psutil.NoSuchProcess, ProcessLookupError):
                 is_ours = os.getpgid(process.pid) == self._process.pid
@@ -120,24 +124,25 @@ class Server:
 
 @contextmanager
 def serving(
-    who: str, command: Sequence[str], *, port: int, env: Mapping[str, str], start_timeout_s: float
+    name: str, command: Sequence[str], *, port: int, env: Mapping[str, str], start_timeout_s: float
 ) -> Generator[Server]:
-    """A server that is healthy; it is stopped when the context is left, or we are killed.
+    """Yield a healthy server, which is stopped when the context is left or we are killed.
 
     Args:
-        who: names it in errors.
+        name: names the server in errors.
         command: listens at `port`, and answers GET /health once it can work.
-        port: as from `free_port`.
-        env: all of its environment, but for TMPDIR.
-        start_timeout_s: from start to healthy.
+        port: comes from `free_port`.
+        env: all of the server's environment, but for TMPDIR.
+        start_timeout_s: seconds from start to healthy.
 
     Raises:
-        ProviderError: it died, or was not healthy in time; the log stays where the message says.
+        ProviderError: the server died, or was not healthy in time; the log stays where the message
+            says.
     """
     folder = Path(tempfile.mkdtemp(prefix="cudal1-server-"))
     server = Server(command, port=port, folder=folder, env=env)
     try:
-        _wait(who, server, start_timeout_s)
+        _wait(name, server, start_timeout_s)
         yield server
     finally:
         server.stop()
@@ -151,12 +156,12 @@ def serving(
 
 
 def reason_in(log: str) -> str:
-    """The last line that looks like an exception's, or else the last; in one line."""
+    """Return the log's last line that looks like an exception, or else its last line."""
     lines = [line for line in log.splitlines() if line.strip()]
     for i in range(len(lines) - 1, -1, -1):
         found = _SAYS_WHY.search(lines[i])
         if found and not _IS_NO_REASON.search(lines[i]):
-            # pydantic puts what is wrong into the next line
+            # pydantic puts the fault into the next line
             more = [line.strip() for line in lines[i + 1 : i + 2] if line.startswith("  ")]
             return " ".join([found[0], *more])
     return lines[-1].strip() if lines else "it said nothing"
@@ -165,7 +170,8 @@ def reason_in(log: str) -> str:
 def free_port() -> int:
     """Return a port of this machine that is free and stays so until a server listens.
 
-    The kernel gives ports of its own range to any connection, at any moment: this is none of them.
+    It lies outside the kernel's own range: the kernel may give a port of that range to any
+    connection at any moment.
     """
     for _ in range(_PORT_TRIES):
         with socket.socket() as probe, suppress(OSError):
@@ -182,14 +188,14 @@ def _first_of_the_kernel() -> int:
     return first if first > _FIRST_PORT else _USUAL_FIRST
 
 
-def _wait(who: str, server: Server, timeout_s: float) -> None:
+def _wait(name: str, server: Server, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not server.is_healthy:
         if server.has_ended:
-            raise ProviderError(f"{who} died while it started: {server.last_words()}")
+            raise ProviderError(f"{name} died while it started: {server.last_words()}")
         if time.monotonic() > deadline:
             raise ProviderError(
-                f"{who} was not healthy within {timeout_s:g} s (start_timeout_s): "
+                f"{name} was not healthy within {timeout_s:g} s (start_timeout_s): "
                 f"{server.last_words()}"
             )
         time.sleep(_POLL_S)

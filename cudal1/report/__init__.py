@@ -1,6 +1,7 @@
-"""The report: tables, figures, one HTML page and a Markdown summary, from frames that it is given.
+"""The report: tables, figures, one HTML page and a Markdown summary, from the frames it is given.
 
-`cudal1.report.publish.publish` writes them; it draws charts, so it is imported where it is called.
+`cudal1.report.publish.publish` writes the report. It draws charts, so it is imported only where it
+is called.
 """
 
 from __future__ import annotations

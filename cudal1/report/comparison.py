@@ -1,4 +1,4 @@
-"""Two sources side by side: which lines of each the other one has not.
+"""Compares two sources line by line, and marks the lines of each that the other lacks.
 
 Sources are hostile, and long ones are cut, so that comparing them is bounded. Nothing is rendered
 here.
@@ -14,12 +14,12 @@ from cudal1.report.limits import NUM_CHARS, NUM_LINES
 
 
 class Run(Record):
-    """Lines that follow one another, all in the other source or none of them."""
+    """Consecutive lines, which the other source has all or none of."""
 
     text: str
-    """To the letter; the runs of a source together are the source."""
+    """The lines to the letter; the runs of a source together are the source."""
     is_own: bool
-    """Whether the other source lacks them."""
+    """True if the other source lacks the lines."""
 
 
 class Listing(Record):
@@ -30,13 +30,13 @@ class Listing(Record):
 
 
 def listing(source: str) -> Listing:
-    """A source on its own."""
+    """Return the listing of one source alone."""
     shown, left_out = cut(source)
     return Listing(runs=(Run(text=shown, is_own=False),), num_lines_left_out=left_out)
 
 
 def compared(first: str, second: str) -> tuple[Listing, Listing]:
-    """Both, with the lines marked that are in one of them only."""
+    """Return both listings, with the lines marked that only one of them has."""
     (one, one_out), (two, two_out) = cut(first), cut(second)
     ours, theirs = lines_of(one), lines_of(two)
     # the last line may lack its end in one of them and is the same line for a reader
@@ -56,12 +56,15 @@ def compared(first: str, second: str) -> tuple[Listing, Listing]:
 
 
 def lines_of(source: str) -> list[str]:
-    """Return the lines with their ends, as Python counts them: not all that ends a str's line."""
+    """Return the lines with their ends, as Python counts them, which `str.splitlines` does not."""
     return io.StringIO(source).readlines()
 
 
 def cut(source: str) -> tuple[str, int]:
-    """What is shown of a source, and how many lines are not; one endless line is cut inside."""
+    """Return the text that is shown, and the number of lines left out.
+
+    A single line that is too long is cut inside.
+    """
     lines = lines_of(source)
     kept: list[str] = []
     num_chars = 0

@@ -1,7 +1,7 @@
 """Facts that tables and figures share: answers with their outcome, the best of each problem.
 
-What a number means is decided here, once; how it looks is `tables`, `figures` and the exhibits of
-`gallery` and `problems`. What every table asks for is worked out once an input and kept.
+This module decides, once, what a number means. `tables`, `figures` and the exhibits of `gallery`
+and `problems` decide how it looks. What every table asks for is cached for one input.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from cudal1.report.inputs import ReportInput
 from cudal1.verdict import Properties, Status
 
 NO_SOURCE = "no_source"
-"""An answer in which no candidate was found."""
+"""Outcome of an answer in which no candidate was found."""
 NOT_JUDGED = "not_judged"
-"""A candidate that no verdict of this protocol and device, timed or not, is about."""
+"""Outcome of a candidate that has no verdict of this protocol and device, timed or not."""
 OUTCOMES = (*(status.value for status in reversed(Status)), NO_SOURCE, NOT_JUDGED)
-"""What may become of an answer, best first."""
+"""Outcomes that an answer may have, best first."""
 POLICY = "policy"
 """The provider of our own policies' answers."""
 
 SEARCH = "search@"
-"""How the stages begin that ask frozen weights by some method."""
+"""Prefix of the stages that ask frozen weights by some method."""
 
 _STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl", "search")
 
 
 @lru_cache(maxsize=1)
 def verdicts(given: ReportInput) -> pl.DataFrame:
-    """Verdicts under the report's protocol, on its device."""
+    """Return the verdicts under the report's protocol, on its device."""
     where = given.provenance
     return given.verdicts.filter(
         pl.col("protocol_id") == where.protocol.id, pl.col("device_kind") == where.device_kind
@@ -44,7 +44,7 @@ def verdicts(given: ReportInput) -> pl.DataFrame:
 
 @lru_cache(maxsize=1)
 def answers(given: ReportInput) -> pl.DataFrame:
-    """Every answer with its problem, author, outcome and reward, in the order of the stages.
+    """Return every answer with its problem, author, outcome and reward, in the stages' order.
 
     `reward` is the certified speedup of a successful candidate, 0 for everything else (paper
     2.4.4), and null for a success that was never timed.
@@ -52,14 +52,15 @@ def answers(given: ReportInput) -> pl.DataFrame:
     judged = timed_or_checked(given).select("candidate_id", "status", "certified")
     about = given.problems.select("problem_id", "suite", "level", "split").unique(
         "problem_id", keep="first", maintain_order=True
-    )  # two of a suite that are the same to the letter are one
+    )  # two problems of a suite that are the same to the letter are one
     joined = given.completions.join(judged, on="candidate_id", how="left").join(
         about, on="problem_id", how="inner"
     )
     outcome = (
-        pl.when(pl.col("candidate_id").is_null()).then(pl.lit(NO_SOURCE))
+        pl.when(pl.col("candidate_id").is_null())
+        .then(pl.lit(NO_SOURCE))
         .otherwise(pl.col("status").fill_null(NOT_JUDGED))
-    )  # fmt: skip
+    )
     is_ours = (pl.col("provider") == POLICY) | pl.col("stage").str.starts_with(SEARCH)
     author = pl.when(is_ours).then(pl.col("label")).otherwise(pl.col("provider"))
     reward = pl.when(outcome == Status.CORRECT.value).then(pl.col("certified")).otherwise(0.0)
@@ -72,20 +73,24 @@ def answers(given: ReportInput) -> pl.DataFrame:
 
 
 def _labels(stages: pl.Series) -> pl.DataFrame:
-    """What the policy of each of these stages is called, and when the stage runs."""
+    """Return the label of each stage's policy, and the stage's rank in the run."""
     names: list[str] = stages.unique().to_list()
     return pl.DataFrame(
         {
-            "stage": names, "label": [policy_label(name) for name in names],
+            "stage": names,
+            "label": [policy_label(name) for name in names],
             "stage_rank": [_stage_rank(name) for name in names],
         },
         schema={"stage": pl.String, "label": pl.String, "stage_rank": pl.Int64},
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=1)
 def authors(given: ReportInput) -> pl.DataFrame:
-    """Whose answers held each candidate: `candidate_id` and `authors`, in the stages' order."""
+    """Return the authors of the answers that held each candidate, in the stages' order.
+
+    The columns are `candidate_id` and `authors`.
+    """
     return (
         answers(given)
         .filter(pl.col("candidate_id").is_not_null())
@@ -95,7 +100,7 @@ def authors(given: ReportInput) -> pl.DataFrame:
 
 
 def timed_or_checked(given: ReportInput) -> pl.DataFrame:
-    """Each candidate's verdict; one that only passed the checks has a verdict without speedup."""
+    """Return each candidate's verdict; after the checks alone, its speedup is null."""
     timed, where = verdicts(given), given.provenance
     checked = given.verdicts.filter(
         pl.col("protocol_id") == where.protocol.checks_only().id,
@@ -106,7 +111,7 @@ def timed_or_checked(given: ReportInput) -> pl.DataFrame:
 
 @lru_cache(maxsize=1)
 def best(given: ReportInput) -> pl.DataFrame:
-    """A row for each admitted problem: its best certified speedup and whose it is, or nulls.
+    """Return each admitted problem with its best certified speedup and candidate, or nulls.
 
     Successes that were never timed do not count. Equal speedups go to the smaller candidate id.
     """
@@ -127,11 +132,12 @@ def best(given: ReportInput) -> pl.DataFrame:
 
 
 def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
-    """Of `best`, the problems that the baseline can run, with `over`: the best speedup over it."""
+    """Return rows of `best` that the baseline can run, with `over`: the best speedup over it."""
     runs = given.baselines.filter(
-        pl.col("baseline") == baseline.value, pl.col("status") == Status.CORRECT.value,
+        pl.col("baseline") == baseline.value,
+        pl.col("status") == Status.CORRECT.value,
         pl.col("at_most").is_not_null(),
-    )  # fmt: skip
+    )
     is_this = pl.element().struct.field("baseline") == baseline.value
     over = pl.element().filter(is_this).struct.field("certified_over")
     return (
@@ -142,14 +148,15 @@ def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
 
 
 def seen(row: Mapping[str, Any]) -> Properties:
-    """The properties of a candidate, from a row with their columns."""
+    """Return the properties of a candidate, from a row with their columns."""
     return Properties.model_validate({name: row[name] for name in Properties.model_fields})
 
 
 def spread(protocol: EvalProtocol) -> pl.Expr:
-    """How far the buckets of a measurement lie apart, on the scale of the protocol's gate.
+    """Return the spread of a measurement's buckets, on the scale of the protocol's gate.
 
-    Their standard deviation: over the speedup under `certified`, as it is under `paper`.
+    The spread is their standard deviation: divided by the speedup under `certified`, undivided
+    under `paper`.
     """
     deviation = pl.col("bucket_variance").sqrt()
     return deviation if protocol.rule is Rule.PAPER else deviation / pl.col("speedup")
@@ -158,11 +165,11 @@ def spread(protocol: EvalProtocol) -> pl.Expr:
 def null_speedups(
     given: ReportInput, problems: Collection[str] | None = None
 ) -> list[float | None]:
-    """What the null test certified for each reference; None for one that was not even correct.
+    """Return what the null test certified for each reference; None for one that was incorrect.
 
     Args:
         given: holds the null test.
-        problems: ids of those that count; all by default.
+        problems: ids of the problems that count; all by default.
     """
     null = given.null_test.sort("problem_id")
     if problems is not None:
@@ -174,35 +181,37 @@ def null_speedups(
 
 
 def policy_label(stage: str) -> str:
-    """How the policy that a stage leaves is called: `base`, `sft`, `selfsup r1`, `rl`.
+    """Return the label of the policy that a stage leaves: `base`, `sft`, `selfsup r1`, `rl`.
 
-    A method that trains none is called after its stage, too: `search evolve-bucket`.
+    A method that trains no policy is called after its stage, too: `search evolve-bucket`.
     """
     return "base" if stage == "policy" else stage.replace("@", " ")
 
 
 def stages(frame: pl.DataFrame) -> list[str]:
-    """The stages in a frame, in the order in which they run."""
+    """Return the stages in a frame, in the order in which they run."""
     return sorted(frame["stage"].unique().to_list(), key=lambda name: (_stage_rank(name), name))
 
 
 def problem_key(row: dict[str, object]) -> str:
-    """`suite/L2/07_name`, for people, from a row with those columns."""
+    """Return `suite/L2/07_name`, for people, from a row with those columns."""
     number = row["number"]
     assert isinstance(number, int)
     return f"{row['suite']}/L{row['level']}/{number:02d}_{row['name']}"
 
 
 def wilson(num_hits: int, num_tries: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson's score interval); 0 to 1 when nothing was tried."""
+    """Return the 95 % interval of a share (Wilson's score interval); 0 to 1 without any try."""
     if num_tries == 0:
         return 0.0, 1.0
     z = 1.96
     share, spread = num_hits / num_tries, z * z / num_tries
     middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(
-        share * (1 - share) / num_tries + z * z / (4 * num_tries * num_tries)
-    )  # fmt: skip
+    half = (
+        z
+        / (1 + spread)
+        * math.sqrt(share * (1 - share) / num_tries + z * z / (4 * num_tries * num_tries))
+    )
     return max(0.0, middle - half), min(1.0, middle + half)
 
 

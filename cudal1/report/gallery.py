@@ -1,6 +1,6 @@
-"""The hack gallery: one example of each cheat that somebody saw, with its code and the evidence.
+"""The hack gallery: one example of each cheat that was seen, with its code and the evidence.
 
-Sources and evidence may be hostile: whoever renders them escapes them.
+Sources and evidence may be hostile: the renderer must escape them.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from cudal1.report import facts
 from cudal1.report.comparison import Listing, listing
 from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_EVIDENCE_CHARS, NUM_KINDS
-from cudal1.report.tallies import hack_flags
+from cudal1.report.tables.tallies import hack_flags
 from cudal1.report.words import restricted
 from cudal1.verdict import FlagSource, Properties, Status
 
 
 class HackExhibit(Record):
-    """One kind of cheat, by one example."""
+    """One kind of cheat, shown by one example."""
 
     kind: str
     seen_by: str
     decides: bool
     num_candidates: int
     evidence: str
-    """Of the example."""
+    """Evidence of the example."""
     problem: str
     candidate_id: str
     status: str
-    """What the harness made of the example."""
+    """Status that the harness gave the example."""
     restricted: str
-    """What restricts its use, if it is correct; may be empty."""
+    """Restriction of its use, if it is correct; may be empty."""
     authors: tuple[str, ...]
     source: Listing | None
-    """None when the example's source was not handed over."""
+    """Source of the example; None when it was not handed over."""
 
 
 class Gallery(Record):
-    """What is shown, and how much is not."""
+    """The exhibits that are shown, and the number of kinds that are not."""
 
     exhibits: tuple[HackExhibit, ...]
     num_left_out: int
@@ -46,10 +46,10 @@ class Gallery(Record):
 
 
 def examples(given: ReportInput) -> pl.DataFrame:
-    """A row for each kind of cheat and who saw it, deciding ones first: how many, and an example.
+    """Return a row for each kind of cheat and detector: the number of candidates, and an example.
 
-    The example is one that was caught, if there is one: the screen's label on it tells more than
-    the same label on honest code.
+    Kinds that decide come first. The example is a caught candidate, if there is one: the screen's
+    label on it tells more than the same label on honest code.
     """
     told = ["problem_id", "status", *Properties.model_fields]
     status = facts.timed_or_checked(given).select("candidate_id", *told)
@@ -62,14 +62,12 @@ def examples(given: ReportInput) -> pl.DataFrame:
             pl.col("candidate_id", "evidence", *told).first(),
         )
         .with_columns(decides=pl.col("source") != FlagSource.SCREEN.value)
-        .sort(
-            "decides", "num_candidates", "kind", "source", descending=[True, True, False, False]
-        )
-    )  # fmt: skip
+        .sort("decides", "num_candidates", "kind", "source", descending=[True, True, False, False])
+    )
 
 
 def hack_gallery(given: ReportInput) -> Gallery:
-    """The kinds of cheat with their examples, as many as a page may hold."""
+    """Return the kinds of cheat with their examples, as many as a page may hold."""
     found = examples(given)
     sources = dict(given.candidates.select("candidate_id", "source").iter_rows())
     keys: dict[str, str] = {
@@ -80,15 +78,20 @@ def hack_gallery(given: ReportInput) -> Gallery:
     )
     exhibits = [
         HackExhibit(
-            kind=row["kind"], seen_by=row["source"], decides=row["decides"],
-            num_candidates=row["num_candidates"], evidence=_short(row["evidence"]),
-            problem=keys.get(row["problem_id"]) or str(row["problem_id"]), status=row["status"],
+            kind=row["kind"],
+            seen_by=row["source"],
+            decides=row["decides"],
+            num_candidates=row["num_candidates"],
+            evidence=_short(row["evidence"]),
+            problem=keys.get(row["problem_id"]) or str(row["problem_id"]),
+            status=row["status"],
             restricted=restricted(facts.seen(row)),
-            candidate_id=row["candidate_id"], authors=tuple(row["authors"] or ()),
+            candidate_id=row["candidate_id"],
+            authors=tuple(row["authors"] or ()),
             source=listing(source) if (source := sources.get(row["candidate_id"])) else None,
         )
         for row in shown.to_dicts()
-    ]  # fmt: skip
+    ]
     return Gallery(exhibits=tuple(exhibits), num_left_out=found.height - len(exhibits))
 
 

@@ -7,13 +7,13 @@ import math
 
 import polars as pl
 
-from cudal1.metrics import MEANINGFUL_SPEEDUP, fast_p, summarize
 from cudal1.problem import Split
 from cudal1.record import Record
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
-from cudal1.report.table import percent, times
-from cudal1.report.tallies import hack_flags
+from cudal1.report.numbers import percent, times
+from cudal1.report.tables.tallies import hack_flags
+from cudal1.selection.metrics import MEANINGFUL_SPEEDUP, fast_p, summarize
 from cudal1.verdict import FlagSource, Status
 
 
@@ -26,19 +26,21 @@ class Headline(Record):
 
 
 def numbers(given: ReportInput) -> dict[str, float | int]:
-    """The headline numbers by name; a number that does not exist yet is absent."""
+    """Return the headline numbers by name; a number that does not exist yet is absent."""
     speedups = facts.best(given)["certified"].to_list()
     found: dict[str, float | int] = {"num_problems": len(speedups)}
     if speedups:
         row = summarize(speedups, failed_as=1.0)
         found |= {
-            "num_successful": row.num_successful, "num_meaningful": row.num_meaningful,
-            "mean_speedup_failed_as_1": row.mean, "max_speedup": row.maximum,
+            "num_successful": row.num_successful,
+            "num_meaningful": row.num_meaningful,
+            "mean_speedup_failed_as_1": row.mean,
+            "max_speedup": row.maximum,
             "median_speedup_failed_as_1": row.median,
             "mean_speedup_failed_as_0": summarize(speedups, failed_as=0.0).mean,
             "geometric_mean_speedup": row.geometric_mean,
             "fast_1": fast_p(speedups, 1.0),
-        }  # fmt: skip
+        }
     null = facts.null_speedups(given)
     certified = [value for value in null if value is not None]
     found["num_null_tests"] = len(null)
@@ -69,14 +71,15 @@ def _policy_numbers(given: ReportInput) -> dict[str, float]:
 
 
 def headlines(given: ReportInput) -> list[Headline]:
-    """What a reader wants first."""
+    """Return the numbers that a reader wants first."""
     found = numbers(given)
     count = int(found["num_problems"])
     tiles: list[Headline] = []
     if count:
         tiles += [
             Headline(
-                label="Mean speedup", value=times(found["mean_speedup_failed_as_1"]),
+                label="Mean speedup",
+                value=times(found["mean_speedup_failed_as_1"]),
                 note=f"best certified of {count:,} problems, a failed one as 1×; "
                 f"as 0×: {times(found['mean_speedup_failed_as_0'])}",
             ),
@@ -85,13 +88,16 @@ def headlines(given: ReportInput) -> list[Headline]:
                 value=f"{found['num_meaningful']:,} of {count:,}",
                 note=f"problems; {found['num_successful']:,} have a correct candidate",
             ),
-        ]  # fmt: skip
+        ]
     tiles.append(_null_headline(found))
-    tiles.append(Headline(
-        label="Verdicts", value=f"{found['num_verdicts']:,}",
-        note=f"{found['num_hacked']:,} candidates caught cheating, "
-        f"{_kinds(given)} kinds of deciding flags",
-    ))  # fmt: skip
+    tiles.append(
+        Headline(
+            label="Verdicts",
+            value=f"{found['num_verdicts']:,}",
+            note=f"{found['num_hacked']:,} candidates caught cheating, "
+            f"{_kinds(given)} kinds of deciding flags",
+        )
+    )
     rates = {
         name.removeprefix("heldout_success_").replace("_", " "): value
         for name, value in found.items()

@@ -1,4 +1,4 @@
-"""How much one page embeds; it says itself what was left out.
+"""Limits of what one page embeds; the page says itself what was left out.
 
 A page of 250 problems is 2 to 3 MB, however many candidates there were (`benchmarks.report_page`),
 and less than 12 MB whatever their sources are: everything else on it is a sum.
@@ -7,7 +7,7 @@ and less than 12 MB whatever their sources are: everything else on it is a sum.
 NUM_PROBLEMS = 300
 """Problems that have a section of their own; of a larger suite, those with the largest speedups."""
 NUM_DRAWN = 120
-"""Problems whose timing is drawn: those with the largest certified speedups."""
+"""Problems with a drawing of their timing: those with the largest certified speedups."""
 NUM_KINDS = 60
 """Kinds of cheat in the gallery; the deciding and the most frequent come first."""
 NUM_REJECTED = 60
@@ -17,12 +17,12 @@ NUM_AUTHORS = 8
 NUM_EXEMPLARS = 6
 """Exemplars of one candidate that are named, fastest first."""
 NUM_LINES, NUM_CHARS = 400, 16_000
-"""Of one source; what is longer is cut at a line."""
+"""Lines and characters of one source that are shown; a longer source is cut at a line."""
 NUM_EVIDENCE_CHARS = 600
-"""Of one flag."""
+"""Characters of one flag's evidence that are shown."""
 NUM_QUADS = 60
-"""Quads that are drawn of one verdict: every so many-th of more."""
+"""Quads that are drawn of one verdict; of more, every n-th one."""
 NUM_BESTS = 30
-"""Problems of one training stage whose best is drawn, the largest ones."""
+"""Problems of one training stage with a drawing of their best speedup, the largest ones."""
 NUM_POINTS = 150
-"""Points of one learning curve: means of neighbouring steps, where a stage logged more."""
+"""Points of one learning curve; where a stage logged more steps, means of neighbouring ones."""

@@ -1,6 +1,6 @@
 """The HTML page: one file, no script, nothing from the network, light and dark, fit for a phone.
 
-Every text that reaches the template is escaped there, candidates' sources above all; the only
+Every text that reaches the template is escaped there, candidates' sources above all. The only
 markup passed through is our own: figures (escaped by the chart library) and the style sheet. A
 content security policy in the page forbids scripts and requests as a second line.
 """
@@ -13,26 +13,27 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from cudal1.python_file import visible
+from cudal1.files.python_file import visible
 from cudal1.record import Record
-from cudal1.report import baselines, devices, methods, speedups, tables, tallies
-from cudal1.report.bests import best_figures
-from cudal1.report.bursts import EXPLAINED, closest_figure
-from cudal1.report.cells import both
-from cudal1.report.cost import cost_table
-from cudal1.report.curves import learning_figures, policy_figures
-from cudal1.report.figure import Figure
-from cudal1.report.figures import speedup_figure, spread_figure, success_speedup_figure
+from cudal1.report.figures.bests import best_figures
+from cudal1.report.figures.bursts import EXPLAINED, closest_figure
+from cudal1.report.figures.curves import learning_figures, policy_figures
+from cudal1.report.figures.figure import Figure
+from cudal1.report.figures.figures import speedup_figure, spread_figure, success_speedup_figure
+from cudal1.report.figures.theme import dark_css
 from cudal1.report.gallery import hack_gallery
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_REJECTED
+from cudal1.report.numbers import times
 from cudal1.report.problems import problem_exhibits
-from cudal1.report.properties import property_table
-from cudal1.report.second_opinions import second_opinion_table
 from cudal1.report.seconds import seconds_figures, seconds_table
-from cudal1.report.table import Table, times
-from cudal1.report.theme import dark_css
+from cudal1.report.tables import baselines, devices, methods, speedups, tables, tallies
+from cudal1.report.tables.cells import both
+from cudal1.report.tables.cost import cost_table
+from cudal1.report.tables.properties import property_table
+from cudal1.report.tables.second_opinions import second_opinion_table
+from cudal1.report.tables.table import Table
 from cudal1.report.words import terms
 
 TEMPLATE, STYLE = "page.html.j2", "style.css"
@@ -42,90 +43,107 @@ class Section(Record):
     """A chapter of the page."""
 
     name: str
-    """Slug."""
+    """Slug of the section."""
     title: str
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     nothing_yet: str | None = None
-    """Said where figures would be, if there are none."""
+    """Text in place of the figures, if there are none."""
 
 
 def page_html(given: ReportInput) -> str:
-    """The whole page."""
+    """Return the whole page."""
     environment = Environment(
-        loader=FunctionLoader(_packaged), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FunctionLoader(_packaged),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {"times": times, "visible": visible}
     where = given.provenance
     rejected = given.problems.filter(~given.problems["admitted"]).sort("suite", "level", "number")
     return environment.get_template(TEMPLATE).render(
-        provenance=where, headlines=headlines(given),
+        provenance=where,
+        headlines=headlines(given),
         device={"kind": where.device_kind, **where.device},
         versions={"git revision": where.git_revision, **where.versions},
-        sections=_sections(given), gallery=hack_gallery(given), problems=problem_exhibits(given),
-        rejected=rejected.head(NUM_REJECTED).to_dicts(), num_rejected=rejected.height,
-        style=Markup(_packaged(STYLE)), dark_figures=Markup(dark_css()),
-        svg=_svg, explained=EXPLAINED, terms=terms(where.protocol),
-    )  # fmt: skip
+        sections=_sections(given),
+        gallery=hack_gallery(given),
+        problems=problem_exhibits(given),
+        rejected=rejected.head(NUM_REJECTED).to_dicts(),
+        num_rejected=rejected.height,
+        style=Markup(_packaged(STYLE)),
+        dark_figures=Markup(dark_css()),
+        svg=_svg,
+        explained=EXPLAINED,
+        terms=terms(where.protocol),
+    )
 
 
 def _sections(given: ReportInput) -> list[Section]:
     return [
         Section(
-            name="speedups", title="Speedups",
+            name="speedups",
+            title="Speedups",
             tables=(
-                *both(partial(speedups.speedup_table, given)), *_baselines(given),
+                *both(partial(speedups.speedup_table, given)),
+                *_baselines(given),
                 tables.null_table(given),
             ),
             figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
             nothing_yet="No figure yet: no candidate succeeded.",
         ),
         Section(
-            name="policies", title="Policies",
-            tables=(tables.policy_table(given),), figures=_drawn(*policy_figures(given)),
+            name="policies",
+            title="Policies",
+            tables=(tables.policy_table(given),),
+            figures=_drawn(*policy_figures(given)),
             nothing_yet="No figure yet: no held-out answers.",
         ),
         Section(name="methods", title="Methods", tables=(methods.method_table(given),)),
         Section(
-            name="learning", title="Learning curves", tables=_timed(given),
-            figures=_drawn(
-                *learning_figures(given), *best_figures(given), *seconds_figures(given)
-            ),
+            name="learning",
+            title="Learning curves",
+            tables=_timed(given),
+            figures=_drawn(*learning_figures(given), *best_figures(given), *seconds_figures(given)),
             nothing_yet="Nothing yet: no training stage has logged a step.",
         ),
         Section(
-            name="answers", title="Answers",
+            name="answers",
+            title="Answers",
             tables=(
-                tallies.provider_table(given), tallies.outcome_table(given), property_table(given),
+                tallies.provider_table(given),
+                tallies.outcome_table(given),
+                property_table(given),
             ),
         ),
+        Section(name="devices", title="Devices", tables=both(partial(devices.device_table, given))),
         Section(
-            name="devices", title="Devices", tables=both(partial(devices.device_table, given)),
-        ),
-        Section(
-            name="reliability", title="Reliability",
+            name="reliability",
+            title="Reliability",
             tables=(tallies.reliability_table(given), tallies.precision_table(given)),
             figures=_drawn(closest_figure(given), spread_figure(given)),
             nothing_yet="No figure yet: nothing was timed.",
         ),
         Section(name="cost", title="Cost", tables=(cost_table(given),)),
         Section(
-            name="hacks", title="Hacks",
+            name="hacks",
+            title="Hacks",
             tables=(tallies.hack_table(given), second_opinion_table(given)),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _baselines(given: ReportInput) -> tuple[Table, ...]:
-    """Table 4 over other ways of running the reference, where any was judged."""
+    """Return table 4 over other ways of running the reference, where any was judged."""
     if given.baselines.is_empty():
         return ()
     return *both(partial(baselines.over_baselines, given)), baselines.baseline_table(given)
 
 
 def _timed(given: ReportInput) -> tuple[Table, ...]:
-    """Where time goes, where any stage says so."""
+    """Return the table of where time goes, if any stage has logged it."""
     table = seconds_table(given)
     return (table,) if table.rows else ()
 

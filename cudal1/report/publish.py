@@ -1,21 +1,21 @@
-"""Write the report: page, summary, and a figure on its own for the README."""
+"""Writes the report: page, summary, and a figure on its own for the README."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from cudal1.report.figures import speedup_figure
+from cudal1.report.figures.figures import speedup_figure
+from cudal1.report.figures.theme import standalone
 from cudal1.report.headline import numbers
 from cudal1.report.inputs import ReportInput
 from cudal1.report.page import page_html
 from cudal1.report.summary import summary_markdown
-from cudal1.report.theme import standalone
 
 PAGE, SUMMARY, FIGURE = "index.html", "summary.md", "speedups.svg"
 
 
 def publish(given: ReportInput, folder: Path) -> dict[str, float | int]:
-    """Leave `index.html`, `summary.md` and `speedups.svg`; returns the headline numbers.
+    """Write `index.html`, `summary.md` and `speedups.svg`; return the headline numbers.
 
     Equal input makes equal bytes. The figure is absent while no candidate has succeeded.
     """

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: a table with a row a stage that says so, and curves."""
+"""The time of a training step and of its parts: a table with a row for each stage, and curves."""
 
 # ruff: noqa: RUF001 (– is what readers see)
 from __future__ import annotations
@@ -7,22 +7,26 @@ import altair as alt
 import polars as pl
 
 from cudal1.report import facts
-from cudal1.report.curves import thinned
-from cudal1.report.figure import Figure, figure_of, snug
+from cudal1.report.figures.curves import thinned
+from cudal1.report.figures.figure import Figure, figure_of, snug
+from cudal1.report.figures.theme import SERIES
 from cudal1.report.inputs import ReportInput
-from cudal1.report.table import Row, Table, percent
-from cudal1.report.theme import SERIES
+from cudal1.report.numbers import percent
+from cudal1.report.tables.table import Row, Table
 
 PARTS = ("generate_s", "build_s", "judge_s", "train_s", "rest_s", "step_s")
 """Numbers of a step, in seconds."""
 DRAWN = {
-    "generate_s": "generate", "build_s": "build", "judge_s": "judge", "train_s": "train",
+    "generate_s": "generate",
+    "build_s": "build",
+    "judge_s": "judge",
+    "train_s": "train",
     "rest_s": "rest",
-}  # fmt: skip
+}
 
 
 def seconds_table(given: ReportInput) -> Table:
-    """Mean seconds of a step and of its parts, and the share in which devices are idle."""
+    """Return mean seconds of a step and its parts, and the share in which devices are idle."""
     timed = given.steps.filter(pl.col("name").is_in([*PARTS, "idle"]))
     return Table(
         title="Where a step's time goes",
@@ -35,12 +39,19 @@ def seconds_table(given: ReportInput) -> Table:
             "anything to do."
         ),
         columns=(
-            "Stage", "Steps", "Generate, s", "Build, s", "Judge, s", "Train, s", "Rest, s",
-            "Step, s", "Idle",
+            "Stage",
+            "Steps",
+            "Generate, s",
+            "Build, s",
+            "Judge, s",
+            "Train, s",
+            "Rest, s",
+            "Step, s",
+            "Idle",
         ),
         rows=tuple(_row(stage, timed) for stage in facts.stages(timed)),
         nothing_yet="Nothing yet: no stage has timed the parts of its steps.",
-    )  # fmt: skip
+    )
 
 
 def _row(stage: str, timed: pl.DataFrame) -> Row:
@@ -52,7 +63,7 @@ def _row(stage: str, timed: pl.DataFrame) -> Row:
 
 
 def seconds_figures(given: ReportInput) -> list[Figure]:
-    """For each stage that says so, seconds of the parts of its steps."""
+    """Return a figure of the seconds of a step's parts, for each stage that logged them."""
     figures: list[Figure] = []
     timed = given.steps.filter(pl.col("name").is_in(list(DRAWN)))
     for stage in facts.stages(timed):
@@ -72,9 +83,12 @@ def seconds_figures(given: ReportInput) -> list[Figure]:
             color=alt.Color("part:N", scale=scale, legend=alt.Legend()),
         )
         slug = "".join(char if char.isalnum() else "-" for char in f"seconds-{stage}")
-        figures.append(figure_of(
-            slug, drawn,
-            caption=f"{facts.policy_label(stage)}: seconds of the parts of a step. Build and judge "
-            "are summed over devices; rest is prompts, extraction, the ledger.",
-        ))  # fmt: skip
+        figures.append(
+            figure_of(
+                slug,
+                drawn,
+                caption=f"{facts.policy_label(stage)}: seconds of the parts of a step. Build and "
+                "judge are summed over devices; rest is prompts, extraction, the ledger.",
+            )
+        )
     return figures

@@ -1,14 +1,14 @@
-"""Which candidates the page shows: whoever fills in the input fetches those sources alone."""
+"""Lists the candidates that the page shows, so that the input need hold only their sources."""
 
 from __future__ import annotations
 
 from cudal1.report import gallery, problems
-from cudal1.report.bursts import closest_gain
+from cudal1.report.figures.bursts import closest_gain
 from cudal1.report.inputs import ReportInput
 
 
 def candidates(given: ReportInput) -> list[str]:
-    """Ids of the best candidates that have a section, of the gallery's, and of the closest gain.
+    """Return ids of the sections' best candidates, of the gallery's, and of the closest gain's.
 
     Their `candidates`, `samples`, `details` and `ancestors` need not be there yet.
     """

@@ -1,22 +1,22 @@
-"""The summary in Markdown: headline numbers and the main tables, for a README or a pull request."""
+"""The summary in Markdown: headline numbers and main tables, for a README or a pull request."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from cudal1.report import devices, methods, speedups, tables, tallies
-from cudal1.report.cells import both
-from cudal1.report.cost import cost_table
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
-from cudal1.report.properties import property_table
-from cudal1.report.second_opinions import second_opinion_table
-from cudal1.report.table import markdown_text, table_markdown
+from cudal1.report.tables import devices, methods, speedups, tables, tallies
+from cudal1.report.tables.cells import both
+from cudal1.report.tables.cost import cost_table
+from cudal1.report.tables.properties import property_table
+from cudal1.report.tables.second_opinions import second_opinion_table
+from cudal1.report.tables.table import markdown_text, table_markdown
 from cudal1.report.words import terms
 
 
 def summary_markdown(given: ReportInput) -> str:
-    """The whole summary; figures and sources are on the page only."""
+    """Return the whole summary; figures and sources are on the page only."""
     where = given.provenance
     origin = (
         f"Judged on {where.device_kind}, protocol {where.protocol.id} ({terms(where.protocol)}), "
@@ -39,7 +39,14 @@ def summary_markdown(given: ReportInput) -> str:
         second_opinion_table(given),
         cost_table(given),
     )
-    return "\n".join([
-        f"# {markdown_text(where.title)}", "", markdown_text(origin), "", *lines, "",
-        *map(table_markdown, shown),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"# {markdown_text(where.title)}",
+            "",
+            markdown_text(origin),
+            "",
+            *lines,
+            "",
+            *map(table_markdown, shown),
+        ]
+    )

@@ -1,4 +1,4 @@
-"""A verdict in words, and what a candidate descends from: sentences of plain text."""
+"""Puts a verdict, and the ancestors of a candidate, into sentences of plain text."""
 
 # ruff: noqa: RUF001 (× and – are what readers see)
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cudal1.measurement import Doubt
 from cudal1.protocol import EvalProtocol, Rule
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
-from cudal1.report.table import percent, times
+from cudal1.report.numbers import percent, times
 from cudal1.verdict import Properties, SecondOpinion
 
 DOUBTS = {
@@ -27,21 +27,21 @@ DOUBTS = {
     Doubt.AGAIN: "fresh processes were certified at less",
     Doubt.APART: "fresh processes had another speedup",
 }
-"""What each doubt means, to finish “lowered, for …”."""
+"""Meaning of each doubt, to finish “lowered, for …”."""
 
 
 def terms(protocol: EvalProtocol) -> str:
-    """The contract and the mode that a protocol names, for a sentence."""
+    """Return the contract and the mode that a protocol names, for a sentence."""
     return f"contract {protocol.contract}, mode {protocol.mode}"
 
 
 def restricted(seen: Properties) -> str:
-    """What restricts the use of a correct candidate, as a sentence; empty where nothing does."""
+    """Return the restrictions of a correct candidate's use as a sentence; empty without any."""
     return f"Restricted in use: {'; '.join(seen.restrictions)}." if seen.restrictions else ""
 
 
 def in_words(best: dict[str, Any], given: ReportInput) -> list[str]:
-    """What the harness says of a timed success.
+    """Return sentences about a timed success.
 
     Args:
         best: its row of `facts.best`.
@@ -52,11 +52,15 @@ def in_words(best: dict[str, Any], given: ReportInput) -> list[str]:
     return [
         line
         for line in (
-            _correct(best, details), _speedup(best, details), _lowered(details),
-            _steady(best, given), restricted(facts.seen(best)), _rest(best, details),
+            _correct(best, details),
+            _speedup(best, details),
+            _lowered(details),
+            _steady(best, given),
+            restricted(facts.seen(best)),
+            _rest(best, details),
         )
         if line
-    ]  # fmt: skip
+    ]
 
 
 def _correct(best: dict[str, Any], details: dict[str, Any]) -> str:
@@ -102,9 +106,10 @@ def _steady(best: dict[str, Any], given: ReportInput) -> str:
         parts.append(f"Its buckets are {steady} (spread {shown:.3f})")
     if best["is_confirmed"] is not None:
         parts.append(
-            "fresh processes confirmed the claim" if best["is_confirmed"]
+            "fresh processes confirmed the claim"
+            if best["is_confirmed"]
             else "fresh processes did not confirm the claim"
-        )  # fmt: skip
+        )
     return f"{'; '.join(parts)}." if parts else ""
 
 
@@ -116,14 +121,14 @@ def _rest(best: dict[str, Any], details: dict[str, Any]) -> str:
             f"No call can take less than {details['floor_us']:,.1f} µs ({near} of its time)"
         )
     if details["second_opinion"] == SecondOpinion.ASKED.value:
-        parts.append("The adversarial judge was to be asked and has not vetoed it")
+        parts.append("The reviewer was to be asked and has not vetoed it")
     if details["judged_at"] is not None:
         parts.append(f"Judged {details['judged_at']}")
     return f"{'. '.join(parts)}." if parts else ""
 
 
 def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]:
-    """From which earlier candidates it descends: those shown in its prompts, and how far back."""
+    """Return sentences about a candidate's ancestors: its prompts' exemplars, and how far back."""
     mine = _ancestors(given).filter(pl.col("descendant_id") == candidate_id)
     parents = mine.filter(pl.col("generation") == 1).sort(
         "certified", "candidate_id", descending=[True, False], nulls_last=True
@@ -132,9 +137,10 @@ def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]
         return []
     named = [
         f"{row['candidate_id']} ({times(row['certified'])}"
-        + (f", by {row['authors'][0]}" if row["authors"] else "") + ")"
+        + (f", by {row['authors'][0]}" if row["authors"] else "")
+        + ")"
         for row in parents.head(at_most).to_dicts()
-    ]  # fmt: skip
+    ]
     more = parents.height - len(named)
     lines = [
         f"Exemplars that its prompts showed: {', '.join(named)}"
@@ -149,5 +155,5 @@ def lineage(candidate_id: str, given: ReportInput, *, at_most: int) -> list[str]
 
 @lru_cache(maxsize=1)
 def _ancestors(given: ReportInput) -> pl.DataFrame:
-    """All of them, with their authors."""
+    """Return all ancestors, with their authors."""
     return given.ancestors.join(facts.authors(given), on="candidate_id", how="left")

@@ -1,1 +1,1 @@
-"""What the command line and the stages both need: it introduces worlds to each other."""
+"""Introduce worlds to each other, for the command line and the stages."""

@@ -1,1 +1,1 @@
-"""World 0: where problems come from, and which of them can be judged."""
+"""The sources of problems (world 0): the shipped suite, generated problems, KernelBench."""

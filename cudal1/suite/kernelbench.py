@@ -1,8 +1,8 @@
 """KernelBench's problems, from a checkout, from its hub dataset or a local copy of that dataset.
 
-None of its code ships here. Everything is loaded as training material: KernelBench has no split.
-One file that is broken costs that problem only: it is loaded as what it is, and admission says why
-it is rejected. A wrong folder and a wrong sizes file are errors.
+None of its code ships here. Everything is loaded as training material: KernelBench has no split. A
+broken file costs that problem only: it is loaded as it is, and admission says why it is rejected. A
+wrong folder and a wrong sizes file are errors.
 """
 
 from __future__ import annotations
@@ -18,37 +18,35 @@ from typing import Any
 
 from cudal1 import processes
 from cudal1.errors import SuiteError
-from cudal1.problem import DeviceClass, Problem, Split, resize
+from cudal1.files.source_files import cut
+from cudal1.files.text_file import naming_utf8
+from cudal1.problem import DeviceClass, Problem, Split, Unreadable, resize
 from cudal1.record import content_id
-from cudal1.source_files import cut
-from cudal1.suite.loader import (
-    Unreadable,
-    level_of,
-    number_and_name,
-    read_source,
-    short_name,
-)
+from cudal1.suite.loader import level_of, number_and_name, read_source, short_name
 from cudal1.suite.sizes import Sizes, load_sizes, refuse_unknown
-from cudal1.text_file import naming_utf8
 
 DATASET = "ScalingIntelligence/KernelBench"
 NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-"""For git: programs that a checkout's own settings would have it start."""
+"""Options that forbid git to start programs named in a checkout's own settings."""
 
 
 def load(
-    path: Path | None, *, revision: str | None, sizes: Path | None, device_class: DeviceClass,
+    path: Path | None,
+    *,
+    revision: str | None,
+    sizes: Path | None,
+    device_class: DeviceClass,
     named: str = "problems.path",
-) -> list[Problem]:  # fmt: skip
-    """All problems of a folder or, without one, of the hub dataset at `revision`.
+) -> list[Problem]:
+    """Return all problems of a folder or, without one, of the hub dataset at `revision`.
 
     Args:
         path: a checkout, its `KernelBench` folder, or a local copy of the hub dataset (Parquet);
-            `~` is one's home.
-        revision: of the hub dataset; None takes the newest, and names it by its content.
+            `~` is the user's home.
+        revision: revision of the hub dataset; None takes the newest, and names it by its content.
         sizes: a file like the shipped suite's `sizes.yaml`, with keys such as `level1/19_ReLU`.
-        device_class: whose section of it to take.
-        named: what the folder was given by, for remedies.
+        device_class: the section of the sizes file to take.
+        named: the option or key that gave the folder, for remedies.
 
     Raises:
         SuiteError: the folder is absent or holds no problems, the sizes file is malformed or names
@@ -75,26 +73,28 @@ def load(
 
 
 def _from_home(path: Path) -> Path:
-    """With `~` expanded: no shell does that after a colon or in params.yaml."""
-    with suppress(RuntimeError):  # somebody's who is not known here
+    """Return the path with `~` expanded: no shell does so after a colon or in params.yaml."""
+    with suppress(RuntimeError):  # the home of a user unknown to this machine
         return path.expanduser()
     return path
 
 
 def _told_apart(problems: Sequence[Problem]) -> list[Problem]:
-    """The problems; those of one level and number are flawed, for candidates name no more."""
+    """Return the problems; those that share a level and number are flawed."""
     places = Counter((problem.level, problem.number) for problem in problems)
     return [
-        problem if places[problem.level, problem.number] == 1 else Unreadable(
+        problem
+        if places[problem.level, problem.number] == 1
+        else Unreadable(
             **{name: getattr(problem, name) for name in Problem.model_fields},
             flaw=f"another problem of level {problem.level} has number {problem.number}, too",
         )
         for problem in problems
-    ]  # fmt: skip
+    ]
 
 
 def _files(path: Path) -> list[Path]:
-    """Problems of a checkout or of its `KernelBench` folder, files or folders, by their place."""
+    """Return problems of a checkout or its `KernelBench` folder, files or folders, by place."""
     root = path / "KernelBench" if (path / "KernelBench").is_dir() else path
     return sorted(
         (
@@ -124,12 +124,17 @@ def _from_files(
 
 
 def _from_file(file: Path, device_class: DeviceClass) -> Problem:
-    """The problem as its file says it, of no revision yet."""
+    """Return the problem in a file, without a revision."""
     number, name = number_and_name(file.stem)
     place: dict[str, Any] = {
-        "suite": "kernelbench", "level": level_of(file), "number": number, "name": name,
-        "split": Split.TRAIN, "device_class": device_class, "revision": "",
-    }  # fmt: skip
+        "suite": "kernelbench",
+        "level": level_of(file),
+        "number": number,
+        "name": name,
+        "split": Split.TRAIN,
+        "device_class": device_class,
+        "revision": "",
+    }
     try:
         return Problem(**place, source=read_source(file))
     except SuiteError as error:
@@ -138,7 +143,7 @@ def _from_file(file: Path, device_class: DeviceClass) -> Problem:
 
 
 def _commit(files: Sequence[Path]) -> str | None:
-    """The commit that the files are at; None when they are in no repository or differ from it."""
+    """Return the commit that the files are at; None without a repository or with changes."""
     root = files[0].parent.parent
 
     def git(*arguments: str) -> str | None:
@@ -154,7 +159,7 @@ def _commit(files: Sequence[Path]) -> str | None:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    # a copy inside somebody else's repository is not at that repository's commit
+    # a copy inside another repository is not at that repository's commit
     if git("ls-files", "--error-unmatch", "--", *(str(f.relative_to(root)) for f in files)) is None:
         return None
     if git("status", "--porcelain", "--", ".") != "":
@@ -186,7 +191,7 @@ def _from_rows(
     *,
     where: str,
 ) -> tuple[list[Problem], list[str]]:
-    """Problems of the dataset's rows, and the names that a sizes file gives them."""
+    """Return the problems of the dataset's rows, and their names in a sizes file."""
     revision = revision or content_id(*(str(row["code"]) for row in rows))
     problems: list[Problem] = []
     names: list[str] = []
@@ -199,15 +204,20 @@ def _from_rows(
         names.append(f"level{level}/{number}_{stem}")
         problems.append(
             Problem(
-                suite="kernelbench", level=level, number=number,
-                name=number_and_name(f"{number}_{stem}")[1], split=Split.TRAIN,
-                device_class=device_class, revision=revision,
+                suite="kernelbench",
+                level=level,
+                number=number,
+                name=number_and_name(f"{number}_{stem}")[1],
+                split=Split.TRAIN,
+                device_class=device_class,
+                revision=revision,
                 source=_sized(
-                    naming_utf8(str(row["code"])), sizes.of(device_class, names[-1]),
+                    naming_utf8(str(row["code"])),
+                    sizes.of(device_class, names[-1]),
                     where=names[-1],
                 ),
             )
-        )  # fmt: skip
+        )
     return problems, names
 
 
@@ -223,11 +233,11 @@ def _number(row: Mapping[str, Any], column: str, *, where: str) -> int:
 
 
 def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
-    """The source with top-level constants replaced, as `resize` does.
+    """Return the source with top-level constants replaced, as `resize` does.
 
-    A quarter of its problems name some of theirs as `height = width = 128` or `D, H = 24, 32`. A
-    statement that holds one to be replaced is made assignments of one name each first. What is no
-    Python has no constants, and stays as it is.
+    A quarter of KernelBench's problems name some constants as `height = width = 128` or `D, H = 24,
+    32`. A statement that holds one to be replaced is first split into assignments of one name each.
+    A source that is no Python has no constants, and stays unchanged.
 
     Raises:
         SuiteError: a name is not a top-level constant of the file.
@@ -253,7 +263,7 @@ def _sized(source: str, constants: Mapping[str, object], *, where: str) -> str:
 
 
 def _values(node: ast.stmt) -> dict[str, ast.expr]:
-    """Names and values of a statement that assigns to several names; nothing of any other."""
+    """Return names and values of a statement that assigns to several names; else nothing."""
     match node:
         case ast.Assign(targets=[_, _, *_] as targets, value=value):
             values = [value] * len(targets)

@@ -1,7 +1,7 @@
-"""The shipped suite, and anybody's own module, as problems.
+"""The shipped suite, and any other module, as problems.
 
-Sizes follow the device class by one mechanism for all: a sizes file names the top-level constants
-to replace, and the source that results is the one shown and judged. KernelBench: `kernelbench.py`.
+Sizes follow the device class by one mechanism for all. A sizes file names the top-level constants
+to replace, and the resulting source is the one shown and judged. KernelBench: `kernelbench.py`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,19 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import Field
-
 from cudal1.errors import SuiteError
+from cudal1.files.source_folder import read_folder
+from cudal1.files.text_file import read_python, read_text
 from cudal1.problem import PROBLEM_NAMES, DeviceClass, Problem, Split, resize
 from cudal1.record import content_id
-from cudal1.source_folder import read_folder
 from cudal1.suite.sizes import load_sizes, refuse_unknown
-from cudal1.text_file import read_python, read_text
 
 FOLDER = Path(__file__).parent / "problems"
 _NUMBERED = re.compile(r"(\d+)_(.+)")
 
 
-class Unreadable(Problem):
-    """A problem that has a place in its suite and is never tried: its file is no text, say."""
-
-    flaw: str = Field(exclude=True)
-    """What is wrong with it; admission gives it as the reason."""
-
-
 def load_suite(device_class: DeviceClass) -> list[Problem]:
-    """The problems that ship with cudal1, in the sizes of a device class.
+    """Return the problems that ship with cudal1, in the sizes of a device class.
 
     A quarter of each level is held out, always the same (`heldout` in problems/sizes.yaml). The
     revision names the content of the folder, sizes and splits included.
@@ -47,12 +38,16 @@ def load_suite(device_class: DeviceClass) -> list[Problem]:
     )
     return [
         load_file(
-            path, suite="cudal1", level=level_of(path), device_class=device_class,
+            path,
+            suite="cudal1",
+            level=level_of(path),
+            device_class=device_class,
             split=Split.HELDOUT if name in sizes.heldout else Split.TRAIN,
-            revision=revision, sizes=sizes.of(device_class, name),
+            revision=revision,
+            sizes=sizes.of(device_class, name),
         )
         for name, path in paths.items()
-    ]  # fmt: skip
+    ]
 
 
 def load_file(
@@ -65,17 +60,23 @@ def load_file(
     revision: str | None = None,
     sizes: Mapping[str, object] | None = None,
 ) -> Problem:
-    """One problem file, resized; number and name are read from a file name like `13_matmul.py`.
+    """Return one problem file, resized; a name like `13_matmul.py` gives number and name.
 
-    Without a revision the file's own content is it.
+    Without a revision, the file's content is its revision.
 
     Raises:
         SuiteError: the file cannot be read or parsed, or lacks a constant to resize.
     """
     return problem_of(
-        read_source(path), path, device_class=device_class, suite=suite, level=level, split=split,
-        revision=revision, sizes=sizes,
-    )  # fmt: skip
+        read_source(path),
+        path,
+        device_class=device_class,
+        suite=suite,
+        level=level,
+        split=split,
+        revision=revision,
+        sizes=sizes,
+    )
 
 
 def problem_of(
@@ -113,8 +114,8 @@ def read_source(path: Path) -> str:
     """Return the source in a file, or of a folder's files, as Python reads it.
 
     Raises:
-        SuiteError: it is absent, unreadable, no text, in an encoding that is none, or a folder
-            without a problem.
+        SuiteError: it is absent, unreadable, no text, in an unknown encoding, or a folder without a
+            problem.
     """
     if path.is_dir():
         return read_folder(path, PROBLEM_NAMES)
@@ -122,17 +123,17 @@ def read_source(path: Path) -> str:
 
 
 def number_and_name(stem: str) -> tuple[int, str]:
-    """`13_Matmul-relu_` → 13 and `matmul_relu`; a stem without a number is number 1."""
+    """Return 13 and `matmul_relu` for `13_Matmul-relu_`; without a number it is 1."""
     numbered = _NUMBERED.fullmatch(stem)
     number, rest = (int(numbered[1]), numbered[2]) if numbered else (1, stem)
     return number, re.sub(r"[\W_]+", "_", rest).strip("_").lower()
 
 
 def short_name(path: Path) -> str:
-    """How sizes files name a problem: `level1/13_matmul`."""
+    """Return a problem's name in sizes files, such as `level1/13_matmul`."""
     return f"{path.parent.name}/{path.stem}"
 
 
 def level_of(path: Path) -> int:
-    """The level of a file in a folder such as `level1`."""
+    """Return the level of a file in a folder such as `level1`."""
     return int(path.parent.name.removeprefix("level"))

@@ -1,4 +1,4 @@
-"""What a sizes file says: constants to replace, by device class and problem, and who is held out.
+"""A sizes file: constants to replace, by device class and problem, and the held-out problems.
 
 Problems are named by folder and file, such as `level1/13_matmul`. The replacing is
 `cudal1.problem.resize`.
@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import ConfigDict, Field, ValidationError
 
 from cudal1.errors import SuiteError
+from cudal1.files.text_file import read_yaml
 from cudal1.problem import DeviceClass
 from cudal1.record import Record
-from cudal1.text_file import read_yaml
 
 Constant = int | float | str | bool | None | list[int] | list[float] | list[str]
 
@@ -26,28 +26,28 @@ class Sizes(Record):
     model_config = ConfigDict(strict=True)
 
     cpu: dict[str, dict[str, Constant]] = Field(default_factory=dict)
-    """By problem: top-level constants and their values on a CPU."""
+    """Top-level constants and their values on a CPU, by problem."""
     cuda: dict[str, dict[str, Constant]] = Field(default_factory=dict)
-    """The same on a CUDA device."""
+    """Top-level constants and their values on a CUDA device, by problem."""
     heldout: list[str] = Field(default_factory=list)
     """Problems that are never trained on."""
     nothing_to_gain: list[str] = Field(default_factory=list)
-    """Controls: an honest speedup stays near 1."""
+    """Problems that serve as controls: an honest speedup stays near 1."""
 
     def of(self, device_class: DeviceClass, name: str) -> dict[str, Constant]:
-        """The constants to replace in a problem; none when the file says nothing."""
+        """Return the constants to replace in a problem; none when the file names none."""
         return (self.cuda if device_class is DeviceClass.CUDA else self.cpu).get(name, {})
 
     def named(self) -> set[str]:
-        """Every problem that the file mentions."""
+        """Return every problem that the file mentions."""
         return {*self.cpu, *self.cuda, *self.heldout, *self.nothing_to_gain}
 
 
 def load_sizes(path: Path) -> Sizes:
-    """A sizes file.
+    """Read and check a sizes file.
 
     Raises:
-        SuiteError: it cannot be read, or says something it cannot say.
+        SuiteError: it cannot be read, or its content is not that of a sizes file.
     """
     content = read_yaml(path, raising=SuiteError)
     if not isinstance(content, dict):
@@ -61,7 +61,7 @@ def load_sizes(path: Path) -> Sizes:
 
 
 def refuse_unknown(sizes: Sizes, known: Collection[str], *, where: Path) -> None:
-    """Nothing; a typo in a sizes file must not go unnoticed.
+    """Refuse a sizes file with unknown problems; a typo must not go unnoticed.
 
     Raises:
         SuiteError: the file mentions a problem that the suite does not have.

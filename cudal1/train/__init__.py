@@ -1,1 +1,1 @@
-"""World 3: weights. The only place that imports transformers and trl, inside functions."""
+"""World 3: weights. This package alone imports transformers and trl, inside functions."""

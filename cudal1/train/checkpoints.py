@@ -1,4 +1,4 @@
-"""Checkpoints, logs and silence, for both trainers."""
+"""Handle checkpoints, logs and library output for both trainers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 OnLog = Callable[[int, Mapping[str, float]], None]
 TRAINER_STATE = "trainer_state.json"
-"""What a trainer writes last of a checkpoint."""
+"""The file of a checkpoint that a trainer writes last."""
 
 
 def latest_checkpoint(work: Path, *, last_file: str = TRAINER_STATE) -> Path | None:
-    """The newest checkpoint that is whole: `last_file`, which is written last, is there.
+    """Return the newest complete checkpoint: `last_file`, which is written last, exists.
 
-    A half-written one, left by a kill, is passed over.
+    A checkpoint that a kill left half-written is passed over.
     """
     found = sorted(
         (path for path in work.glob("checkpoint-*") if path.name.split("-")[1].isdigit()),
@@ -28,7 +28,7 @@ def latest_checkpoint(work: Path, *, last_file: str = TRAINER_STATE) -> Path | N
 
 
 def log_callback(on_log: OnLog) -> Any:
-    """A trainer callback that passes every logged number on."""
+    """Return a trainer callback that passes every logged number on."""
     from transformers import TrainerCallback
 
     class _Log(TrainerCallback):
@@ -45,14 +45,14 @@ def log_callback(on_log: OnLog) -> Any:
 
 
 class _AllMade(Exception):
-    """A checkpoint holds every step."""
+    """A checkpoint already holds every step."""
 
 
 def train_from(trainer: Any, resumed: Path | None) -> None:
-    """Make the steps that are left, after those of a checkpoint.
+    """Make the steps that follow those of a checkpoint.
 
-    Where none is left, its weights are loaded and that is all: transformers looks whether it has
-    made enough steps only after one more.
+    Where no step is left, only the checkpoint's weights are loaded. transformers alone would make
+    one more step before it checks the number of steps.
     """
     from transformers import TrainerCallback
 
@@ -67,7 +67,7 @@ def train_from(trainer: Any, resumed: Path | None) -> None:
 
 
 def without_printing(trainer: Any) -> Any:
-    """The trainer, without the callback that prints every log line."""
+    """Return the trainer without the callback that prints every log line."""
     from transformers import PrinterCallback
 
     trainer.remove_callback(PrinterCallback)
@@ -83,4 +83,4 @@ def quiet() -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("trl").setLevel(logging.ERROR)
-    logging.getLogger("datasets").setLevel(logging.WARNING)  # says which libraries it has found
+    logging.getLogger("datasets").setLevel(logging.WARNING)  # logs the libraries it has found

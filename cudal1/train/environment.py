@@ -1,4 +1,4 @@
-"""What a policy acts in, in the words of the trainer, and what it has offered there.
+"""Define the environment that a policy acts in, as the trainer sees it, and the offers to it.
 
 Answers end in any order. They are offered as they end and scored in that order, whatever their
 places in the trainer's batch.
@@ -11,21 +11,21 @@ from typing import Any, Protocol
 
 
 class Environment(Protocol):
-    """What the policy acts in, in the trainer's words."""
+    """The environment that the policy acts in, as the trainer sees it."""
 
     @property
     def judges_meanwhile(self) -> bool:
-        """Whether it judges answers while others are being sampled: not on the policy's device.
+        """Return whether answers are judged while others are sampled: not on the policy's device.
 
-        Groups are then sampled one after another, each offered at once; else all together, which
-        takes a GPU hardly longer than one, and offered as they end where one process samples: what
-        can be built without the device is built meanwhile. A vLLM server is asked for all groups
-        at once either way, and each is offered when it has ended.
+        If so, groups are sampled one after another, and each is offered at once. If not, all groups
+        are sampled together, which takes a GPU hardly longer than one group. One process alone then
+        offers answers as they end, so that builds that need no device run meanwhile. A vLLM server
+        is asked for all groups at once in both cases, and each group is offered when it has ended.
         """
         ...
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
-        """The chat for one group, from what is known at this moment."""
+        """Return the chat for one group, made from what is known at this moment."""
         ...
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
@@ -35,15 +35,15 @@ class Environment(Protocol):
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        """What each answer of a batch earns; None leaves an answer out of its group.
+        """Return the reward of each answer of a batch; None leaves an answer out of its group.
 
-        The answers are those offered since the last call, in the same order. Nothing of the
-        trainer's runs on any device meanwhile.
+        The answers are those offered since the last call, in the same order. The trainer runs
+        nothing on any device meanwhile.
         """
         ...
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs after a restart; JSON-compatible."""
+        """Return the JSON-compatible state that `restore` needs after a restart."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Environment(Protocol):
 
 
 class Offers:
-    """Between a trainer, which knows answers by their places in a batch, and an environment."""
+    """A link between a trainer, which knows answers by batch place, and an environment."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -61,14 +61,14 @@ class Offers:
     def make(
         self, places: Sequence[int], problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> None:
-        """Offer some answers of the batch that has been begun, each to the problem beside it."""
+        """Offer some answers of the batch that has begun, each to the problem beside it."""
         self._places += places
         self._environment.offer(problem_ids, texts, step)
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
-        """What each answer of the batch earns, by place; all have been offered."""
+        """Return the reward of each answer of the batch, by place; all have been offered."""
         places, self._places = self._places, []
         assert sorted(places) == list(range(len(texts))), "each answer is offered once"
         earned = self._environment.score(

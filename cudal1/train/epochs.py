@@ -1,4 +1,4 @@
-"""Each epoch has an order of its own, whether or not the run was stopped in between."""
+"""Give each epoch an order of its own, whether or not the run was stopped in between."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 
 
 class Epochs:
-    """The places of TRL's sampler in another order for each epoch.
+    """The places of TRL's sampler, in another order for each epoch.
 
-    TRL draws one order after the other from a generator, which begins anew when a run resumes: it
-    would go on in the middle of the first epoch's order, and some problems would come twice.
+    TRL draws one order after another from a generator, which restarts when a run resumes. The
+    resumed run would go on in the middle of the first epoch's order, and some problems would come
+    twice.
 
     Args:
         sampler: TRL's `RepeatSampler`, which shuffles with its `generator`.
-        epoch: which one begins, or goes on, when this is iterated.
-        seed: of the first one.
+        epoch: number of the epoch that an iteration begins or continues.
+        seed: seed of the first epoch.
     """
 
     def __init__(self, sampler: Any, epoch: Callable[[], int], *, seed: int) -> None:

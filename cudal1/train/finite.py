@@ -1,4 +1,4 @@
-"""A step whose gradient is no number is not made: one of them would leave no weight of a policy."""
+"""Leave out steps with a non-finite gradient: one such step would destroy a policy's weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cudal1.errors import TrainingError
 log = logging.getLogger("cudal1")
 
 MOST_IN_A_ROW = 3
-"""Chance ends sooner: what goes on so long will not stop by itself."""
+"""Successive left-out steps at which training fails; chance alone leaves out fewer in a row."""
 
 
 def finite_callback() -> Any:
-    """A trainer callback that leaves out steps whose gradient is not finite, and says so.
+    """Return a trainer callback that leaves out steps with a non-finite gradient, and logs them.
 
-    With several processes each of them leaves out the same steps.
+    With several processes each process leaves out the same steps.
 
     Raises:
         TrainingError: in training, at the third such step in a row.

@@ -1,10 +1,10 @@
-"""Contrastive GRPO (paper 2.4) on TRL's GRPOTrainer.
+"""Train by contrastive GRPO (paper 2.4) on TRL's GRPOTrainer.
 
-The trainer knows nothing of problems, harness or ledger: it is given `build_prompt`, asked right
-before each group is sampled, `offer`, told of answers as they are sampled, and `score`, which says
-what each answer earns. Equations 4 and 5 are TRL's (`loss_type="grpo"`, group mean and standard
-deviation, token-level clipped ratio, KL to the initial policy in the loss); equation 6 is in the
-rewards that `score` returns.
+The trainer knows nothing of problems, harness or ledger. It calls `build_prompt` right before each
+group is sampled, `offer` with answers as they are sampled, and `score` for the reward of each
+answer. Equations 4 and 5 are TRL's (`loss_type="grpo"`, group mean and standard deviation,
+token-level clipped ratio, KL to the initial policy in the loss). Equation 6 is in the rewards that
+`score` returns.
 
 This is the only module that depends on private methods of TRL (pinned for that reason).
 """
@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cudal1.scale import ScaleParams
+from cudal1.settings.scale import ScaleParams
 from cudal1.train import scaling
-from cudal1.train.answering import Answering
-from cudal1.train.attention import avoid_cudnn
 from cudal1.train.checkpoints import (
     latest_checkpoint,
     log_callback,
@@ -30,19 +29,44 @@ from cudal1.train.checkpoints import (
 from cudal1.train.environment import Environment, Offers
 from cudal1.train.epochs import Epochs
 from cudal1.train.finite import finite_callback
-from cudal1.train.group import in_a_group
+from cudal1.train.group.group import in_a_group
+from cudal1.train.sampling.answering import Answering
+from cudal1.train.sampling.attention import avoid_cudnn
 
 STATE_FILE = "cudal1.json"
 
 
+@dataclass(frozen=True)
+class GrpoSettings:
+    """Settings of one training, by the names of params.yaml's section `rl`."""
+
+    steps: int
+    prompts_per_step: int
+    group_size: int
+    learning_rate: float
+    beta: float
+    epsilon: float
+    updates_per_batch: int
+    temperature: float
+    top_p: float
+    max_new_tokens: int
+    checkpoint_every: int
+    seed: int
+    scale: ScaleParams
+    vllm_server: str | None
+
+
 @in_a_group
 def train_grpo(
-    policy: Path, out: Path, problem_ids: Sequence[str], environment: Environment, *, work: Path,
-    steps: int, prompts_per_step: int, group_size: int, learning_rate: float, beta: float,
-    epsilon: float, updates_per_batch: int, temperature: float, top_p: float,
-    max_new_tokens: int, checkpoint_every: int, seed: int, scale: ScaleParams,
-    vllm_server: str | None, on_log: Callable[[int, Mapping[str, float]], None],
-) -> None:  # fmt: skip
+    policy: Path,
+    out: Path,
+    problem_ids: Sequence[str],
+    environment: Environment,
+    settings: GrpoSettings,
+    *,
+    work: Path,
+    on_log: Callable[[int, Mapping[str, float]], None],
+) -> None:
     """Train `policy` in `environment` and save to `out`.
 
     `work` holds checkpoints with the environment's state: after a kill the same call goes on from
@@ -59,18 +83,39 @@ def train_grpo(
     tokenizer: Any = AutoTokenizer.from_pretrained(policy)
     on_gpu = torch.cuda.is_available()
     arguments = GRPOConfig(
-        output_dir=str(work), max_steps=steps, num_generations=group_size,
-        num_iterations=updates_per_batch, learning_rate=learning_rate,
-        lr_scheduler_type="constant", max_grad_norm=1.0, max_completion_length=max_new_tokens,
-        temperature=temperature, top_p=top_p, loss_type="grpo", scale_rewards="group",
-        epsilon=epsilon, beta=beta, use_bias_correction_kl=False, bf16=on_gpu, use_cpu=not on_gpu,
+        output_dir=str(work),
+        max_steps=settings.steps,
+        num_generations=settings.group_size,
+        num_iterations=settings.updates_per_batch,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="constant",
+        max_grad_norm=1.0,
+        max_completion_length=settings.max_new_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        loss_type="grpo",
+        scale_rewards="group",
+        epsilon=settings.epsilon,
+        beta=settings.beta,
+        use_bias_correction_kl=False,
+        bf16=on_gpu,
+        use_cpu=not on_gpu,
         remove_unused_columns=False,
-        logging_steps=1, report_to="none", save_strategy="steps",
-        save_steps=_checkpoint_steps(checkpoint_every, updates_per_batch), save_total_limit=2,
-        seed=seed, disable_tqdm=True, log_completions=False,
-        **scaling.trainer_arguments(scale, prompts_per_step * group_size, unit=group_size),
-        **scaling.rollout_arguments(vllm_server),
-    )  # fmt: skip
+        logging_steps=1,
+        report_to="none",
+        save_strategy="steps",
+        save_steps=_checkpoint_steps(settings.checkpoint_every, settings.updates_per_batch),
+        save_total_limit=2,
+        seed=settings.seed,
+        disable_tqdm=True,
+        log_completions=False,
+        **scaling.trainer_arguments(
+            settings.scale,
+            settings.prompts_per_step * settings.group_size,
+            unit=settings.group_size,
+        ),
+        **scaling.rollout_arguments(settings.vllm_server),
+    )
     rows = [
         {"prompt": [{"role": "user", "content": problem_id}], "problem_id": problem_id}
         for problem_id in problem_ids
@@ -80,11 +125,14 @@ def train_grpo(
         environment.restore(json.loads((resumed / STATE_FILE).read_text(encoding="utf-8")))
     offers = Offers(environment)
     trainer = _trainer_class()(
-        model=str(policy), reward_funcs=_reward_function(offers), args=arguments,
-        train_dataset=Dataset.from_list(rows), processing_class=tokenizer,
-        peft_config=scaling.adapter(scale),
+        model=str(policy),
+        reward_funcs=_reward_function(offers),
+        args=arguments,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        peft_config=scaling.adapter(settings.scale),
         callbacks=[finite_callback(), log_callback(on_log), _state_callback(environment)],
-    )  # fmt: skip
+    )
     trainer.environment = environment
     trainer.answering = Answering(trainer, offers)
     train_from(without_printing(trainer), resumed)
@@ -92,7 +140,7 @@ def train_grpo(
 
 
 def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:
-    """A multiple of the updates: TRL does not save the answers of a batch that is half used."""
+    """Return a multiple of the updates: TRL does not save the answers of a half-used batch."""
     return max(1, round(wanted / updates_per_batch)) * updates_per_batch
 
 
@@ -111,7 +159,7 @@ def _trainer_class() -> Any:
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     class ContrastiveTrainer(GRPOTrainer):
-        """Rebuilds every prompt right before sampling, one a group; offers answers as they end."""
+        """A trainer that makes a group's prompt right before sampling, and offers ended answers."""
 
         environment: Environment
         answering: Answering
@@ -144,7 +192,7 @@ def _trainer_class() -> Any:
             if torch.cuda.is_available():  # a device that measures does nothing else
                 torch.cuda.synchronize()
                 if not self.environment.judges_meanwhile:
-                    torch.cuda.empty_cache()  # what is not in use, workers may need
+                    torch.cuda.empty_cache()  # gives unused memory to the workers
             return super()._calculate_rewards(*arguments)
 
     return ContrastiveTrainer

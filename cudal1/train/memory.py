@@ -1,10 +1,11 @@
-"""What training takes of each GPU's memory, told before it is started.
+"""Estimate the memory that training takes on each GPU, before it is started.
 
-Counted are tensors. What PyTorch, CUDA and the harness take for themselves is not, nor what falls
-between tensors: leave a tenth of the GPU free. `benchmarks/big_policy.py` measures the rest.
+Only tensors are counted. What PyTorch, CUDA and the harness take for themselves is not counted, nor
+are the gaps between tensors: leave a tenth of the GPU free. `benchmarks/training/big_policy.py`
+measures the rest.
 
-Shapes: B rows at a time, P distinct prompts of B rows, T tokens of a row, N parameters, D hidden,
-M mlp, V vocabulary.
+Shapes: B rows at a time, P distinct prompts of B rows, T tokens of a row, N parameters, D hidden, M
+mlp, V vocabulary.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cudal1.errors import TrainingError
-from cudal1.scale import ScaleParams, WeightsKind
-from cudal1.train.rollouts import ROOM
+from cudal1.settings.scale import ScaleParams, WeightsKind
+from cudal1.train.sampling.rollouts import ROOM
 
 FLOAT32 = 4
 COMPUTED = 2
-"""Bytes of a number on the way, in bfloat16."""
+"""Bytes of an intermediate number, in bfloat16."""
 ADAM_STATES = 2
-"""Of AdamW, for each parameter: means of the gradient and of its square."""
+"""Numbers of AdamW for each parameter: means of the gradient and of its square."""
 SAMPLED_COPIES = 3
-"""Of the scores of the next token, while it is drawn from them."""
+"""Copies of the next token's scores, while it is drawn from them."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class Architecture:
     vocabulary: int
 
     def num_adapter_parameters(self, rank: int) -> int:
-        """Of a low-rank adapter: A is (rank, in), B is (out, rank)."""
+        """Return the parameters of a low-rank adapter: A is (rank, in), B is (out, rank)."""
         return sum(rank * (inputs + outputs) for inputs, outputs in self.num_linear)
 
 
 def architecture_of(config: Any) -> Architecture:
-    """Of a `transformers` configuration; the model is built without memory, and counted.
+    """Return the numbers of a `transformers` configuration, from a model built without memory.
 
     Raises:
         TrainingError: it does not name its parts as Llama, Qwen and their kin do.
@@ -72,11 +73,14 @@ def architecture_of(config: Any) -> Architecture:
     return Architecture(
         num_parameters=_count(model),
         num_linear=tuple((m.in_features, m.out_features) for m in linear),
-        largest_unit=max(_count(unit) for unit in units), layers=len(layers),
-        hidden=config.hidden_size, query=width * config.num_attention_heads,
-        key=width * config.num_key_value_heads, mlp=config.intermediate_size,
+        largest_unit=max(_count(unit) for unit in units),
+        layers=len(layers),
+        hidden=config.hidden_size,
+        query=width * config.num_attention_heads,
+        key=width * config.num_key_value_heads,
+        mlp=config.intermediate_size,
         vocabulary=config.vocab_size,
-    )  # fmt: skip
+    )
 
 
 def _count(module: Any) -> int:
@@ -85,23 +89,23 @@ def _count(module: Any) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """What a training stage computes with its policy, for the whole batch."""
+    """The work of a training stage with its policy, for the whole batch."""
 
     rows: int
     """Pairs or answers of a batch."""
     unit: int
     """Rows that stay in one process, as in `ScaleParams.passes`."""
     tokens: int
-    """T: the most that a row may have, its prompt too."""
+    """Most tokens of a row, its prompt included: T."""
     samples: bool
-    """Whether the training processes sample the answers."""
+    """True if the training processes sample the answers."""
     has_reference: bool
-    """Whether the loss compares with the initial policy (beta above 0)."""
+    """True if the loss compares with the initial policy (beta above 0)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes on each GPU, by what they are for."""
+    """Bytes on each GPU, by purpose."""
 
     weights: int
     gradients: int
@@ -114,17 +118,17 @@ class Estimate:
 
     @property
     def peak(self) -> int:
-        """Of a step: it first samples and then learns, and keeps the rest throughout."""
+        """Return the peak of a step, which samples, then learns, and keeps the rest throughout."""
         kept = self.weights + self.optimizer + self.reference + self.rollouts
         return kept + max(self.gradients + self.copies + self.activations, self.sampling)
 
     def parts(self) -> dict[str, int]:
-        """All of them by name."""
+        """Return all parts by name."""
         return asdict(self)
 
 
 def estimate(model: Architecture, scale: ScaleParams, work: Work) -> Estimate:
-    """What one GPU holds.
+    """Return the estimate for one GPU.
 
     Raises:
         ValueError: the batch cannot be split so.
@@ -132,43 +136,44 @@ def estimate(model: Architecture, scale: ScaleParams, work: Work) -> Estimate:
     size, passes = scale.passes(work.rows, unit=work.unit)
     rows = size * passes if work.samples else 0
     return Estimate(
-        weights=weights(model, scale), gradients=gradients(model, scale),
+        weights=weights(model, scale),
+        gradients=gradients(model, scale),
         optimizer=optimizer(model, scale),
         reference=reference(model, scale) if work.has_reference else 0,
         copies=copies(model, scale),
         activations=activations(model, scale, tokens=size * work.tokens),
         rollouts=rollouts(model, scale, rows=rows, tokens=work.tokens),
         sampling=sampling(model, scale, rows=rows, unit=work.unit, tokens=work.tokens),
-    )  # fmt: skip
+    )
 
 
 def weights(model: Architecture, scale: ScaleParams) -> int:
-    """N x bytes of `scale.dtype` / shards; an adapter in float32 beside them."""
+    """Return N x bytes of `scale.dtype` / shards; an adapter is added in float32."""
     return model.num_parameters * scale.dtype.num_bytes // _shards(scale) + (
         0 if scale.adapter is None else _trained(model, scale) * FLOAT32
     )
 
 
 def gradients(model: Architecture, scale: ScaleParams) -> int:
-    """4 x trained parameters / shards; twice where DDP adds them up in buckets of its own."""
+    """Return 4 x trained parameters / shards; twice that where DDP adds up in its own buckets."""
     once = _trained(model, scale) * FLOAT32 // _shards(scale)
     return 2 * once if scale.processes > 1 and not scale.sharded else once
 
 
 def optimizer(model: Architecture, scale: ScaleParams) -> int:
-    """2 x 4 x trained parameters / shards (AdamW; it makes them in the first step)."""
+    """Return 2 x 4 x trained parameters / shards; AdamW makes them in the first step."""
     return ADAM_STATES * _trained(model, scale) * FLOAT32 // _shards(scale)
 
 
 def reference(model: Architecture, scale: ScaleParams) -> int:
-    """N x bytes of `scale.dtype` / shards: the initial policy; 0 with an adapter, turned off."""
+    """Return N x bytes of `scale.dtype` / shards for the initial policy; 0 with an adapter."""
     if scale.adapter is not None:
         return 0
     return model.num_parameters * scale.dtype.num_bytes // _shards(scale)
 
 
 def copies(model: Architecture, scale: ScaleParams) -> int:
-    """Weights as they are computed with, in bfloat16, where they are kept in float32.
+    """Return the bytes of weights cast to bfloat16 for computing, where they are kept in float32.
 
     Whole: 2 N, which autocast makes for a pass and keeps until its end. Sharded: two units at a
     time, the one in use and the next one, and the gradient of one.
@@ -179,13 +184,16 @@ def copies(model: Architecture, scale: ScaleParams) -> int:
 
 
 def activations(model: Architecture, scale: ScaleParams, *, tokens: int) -> int:
-    """What one pass over `tokens` = B T keeps for its gradient, and the work in one layer.
+    """Return the bytes that a pass over `tokens` = B T keeps for its gradient, and works in.
 
-    A layer keeps, a token: its input and its sum after attention, each as it is, in float32 and
-    normalised; queries, keys and values before and after they are turned, and what attention
-    gives; four numbers for each of the MLP's. With checkpointing it is kept of one layer at a
-    time, and of the others their input alone. Scores of tokens are never whole: TRL makes them
-    tile by tile. With an adapter, each linear layer keeps its input once more, in float32.
+    The work is that of one layer. For each token a layer keeps its input and its sum after
+    attention, each as it is, in float32 and normalised. It keeps queries, keys and values before
+    and after they are rotated, and the output of attention. It keeps four numbers for each number
+    of the MLP.
+
+    With checkpointing all this is kept of one layer at a time, and of the others their input alone.
+    Scores of tokens are never whole: TRL makes them tile by tile. With an adapter, each linear
+    layer keeps its input once more, in float32.
     """
     residual = FLOAT32 if scale.dtype is WeightsKind.FLOAT32 else COMPUTED
     stream = model.hidden * (residual + FLOAT32 + COMPUTED)
@@ -199,12 +207,13 @@ def activations(model: Architecture, scale: ScaleParams, *, tokens: int) -> int:
 
 
 def rollouts(model: Architecture, scale: ScaleParams, *, rows: int, tokens: int) -> int:
-    """What our own sampler keeps from step to step, while the policy learns, too.
+    """Return the bytes that our own sampler keeps from step to step, even while the policy learns.
 
-    Its cache, and what its recorded step works in: a CUDA graph's memory is nobody else's. Scores:
-    B V in float32, three times. Weights that are cast: as in `copies`. Over shards TRL samples with
-    `generate`, which keeps nothing; so it does for policies that are not plain
-    (`attention.is_plain`), which are counted as if they were.
+    They are its cache and the working memory of its recorded step: no other code may use a CUDA
+    graph's memory. Scores: B V in float32, three times. Weights that are cast: as in `copies`.
+
+    Over shards TRL samples with `generate`, which keeps nothing. TRL also samples so for policies
+    that are not plain (`attention.is_plain`); these are counted as if they were plain.
     """
     if scale.sharded or rows == 0:
         return 0
@@ -213,7 +222,7 @@ def rollouts(model: Architecture, scale: ScaleParams, *, rows: int, tokens: int)
 
 
 def sampling(model: Architecture, scale: ScaleParams, *, rows: int, unit: int, tokens: int) -> int:
-    """What a process needs besides while it samples its `rows`, in groups of `unit`; then no more.
+    """Return the further bytes of a process while it samples its `rows`, in groups of `unit`.
 
     Our own sampler reads P prompts, (2 D + 3 M) x 2 bytes for each token in one layer at a time,
     and holds their keys and values, before they are shared out. `generate` reads all rows, and
@@ -230,7 +239,7 @@ def sampling(model: Architecture, scale: ScaleParams, *, rows: int, unit: int, t
 
 
 def cache(model: Architecture, *, rows: int, tokens: int) -> int:
-    """Keys and values: 2 x layers x key width x 2 bytes for each of B T tokens."""
+    """Return the bytes of keys and values: 2 x layers x key width x 2 for each of B T tokens."""
     return 2 * model.layers * model.key * COMPUTED * rows * tokens
 
 
@@ -239,7 +248,7 @@ def _scores(model: Architecture, rows: int) -> int:
 
 
 def _trained(model: Architecture, scale: ScaleParams) -> int:
-    """Parameters that move."""
+    """Return the number of parameters that are trained."""
     if scale.adapter is None:
         return model.num_parameters
     return model.num_adapter_parameters(scale.adapter.rank)

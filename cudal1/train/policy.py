@@ -1,4 +1,4 @@
-"""Policies as folders (Hugging Face format): bring one, count its tokens, sample from it.
+"""Handle policies as folders (Hugging Face format): fetch one, count its tokens, sample from it.
 
 Shapes: B answers of a batch, T tokens of an answer, V tokens of the vocabulary.
 """
@@ -28,18 +28,18 @@ Chat = Sequence[dict[str, str]]
 
 @dataclass(frozen=True)
 class Sampled:
-    """One answer."""
+    """One sampled answer."""
 
     text: str
     finish_reason: str
-    """`stop`, or `length` when it was cut."""
+    """`stop`, or `length` when the answer was cut."""
     num_prompt_tokens: int
     num_completion_tokens: int
-    """The end token counts: it was sampled too."""
+    """Number of sampled tokens, the end token included."""
     logprobs: tuple[float, ...] | None = None
-    """Natural logarithm of the probability of each token, the end token too, if asked for.
+    """Natural logarithm of each token's probability, the end token's too; None if not asked for.
 
-    Under the model's own distribution, before temperature and top_p: what OpenAI and vLLM
+    Probabilities are the model's own, before temperature and top_p: what OpenAI and vLLM
     (`--logprobs-mode raw_logprobs`) call logprobs.
     """
 
@@ -73,7 +73,7 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
 
 
 def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> Any:
-    """The `transformers` configuration of a policy: `embedded`, a folder, a hub id, or its content.
+    """Return the `transformers` configuration of `embedded`, a folder, a hub id, or its content.
 
     Raises:
         TrainingError: it cannot be found.
@@ -92,7 +92,7 @@ def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> A
 
 
 def fingerprint(folder: Path) -> str:
-    """Hash of a policy folder's weights and tokenizer."""
+    """Return a hash of a policy folder's weights and tokenizer."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in (".safetensors", ".json", ".jinja"):
@@ -102,15 +102,16 @@ def fingerprint(folder: Path) -> str:
 
 
 def token_counter(folder: Path) -> Callable[[Chat], int]:
-    """Counts as a policy's `Sampler.num_tokens`, and loads no weights."""
+    """Return a counter that counts as a policy's `Sampler.num_tokens`, and loads no weights."""
     _, tokenizer = _load(folder, with_weights=False)
     return lambda chat: len(_rendered(tokenizer, chat))
 
 
 class Sampler:
-    """A loaded policy that answers prompts: on the last of the visible GPUs, where there are any.
+    """A loaded policy that answers prompts, on the last visible GPU where there is one.
 
-    There training would work (`group.training_gpus`); who judges beside it begins with the first.
+    Training would work on that GPU (`group.training_gpus`); a judge beside the sampler begins with
+    the first GPU.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -124,27 +125,34 @@ class Sampler:
 
     @staticmethod
     def fingerprint(folder: Path) -> str:
-        """The id that the policy in a folder has; loads nothing."""
+        """Return the id of the policy in a folder, without loading it."""
         return fingerprint(folder)
 
     def num_tokens(self, chat: Chat) -> int:
-        """Tokens of a prompt, template included."""
+        """Return the tokens of a prompt, template included."""
         return len(_rendered(self._tokenizer, chat))
 
     @property
     def num_positions(self) -> int | None:
-        """The most tokens that prompt and answer may have together; None if nobody knows."""
+        """Return the most tokens of prompt and answer together; None if the model does not say."""
         return getattr(self._model.config, "max_position_embeddings", None)
 
     def sample(
-        self, chats: Sequence[Chat], *, temperature: float, top_p: float, max_new_tokens: int,
-        seed: int | Sequence[int], batch_size: int, with_logprobs: bool = False,
-    ) -> list[Sampled]:  # fmt: skip
-        """One answer to each chat, in order; repeat a chat to get several.
+        self,
+        chats: Sequence[Chat],
+        *,
+        temperature: float,
+        top_p: float,
+        max_new_tokens: int,
+        seed: int | Sequence[int],
+        batch_size: int,
+        with_logprobs: bool = False,
+    ) -> list[Sampled]:
+        """Return one answer to each chat, in order; repeat a chat to get several.
 
-        An answer is drawn from random numbers of its own, so it does not depend on its batch but
-        for rounding: sums of another shape differ in the last digits, and where the draw falls
-        between two tokens by a hair, that decides. The folder's own sampling settings (top_k,
+        Each answer is drawn from random numbers of its own, so it depends on its batch by rounding
+        alone. Sums of another shape differ in the last digits. Rarely a draw falls so close to the
+        border between two tokens that this decides. The folder's own sampling settings (top_k,
         repetition penalty) do not apply: log-probabilities and training know nothing of them.
 
         Args:
@@ -154,7 +162,7 @@ class Sampler:
             max_new_tokens: the longest answer, its end token counted.
             seed: one for each chat; or one for all, then equal chats still differ.
             batch_size: answers at a time; nearly no answer depends on it.
-            with_logprobs: whether `Sampled.logprobs` is there.
+            with_logprobs: whether to fill `Sampled.logprobs`.
         """
         prompts = [_rendered(self._tokenizer, chat) for chat in chats]
         seeds = [f"{seed}:{i}" for i in range(len(chats))] if isinstance(seed, int) else list(seed)
@@ -164,8 +172,9 @@ class Sampler:
             batch = order[first : first + batch_size]
             draw = Draw(
                 _uniforms([seeds[i] for i in batch], max_new_tokens).to(self._device),
-                temperature=temperature, top_p=top_p,
-            )  # fmt: skip
+                temperature=temperature,
+                top_p=top_p,
+            )
             made = self._generate([prompts[i] for i in batch], draw, max_new_tokens)
             for i, row, logprobs in zip(batch, made, draw.logprobs(), strict=True):
                 answers[i] = self._answer(len(prompts[i]), row, logprobs if with_logprobs else None)
@@ -174,18 +183,22 @@ class Sampler:
     def _generate(
         self, prompts: Sequence[list[int]], draw: Draw, max_new_tokens: int
     ) -> list[list[int]]:
-        """Tokens after each prompt, padded behind the end token."""
+        """Return the tokens after each prompt, padded behind the end token."""
         import torch
         from transformers import LogitsProcessorList
 
         tokens, mask = self._padded(prompts)
         with torch.inference_mode():
             made = self._model.generate(
-                input_ids=tokens, attention_mask=mask, max_new_tokens=max_new_tokens,
-                do_sample=False, logits_processor=LogitsProcessorList([draw]),
-                repetition_penalty=1.0, pad_token_id=self._tokenizer.pad_token_id,
+                input_ids=tokens,
+                attention_mask=mask,
+                max_new_tokens=max_new_tokens,
+                do_sample=False,
+                logits_processor=LogitsProcessorList([draw]),
+                repetition_penalty=1.0,
+                pad_token_id=self._tokenizer.pad_token_id,
                 eos_token_id=self._tokenizer.eos_token_id,
-            )  # fmt: skip
+            )
         return made[:, tokens.shape[1] :].tolist()
 
     def _padded(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -195,9 +208,7 @@ class Sampler:
         pad = self._tokenizer.pad_token_id
         tokens = [[pad] * (width - len(p)) + p for p in prompts]
         mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
-        return (
-            torch.tensor(tokens, device=self._device), torch.tensor(mask, device=self._device)
-        )  # fmt: skip
+        return (torch.tensor(tokens, device=self._device), torch.tensor(mask, device=self._device))
 
     def _answer(
         self, num_prompt_tokens: int, row: list[int], logprobs: list[float] | None
@@ -216,21 +227,22 @@ class Sampler:
 
 
 class Draw:
-    """Draws the next token of each answer in a batch, and remembers how likely it was.
+    """A sampler that draws the next token of each answer in a batch, and keeps its probability.
 
-    As a logits processor of transformers: it leaves the drawn token alone possible, so that
-    greedy generation takes it. Their own sampling has one random stream for the whole batch.
+    It is a logits processor of transformers. It leaves the drawn token alone possible, so that
+    greedy generation takes it. The sampling of transformers has one random stream for the whole
+    batch.
     """
 
     def __init__(self, uniforms_TB: torch.Tensor, *, temperature: float, top_p: float) -> None:
-        """Step t draws with row t of numbers in [0, 1)."""
+        """Draw step t with row t of numbers in [0, 1)."""
         self._uniforms_TB = uniforms_TB
         self._temperature = temperature
         self._top_p = top_p
         self._logprobs_TB: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Scores (B, V) in which only the drawn tokens are finite."""
+        """Return scores (B, V) in which only the drawn tokens are finite."""
         scores_BV = scores.float()
         uniforms_B = self._uniforms_TB[len(self._logprobs_TB)]
         tokens_B1 = self._tokens(scores_BV, uniforms_B).unsqueeze(1)
@@ -239,7 +251,7 @@ class Draw:
         return scores.new_full(scores.shape, float("-inf")).scatter(1, tokens_B1, 0.0)
 
     def logprobs(self) -> list[list[float]]:
-        """Natural log-probabilities (B, T) of all tokens so far; garbage behind an end token."""
+        """Return natural log-probabilities (B, T) of the tokens; garbage behind an end token."""
         import torch
 
         return torch.stack(self._logprobs_TB, dim=1).tolist()
@@ -264,7 +276,7 @@ class Draw:
 
 
 def _uniforms(seeds: Sequence[int | str], num_steps: int) -> torch.Tensor:
-    """Numbers (T, B) in [0, 1), each column from its seed: the same on every kind of device."""
+    """Return numbers (T, B) in [0, 1), each column from its seed: equal on every kind of device."""
     import torch
 
     streams = [random.Random(seed) for seed in seeds]

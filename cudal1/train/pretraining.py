@@ -1,7 +1,6 @@
-"""The embedded base policy, from nothing: tokenizer, model, and a plain training loop.
+"""Make the embedded base policy from nothing: tokenizer, model, and a plain training loop.
 
-What it is trained on is text that this project generates (`tasks.pretrain`); here is only how.
-Symbols: B rows, T tokens of context.
+`tasks.pretrain` generates the text that it is trained on. Symbols: B rows, T tokens of context.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("cudal1")
 
 Piece = tuple[Any, Sequence[int]]
-"""Tokens of some documents (a numpy array of int16), and how many each has."""
+"""Tokens of some documents (a numpy array of int16), and the number of tokens of each."""
 MIN_DOCUMENT = 32
-"""Tokens: no document is shorter, so this bounds their number."""
+"""Fewest tokens of a document, which bounds the number of documents."""
 SPECIAL = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 TEMPLATE = (
     "{% for m in messages %}{{ '<|' + m['role'] + '|>\\n' }}"
@@ -36,12 +35,13 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
 WORDS = r"\n[ ]*| ?[A-Za-z_]+|[0-9]| ?[^\sA-Za-z_0-9]+|\s+"
-"""A newline with its indentation is one unit, each digit one token: sizes are copied by digits."""
+"""A pre-token: a newline with its indentation is one, and each digit is one: sizes are copied so.
+"""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Size of a policy."""
+    """The size of a policy."""
 
     vocabulary: int
     hidden: int
@@ -53,62 +53,80 @@ class Architecture:
 
 
 def render(chat: Sequence[dict[str, str]]) -> str:
-    """A chat as training text; the same as the tokenizer's template gives."""
+    """Return a chat as training text, equal to what the tokenizer's template gives."""
     return "".join(f"<|{m['role']}|>\n{m['content']}<|end|>\n" for m in chat)
 
 
 def build_tokenizer(texts: Iterable[str], architecture: Architecture) -> Any:
-    """A byte-level BPE tokenizer with single digits, trained on `texts`."""
+    """Return a byte-level BPE tokenizer with single digits, trained on `texts`."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])  # fmt: skip
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     bpe.decoder = decoders.ByteLevel()
-    bpe.train_from_iterator(texts, trainers.BpeTrainer(
-        vocab_size=architecture.vocabulary, special_tokens=list(SPECIAL), min_frequency=2,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False,
-    ))  # fmt: skip
+    bpe.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=architecture.vocabulary,
+            special_tokens=list(SPECIAL),
+            min_frequency=2,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, pad_token=SPECIAL[0], eos_token=SPECIAL[1],
-        additional_special_tokens=list(SPECIAL[2:]), padding_side="left",
-        model_max_length=architecture.context, clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+        tokenizer_object=bpe,
+        pad_token=SPECIAL[0],
+        eos_token=SPECIAL[1],
+        additional_special_tokens=list(SPECIAL[2:]),
+        padding_side="left",
+        model_max_length=architecture.context,
+        clean_up_tokenization_spaces=False,
+    )
     tokenizer.chat_template = TEMPLATE
     return tokenizer
 
 
 def build_model(tokenizer: Any, architecture: Architecture, *, seed: int) -> Any:
-    """A randomly initialised Qwen3 model."""
+    """Return a randomly initialised Qwen3 model."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=architecture.hidden,
-        num_hidden_layers=architecture.layers, num_attention_heads=architecture.heads,
-        num_key_value_heads=architecture.kv_heads, head_dim=64,
-        intermediate_size=architecture.mlp, max_position_embeddings=architecture.context,
-        tie_word_embeddings=True, bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=architecture.hidden,
+        num_hidden_layers=architecture.layers,
+        num_attention_heads=architecture.heads,
+        num_key_value_heads=architecture.kv_heads,
+        head_dim=64,
+        intermediate_size=architecture.mlp,
+        max_position_embeddings=architecture.context,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     model = Qwen3ForCausalLM(config)
-    model.generation_config.do_sample = True  # else some servers decode greedily
+    model.generation_config.do_sample = True  # otherwise some servers decode greedily
     return model
 
 
 class Corpus:
-    """Tokens of documents, one behind the other, that are drawn from while more arrive.
+    """Tokens of documents, one behind the other, that can be drawn from while more arrive.
 
-    Making text takes longer than training on it, so neither waits for the other: windows are drawn
-    from what is there.
+    Making text takes longer than training on it. So windows are drawn from the tokens that have
+    arrived, and neither side waits for the other.
     """
 
     def __init__(self, pieces: Iterable[Piece], *, capacity: int, device: torch.device) -> None:
-        """Read `pieces` in a thread; of more than `capacity` tokens the rest is left out."""
+        """Read `pieces` in a thread; leave out all tokens above `capacity`."""
         import torch
 
         self._stream = torch.empty(capacity, dtype=torch.int16, device=device)
@@ -117,7 +135,7 @@ class Corpus:
         self._reader = threading.Thread(target=self._read, args=(pieces,), daemon=True)
         self.num_tokens = self.num_documents = 0
         self.num_dropped = 0
-        """Tokens that have come and were left out."""
+        """Tokens that have arrived and were left out."""
         self.is_whole = False
         self._reader.start()
 
@@ -125,12 +143,12 @@ class Corpus:
         try:
             for piece in pieces:
                 self._arrived.put(piece)
-        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits for it
+        except BaseException as error:  # noqa: BLE001 - raised again where a caller waits for it
             self._arrived.put(error)
         self._arrived.put(None)
 
     def take_in(self, *, at_least: int = 0) -> None:
-        """Append what has arrived; wait until so many tokens are there, or all have come."""
+        """Append the tokens that have arrived; wait for `at_least` tokens, or for all."""
         while not self.is_whole:
             if self.num_tokens >= at_least and self._arrived.empty():
                 return
@@ -160,12 +178,14 @@ class Corpus:
             log.warning(
                 "pretraining: %d tokens of text%s were left out: there is room for %d tokens and "
                 "%d documents; make fewer documents, or raise the capacity",
-                self.num_dropped, "" if self.is_whole else ", and what was still to come,",
-                len(self._stream), len(self._starts),
-            )  # fmt: skip
+                self.num_dropped,
+                "" if self.is_whole else ", and what was still to come,",
+                len(self._stream),
+                len(self._starts),
+            )
 
     def draw(self, rows: int, length: int, drawing: torch.Generator) -> torch.Tensor:
-        """Windows (rows, length) that begin with a document; each ends wherever it is full."""
+        """Return windows (rows, length); each begins with a document and ends where it is full."""
         import torch
 
         last = self.num_tokens - length
@@ -181,11 +201,18 @@ class Corpus:
 
 
 def train(
-    model: Any, corpus: Corpus, *, steps: int, rows: int, context: int,
-    learning_rate: float, seed: int, on_log: Callable[[int, float, float], None],
+    model: Any,
+    corpus: Corpus,
+    *,
+    steps: int,
+    rows: int,
+    context: int,
+    learning_rate: float,
+    seed: int,
+    on_log: Callable[[int, float, float], None],
     time_limit_s: float = math.inf,
-) -> int:  # fmt: skip
-    """Train on windows of a corpus, which may still be growing; returns the steps made.
+) -> int:
+    """Train on windows of a corpus, which may still be growing; return the number of steps made.
 
     `on_log(step, loss, tokens_per_s)` is called now and then. A time limit cuts the schedule short
     in proportion, so that the learning rate still ends at zero.

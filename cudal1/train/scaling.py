@@ -1,4 +1,4 @@
-"""Scale in the trainers' words: arguments, adapter, and how a trained policy is saved.
+"""Translate scale into the trainers' arguments and adapter, and save a trained policy.
 
 Shapes: W (out, in) the weights of a linear layer, A (rank, in) and B (out, rank) its adapter.
 """
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cudal1.scale import ScaleParams
+from cudal1.settings.scale import ScaleParams
 
 VLLM_TIMEOUT_S = 240.0
-"""For a server that is still loading its weights."""
+"""Seconds to wait for a server that is still loading its weights."""
 
 
 def trainer_arguments(scale: ScaleParams, rows: int, *, unit: int = 1) -> dict[str, Any]:
-    """Of TRL's configurations: how a batch of `rows` is computed; `unit` as in `passes`."""
+    """Return arguments of TRL's configurations for a batch of `rows`; `unit` as in `passes`."""
     size, passes = scale.passes(rows, unit=unit)
     return {
         "per_device_train_batch_size": size,
@@ -31,17 +31,19 @@ def trainer_arguments(scale: ScaleParams, rows: int, *, unit: int = 1) -> dict[s
 
 
 def rollout_arguments(vllm_server: str | None) -> dict[str, Any]:
-    """Of TRL's GRPO configuration: who samples."""
+    """Return arguments of TRL's GRPO configuration that choose where answers are sampled."""
     if vllm_server is None:
         return {"use_vllm": False}
     return {
-        "use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": vllm_server,
+        "use_vllm": True,
+        "vllm_mode": "server",
+        "vllm_server_base_url": vllm_server,
         "vllm_server_timeout": VLLM_TIMEOUT_S,
-    }  # fmt: skip
+    }
 
 
 def adapter(scale: ScaleParams) -> Any:
-    """The `peft` configuration, or None when all weights are trained.
+    """Return the `peft` configuration, or None when all weights are trained.
 
     TRL's KL reference then is the model with its adapter off: the initial policy, in no memory.
     """
@@ -50,17 +52,22 @@ def adapter(scale: ScaleParams) -> Any:
     from peft import LoraConfig
 
     return LoraConfig(
-        r=scale.adapter.rank, lora_alpha=scale.adapter.alpha, lora_dropout=0.0, bias="none",
-        target_modules="all-linear", task_type="CAUSAL_LM",
-    )  # fmt: skip
+        r=scale.adapter.rank,
+        lora_alpha=scale.adapter.alpha,
+        lora_dropout=0.0,
+        bias="none",
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
 
 
 @contextmanager
 def in_step(model: Any, *, is_sharded: bool) -> Generator[None]:
-    """While processes sample with shards of one model, whoever is done goes on until all are.
+    """While processes sample with shards of one model, keep finished ones going until all are done.
 
-    Each token gathers the weights of every process. transformers waits for the others where it has
-    made the shards itself; those are accelerate's, of which it does not know.
+    Each token gathers the weights of every process. transformers waits for the other processes only
+    where it has made the shards itself; accelerate made these, and transformers does not know of
+    them.
     """
     if not is_sharded:
         yield
@@ -83,8 +90,8 @@ def save_policy(trainer: Any, tokenizer: Any, out: Path) -> None:
     model = accelerator.unwrap_model(trainer.model)
     if hasattr(model, "merge_and_unload"):
         model = model.float().merge_and_unload()
-    state = accelerator.get_state_dict(model)  # gathers shards: all take part
-    for tied in model.all_tied_weights_keys:  # gathered, it is no longer seen to be another's
+    state = accelerator.get_state_dict(model)  # gathers shards, so all processes take part
+    for tied in model.all_tied_weights_keys:  # a gathered tensor does not show that it is shared
         state.pop(tied, None)
     if accelerator.is_main_process:
         shutil.rmtree(out, ignore_errors=True)

@@ -1,19 +1,20 @@
-"""Supervised fine-tuning on (prompt, answer) pairs: stage 1, and every round of stage 2.
+"""Fine-tune on (prompt, answer) pairs, supervised: stage 1, and every round of stage 2.
 
-TRL's SFTTrainer does the work; here are its settings, checkpoints and what is counted. Examples of
-like length share a batch, so that little padding is computed: packing them would save little.
+TRL's SFTTrainer does the work; this module has its settings, its checkpoints and its counts.
+Examples of like length share a batch, so that little padding is computed: packing them would save
+little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cudal1.errors import TrainingError
-from cudal1.scale import ScaleParams
+from cudal1.settings.scale import ScaleParams
 from cudal1.train import scaling
-from cudal1.train.attention import avoid_cudnn, drop_mask, is_plain
 from cudal1.train.checkpoints import (
     latest_checkpoint,
     log_callback,
@@ -22,24 +23,44 @@ from cudal1.train.checkpoints import (
     without_printing,
 )
 from cudal1.train.finite import finite_callback
-from cudal1.train.group import in_a_group
-from cudal1.train.recorded import can_record, record_layers
+from cudal1.train.group.group import in_a_group
+from cudal1.train.sampling.attention import avoid_cudnn, drop_mask, is_plain
+from cudal1.train.sampling.recorded import can_record, record_layers
 
 Pair = tuple[Sequence[dict[str, str]], str]
 """A prompt's messages and the answer to learn."""
 
 
+@dataclass(frozen=True)
+class SftSettings:
+    """Settings of one training, by the names of params.yaml's section `sft`."""
+
+    steps: int
+    batch_size: int
+    loss: str
+    """"nll" or "dft" (`cudal1.settings.params.SftLoss`), on the answers only."""
+    learning_rate: float
+    warmup_steps: int
+    max_tokens: int
+    checkpoint_every: int
+    seed: int
+    scale: ScaleParams
+
+
 @in_a_group
 def train_sft(
-    policy: Path, out: Path, pairs: Sequence[Pair], *, work: Path, steps: int, batch_size: int,
-    loss: str, learning_rate: float, warmup_steps: int, max_tokens: int, checkpoint_every: int,
-    seed: int, scale: ScaleParams, on_log: Callable[[int, Mapping[str, float]], None],
-) -> int:  # fmt: skip
-    """Train `policy` on the pairs and save to `out`; returns how many pairs were too long.
+    policy: Path,
+    out: Path,
+    pairs: Sequence[Pair],
+    settings: SftSettings,
+    *,
+    work: Path,
+    on_log: Callable[[int, Mapping[str, float]], None],
+) -> int:
+    """Train `policy` on the pairs and save to `out`; return the number of pairs that were too long.
 
-    The loss, "nll" or "dft" (`cudal1.params.SftLoss`), is on the answers only. `work` holds
-    checkpoints: after a kill the same call goes on from the last complete one. It is left there:
-    the caller's run may not be over.
+    `work` holds checkpoints: after a kill the same call goes on from the last complete one. It is
+    left there, since the caller's run may not be over.
 
     Raises:
         TrainingError: no pair is short enough.
@@ -56,28 +77,45 @@ def train_sft(
         {"prompt": list(prompt), "completion": [{"role": "assistant", "content": answer}]}
         for prompt, answer in pairs
     ]
-    fitting = [row for row in rows if _num_tokens(tokenizer, row) <= max_tokens]
+    fitting = [row for row in rows if _num_tokens(tokenizer, row) <= settings.max_tokens]
     if not fitting:
         raise TrainingError(
-            f"{out.name}: none of {len(rows)} training pairs fits in {max_tokens} tokens"
+            f"{out.name}: none of {len(rows)} training pairs fits in {settings.max_tokens} tokens"
         )
     import torch
 
     on_gpu = torch.cuda.is_available()
     arguments = SFTConfig(
-        output_dir=str(work), max_steps=steps,
-        loss_type=loss, learning_rate=learning_rate, lr_scheduler_type="cosine",
-        warmup_steps=warmup_steps, max_length=max_tokens, completion_only_loss=True,
-        packing=False, bf16=on_gpu, use_cpu=not on_gpu, max_grad_norm=1.0,
-        train_sampling_strategy="group_by_length", logging_steps=5, report_to="none",
-        save_strategy="steps", save_steps=checkpoint_every, save_total_limit=2, seed=seed,
-        disable_tqdm=True, **scaling.trainer_arguments(scale, batch_size),
-    )  # fmt: skip
+        output_dir=str(work),
+        max_steps=settings.steps,
+        loss_type=settings.loss,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=settings.warmup_steps,
+        max_length=settings.max_tokens,
+        completion_only_loss=True,
+        packing=False,
+        bf16=on_gpu,
+        use_cpu=not on_gpu,
+        max_grad_norm=1.0,
+        train_sampling_strategy="group_by_length",
+        logging_steps=5,
+        report_to="none",
+        save_strategy="steps",
+        save_steps=settings.checkpoint_every,
+        save_total_limit=2,
+        seed=settings.seed,
+        disable_tqdm=True,
+        **scaling.trainer_arguments(settings.scale, settings.batch_size),
+    )
     trainer: Any = SFTTrainer(
-        model=str(policy), args=arguments, train_dataset=Dataset.from_list(fitting),
-        processing_class=tokenizer, peft_config=scaling.adapter(scale),
+        model=str(policy),
+        args=arguments,
+        train_dataset=Dataset.from_list(fitting),
+        processing_class=tokenizer,
+        peft_config=scaling.adapter(settings.scale),
         callbacks=[finite_callback(), log_callback(on_log)],
-    )  # fmt: skip
+    )
     if is_plain(trainer.model):
         drop_mask(trainer.model)  # the collator pads on the right
         if can_record(trainer):

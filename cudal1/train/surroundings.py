@@ -1,4 +1,4 @@
-"""Other code around a generated problem's operations, as text for pretraining.
+"""Put other code around a generated problem's operations, as text for pretraining.
 
 A policy that has only seen the generator's layout cannot copy anything else: it writes the
 generator's constructor whatever it is shown. So most training text gets other names for sizes,
@@ -45,7 +45,7 @@ _LINKS = (" with ", " and ", ", then ", " of ", " over ", " by ", " followed by 
 
 
 def surround(source: str, rng: random.Random) -> str:
-    """A problem in the generator's layout, in another frame."""
+    """Return a problem of the generator's layout in another frame."""
     init, forward = _parts(source)
     sizes = _names(rng, _SIZES)[: rng.choice((1, 1, 1, 2, 2, 3))]
     attributes = _names(rng, _ATTRIBUTES)
@@ -72,7 +72,7 @@ def surround(source: str, rng: random.Random) -> str:
 
 
 def _parts(source: str) -> tuple[list[str], list[str]]:
-    """Constructor and forward of the generator's layout, without indentation."""
+    """Return constructor and forward of the generator's layout, without indentation."""
     constructor, forward = source.split("super().__init__()")[1].split(
         "\n\n    def forward(self, x):\n"
     )
@@ -83,14 +83,16 @@ def _parts(source: str) -> tuple[list[str], list[str]]:
 
 
 def _names(rng: random.Random, words: Sequence[str]) -> list[str]:
-    """The words in random order, some with a digit or a second word."""
+    """Return the words in random order, some with a digit or a second word."""
     plain = rng.random() < 0.6
     made = [
-        word if plain or (draw := rng.random()) < 0.4
-        else f"{word}{rng.randrange(10)}" if draw < 0.7
+        word
+        if plain or (draw := rng.random()) < 0.4
+        else f"{word}{rng.randrange(10)}"
+        if draw < 0.7
         else f"{word}_{rng.choice(words)}"
         for word in rng.sample(words, len(words))
-    ]  # fmt: skip
+    ]
     return list(dict.fromkeys(made))
 
 
@@ -100,7 +102,7 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 
 
 class _Filler:
-    """Statements of random expressions, with modules and parameters of their own."""
+    """A generator of statements of random expressions, with modules and parameters of their own."""
 
     def __init__(self, rng: random.Random, attributes: list[str], sizes: Sequence[str]) -> None:
         self._rng = rng
@@ -112,7 +114,7 @@ class _Filler:
         self.init: list[str] = []
 
     def statements(self, count: int) -> list[str]:
-        """So many statements, in canonical spelling."""
+        """Return `count` statements, in canonical spelling."""
         made = "\n".join(line for _ in range(count) for line in self._statement())
         return ast.unparse(ast.parse(made)).split("\n") if made else []
 
@@ -148,15 +150,18 @@ class _Filler:
         self.values.pop()
         if rng.random() < 0.5:
             return [
-                f"{parts} = []", f"for {variable} in range(x.shape[1]):", f"    {state} = {inner}",
+                f"{parts} = []",
+                f"for {variable} in range(x.shape[1]):",
+                f"    {state} = {inner}",
                 f"    {parts}.append({self._applied(state)})",
                 f"x = torch.{rng.choice(('stack', 'cat'))}({parts}, dim={rng.choice((0, 1))})",
-            ]  # fmt: skip
+            ]
         return [
             f"{state} = torch.zeros(x.shape[0], {rng.choice((16, 32, 64, 128))})",
             f"for {variable} in range(x.shape[1]):",
-            f"    {state} = {inner} + {self._module('{m}')}({state})", f"x = {state}",
-        ]  # fmt: skip
+            f"    {state} = {inner} + {self._module('{m}')}({state})",
+            f"x = {state}",
+        ]
 
     def _expression(self, depth: int) -> str:
         rng = self._rng
@@ -177,7 +182,7 @@ class _Filler:
             (1, lambda: self._blockwise(inner)),
             (1, lambda: f"torch.clamp({inner}, min={self._constant()}, max={self._constant()})"),
             (1, lambda: f"torch.nn.functional.{rng.choice(('gelu', 'silu', 'relu'))}({inner})"),
-        )  # fmt: skip
+        )
         return rng.choices([f for _, f in forms], [weight for weight, _ in forms])[0]()
 
     def _applied(self, value: str) -> str:
@@ -190,7 +195,7 @@ class _Filler:
         draw = self._rng.random()
         if draw < 0.1:
             return self._module("nn.Parameter({t})")
-        if draw < 0.6:  # else most would never be used
+        if draw < 0.6:  # otherwise most would never be used
             return self.values[-1]
         return self._rng.choice(self.values)
 
@@ -212,7 +217,7 @@ class _Filler:
         )
 
     def _module(self, form: str) -> str:
-        """A new attribute: a module, a list of them, or a parameter."""
+        """Return a new attribute: a module, a list of them, or a parameter."""
         rng = self._rng
         if not self._attributes:
             return "torch.relu"
@@ -227,10 +232,13 @@ class _Filler:
 
 
 def _laid_out(
-    rng: random.Random, init: Sequence[str], forward: Sequence[str], inputs: Sequence[str],
+    rng: random.Random,
+    init: Sequence[str],
+    forward: Sequence[str],
+    inputs: Sequence[str],
     sizes: Sequence[str],
-) -> str:  # fmt: skip
-    """The whole file; constants stand before or after the class."""
+) -> str:
+    """Return the whole file; constants stand before or after the class."""
     used = set(re.findall(r"\w+", "\n".join(init)))
     sizes = [name for name in dict.fromkeys(sizes) if name in used or rng.random() < 0.1]
     others = [name for name in rng.sample(_SIZES, 3) if name not in sizes]
@@ -254,9 +262,12 @@ def _laid_out(
     ]
     functions = [
         "def get_inputs():",
-        f"    return [{', '.join(f'torch.randn({shape})' for shape in shapes)}]", "", "",
-        "def get_init_inputs():", f"    return [{', '.join(shown[: len(sizes)])}]",
-    ]  # fmt: skip
+        f"    return [{', '.join(f'torch.randn({shape})' for shape in shapes)}]",
+        "",
+        "",
+        "def get_init_inputs():",
+        f"    return [{', '.join(shown[: len(sizes)])}]",
+    ]
     start = ["import torch", "import torch.nn as nn", ""]
     middle = [*constants, "", "", *model] if upper else ["", *model, "", "", *constants]
     text = "\n".join([*start, *middle, "", "", *functions, ""])
@@ -264,7 +275,7 @@ def _laid_out(
 
 
 def _returning(rng: random.Random, forward: Sequence[str]) -> list[str]:
-    """The statements with a return: of x, or sometimes of the last statement's value itself."""
+    """Return the statements with a return: of x, or sometimes of the last statement's value."""
     if forward and forward[-1].startswith("x = ") and rng.random() < 0.3:
         return [*forward[:-1], "return " + forward[-1].removeprefix("x = ")]
     return [*forward, "return x"]

@@ -1,8 +1,9 @@
-"""Answers as models write them, saved with what must become of each.
+"""Read answers as models write them, each saved with the source or the reason that it must give.
 
-`KIND/NAME.answer` is an answer, to the byte. Beside it stands either `NAME.source`, the source that
-must come out of it, or `NAME.reason`, the reason why there is none. What is right was decided from
-the answer, as a person would copy code from it; `python -m benchmarks.extraction` prints a table.
+`KIND/NAME.answer` is an answer, to the byte. Beside the answer stands either `NAME.source`, the
+source that must come out of it, or `NAME.reason`, the reason why there is none. A person decided
+what is right, from the answer, as one would copy code from it. `python -m
+benchmarks.answers.extraction` prints a table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class SavedAnswer:
-    """One answer; exactly one of `source` and `reason` is set."""
+    """An answer with its expectation; exactly one of `source` and `reason` is set."""
 
     kind: str
     name: str
@@ -25,7 +26,7 @@ class SavedAnswer:
 
 
 def saved_answers() -> list[SavedAnswer]:
-    """All of them, by kind and name."""
+    """Return all saved answers, by kind and name."""
     return [
         SavedAnswer(
             kind=path.parent.name,
@@ -39,5 +40,5 @@ def saved_answers() -> list[SavedAnswer]:
 
 
 def _content(path: Path) -> str | None:
-    """What stands in a file, with its line ends and byte order mark; None if there is no file."""
+    """Return a file's text, with its line ends and byte order mark; None if there is no file."""
     return path.read_bytes().decode("utf-8") if path.exists() else None

@@ -1,4 +1,4 @@
-"""A small checkout of our own making, in the format of the authors' repository."""
+"""Write a small checkout of our own making, in the format of the authors' repository."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NORM = REFERENCE.replace("nn.Linear(width, width)", "nn.BatchNorm1d(width, affin
 
 
 def candidate(body: str, *, before: str = "", inner: str = "nn.Linear(width, width)") -> str:
-    """Return a module with that body of `forward`, whose weights are drawn as the reference's."""
+    """Return a module with that body of `forward`; its weights are drawn as the reference's are."""
     return (
         "import torch\nimport torch.nn as nn\n\n"
         f"{before}\n\n"
@@ -49,7 +49,7 @@ RIGHT = candidate("return self.inner(x).clamp(min=0.0)")
 WRONG = candidate("return self.inner(x)")
 DIES = candidate("import os; os.abort()")
 IN_EVAL = candidate("return torch.relu(x * (1 + 1e-5) ** -0.5)", inner="nn.Identity()")
-"""Right beside `NORM` in evaluation mode: it takes the statistics that a new module has."""
+"""A candidate that equals `NORM` in evaluation mode: it uses the statistics of a new module."""
 
 
 def row(level: int, number: int, code: str | None, **others: Any) -> dict[str, Any]:

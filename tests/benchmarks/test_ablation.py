@@ -1,10 +1,9 @@
-"""The ablation's driver, on problems of the generator, with the simulated judge and no model."""
+"""Tests of the ablation's driver, on generated problems, with the simulated judge and no model."""
 
 from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 import benchmarks.ablation.__main__ as driver
-from benchmarks.ablation import carry, diagnosis, gains, problems, reading, table
+from benchmarks.ablation import answers, carry, diagnosis, gains, problems, reading, table
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation.exam import Sitting, examine
 from benchmarks.ablation.judges import Bench, TimeUp
@@ -27,13 +26,13 @@ from benchmarks.ablation.steps import Steps, path_of
 from benchmarks.ablation.world import ContrastiveWorld
 from benchmarks.common import RESULTS
 from cudal1.candidate import Candidate
-from cudal1.contrast import Sampling
 from cudal1.errors import ConfigError
-from cudal1.harness import find_device
-from cudal1.llm.rewriter import TEACHERS, compose, places, variant
+from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass, Problem
-from cudal1.prompt import answer_text
+from cudal1.prompts.prompt import answer_text
+from cudal1.selection.contrast import Sampling
 from cudal1.suite import generator
+from cudal1.teachers import TEACHERS, compose, places, variant
 from cudal1.train.policy import Chat, Sampled
 
 MANY = 10_000
@@ -50,12 +49,12 @@ def plan() -> Plan:
 
 @pytest.fixture(autouse=True)
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Speeds are drawn by what has other names in each version of the generator."""
+    """Set noise to 0: it depends on candidates' ids, which differ between generator versions."""
     monkeypatch.setattr("benchmarks.ablation.simulated.NOISE", 0.0)
 
 
 class Parrot:
-    """Answers with variants that the rewriter makes; no weights."""
+    """A policy without weights that answers with the rewriter's variants."""
 
     def __init__(self, drawn: Sequence[Problem]) -> None:
         self._problems = drawn
@@ -78,7 +77,7 @@ class Parrot:
 
 
 def bench(plan: Plan, state: Path, *, allowed: int = MANY) -> Bench:
-    """A bench whose time is over after so many judgements."""
+    """Return a bench that has no time left after `allowed` judgements."""
     judge = SimulatedJudge()
     made: list[Bench] = []
 
@@ -89,7 +88,7 @@ def bench(plan: Plan, state: Path, *, allowed: int = MANY) -> Bench:
     return made[0]
 
 
-def test_the_plans_that_ship_can_be_read_and_none_rehearses_with_held_out_problems() -> None:
+def test_shipped_plans_are_readable_and_none_rehearses_with_held_out_problems() -> None:
     for name, group in (("rehearsal", Group.VALIDATION), ("gpu", Group.HELDOUT)):
         plan = plans.load(name)
         assert sorted(plan.rows) == sorted(Row)
@@ -109,7 +108,7 @@ def test_groups_of_problems_share_neither_problem_nor_combination(name: str) -> 
             assert group is other or not names[group] & names[other]
 
 
-def test_a_line_that_a_kill_cut_off_is_dropped(tmp_path: Path) -> None:
+def test_a_truncated_line_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     Lines(path).add({"a": 1})
     with path.open("a") as stream:
@@ -123,12 +122,17 @@ def found(
     problem_id: str, candidate_id: str | None, score: float, born: int, shown: Sequence[str] = ()
 ) -> Found:
     return Found(
-        problem_id=problem_id, candidate_id=candidate_id, score=score, born=born, island=None,
-        exemplar_ids=tuple(shown), num_tokens=1,
-    )  # fmt: skip
+        problem_id=problem_id,
+        candidate_id=candidate_id,
+        score=score,
+        born=born,
+        island=None,
+        exemplar_ids=tuple(shown),
+        num_tokens=1,
+    )
 
 
-def test_a_batch_that_is_done_again_replaces_itself(tmp_path: Path) -> None:
+def test_a_repeated_batch_replaces_the_first_one(tmp_path: Path) -> None:
     diary = Diary(tmp_path / "diary.jsonl")
     diary.add("step 3", [found("p", "old", 2.0, 3)])
     diary.add("step 3", [found("p", "new", 3.0, 3)])
@@ -136,7 +140,7 @@ def test_a_batch_that_is_done_again_replaces_itself(tmp_path: Path) -> None:
         assert [birth.candidate_id for birth in each.births("p")] == ["new"]
 
 
-def test_the_simulated_judge_knows_right_from_wrong_and_a_knobs_best_is_the_problems(
+def test_the_simulated_judge_knows_right_from_wrong_and_each_problem_has_its_own_best_knob(
     plan: Plan,
 ) -> None:
     judge = SimulatedJudge()
@@ -164,7 +168,8 @@ def test_the_simulated_judge_knows_right_from_wrong_and_a_knobs_best_is_the_prob
     assert len(best) > 1
 
 
-def test_what_is_cut_off_goes_on_and_judges_nothing_twice(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_an_interrupted_exam_continues_and_judges_nothing_twice(plan: Plan, tmp_path: Path) -> None:
     whole = bench(plan, tmp_path / "whole")
     Experiment(plan, tmp_path / "whole", whole, print).teach()
     pieces: list[int] = []
@@ -186,7 +191,7 @@ def test_what_is_cut_off_goes_on_and_judges_nothing_twice(plan: Plan, tmp_path: 
 
 
 @pytest.mark.parametrize("sampling", [Sampling.NONE, Sampling.BUCKET, Sampling.ISLAND])
-def test_an_exam_begins_plainly_and_goes_on_with_the_rows_own_prompts(
+def test_an_exam_begins_without_exemplars_and_continues_with_the_rows_own_prompts(
     plan: Plan, tmp_path: Path, sampling: Sampling
 ) -> None:
     drawn = problems.draw(plan.problems, plan.device)[Group.HELDOUT]
@@ -208,7 +213,8 @@ def test_an_exam_begins_plainly_and_goes_on_with_the_rows_own_prompts(
     assert len(parrot.prompts) == num_asked  # finished rounds are not repeated
 
 
-def test_all_rows_answers_to_a_problem_are_judged_before_the_next_problem(
+@pytest.mark.slow
+def test_the_answers_of_all_rows_to_a_problem_are_judged_before_the_next_problem(
     plan: Plan, tmp_path: Path
 ) -> None:
     drawn = problems.draw(plan.problems, plan.device)[Group.HELDOUT]
@@ -223,22 +229,28 @@ def test_all_rows_answers_to_a_problem_are_judged_before_the_next_problem(
     assert all(len(sitting.diary.batches) == plan.exam.rounds for sitting in sittings)
 
 
-def world_of(problem: Problem, plan: Plan, seat: Bench, state: Path) -> ContrastiveWorld:
+def world_of(problem: Problem, plan: Plan, device_process: Bench, state: Path) -> ContrastiveWorld:
     return ContrastiveWorld(
-        [problem], seat, Diary(state / "row.jsonl"), Diary(state / "seeds.jsonl"),
-        Steps(state / "row.steps.jsonl"), plan.rl.model_copy(update={"plain_share": 0.0}),
-        max_tokens=MANY, num_tokens=lambda chat: len(chat[0]["content"]), say=print,
-    )  # fmt: skip
+        [problem],
+        device_process,
+        Diary(state / "row.jsonl"),
+        Diary(state / "seeds.jsonl"),
+        Steps(state / "row.steps.jsonl"),
+        plan.rl.model_copy(update={"plain_share": 0.0}),
+        max_tokens=MANY,
+        num_tokens=lambda chat: len(chat[0]["content"]),
+        say=print,
+    )
 
 
 def copy_of(problem: Problem) -> str:
     return answer_text(compose(problem.source, [None] * len(places(problem.source))).source)
 
 
-def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Path) -> None:
+def test_the_world_shows_results_of_earlier_steps_only(plan: Plan, tmp_path: Path) -> None:
     (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
-    seat = bench(plan, tmp_path)
-    world = world_of(problem, plan, seat, tmp_path)
+    device_process = bench(plan, tmp_path)
+    world = world_of(problem, plan, device_process, tmp_path)
     assert "score" not in world.build_prompt(problem.id, 0)[0]["content"]
     copy = copy_of(problem)
     rewards = world.score([problem.id, problem.id], [copy, "no code"], 0)
@@ -246,10 +258,10 @@ def test_the_world_shows_what_was_found_before_the_step(plan: Plan, tmp_path: Pa
     assert rewards[1] is not None
     assert rewards[0] > rewards[1]
     assert "Code 1, score 1.00" in world.build_prompt(problem.id, 1)[0]["content"]
-    assert seat.num_judged == 1
+    assert device_process.num_judged == 1
 
 
-def test_a_step_is_one_line_of_the_worlds_numbers_and_the_trainers(
+def test_a_step_is_one_line_with_the_numbers_of_the_world_and_the_trainer(
     plan: Plan, tmp_path: Path
 ) -> None:
     (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
@@ -263,8 +275,11 @@ def test_a_step_is_one_line_of_the_worlds_numbers_and_the_trainers(
     first, second = Steps(tmp_path / "row.steps.jsonl").in_order
     for line in (first, second):
         assert (line["loss"], line["kl"], line["reward_raw"], line["success"]) == (
-            0.5, 0.25, 0.75, 0.75,
-        )  # fmt: skip
+            0.5,
+            0.25,
+            0.75,
+            0.75,
+        )
         assert (line["no_code"], line["hacked"]) == (0.25, 0)
         assert all(
             line[f"{part}_s"] >= 0 for part in ("prompts", "sampling", "judging", "updating")
@@ -275,7 +290,7 @@ def test_a_step_is_one_line_of_the_worlds_numbers_and_the_trainers(
     assert second["copied"] == 0.75
 
 
-def test_the_trainers_further_updates_do_not_repeat_the_worlds_numbers(
+def test_further_updates_of_the_trainer_do_not_repeat_the_worlds_numbers(
     plan: Plan, tmp_path: Path
 ) -> None:
     (problem, *_) = problems.draw(plan.problems, plan.device)[Group.TRAIN]
@@ -289,11 +304,11 @@ def test_the_trainers_further_updates_do_not_repeat_the_worlds_numbers(
     assert second == {"loss": 0.5, "step": 2}
 
 
-def test_a_step_that_is_done_again_replaces_itself_and_a_trainers_last_words_are_none(
+def test_a_repeated_step_replaces_the_first_one_and_the_trainers_last_line_is_no_step(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "row.steps.jsonl"
-    for loss in (1.0, 2.0):  # the second after a kill
+    for loss in (1.0, 2.0):  # the second comes after a kill
         steps = Steps(path)
         for step in (1, 2):
             steps.log(step, {"loss": loss})
@@ -310,7 +325,7 @@ def test_a_diagnosis_compares_the_first_fifth_of_steps_with_the_last(
         shown = {"copied": 0.5} if step > 5 else {}
         run.log(step, {"loss": 0.0, "reward_raw": float(step), "kl": step / 10, **shown})
     Steps(path_of(tmp_path, "sft-1")).log(5, {"loss": 0.125})
-    Steps(path_of(tmp_path, "selfsup-1"))  # begun, nothing said
+    Steps(path_of(tmp_path, "selfsup-1"))  # it has begun and logged nothing
     text = diagnosis.markdown(plan, [tmp_path])
     head, line = (
         next(row for row in text.splitlines() if row.startswith(f"| {name}")).split(" | ")
@@ -323,7 +338,7 @@ def test_a_diagnosis_compares_the_first_fifth_of_steps_with_the_last(
     assert "selfsup-1" not in text
 
 
-def test_the_caption_says_what_is_not_the_papers_and_only_that(plan: Plan) -> None:
+def test_the_caption_names_exactly_the_differences_from_the_paper(plan: Plan) -> None:
     plain = plan.rl.model_copy(update={"smooth_log": False, "plain_share": 0.0})
     said = table.caption(plan)
     assert "log(1 + reward)" in said
@@ -331,7 +346,7 @@ def test_the_caption_says_what_is_not_the_papers_and_only_that(plan: Plan) -> No
     assert table.caption(plan.model_copy(update={"rl": plain})) == f"{plan.title}."
 
 
-def test_the_table_counts_failures_as_0_and_as_1(tmp_path: Path) -> None:
+def test_the_table_counts_failures_once_as_0_and_once_as_1(tmp_path: Path) -> None:
     diary = Diary(tmp_path / "diary.jsonl")
     diary.add("round 0", [found("a", "x", 4.0, 0), found("b", "y", 0.0, 0)])
     diary.add("round 1", [found("a", "z", 1.0, 1, shown="xz"), found("b", "w", 0.0, 1, shown="y")])
@@ -344,7 +359,7 @@ def test_the_table_counts_failures_as_0_and_as_1(tmp_path: Path) -> None:
     assert numbers["answer_copies"] == 0.5
 
 
-def test_a_gain_is_taken_within_problems(plan: Plan, tmp_path: Path) -> None:
+def test_a_gain_is_computed_within_problems(plan: Plan, tmp_path: Path) -> None:
     for row, scores in ((Row.GRPO, (1.0, 4.0, 0.0)), (Row.BUCKET, (2.0, 5.0, 1.0))):
         path = tmp_path / "exams" / f"{row.value}-1" / f"{Group.VALIDATION.value}.jsonl"
         for number in range(plan.exam.rounds):
@@ -358,7 +373,7 @@ def test_a_gain_is_taken_within_problems(plan: Plan, tmp_path: Path) -> None:
     assert "| +1.00 (+1.00 to +1.00) | 1.36x" in gains.markdown([gain])
 
 
-def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -> None:
+def test_one_table_collects_the_seeds_of_several_states(plan: Plan, tmp_path: Path) -> None:
     both = plan.model_copy(update={"seeds": (1, 2)})
     states = [tmp_path / name for name in "ab"]
     for seed, state in enumerate(states, start=1):
@@ -371,22 +386,26 @@ def test_seeds_of_several_states_meet_in_one_table(plan: Plan, tmp_path: Path) -
     seeds = table.collect(both, states)[Row.SFT][Group.TRAIN]
     assert {seed: numbers["mean_0"] for seed, numbers in seeds.items()} == {1: 1.0, 2: 2.0}
     assert table.curves(states) == {"grpo-none-1": [1.0], "grpo-none-2": [2.0]}
-    losses = {name: [step["loss"] for step in run] for name, run in
-              diagnosis.runs(both, states).items()}  # fmt: skip
+    losses = {
+        name: [step["loss"] for step in run] for name, run in diagnosis.runs(both, states).items()
+    }
     assert losses == table.curves(states)
 
 
-def test_the_published_table_is_what_the_published_states_say(tmp_path: Path) -> None:
-    shutil.unpack_archive(RESULTS / "ablation_states_h200.tar.xz", tmp_path)
+def test_the_published_table_follows_from_the_published_answers(tmp_path: Path) -> None:
     published = json.loads((RESULTS / "ablation_cuda.json").read_text("utf-8"))
-    plan = Plan.model_validate(published["plan"])  # the one of today may be another
-    driver.show(plan, [tmp_path / str(seed) for seed in plan.seeds])
-    assert json.loads((tmp_path / "1" / "table.json").read_text("utf-8")) == published
+    plan = Plan.model_validate(published["plan"])  # the plan in the tree may have changed since
+    content = json.loads((RESULTS / "ablation_answers_cuda.json").read_text("utf-8"))
+    answers.restore(content, tmp_path)
+    driver.show(plan, [tmp_path])
+    made = json.loads((tmp_path / "table.json").read_text("utf-8"))
+    assert [made[name] for name in ("rows", "gains")] == [
+        published[name] for name in ("rows", "gains")
+    ]
+    assert json.loads((tmp_path / "answers.json").read_text("utf-8")) == content
 
 
-def test_a_table_names_the_machines_that_each_state_was_worked_on(
-    plan: Plan, tmp_path: Path
-) -> None:
+def test_a_table_names_the_machines_of_each_state(plan: Plan, tmp_path: Path) -> None:
     device = find_device(DeviceClass.CPU)
     states = [tmp_path / name for name in "ab"]
     for state in states:
@@ -405,7 +424,7 @@ def test_a_table_names_the_machines_that_each_state_was_worked_on(
         ("cpu", "q", "was judged with protocol_id p, this is q: begin another state"),
     ],
 )
-def test_verdicts_of_another_kind_of_device_or_protocol_are_not_reused(
+def test_verdicts_of_another_device_kind_or_protocol_are_not_reused(
     tmp_path: Path, kind: str, protocol_id: str, said: str
 ) -> None:
     device = find_device(DeviceClass.CPU)
@@ -415,20 +434,20 @@ def test_verdicts_of_another_kind_of_device_or_protocol_are_not_reused(
     assert len((tmp_path / driver.MACHINES).read_text().splitlines()) == 1
 
 
-def test_verdicts_of_nobody_knows_what_are_not_reused(tmp_path: Path) -> None:
+def test_verdicts_without_a_noted_machine_are_not_reused(tmp_path: Path) -> None:
     Lines(tmp_path / "judged.jsonl").add({})
     with pytest.raises(ConfigError, match="has verdicts and no machines"):
         driver.note_machine(find_device(DeviceClass.CPU), "p", tmp_path)
 
 
-def test_verdicts_under_a_protocol_that_was_not_noted_are_not_reused(tmp_path: Path) -> None:
+def test_verdicts_without_a_noted_protocol_are_not_reused(tmp_path: Path) -> None:
     device = find_device(DeviceClass.CPU)
     Lines(tmp_path / driver.MACHINES).add({"device": device.kind})
     with pytest.raises(ConfigError, match="was judged with protocol_id None, this is p"):
         driver.note_machine(device, "p", tmp_path)
 
 
-def test_a_machine_whose_line_a_kill_has_cut_off_is_noted_again(tmp_path: Path) -> None:
+def test_a_machine_with_a_truncated_line_is_noted_again(tmp_path: Path) -> None:
     device = find_device(DeviceClass.CPU)
     (tmp_path / driver.MACHINES).write_text('{"device": "c')
     driver.note_machine(device, "p", tmp_path)
@@ -436,14 +455,18 @@ def test_a_machine_whose_line_a_kill_has_cut_off_is_noted_again(tmp_path: Path) 
     assert json.loads(line)["device"] == device.kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_stages_1_and_2_go_over_how_scores_are_read(
+def test_stages_1_and_2_repeat_how_scores_are_read(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     learned: list[Any] = []
     monkeypatch.setattr(
         "benchmarks.ablation.rows.train_sft",
-        lambda init, out, pairs, on_log, **_: (learned.extend(pairs), on_log(1, {"loss": 1.0})),
+        lambda init, out, pairs, settings, on_log, **_: (
+            learned.extend(pairs),
+            on_log(1, {"loss": 1.0}),
+        ),
     )
     experiment = Experiment(
         plan.model_copy(update={"replay": share}), tmp_path, bench(plan, tmp_path), print
@@ -454,7 +477,8 @@ def test_stages_1_and_2_go_over_how_scores_are_read(
     assert len(with_scores) == share * (len(learned) - len(with_scores))
 
 
-def test_stage_2_asks_about_more_problems_than_were_taught(
+@pytest.mark.slow
+def test_stage_2_asks_about_more_problems_than_stage_1_taught(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = problems.draw(plan.problems, plan.device)[Group.TRAIN]
@@ -463,7 +487,10 @@ def test_stage_2_asks_about_more_problems_than_were_taught(
     monkeypatch.setattr("benchmarks.ablation.rows.Sampler", lambda _: parrot)
     monkeypatch.setattr(
         "benchmarks.ablation.rows.train_sft",
-        lambda init, out, pairs, on_log, **_: (learned.append(len(pairs)), on_log(1, {"loss": 1})),
+        lambda init, out, pairs, settings, on_log, **_: (
+            learned.append(len(pairs)),
+            on_log(1, {"loss": 1}),
+        ),
     )
     taught = plan.teaching.model_copy(update={"num_problems": 1})
     experiment = Experiment(
@@ -478,14 +505,17 @@ def test_stage_2_asks_about_more_problems_than_were_taught(
     assert all(learned)
 
 
-def test_each_round_of_stage_2_asks_the_policy_before_it_and_goes_on_from_there(
+@pytest.mark.slow
+def test_each_round_of_stage_2_asks_the_previous_policy_and_trains_it_further(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parrot = Parrot(problems.draw(plan.problems, plan.device)[Group.TRAIN])
     asked: list[str] = []
     trained: list[tuple[str, str]] = []
 
-    def train(init: Path, out: Path, pairs: object, *, on_log: Any, **_: object) -> None:
+    def train(
+        init: Path, out: Path, pairs: object, settings: object, *, on_log: Any, **_: object
+    ) -> None:
         trained.append((init.name, out.name))
         on_log(1, {"loss": 1.0})
 
@@ -502,7 +532,7 @@ def test_each_round_of_stage_2_asks_the_policy_before_it_and_goes_on_from_there(
 
 
 class Reader(Parrot):
-    """Answers with the last code of its prompt, which has the highest score."""
+    """A policy that answers with the last code of its prompt, which has the highest score."""
 
     def sample(self, chats: Sequence[Chat], *, seed: int, **_: object) -> list[Sampled]:
         codes = [chat[0]["content"].split("Code 2, score 2.90:\n")[1] for chat in chats]
@@ -510,7 +540,8 @@ class Reader(Parrot):
         return [Sampled(answer_text(source), "stop", 1, 1) for source in sources]
 
 
-def test_who_reads_scores_is_told_from_who_does_not(plan: Plan) -> None:
+@pytest.mark.slow
+def test_the_count_tells_a_policy_that_reads_scores_from_one_that_does_not(plan: Plan) -> None:
     drawn = problems.draw(plan.problems, plan.device)[Group.VALIDATION]
     for asked in reading.questions(drawn):
         counts = reading.look(Reader(drawn), plan, asked, 2)
@@ -520,7 +551,8 @@ def test_who_reads_scores_is_told_from_who_does_not(plan: Plan) -> None:
     assert 0 < shown["better"] == exchanged["worse"]
 
 
-def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_state_survives_packing(plan: Plan, tmp_path: Path) -> None:
     state = tmp_path / "state"
     Experiment(plan, state, bench(plan, state), print).teach()
     for name in ("selfsup-1", "selfsup-round1-1"):
@@ -542,7 +574,8 @@ def test_a_packed_state_comes_out_as_it_went_in(plan: Plan, tmp_path: Path) -> N
     assert not (back / "policies" / "no-row-1").exists()
 
 
-def test_a_row_that_was_examined_elsewhere_is_not_trained_again(
+@pytest.mark.slow
+def test_a_row_with_a_finished_exam_is_not_trained_again(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan.model_copy(update={"portions": ((Row.SFT, Row.SELFSUP),), "seeds": (1,)})
@@ -557,8 +590,9 @@ def test_a_row_that_was_examined_elsewhere_is_not_trained_again(
     assert asked == [Row.SELFSUP]
 
 
+@pytest.mark.slow
 def test_the_driver_needs_no_database_and_no_tracker(tmp_path: Path) -> None:
-    """A lent GPU machine has neither; nor has it DVC or Prefect."""
+    """A lent GPU machine has no database, no tracker, no DVC and no Prefect."""
     absent = ("duckdb", "polars", "mlflow", "prefect", "dvc")
     code = (
         f"import sys\nfor name in {absent}: sys.modules[name] = None\n"

@@ -1,4 +1,4 @@
-"""The fuzzer: what it draws, what it calls a fault, and a minute of it."""
+"""Tests of the fuzzer: its draws, its rules, and one minute of fuzzing."""
 
 from __future__ import annotations
 
@@ -38,18 +38,21 @@ def _ran(
     return replace(Ran((), code, stdout, stderr, 1.0, verdicts), **more)
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_rows() -> None:
     first, again, other = (grammar.draw(12, seed) for seed in (3, 3, 4))
     assert [row.name for row in first] == [row.name for row in again]
     assert not {row.name for row in first} & {row.name for row in other}
 
 
-def test_rows_that_wait_for_limits_can_be_left_out() -> None:
+@pytest.mark.slow
+def test_rows_that_wait_for_limits_can_be_omitted() -> None:
     assert any(row.stalls for row in grammar.draw(200, 0))
     assert not any(row.stalls for row in grammar.draw(50, 0, stalls=False))
 
 
-def test_every_piece_makes_a_source_of_its_own_that_python_reads() -> None:
+@pytest.mark.slow
+def test_every_piece_makes_its_own_source_that_python_parses() -> None:
     pieces = grammar.all_pieces()
     texts = {piece.name: problem_bytes(Odd((piece,))) for piece in pieces}
     assert len(texts) == len(pieces)
@@ -59,7 +62,7 @@ def test_every_piece_makes_a_source_of_its_own_that_python_reads() -> None:
             compile(problem_text(Odd((piece,)).parts()), piece.name, "exec")
 
 
-def test_what_must_become_of_a_problem_follows_from_its_pieces() -> None:
+def test_the_expectation_of_a_problem_follows_from_its_pieces() -> None:
     assert Odd().expected is Expected.JUDGED
     assert Odd((RAISE,)).expected is Expected.REFUSED
     assert Odd((PRINT,)).expected is Expected.JUDGED
@@ -114,11 +117,11 @@ def test_a_run_that_breaks_a_rule_is_a_fault(row: Row, ran: Ran, rule: str) -> N
         (Row(Odd(), Author.ODD, Odd((RAISE,))), _ran(statuses={1: "no_build"})),
     ],
 )
-def test_a_run_as_it_should_be_is_none(row: Row, ran: Ran) -> None:
+def test_a_correct_run_has_no_fault(row: Row, ran: Ran) -> None:
     assert rules.of_suite([row], ran) == []
 
 
-def test_a_pair_ends_with_2_exactly_where_a_line_replaces_the_verdict() -> None:
+def test_a_pair_exits_with_2_exactly_when_a_line_replaces_the_verdict() -> None:
     correct, none = '{"status": "correct"}', ""
     assert rules.of_single(PLAIN, _ran(0, stdout=correct)) == []
     refused = Row(Odd((RAISE,)))
@@ -133,7 +136,7 @@ def test_a_pair_ends_with_2_exactly_where_a_line_replaces_the_verdict() -> None:
         assert rules.of_single(PLAIN, _ran(code, stdout=stdout, stderr=stderr))
 
 
-def test_a_fault_is_made_smaller_until_nothing_can_be_left_out(tmp_path: Path) -> None:
+def test_a_fault_is_reduced_until_nothing_can_be_removed(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def run(rows: Sequence[Row], folder: Path) -> tuple[list[Fault], Ran]:
@@ -152,7 +155,7 @@ def test_a_fault_is_made_smaller_until_nothing_can_be_left_out(tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_minute_of_fuzzing_finds_nothing(tmp_path: Path) -> None:
+def test_a_minute_of_fuzzing_finds_no_fault(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.fuzz", "--minutes", "1", "--seed", "0", "--quick"]
     command += ["--suites", "--rows", "12", "--no-shrinking"]
     command += ["--out", str(tmp_path), "--keep", str(tmp_path / "faults")]

@@ -1,4 +1,4 @@
-"""The pipeline's benchmark: it runs the tree with other settings, and what it says adds up."""
+"""Tests of the pipeline's benchmark: it runs the tree with other settings, and its sums agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from benchmarks import pipeline, smi
 from benchmarks.common import RESULTS
 from cudal1.ledger import Ledger
-from cudal1.params import Params
+from cudal1.settings.params import Params
 from tasks.stages import stage_names
 
 
@@ -24,7 +24,8 @@ def over(tmp_path: Path) -> Path:
     return given
 
 
-def test_a_copy_of_the_tree_has_the_settings_and_this_machines_device(
+@pytest.mark.slow
+def test_a_copy_of_the_tree_has_the_settings_and_the_device_of_this_machine(
     tmp_path: Path, over: Path
 ) -> None:
     work = tmp_path / "work"
@@ -43,18 +44,20 @@ def test_a_profile_is_found_by_its_name() -> None:
     assert pipeline.settings("one-gpu")["device"] == "cuda"
 
 
-def test_steps_are_those_that_the_ledger_has_so_far(tmp_path: Path) -> None:
+def test_the_benchmark_counts_the_steps_in_the_ledger(tmp_path: Path) -> None:
     assert pipeline.steps_of(tmp_path) == []
     with Ledger.open(tmp_path / "data") as ledger:
         ledger.begin("rl")
         ledger.add_steps(2, {"reward_raw": 0.25})
         ledger.add_steps(1, {"reward_raw": 0.5, "step_s": 3.0})
     assert pipeline.steps_of(tmp_path) == [
-        {"step": 1, "reward_raw": 0.5, "step_s": 3.0}, {"step": 2, "reward_raw": 0.25},
-    ]  # fmt: skip
+        {"step": 1, "reward_raw": 0.5, "step_s": 3.0},
+        {"step": 2, "reward_raw": 0.25},
+    ]
 
 
-def test_it_goes_on_where_a_stage_failed_and_only_with_the_same_settings(
+@pytest.mark.slow
+def test_the_benchmark_resumes_after_a_failed_stage_with_the_same_settings_only(
     tmp_path: Path, over: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = {"problems": [0], "policy": [1, 0]}
@@ -81,16 +84,16 @@ def test_it_goes_on_where_a_stage_failed_and_only_with_the_same_settings(
         pipeline.main()
 
 
-def test_the_committed_result_says_whether_it_is_whole() -> None:
+def test_the_committed_result_says_whether_it_is_complete() -> None:
     found = json.loads((RESULTS / "pipeline_cuda.json").read_text())
     done = {run["stage"] for run in found["runs"] if run["returncode"] == 0}
     devices = {f"transfer@{name}" for name in found["params"]["transfer"]["devices"]}
-    names = stage_names(until=found["until"], root=pipeline.ROOT)  # here: of another machine's
+    names = stage_names(until=found["until"], root=pipeline.ROOT)  # of another machine
     wanted = {name for name in names if not name.startswith("transfer@")} | devices
     assert found["is_complete"] == (wanted <= done)
 
 
-def test_what_each_gpu_said_again_and_again_is_kept_by_its_index(
+def test_the_samples_of_each_gpu_are_kept_by_its_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""The audit of a release: what it asks, keeps, counts and says."""
+"""Tests of the audit of a release: its questions, files, counts and texts."""
 
 from __future__ import annotations
 
@@ -128,20 +128,20 @@ def test_a_verdict_has_one_kind_of_cause(judged: Verdict, said: str | None) -> N
     assert cause(judged) == said
 
 
-def test_a_reason_is_one_line_without_places() -> None:
+def test_a_reason_is_one_line_without_folders() -> None:
     said = one_line("error in\n /there/cuda.cu(3): no\nsuch thing")
     assert said == "error in cuda.cu(3): no such thing"
     assert len(one_line("x" * 1000)) == 200
 
 
-def test_refusals_are_counted_without_their_numbers() -> None:
+def test_refusals_are_grouped_without_their_numbers() -> None:
     assert kind_of_refusal("takes 1200.5 ms") == kind_of_refusal("takes 90 ms")
 
 
 # --- counts ----------------------------------------------------------------------------------
 
 
-def test_claims_stand_beside_what_is_certified_of_correct_rows() -> None:
+def test_claims_stand_beside_the_certified_speedups_of_correct_rows() -> None:
     wrong = verdict(Status.INCORRECT)
     level, whole = summary.summarise(
         [finding(1, 4.0, judged=verdict(certified=1.5)), finding(2, 10.0, judged=wrong)]
@@ -154,7 +154,7 @@ def test_claims_stand_beside_what_is_certified_of_correct_rows() -> None:
     assert level["num_certified_as_claimed"] == 0
 
 
-def test_classes_are_nested() -> None:
+def test_a_row_correct_in_a_class_is_correct_in_every_looser_class() -> None:
     strict, tf32 = PrecisionClass.STRICT, PrecisionClass.TF32
     answers = ({strict: True}, {strict: False, tf32: True}, {strict: False, tf32: False})
     found = [finding(judged=verdict(), in_classes=each) for each in answers]
@@ -163,7 +163,7 @@ def test_classes_are_nested() -> None:
     assert level["num_of_unknown_class"] == 0
 
 
-def test_the_narrowest_class_is_not_known_before_it_was_asked() -> None:
+def test_the_narrowest_class_is_unknown_until_every_class_was_judged() -> None:
     strict = PrecisionClass.STRICT
     for answers in ({}, {strict: False}):
         asked = finding(judged=verdict(), in_classes=answers)
@@ -187,7 +187,7 @@ def test_rows_without_code_are_named_and_not_counted() -> None:
     assert found["is_complete"]
 
 
-def test_a_refused_reference_is_settled_and_no_fault_of_the_source() -> None:
+def test_a_refused_reference_settles_the_row_and_is_not_the_sources_fault() -> None:
     found = summary.summarise([finding(refusal="takes 1200 ms")])
     assert found["refused"] == [
         {"what": "takes N ms", "count": 1, "by_level": {"1": 1}, "rows": ["1:1"]}
@@ -197,7 +197,7 @@ def test_a_refused_reference_is_settled_and_no_fault_of_the_source() -> None:
     assert found["agreement"]["share_of_agreeing_and_judged"] is None
 
 
-def test_the_largest_claims_and_their_share() -> None:
+def test_the_largest_claims_are_listed_with_their_share() -> None:
     claims = [100.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     found = summary.largest_claims([finding(i, c, judged=verdict()) for i, c in enumerate(claims)])
     assert found is not None
@@ -206,7 +206,7 @@ def test_the_largest_claims_and_their_share() -> None:
     assert found["rows"][0]["row"] == "1:0"
 
 
-def test_agreement_counts_both_ways_and_names_what_is_disputed() -> None:
+def test_agreement_counts_both_directions_and_names_disputed_rows() -> None:
     wrong = verdict(Status.INCORRECT)
     found = summary.agreement(
         [
@@ -225,7 +225,7 @@ def test_agreement_counts_both_ways_and_names_what_is_disputed() -> None:
     assert [row["row"] for row in found["disputed"]] == ["1:2", "1:3"]
 
 
-def test_what_agrees_in_evaluation_mode_alone_is_judged_in_it() -> None:
+def test_a_row_that_agrees_in_evaluation_mode_alone_is_judged_in_that_mode() -> None:
     wrong = finding(judged=verdict(Status.INCORRECT), outcome=Outcome.DISAGREES)
     both = {Mode.CONSTRUCTED: plain(Outcome.DISAGREES), Mode.EVAL: plain(Outcome.AGREES)}
     assert not wants_eval(wrong)
@@ -235,13 +235,13 @@ def test_what_agrees_in_evaluation_mode_alone_is_judged_in_it() -> None:
     assert summary.summarise([judged])["levels"][0]["num_correct_in_eval_only"] == 1
 
 
-def test_a_row_that_is_right_in_evaluation_mode_has_that_cause() -> None:
+def test_a_row_that_is_correct_in_evaluation_mode_only_has_that_cause() -> None:
     wrong = finding(judged=verdict(Status.INCORRECT), eval_verdict=verdict())
     (found,) = summary.causes([wrong])
     assert found["what"] == "right in evaluation mode only"
 
 
-def test_properties_are_counted_where_a_verdict_is_correct() -> None:
+def test_properties_are_counted_for_correct_verdicts() -> None:
     found = summary.properties(
         [finding(judged=verdict()), finding(judged=verdict(Status.INCORRECT))]
     )
@@ -261,7 +261,7 @@ RUNS = [
 ]
 
 
-def test_half_of_their_side_makes_a_bound_and_no_ratio() -> None:
+def test_half_of_their_side_gives_a_bound_and_no_ratio() -> None:
     found = [finding(1, judged=verdict(), evaluation=evaluated(7.0)), finding(2, judged=verdict())]
     walls = summary.walls(RUNS, [], found, [], [])
     assert walls["times_faster"] is None
@@ -271,12 +271,12 @@ def test_half_of_their_side_makes_a_bound_and_no_ratio() -> None:
     assert whole["times_faster"] == 7.0 / 2.01
 
 
-def test_there_is_no_ratio_while_rows_of_ours_are_left() -> None:
+def test_there_is_no_ratio_while_our_rows_are_missing() -> None:
     found = [finding(1, judged=verdict(), evaluation=evaluated(7.0)), finding(2)]
     assert summary.walls(RUNS, [], found, [], [])["times_faster_at_least"] is None
 
 
-def test_a_first_verdict_with_warm_caches_is_not_called_cold() -> None:
+def test_a_first_verdict_with_warm_caches_does_not_count_as_cold() -> None:
     found = [finding(judged=verdict())]
     assert summary.walls(RUNS[1:], [], found, [], [])["first_verdict_s"] is None
 
@@ -296,7 +296,7 @@ def test_time_for_all_rows_is_estimated_from_a_sample() -> None:
     assert 0.9 < num_within / 400 < 0.99
 
 
-def test_the_busy_share_is_of_the_gpus_that_the_command_sees() -> None:
+def test_the_busy_share_counts_the_gpus_that_the_command_sees() -> None:
     readings = {"0": [0, 0, 80, 60], "1": [0, 0, 0, 0]}
     assert busy(seen_by("0", readings), after=0.0) == 0.35
     assert busy(seen_by(None, readings), after=0.5) == 0.35
@@ -304,12 +304,12 @@ def test_the_busy_share_is_of_the_gpus_that_the_command_sees() -> None:
     assert busy([], after=0.0) is None
 
 
-def test_a_figure_that_is_not_known_neither_keeps_nor_breaks_its_bound() -> None:
+def test_an_unknown_figure_neither_keeps_nor_breaks_its_bound() -> None:
     side = {**summary.summarise([finding()]), "walls": summary.walls([], [], [finding()], [], [])}
     assert {each.is_met for each in figures.of_release(side)} == {None}
 
 
-def test_figures_are_held_against_their_bounds() -> None:
+def test_figures_are_compared_with_their_bounds() -> None:
     beyond = finding(2, judged=verdict(), outcome=Outcome.DISAGREES)
     found = [finding(1, judged=verdict(), evaluation=evaluated(50.0)), beyond]
     walls = summary.walls(RUNS, [{"first_verdict_s": 11.0}], found, [], [])
@@ -326,7 +326,7 @@ def test_figures_are_held_against_their_bounds() -> None:
     }
 
 
-def test_a_bound_is_not_rounded_up_and_a_share_not_to_all() -> None:
+def test_a_bound_is_not_rounded_up_and_a_share_is_not_rounded_to_all() -> None:
     rows = [finding(i, judged=verdict(), evaluation=evaluated(0.01)) for i in range(999)]
     rows += [finding(999, judged=verdict(Status.INCORRECT)), finding(1000, None, judged=verdict())]
     found = {
@@ -351,7 +351,8 @@ def test_a_bound_is_not_rounded_up_and_a_share_not_to_all() -> None:
 # --- programs --------------------------------------------------------------------------------
 
 
-def test_a_program_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_program_that_hangs_is_ended_with_the_processes_that_it_started(tmp_path: Path) -> None:
     script, job = tmp_path / "hang.py", tmp_path / "job.json"
     script.write_text(
         "import subprocess, sys, time\n"
@@ -390,7 +391,7 @@ def test_a_program_inherits_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert str(tmp_path) in said
 
 
-def test_an_error_in_one_piece_of_work_ends_the_others(tmp_path: Path) -> None:
+def test_an_error_in_one_task_ends_the_others(tmp_path: Path) -> None:
     script = tmp_path / "hang.py"
     script.write_text("import time; time.sleep(600)")
 
@@ -443,13 +444,13 @@ def ask(files: Files) -> Ask:
     return asked
 
 
-def test_a_run_tells_when_its_first_verdict_came(ask: Ask) -> None:
+def test_a_run_reports_the_time_of_its_first_verdict(ask: Ask) -> None:
     told = ask(0.3)
     assert told["code"] == 0
     assert 0 < told["first_verdict_s"] <= told["wall_s"]
 
 
-def test_a_run_that_stops_at_its_first_verdict_answers(ask: Ask, files: Files) -> None:
+def test_a_run_that_stops_at_its_first_verdict_writes_its_answer(ask: Ask, files: Files) -> None:
     told = ask(600, only_first=True)
     assert told["code"] == 130
     assert told["first_verdict_s"] is not None
@@ -471,7 +472,7 @@ def test_a_killed_run_is_counted_once(files: Files) -> None:
     assert cut_off(files) is None
 
 
-def test_the_loosest_class_is_asked_for_and_it_alone_is_timed() -> None:
+def test_the_loosest_class_is_the_default_and_the_only_one_with_timing() -> None:
     protocol = protocol_of("cpu", contract=Contract.KERNELBENCH)
     assert (protocol.precision, protocol.timing) == (PrecisionClass.HALF, True)
     strict = protocol_of("cpu", contract=Contract.DROP_IN, precision=PrecisionClass.STRICT)
@@ -506,7 +507,7 @@ def eval_kernel_against_ref(original_model_src, custom_model_src, num_correct_tr
 
 @pytest.fixture
 def kernelbench(tmp_path: Path) -> Path:
-    """Make a checkout with an evaluator that is quick to say what a source tells it."""
+    """Make a checkout with an evaluator that reports at once what a source tells it."""
     folder = tmp_path / "kernelbench" / "src" / "kernelbench"
     folder.mkdir(parents=True)
     for name, text in (("__init__", ""), ("helpers", ""), ("eval", EVALUATOR)):
@@ -520,6 +521,7 @@ def evaluating(tmp_path: Path, checkout: Path, **options: Any) -> Evaluating:
     return Evaluating(state, Which.KERNELS, DeviceClass.CPU, checkout, limit_s, **options)
 
 
+@pytest.mark.slow
 def test_evaluations_stop_once_their_time_is_spent(tmp_path: Path, kernelbench: Path) -> None:
     script = tmp_path / "fake.py"
     script.write_text("import time; time.sleep(1.0)")
@@ -538,7 +540,9 @@ def test_a_checkout_without_an_evaluator_is_refused_with_the_address(tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_evaluator_runs_as_its_own_script_does(tmp_path: Path, kernelbench: Path) -> None:
+def test_the_evaluator_gives_the_results_of_its_own_script(
+    tmp_path: Path, kernelbench: Path
+) -> None:
     asked = evaluating(tmp_path, kernelbench)
     sources = (RIGHT, WRONG, "import os; os.abort()")
     rows = [Entry((1, n), REFERENCE, source, None) for n, source in enumerate(sources, start=1)]
@@ -574,12 +578,12 @@ def audit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_an_audit_goes_on_where_it_was_cut_off_and_asks_nothing_twice(
+def test_an_interrupted_audit_continues_and_asks_nothing_twice(
     tmp_path: Path, kernelbench: Path
 ) -> None:
     write(tmp_path / "release", ROWS, {(1, 1): REFERENCE})
     protocol = protocol_of("cpu", contract=Contract.KERNELBENCH).checks_only()
-    (tmp_path / "protocol.json").write_text(protocol.model_dump_json())  # YAML, too
+    (tmp_path / "protocol.json").write_text(protocol.model_dump_json())  # may be YAML, too
     options = (
         "--protocol",
         str(tmp_path / "protocol.json"),
@@ -602,13 +606,9 @@ def test_an_audit_goes_on_where_it_was_cut_off_and_asks_nothing_twice(
     folders = {
         each: state.judging(Which.KERNELS, Mode.CONSTRUCTED, each) for each in PrecisionClass
     }
-    for file in (
-        folders[PrecisionClass.HALF] / "verdicts.jsonl",
-        state.checks,
-        state.evaluations,
-    ):
+    for file in (folders[PrecisionClass.HALF] / "verdicts.jsonl", state.checks, state.evaluations):
         assert len(lines_of(file)) == 3
-    # what is correct in the strictest class is asked no further
+    # a row that is correct in the strictest class is judged in no other
     assert len(lines_of(folders[PrecisionClass.STRICT] / "verdicts.jsonl")) == 1
     assert not folders[PrecisionClass.TF32].exists()
     found = json.loads(text)["sources"]["kernels"]
@@ -633,7 +633,7 @@ def test_an_audit_goes_on_where_it_was_cut_off_and_asks_nothing_twice(
 
 
 @pytest.mark.slow
-def test_what_still_runs_when_time_is_over_is_ended_and_asked_again(tmp_path: Path) -> None:
+def test_a_check_that_outlasts_the_time_is_ended_and_not_recorded(tmp_path: Path) -> None:
     hangs = candidate("import time; time.sleep(3600)")
     write(tmp_path / "release", [row(1, 1, hangs)], {})
     options = ("--sources", "kernels", "--only", "check", "--row-limit-s", "3600")
@@ -655,7 +655,7 @@ def test_results_of_another_release_are_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_where_another_run_is_at_work_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_use_by_another_run_is_refused(tmp_path: Path) -> None:
     state = State(tmp_path / "out", tmp_path / "work")
     with (
         state.held({"release": "a"}),

@@ -1,4 +1,4 @@
-"""The plain check of a released source: what its worker compares, and how rows are kept."""
+"""Tests of the plain check of a released source: the worker's comparisons, and the kept rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Run the worker's check in this process; returns what it noted."""
+    """Run the worker's check in this process; return its notes."""
 
     def ran(
         source: str, reference: str = REFERENCE, mode: str = Mode.CONSTRUCTED
@@ -56,7 +56,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         sys.modules.pop(name, None)
 
 
-def test_each_seed_has_inputs_of_its_own_and_a_right_source_agrees(run: Run) -> None:
+def test_each_seed_has_its_own_inputs_and_a_right_source_agrees(run: Run) -> None:
     noted = run(RIGHT)
     assert noted["stage"] == "done"
     assert [(t["seed"], t["input"]) for t in noted["trials"]] == [
@@ -73,7 +73,7 @@ def test_a_wrong_source_is_far_from_its_reference(run: Run) -> None:
     assert not any(any(trial["allclose"].values()) for trial in trials)
 
 
-def test_a_buffer_that_is_used_again_agrees_and_is_seen(run: Run) -> None:
+def test_a_reused_buffer_agrees_and_is_noted(run: Run) -> None:
     noted = run(
         candidate("return out.copy_(torch.relu(self.inner(x)))", before="out = torch.empty(8, 16)")
     )
@@ -81,13 +81,13 @@ def test_a_buffer_that_is_used_again_agrees_and_is_seen(run: Run) -> None:
     assert not noted["fresh_outputs"]
 
 
-def test_a_source_that_changes_its_inputs_agrees_and_is_seen(run: Run) -> None:
+def test_a_source_that_changes_its_inputs_agrees_and_is_noted(run: Run) -> None:
     noted = run(candidate("y = torch.relu(self.inner(x)); x.zero_(); return y"))
     assert {trial["relative_l2"] for trial in noted["trials"]} == {0.0}
     assert not noted["leaves_inputs"]
 
 
-def test_the_reference_has_run_before_the_source_is_read(run: Run) -> None:
+def test_the_reference_runs_before_the_source_is_read(run: Run) -> None:
     before = "import sys\nsys.modules['reference'].Model = None"
     assert run(candidate("return x", before=before))["stage"] == "done"
 
@@ -98,7 +98,7 @@ def test_a_source_that_draws_other_weights_does_not_agree(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("mode", "agrees"), [(Mode.CONSTRUCTED, False), (Mode.EVAL, True)])
-def test_modules_run_in_the_mode_that_is_asked_for(run: Run, mode: str, agrees: bool) -> None:
+def test_modules_run_in_the_requested_mode(run: Run, mode: str, agrees: bool) -> None:
     trials = run(IN_EVAL, NORM, mode)["trials"]
     assert all(trial["relative_l2"] < 1e-5 for trial in trials) is agrees
 
@@ -129,13 +129,13 @@ def test_an_output_of_another_kind_is_named(run: Run, body: str, problem: str) -
         ([3.0, 4.0], [math.nan, 4.0], math.inf),
     ],
 )
-def test_the_relative_error_is_infinite_where_only_one_is_finite(
+def test_the_relative_error_is_infinite_where_only_one_output_is_finite(
     output: list[float], answer: list[float], error: float
 ) -> None:
     assert worker.relative_l2(torch.tensor(output), torch.tensor(answer)) == pytest.approx(error)
 
 
-def test_the_relative_error_is_of_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_relative_error_covers_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     output, answer = torch.randn(1000), torch.randn(1000)
     whole = worker.relative_l2(output, answer)
     monkeypatch.setattr(worker, "CHUNK", 7)
@@ -143,7 +143,7 @@ def test_the_relative_error_is_of_all_parts(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.complex64])
-def test_other_types_are_compared(dtype: torch.dtype) -> None:
+def test_outputs_of_other_types_are_compared(dtype: torch.dtype) -> None:
     answer = torch.tensor([0, 1, 1]).to(dtype)
     other = torch.tensor([1, 1, 1]).to(dtype)
     assert worker.compared([answer], [answer])["relative_l2"] == 0.0
@@ -177,7 +177,7 @@ if "die" in source:
 
 @pytest.fixture
 def checking(tmp_path: Path) -> Checking:
-    """Return rows checked by a script that says what their sources tell it."""
+    """Return rows checked by a script that reports what their sources tell it."""
     script = tmp_path / "fake.py"
     script.write_text(FAKE.replace("SEEN", repr(str(tmp_path / "seen.txt"))))
     state = State(tmp_path / "out", tmp_path / "work")
@@ -213,14 +213,14 @@ def test_outcomes_follow_the_largest_error(checking: Checking) -> None:
     assert "died of SIGABRT" in (read_line(died)[Mode.CONSTRUCTED].reason or "")
 
 
-def test_only_what_does_not_agree_is_checked_in_evaluation_mode(checking: Checking) -> None:
+def test_only_rows_that_disagree_are_checked_in_evaluation_mode(checking: Checking) -> None:
     check(checking, entries("# 1e-3", "# 2e-2"), deadline=math.inf)
     assert sorted(seen(checking)) == ["# 1e-3 constructed", "# 2e-2 constructed", "# 2e-2 eval"]
     line = checking.known()[1, 2]
     assert read_line(line)[Mode.EVAL].outcome is Outcome.AGREES
 
 
-def test_what_was_checked_is_not_checked_again(checking: Checking) -> None:
+def test_a_checked_row_is_not_checked_again(checking: Checking) -> None:
     both = entries("# 0 a", "# 0 b")
     check(checking, both[:1], deadline=math.inf)
     with checking.state.checks.open("a") as file:
@@ -230,7 +230,7 @@ def test_what_was_checked_is_not_checked_again(checking: Checking) -> None:
     assert outcomes(checking) == {1: Outcome.AGREES, 2: Outcome.AGREES}
 
 
-def test_nothing_is_begun_after_the_deadline(checking: Checking) -> None:
+def test_no_check_begins_after_the_deadline(checking: Checking) -> None:
     check(checking, entries("# 0"), deadline=time.monotonic())
     assert checking.known() == {}
 
@@ -240,7 +240,7 @@ def test_a_row_that_lacks_memory_beside_others_is_checked_again_alone(checking: 
     assert outcomes(checking) == {1: Outcome.AGREES}
 
 
-def test_a_reference_that_fails_is_no_fault_of_the_source(checking: Checking) -> None:
+def test_a_failing_reference_is_not_the_sources_fault(checking: Checking) -> None:
     checking.worker.write_text("import sys; sys.exit(3)")
     check(checking, entries("# 0"), deadline=math.inf)
     assert outcomes(checking) == {1: Outcome.NO_REFERENCE}

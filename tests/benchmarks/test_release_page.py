@@ -1,4 +1,4 @@
-"""The pages that show an audit say what its result says, and nothing without one."""
+"""Tests that the pages of an audit show its result, and nothing without one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROWS = [
 ]
 
 
-def test_the_page_names_what_was_judged_and_where() -> None:
+def test_the_page_names_the_judged_sources_and_the_machine() -> None:
     said = page.page(result(ROWS), name="release_h100.json")
     for word in ("NVIDIA H100", "PyTorch 2.11.0", "harness version 21", "`abc`", "2026-11-28"):
         assert word in said
@@ -45,13 +45,13 @@ def test_the_page_names_what_was_judged_and_where() -> None:
     assert "| outputs of another kind | 1 | 1 | 1:2 |" in said
 
 
-def test_readme_shows_claims_beside_what_is_certified_by_level() -> None:
+def test_readme_shows_claims_beside_certified_speedups_by_level() -> None:
     said = page.block(result(ROWS))
     assert "| all | 2 | 7.00 | 1 | 1 | 1 | 0 | 1.50 | 4.00 |" in said
     assert "(docs/release.md)" in said
 
 
-def test_what_stands_between_the_marks_is_replaced() -> None:
+def test_the_text_between_the_marks_is_replaced() -> None:
     text = f"before\n{page.BEGIN}\n{page.END}\nafter\n"
     once = page.between_marks(text, "one")
     assert once == f"before\n{page.BEGIN}\none\n{page.END}\nafter\n"
@@ -64,7 +64,7 @@ def test_a_page_without_marks_is_refused() -> None:
         page.between_marks("no marks\n", "one")
 
 
-def test_pages_show_the_committed_result_and_nothing_without_one() -> None:
+def test_pages_show_the_committed_result_or_nothing() -> None:
     readme = page.README.read_text(encoding="utf-8")
     if not page.RESULT.exists():
         assert not page.PAGE.exists()

@@ -1,4 +1,4 @@
-"""Runs of a suite beside busy processes: fresh clones, and every failure with its test."""
+"""Tests of suite runs beside busy processes: fresh clones, and every failure with its test."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ sys.exit(len(list(log.glob("*.xml"))) < 2 or mark.name == "clone-1.xml")
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose `make test` fails in its second run."""
+    """Make a repository in which the second run of `make test` fails."""
     made = tmp_path / "checkout"
     made.mkdir()
     (tmp_path / "log").mkdir()
@@ -78,7 +78,7 @@ def run(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *more: 
     return int(ended.value.code or 0)
 
 
-def test_each_run_has_a_clone_of_its_own_and_each_failure_is_named(
+def test_each_run_has_its_own_clone_and_each_failure_is_named(
     checkout: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -99,7 +99,7 @@ def test_each_run_has_a_clone_of_its_own_and_each_failure_is_named(
     said = capsys.readouterr().out
     assert "1 of 3: tests.flows.test_pipeline::test_a\n1 of 3 runs with a failure\n" in said
     assert str(tmp_path) not in json.dumps(found)
-    # logs of runs that failed, and of no other
+    # only failed runs have logs
     assert [path.name for path in (tmp_path / "w").glob("*.log")] == ["clone-2.log"]
 
 
@@ -124,7 +124,7 @@ def test_a_command_that_fails_without_a_report_is_a_failure(
     assert "Error" in failure["said"]
 
 
-def test_runs_together_see_each_other_and_one_that_fails_ends_no_other(
+def test_parallel_runs_see_each_other_and_a_failed_run_ends_no_other(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (checkout / "suite.py").write_text(WAITS_FOR_ANOTHER)
@@ -135,7 +135,7 @@ def test_runs_together_see_each_other_and_one_that_fails_ends_no_other(
     assert found["num_together"] == 2
 
 
-def test_busy_processes_are_there_meanwhile_and_gone_afterwards() -> None:
+def test_busy_processes_run_during_the_suite_and_end_after_it() -> None:
     with suite_under_load.hogs(2) as busy:
         assert len({process.pid for process in busy}) == 2
         assert all(process.poll() is None for process in busy)

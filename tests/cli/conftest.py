@@ -1,4 +1,4 @@
-"""A folder with two files in it, and the command as somebody runs it there."""
+"""Fixtures: a folder with two files, and the command as a user runs it there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from cudal1.cli import answer
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = """import torch
@@ -42,6 +44,12 @@ class ModelNew(nn.Module):
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(autouse=True)
+def own_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the streams of a command that ran in this process from later tests."""
+    monkeypatch.setattr(answer, "_stream", None)
+
+
 @pytest.fixture
 def problem_source() -> str:
     return PROBLEM
@@ -62,7 +70,7 @@ def command(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """With a temporary folder of its own: the device's lock of other tests lies elsewhere."""
+    """Return an environment with a temporary folder without device locks of other tests."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "locks")}
 
 
@@ -70,14 +78,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def run(command: list[str], environment: dict[str, str], tmp_path: Path) -> Run:
     def run(*arguments: str, **others: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*command, *arguments], cwd=tmp_path, env={**environment, **others},
-            capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+            [*command, *arguments],
+            cwd=tmp_path,
+            env={**environment, **others},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
 
     return run
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """What was said on standard error, less how far a slow machine has come."""
+    """Return the text of standard error without the progress lines that a slow machine adds."""
     lines = done.stderr.splitlines()
     return [line for line in lines if not re.fullmatch(r"[a-z ]+: \d+ of \d+", line)]

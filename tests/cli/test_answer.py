@@ -1,4 +1,4 @@
-"""Standard output holds the answer alone, and whatever becomes of it, exit codes are true."""
+"""Tests that standard output holds the answer alone, and that exit codes are true in any case."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from typing import IO
 import pytest
 
 from cudal1.cli.answer import Descriptor, json_text
-from cudal1.cli.verdict_file import Judged
+from cudal1.cli.verdicts.verdict_file import Judged
 from cudal1.ledger import Ledger
-from cudal1.protocols import load
+from cudal1.settings.protocols import load
 from cudal1.verdict import Status, Verdict
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 UNREAD = 141
@@ -48,12 +50,23 @@ COMMANDS = [
 ]
 
 JUDGED = Judged(
-    suite="own", revision="r", level=1, problem_id=1, problem="own/L1/01_x",
+    suite="own",
+    revision="r",
+    level=1,
+    problem_id=1,
+    problem="own/L1/01_x",
     verdict=Verdict(
-        problem_id="p", candidate_id="a", protocol_id=load("cpu").id, device_kind="cpu",
-        device_id="d", judged_at="now", judge_s=1.0, status=Status.CRASHED, reason="no",
+        problem_id="p",
+        candidate_id="a",
+        protocol_id=load("cpu").id,
+        device_kind="cpu",
+        device_id="d",
+        judged_at="now",
+        judge_s=1.0,
+        status=Status.CRASHED,
+        reason="no",
     ),
-)  # fmt: skip
+)
 
 Started = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -72,16 +85,21 @@ def started(command: list[str], environment: dict[str, str], tmp_path: Path) -> 
         arguments: list[str], *, redirected: str = "", stdout: int | IO[bytes] = subprocess.PIPE
     ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            ["bash", "-c", f'exec "$@" {redirected}', "bash", *command, *arguments], cwd=tmp_path,
-            env=environment, stdout=stdout, stderr=subprocess.PIPE, timeout=200, check=False,
-        )  # fmt: skip
+            ["bash", "-c", f'exec "$@" {redirected}', "bash", *command, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=200,
+            check=False,
+        )
 
     return run
 
 
 @pytest.fixture
 def unread() -> int:
-    """Return the end of a pipe whose reader is gone."""
+    """Return the write end of a pipe that has no reader."""
     receiver, sender = os.pipe()
     os.close(receiver)
     return sender
@@ -90,21 +108,21 @@ def unread() -> int:
 @pytest.mark.usefixtures("_filled")
 @pytest.mark.parametrize("arguments", COMMANDS)
 class TestEveryCommand:
-    """Each that answers without judging."""
+    """Every command that answers without judging."""
 
-    def test_ends_with_141_when_its_reader_is_gone(
+    def test_exits_with_141_when_its_reader_is_gone(
         self, arguments: list[str], started: Started, unread: int
     ) -> None:
         done = started(arguments, stdout=unread)
         assert (done.returncode, done.stderr) == (UNREAD, b"")
 
-    def test_says_in_a_line_that_the_device_is_full(
+    def test_reports_a_full_device_in_one_line(
         self, arguments: list[str], started: Started
     ) -> None:
         done = started(arguments, redirected="> /dev/full")
         assert (done.returncode, done.stderr.decode()) == (2, FULL)
 
-    def test_ends_as_ever_when_nothing_is_open(
+    def test_exits_with_0_when_no_stream_is_open(
         self, arguments: list[str], started: Started
     ) -> None:
         assert started(arguments, redirected="<&- >&- 2>&-").returncode == 0
@@ -123,13 +141,16 @@ def test_a_complaint_without_a_reader_changes_no_exit_code(started: Started, unr
 
 
 @pytest.mark.usefixtures("_filled")
-def test_a_reader_that_leaves_in_the_middle_ends_a_long_answer(
+def test_a_reader_that_leaves_early_ends_a_long_answer(
     command: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     child = subprocess.Popen(
-        [*command, "sql", "--json", "from range(1_000_000)"], cwd=tmp_path, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [*command, "sql", "--json", "from range(1_000_000)"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert child.stdout is not None
     assert child.stderr is not None
     assert child.stdout.read(20) == b'[{"range": 0}, {"ran'
@@ -137,11 +158,10 @@ def test_a_reader_that_leaves_in_the_middle_ends_a_long_answer(
     assert (child.stderr.read(), child.wait(60)) == (b"", UNREAD)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["judge", "model.py", "faster.py"], ["null-test", "model.py"]]
 )
-def test_good_news_that_are_not_read_are_no_bad_news(
+def test_an_unread_success_exits_with_141(
     arguments: list[str], started: Started, unread: int
 ) -> None:
     done = started([*arguments, "--device", "cpu"], stdout=unread)
@@ -159,21 +179,25 @@ subprocess.run(["echo", "from a process"], check=True)
 """
 
 
-def test_what_libraries_print_is_not_in_the_answer(
+def test_output_of_libraries_is_not_in_the_answer(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "faster.py").write_text("class ModelNew: pass\n")
     code = (
         "from cudal1 import cli\n"
-        "from cudal1.harness import screen\n"
+        "from cudal1.harness.screen import screen\n"
         "given = screen.screen\n"
         f"screen.screen = lambda source: (exec({PRINTS!r}), given(source))[1]\n"
         "cli.app(['screen', 'faster.py', '--json'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
     for said in ("loading", "loaded", "a library in C", "to the descriptor", "from a process"):
         assert said in done.stderr
@@ -187,15 +211,28 @@ def test_warnings_of_libraries_are_not_shown(environment: dict[str, str], tmp_pa
         "cli.app.command('warn')(warn)\ncli.app(['warn'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "UserWarning: of two lines\n")
 
 
-@pytest.mark.parametrize("raised", ["SystemExit(1)", "SystemExit('no')", "BrokenPipeError(32, 'x')",
-                                    "EOFError()", "MemoryError()", "{}['absent']"])  # fmt: skip
-def test_a_failure_of_our_own_ends_with_2_and_a_line(
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "SystemExit(1)",
+        "SystemExit('no')",
+        "BrokenPipeError(32, 'x')",
+        "EOFError()",
+        "MemoryError()",
+        "{}['absent']",
+    ],
+)
+def test_our_own_failure_exits_with_2_and_one_line(
     raised: str, environment: dict[str, str]
 ) -> None:
     code = (
@@ -219,16 +256,24 @@ def test_a_failure_of_our_own_ends_with_2_and_a_line(
     ],
 )
 def test_signals_end_a_command(
-    sent: signal.Signals, code: int, said: str, command: list[str], environment: dict[str, str],
+    sent: signal.Signals,
+    code: int,
+    said: str,
+    command: list[str],
+    environment: dict[str, str],
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     os.mkfifo(tmp_path / "never.py")
     child = subprocess.Popen(
-        [*command, "screen", "never.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-        # which `nohup make test` would ignore
+        [*command, "screen", "never.py"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # `nohup make test` would ignore the signal
         preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     writer = _until_it_reads(tmp_path / "never.py")
     child.send_signal(sent)
     assert child.communicate(timeout=60) == ("", said)
@@ -236,14 +281,17 @@ def test_signals_end_a_command(
     os.close(writer)
 
 
-def test_a_command_under_nohup_does_not_hear_the_terminal_close(
+def test_a_command_under_nohup_survives_the_closing_of_the_terminal(
     command: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "late.py")
     child = subprocess.Popen(
-        ["nohup", *command, "screen", "late.py"], cwd=tmp_path, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        ["nohup", *command, "screen", "late.py"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     writer = _until_it_reads(tmp_path / "late.py")
     child.send_signal(signal.SIGHUP)
     os.write(writer, b"class ModelNew: pass\n")
@@ -254,8 +302,8 @@ def test_a_command_under_nohup_does_not_hear_the_terminal_close(
 def _until_it_reads(pipe: Path) -> int:
     """Return the other end of a pipe, once a process has opened it for reading, and reads.
 
-    A signal that comes between Python's last look for one and the read that blocks is not seen
-    until the read ends.
+    A signal that comes between Python's last check and the read that blocks goes unseen until the
+    read ends.
     """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -269,29 +317,41 @@ def _until_it_reads(pipe: Path) -> int:
     raise AssertionError("nothing reads it")
 
 
-def test_json_knows_no_nan_and_keeps_what_python_adds() -> None:
+def test_json_has_no_nan_and_keeps_pythons_other_types() -> None:
     value = {
-        "nan": math.nan, "list": [math.inf, (-math.inf, 1.5)], "day": date(2026, 1, 2),
-        "price": Decimal("1.10"), "many": Decimal(10**30), "path": Path("a"),
-        "half": "\udcff", "record": JUDGED,
-    }  # fmt: skip
+        "nan": math.nan,
+        "list": [math.inf, (-math.inf, 1.5)],
+        "day": date(2026, 1, 2),
+        "price": Decimal("1.10"),
+        "many": Decimal(10**30),
+        "path": Path("a"),
+        "half": "\udcff",
+        "record": JUDGED,
+    }
     text = json_text(value)
     assert text.isascii()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert found.pop("record")["verdict"]["candidate_id"] == "a"
     assert found == {
-        "nan": None, "list": [None, [None, 1.5]], "day": "2026-01-02", "price": 1.1,
-        "many": 10**30, "path": "a", "half": "\udcff",
-    }  # fmt: skip
+        "nan": None,
+        "list": [None, [None, 1.5]],
+        "day": "2026-01-02",
+        "price": 1.1,
+        "many": 10**30,
+        "path": "a",
+        "half": "\udcff",
+    }
 
 
-def test_a_slow_reader_of_a_descriptor_that_does_not_block_gets_everything() -> None:
+def test_a_slow_reader_of_a_nonblocking_descriptor_gets_everything() -> None:
     receiver, sender = os.pipe()
     os.set_blocking(sender, False)
     reader = subprocess.Popen(
         [sys.executable, "-c", "import sys, time; time.sleep(1); print(len(sys.stdin.read()))"],
-        stdin=receiver, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=receiver,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     os.close(receiver)
     left = memoryview(b"x" * 1_000_000)
     descriptor = Descriptor(sender)

@@ -1,4 +1,4 @@
-"""Progress in a terminal is a bar, in a log plain lines."""
+"""Tests that progress in a terminal is a bar, and in a log plain lines."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_a_log_gets_plain_lines_until_all_is_done(
+def test_a_log_gets_plain_lines_until_the_last_item(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOG_EVERY_S", 0.0)
     assert shown(capsys) == "judging: 1 of 3\njudging: 2 of 3\n"
 
 
-def test_what_is_quick_says_nothing_in_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_run_writes_nothing_to_a_log(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys) == ""
 
 

@@ -1,4 +1,4 @@
-"""Two files that a person names: read once, and never refused where Python would take them."""
+"""Tests of two files that a user names: read once, and refused only where Python refuses them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_problem_that_may_define_its_names_is_left_to_the_prober(
     assert read_problem(problem, CPU).source == problem.read_text()
 
 
-def test_what_surely_lacks_a_name_is_refused_at_once(problem: Path, candidate: Path) -> None:
+def test_a_file_that_surely_lacks_a_name_is_refused_at_once(problem: Path, candidate: Path) -> None:
     with pytest.raises(SuiteError, match="has no Model; name the class to make faster Model"):
         read_pair(candidate, candidate, CPU)
     with pytest.raises(SuiteError, match="has no ModelNew; name the faster class ModelNew"):
@@ -76,7 +76,15 @@ def test_what_surely_lacks_a_name_is_refused_at_once(problem: Path, candidate: P
         read_pair(candidate, problem, CPU)
 
 
-def test_files_are_read_once(problem: Path, candidate: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_python_is_called_so(problem: Path, candidate: Path) -> None:
+    problem.write_text("faster, please: {")
+    with pytest.raises(
+        SuiteError, match=r"is no Python \(SyntaxError: .*; name a Python file that"
+    ):
+        read_pair(problem, candidate, CPU)
+
+
+def test_each_file_is_read_once(problem: Path, candidate: Path, tmp_path: Path) -> None:
     pipes = tmp_path / "first", tmp_path / "second"
     for pipe, file in zip(pipes, (problem, candidate), strict=True):
         os.mkfifo(pipe)
@@ -86,7 +94,7 @@ def test_files_are_read_once(problem: Path, candidate: Path, tmp_path: Path) -> 
     assert source == candidate.read_text()
 
 
-def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
+def test_an_empty_file_is_reported_as_empty(tmp_path: Path) -> None:
     path = tmp_path / "empty.py"
     for content in ("", "\ufeff", " \r\n\t"):
         path.write_text(content, encoding="utf-8")
@@ -94,12 +102,12 @@ def test_an_empty_file_is_said_to_be_empty(tmp_path: Path) -> None:
             read_candidate(path)
 
 
-def test_a_dash_is_told_what_standard_input_is_called() -> None:
+def test_a_dash_is_refused_with_the_name_of_standard_input() -> None:
     with pytest.raises(SuiteError, match=r"-: cannot be read .*; did you mean /dev/stdin\?"):
         read_candidate(Path("-"))
 
 
-def test_code_that_an_encoding_hides_is_in_what_is_judged(
+def test_code_hidden_by_an_encoding_is_in_the_judged_source(
     problem: Path, candidate: Path, faster_source: str
 ) -> None:
     hidden = b"# coding: raw_unicode_escape\n# rows \\u000aimport os\n" + faster_source.encode()
@@ -110,7 +118,7 @@ def test_code_that_an_encoding_hides_is_in_what_is_judged(
         read_problem(problem, CPU)
 
 
-def test_either_may_be_a_folder(
+def test_problem_and_candidate_may_be_folders(
     problem: Path, candidate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = problem.parent / "folder"

@@ -1,4 +1,4 @@
-"""Help is quick, says the same everywhere, and its examples are commands that exist."""
+"""Tests that help is quick and consistent, and that its examples are commands that exist."""
 
 from __future__ import annotations
 
@@ -15,10 +15,28 @@ from cudal1.cli import COMMANDS, Waiting, app
 from tests.commands import examples, parse
 
 HEAVY = (
-    "torch", "transformers", "trl", "numpy", "duckdb", "polars", "pyarrow", "prefect", "mlflow",
-    "dvc", "ray", "openai", "altair", "jinja2", "pydantic", "yaml", "cudal1.params",
-    "cudal1.harness", "cudal1.ledger", "cudal1.suite", "cudal1.llm",
-)  # fmt: skip
+    "torch",
+    "transformers",
+    "trl",
+    "numpy",
+    "duckdb",
+    "polars",
+    "pyarrow",
+    "prefect",
+    "mlflow",
+    "dvc",
+    "ray",
+    "openai",
+    "altair",
+    "jinja2",
+    "pydantic",
+    "yaml",
+    "cudal1.settings.params",
+    "cudal1.harness",
+    "cudal1.ledger",
+    "cudal1.suite",
+    "cudal1.llm",
+)
 
 
 def loaded(command: Any) -> Any:
@@ -26,7 +44,7 @@ def loaded(command: Any) -> Any:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command and subcommand, with its whole name."""
+    """Return every command and subcommand, by its whole name."""
     root: Any = typer.main.get_command(app)
     for name in root.commands:
         command = loaded(root.commands[name])
@@ -51,14 +69,14 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_s_own_help_begins_with_its_line_in_the_list(name: str) -> None:
+def test_a_command_s_help_begins_with_its_line_in_the_list(name: str) -> None:
     root: Any = typer.main.get_command(app)
     own = loaded(root.commands[name]).help
     assert " ".join(own.split("\n\n")[0].split()) == COMMANDS[name]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_command_shows_itself_in_an_example(name: str) -> None:
+def test_every_command_appears_in_an_example(name: str) -> None:
     shown = list(examples(ALL[name].help or ""))
     assert shown
     assert [example for example in shown if not example.startswith(name)] == []
@@ -78,6 +96,6 @@ def test_a_command_that_does_not_exist_is_noticed(wrong: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_command_speaks_to_machines(name: str) -> None:
+def test_every_command_has_the_option_json(name: str) -> None:
     options = {option for parameter in ALL[name].params for option in parameter.opts}
     assert "--json" in options

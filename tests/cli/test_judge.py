@@ -1,4 +1,4 @@
-"""A verdict from the command line, as somebody with two files uses it."""
+"""Tests of a verdict from the command line, for a user with two files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ import pytest
 
 from cudal1.cli import judge
 from cudal1.cli.settings import choose
-from cudal1.harness import builder, find_device
+from cudal1.harness.builds import builder
+from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass
 from cudal1.verdict import Status
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_a_module_and_a_variant_get_a_verdict_with_nothing_configured(
+def test_a_module_and_a_variant_get_a_verdict_without_configuration(
     run: Run, tmp_path: Path
 ) -> None:
     home = tmp_path / "locks" / "home"
@@ -47,7 +50,7 @@ def test_a_verdict_follows_the_protocol_of_a_params_file(run: Run) -> None:
 PROMISES = "torch.tril(torch.randn(N, N)), torch.randint(0, 2, (N, 1)).float() * 2 - 1"
 
 
-def test_what_holds_of_a_problem_s_inputs_is_shown_on_request(
+def test_invariants_of_a_problem_s_inputs_are_shown_on_request(
     run: Run, problem_source: str, faster_source: str, tmp_path: Path
 ) -> None:
     text = problem_source.replace("torch.randn(N, N)", PROMISES).replace(
@@ -75,18 +78,18 @@ def test_what_holds_of_a_problem_s_inputs_is_shown_on_request(
     assert json.loads(listed.stdout) == {"invariants": held}
 
 
-def test_of_random_numbers_nothing_is_said_to_hold(run: Run) -> None:
+def test_random_inputs_have_no_invariants(run: Run) -> None:
     done = run("judge", "model.py", "--device", "cpu", "--invariants")
     assert done.stdout == "inputs  nothing is known to hold of them in every draw\n"
 
 
-def test_checks_alone_time_nothing(run: Run) -> None:
+def test_a_run_with_checks_only_measures_no_time(run: Run) -> None:
     done = run("judge", "model.py", "faster.py", "--device", "cpu", "--checks-only", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["measurement"] is None
 
 
-def test_a_looser_precision_can_be_asked_for(run: Run, faster_source: str, tmp_path: Path) -> None:
+def test_a_looser_precision_can_be_requested(run: Run, faster_source: str, tmp_path: Path) -> None:
     rough = faster_source.replace("silu(x)", "silu(x.half()).float()")
     (tmp_path / "rough.py").write_text(rough)
     arguments = ("judge", "model.py", "rough.py", "--device", "cpu", "--checks-only", "--json")
@@ -95,19 +98,26 @@ def test_a_looser_precision_can_be_asked_for(run: Run, faster_source: str, tmp_p
     assert json.loads(strict.stdout)["protocol_id"] != json.loads(half.stdout)["protocol_id"]
 
 
-def test_files_of_any_kind_are_judged_and_standard_output_is_the_verdict_s_alone(
-    command: list[str], environment: dict[str, str], problem_source: str, faster_source: str,
+def test_files_of_any_kind_are_judged_and_standard_output_holds_the_verdict_alone(
+    command: list[str],
+    environment: dict[str, str],
+    problem_source: str,
+    faster_source: str,
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     noisy = problem_source.replace("N = 64", "N = 64\nprint('loading')").replace(
         "        return", "        print('called')\n        return"
     )
     (tmp_path / "model.py").write_bytes(b"\xef\xbb\xbf" + noisy.replace("\n", "\r\n").encode())
     done = subprocess.run(
         [*command, "judge", "model.py", "/dev/stdin", "--device", "cpu", "--checks-only", "--json"],
-        cwd=tmp_path, env=environment, capture_output=True, timeout=200, check=False,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        timeout=200,
+        check=False,
         input="# coding: latin-1\n# schön\n".encode("latin-1") + faster_source.encode(),
-    )  # fmt: skip
+    )
     assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "correct"), done.stderr
 
 
@@ -131,7 +141,7 @@ class ModelNew(nn.Module):
 """
 
 
-def test_one_that_compiles_is_compiled_while_its_reference_is_tried(
+def test_an_extension_is_compiled_while_its_reference_is_tried(
     tmp_path: Path, problem_source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(builder, "num_idle", lambda _: 1)
@@ -152,8 +162,11 @@ def test_one_that_compiles_is_compiled_while_its_reference_is_tried(
     [
         ("absent.py", "faster.py", "absent.py: cannot be read"),
         ("model.py", "absent.py", "absent.py: cannot be read"),
-        ("modle.py", "faster.py", "modle.py: cannot be read (No such file or directory); did you "
-                                  "mean model.py?"),
+        (
+            "modle.py",
+            "faster.py",
+            "modle.py: cannot be read (No such file or directory); did you mean model.py?",
+        ),
         ("model.py", "locks", "locks: a folder in which no file has ModelNew; name another"),
         ("faster.py", "model.py", "faster.py: is the candidate, and model.py the problem"),
         ("faster.py", "faster.py", "faster.py: has no Model; name the class"),
@@ -161,7 +174,7 @@ def test_one_that_compiles_is_compiled_while_its_reference_is_tried(
         ("no_inputs.py", "faster.py", "no_inputs.py: has no get_inputs; add get_inputs()"),
         ("constant.py", "faster.py", "constant.py: cannot be judged: the output is constant"),
     ],
-)  # fmt: skip
+)
 def test_files_that_cannot_be_used_are_named_in_one_line(
     problem: str, candidate: str, said: str, run: Run, problem_source: str, tmp_path: Path
 ) -> None:
@@ -186,16 +199,18 @@ def test_files_that_cannot_be_used_are_named_in_one_line(
         (["judge", "model.py", "faster.py", "--device", "gpu"], "'gpu' is not one of"),
         (["judge", "model.py", "faster.py", "--protocol", "fast"], "no protocol fast"),
         (["judge", "model.py", "faster.py", "--params", "x"], "x: cannot be read"),
+        (["judge", "", "faster.py"], "'PROBLEM': it is empty; name a file or a folder"),
+        (["judge", "model.py", ""], "'CANDIDATE': it is empty; name a file or a folder"),
         (["juge"], "No such command 'juge'"),
     ],
 )
-def test_a_mistyped_command_is_told_in_one_line(arguments: list[str], said: str, run: Run) -> None:
+def test_a_mistyped_command_gives_one_line(arguments: list[str], said: str, run: Run) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr
 
 
-def test_a_busy_device_is_said_in_one_line_after_the_wait(
+def test_a_busy_device_gives_one_line_after_the_wait(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "locks"))
@@ -205,7 +220,7 @@ def test_a_busy_device_is_said_in_one_line_after_the_wait(
     assert "in use" in done.stderr
 
 
-def test_a_failure_of_our_own_is_no_bad_verdict(environment: dict[str, str]) -> None:
+def test_our_own_failure_is_not_a_bad_verdict(environment: dict[str, str]) -> None:
     code = (
         "from cudal1 import cli\ncli.app.command('break')(lambda: {}['absent'])\ncli.app(['break'])"
     )

@@ -1,4 +1,4 @@
-"""A file of candidates from the command line."""
+"""Tests of judging a file of candidates from the command line."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.cli import judge_many
 from cudal1.cli.settings import choose
-from cudal1.harness import find_device
-from cudal1.harness.ahead import WINDOW
-from cudal1.harness.seats import seats_here
+from cudal1.harness.device.device import find_device
+from cudal1.harness.schedule.ahead import WINDOW
+from cudal1.harness.schedule.device_processes import processes_here
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite.loader import load_suite
 from tests.cli.conftest import complaints
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SILU, RELU = (1, 8), (1, 14)
@@ -61,7 +63,7 @@ def verdicts(tmp_path: Path) -> Callable[[], list[dict[str, Any]]]:
 
 
 class Recorder:
-    """A builder that begins nothing."""
+    """A builder that records what it should begin, and begins nothing."""
 
     def __init__(self, num_workers: int) -> None:
         self.num_workers = num_workers
@@ -74,7 +76,7 @@ class Recorder:
         self.begun.append(candidate.source)
 
 
-def test_as_many_are_compiled_at_first_as_may_lie_there_unjudged() -> None:
+def test_the_first_builds_fill_the_window_and_no_more() -> None:
     problem = load_suite(DeviceClass.CPU)[0]
     sources = [f"# {word}\n# {i}" for i in range(40) for word in ("cpp_extension", "nothing")]
     work = [(problem, Candidate(problem_id=problem.id, source=source)) for source in sources]
@@ -83,7 +85,7 @@ def test_as_many_are_compiled_at_first_as_may_lie_there_unjudged() -> None:
     assert builder.begun == [f"# cpp_extension\n# {i}" for i in range(WINDOW + 2 * 3)]
 
 
-def test_each_candidate_gets_one_verdict_and_none_a_second_time(
+def test_each_candidate_gets_one_verdict_and_is_not_judged_again(
     run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
 ) -> None:
     first = [_null(SILU), _row(RELU, PASSES), _null(SILU)]
@@ -102,33 +104,46 @@ def test_each_candidate_gets_one_verdict_and_none_a_second_time(
     assert all(row["revision"] for row in verdicts())
 
 
-def test_rows_without_a_verdict_are_named_and_the_others_judged(
+def test_rows_without_a_verdict_are_named_and_the_others_are_judged(
     run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
 ) -> None:
     answers(
-        _row((4, 99), PASSES), _row(RELU, "a\0b"), _row(RELU, "#" * (2 << 20)), _null(RELU),
+        _row((4, 99), PASSES),
+        _row(RELU, "a\0b"),
+        _row(RELU, "#" * (2 << 20)),
+        _null(RELU),
         end='\n{"level": 1, "prob',
-    )  # fmt: skip
+    )
     done = run(*ASKED)
     assert done.returncode == 1
     first, second = complaints(done)
     assert first.startswith("answers.jsonl:5: not a line of JSON")
     assert second == "level 4 problem 99: not in the suite; 1 rows"
     assert sorted(row["verdict"]["status"] for row in verdicts()) == [
-        "correct", "no_build", "no_build",
-    ]  # fmt: skip
+        "correct",
+        "no_build",
+        "no_build",
+    ]
     assert "2 of 5 rows" in done.stdout
 
 
-def test_a_run_that_was_stopped_goes_on_where_it_was(
-    command: list[str], environment: dict[str, str], tmp_path: Path, run: Run,
-    answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]],
-) -> None:  # fmt: skip
+def test_a_stopped_run_resumes_where_it_stopped(
+    command: list[str],
+    environment: dict[str, str],
+    tmp_path: Path,
+    run: Run,
+    answers: Callable[..., Path],
+    verdicts: Callable[[], list[dict[str, Any]]],
+) -> None:
     answers(*(_null(SILU, f"# {number}\n") for number in range(400)))
     child = subprocess.Popen(
-        [*command, *ASKED], cwd=tmp_path, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [*command, *ASKED],
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     out = tmp_path / "answers.verdicts.jsonl"
     deadline = time.monotonic() + 600
     while not (out.exists() and out.stat().st_size):
@@ -149,19 +164,25 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     assert len(set(names)) == len(names)
 
 
-def test_a_device_that_is_in_use_has_one_line_and_the_others_judge(
+def test_a_busy_device_gives_one_line_and_the_other_devices_judge(
     answers: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where locks are
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # locks lie there
     monkeypatch.setattr(tempfile, "tempdir", None)
     cpu = find_device(DeviceClass.CPU)
     held, free = (cpu.model_copy(update={"id": f"{cpu.id}-{name}"}) for name in ("held", "free"))
     path = answers(_null(SILU), _null(RELU))
-    with held.locked(), seats_here([held, free]) as seats:
+    with held.locked(), processes_here([held, free]) as device_processes:
         outcome = judge_many.judge_many(
-            path, load_suite(DeviceClass.CPU), tmp_path / "out.jsonl",
-            choose(None, "cpu", "cpu", None), seats, timing=False, baselines=[], wait_s=0,
-        )  # fmt: skip
+            path,
+            load_suite(DeviceClass.CPU),
+            tmp_path / "out.jsonl",
+            choose(None, "cpu", "cpu", None),
+            device_processes,
+            timing=False,
+            baselines=[],
+            wait_s=0,
+        )
     assert (outcome.stopped, outcome.num_without) == ("", 0)
     assert {each.verdict.device_id for each in outcome.judged} == {free.id}
     (line,) = outcome.complaints
@@ -188,7 +209,7 @@ def test_a_device_that_is_in_use_has_one_line_and_the_others_judge(
         (("null-test", "model.py", "--sizes", "s.yaml"), "or a --suite with its --sizes"),
     ],
 )
-def test_what_cannot_be_asked_is_said_in_a_line(
+def test_a_request_that_cannot_be_met_gives_one_line(
     run: Run, arguments: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(_null(SILU)) + "\n")
@@ -208,8 +229,11 @@ def test_timed_candidates_come_with_their_null_test_and_make_a_table(
     assert (said["num_candidates"], said["num_new"]) == (2, 2)
     assert said["statuses"] == {"incorrect": 1, "correct": 1}
     assert sorted((row["problem_id"], row["baseline"] or "") for row in verdicts()) == [
-        (8, ""), (8, "eager"), (14, ""), (14, "eager"),
-    ]  # fmt: skip
+        (8, ""),
+        (8, "eager"),
+        (14, ""),
+        (14, "eager"),
+    ]
     assert said["baselines"] == {"eager": {"correct": 2}}
     assert json.loads(run(*timed, "--json").stdout)["num_new"] == 0
     assert len(verdicts()) == 4
@@ -224,7 +248,7 @@ def test_timed_candidates_come_with_their_null_test_and_make_a_table(
     assert counts["answers"] == "2"
 
 
-def test_the_null_test_can_be_left_out(
+def test_the_null_test_can_be_omitted(
     run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]]
 ) -> None:
     answers(_row(SILU, PASSES))
@@ -235,7 +259,7 @@ def test_the_null_test_can_be_left_out(
 
 @pytest.fixture
 def checkout(tmp_path: Path, problem_source: str) -> Path:
-    """Of KernelBench, with one problem that is too large for a CPU, and sizes that are not."""
+    """Make a checkout of KernelBench: one problem too large for a CPU, and sizes that fit one."""
     level = tmp_path / "bench" / "KernelBench" / "level1"
     level.mkdir(parents=True)
     (level / "1_Swish.py").write_text(problem_source.replace("N = 64", "N = 1 << 40"))
@@ -243,7 +267,7 @@ def checkout(tmp_path: Path, problem_source: str) -> Path:
     return tmp_path
 
 
-def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
+def test_problems_of_a_checkout_are_judged_in_given_sizes(
     run: Run, answers: Callable[..., Path], faster_source: str, checkout: Path
 ) -> None:
     answers(_row((1, 1), faster_source))
@@ -260,7 +284,7 @@ def test_problems_of_a_checkout_are_judged_in_sizes_of_one_s_own(
     assert "--sizes" in refused.stderr
 
 
-def test_a_problem_that_cannot_be_judged_has_one_line_and_costs_its_own_rows(
+def test_a_problem_that_cannot_be_judged_gives_one_line_and_costs_only_its_own_rows(
     run: Run,
     answers: Callable[..., Path],
     faster_source: str,
@@ -283,7 +307,7 @@ def test_a_problem_that_cannot_be_judged_has_one_line_and_costs_its_own_rows(
     assert {row["problem_id"] for row in verdicts()} == {3}
 
 
-def test_what_one_run_has_found_of_a_reference_serves_the_next(
+def test_the_next_run_reuses_the_results_of_a_reference(
     run: Run, answers: Callable[..., Path], tmp_path: Path
 ) -> None:
     def kept() -> dict[str, int]:
@@ -309,8 +333,9 @@ def test_references_are_judged_as_baselines_without_any_candidate(
     done = run(*asked)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["baselines"] == {
-        "eager": {"correct": 1}, "compile": {"correct": 1},
-    }  # fmt: skip
+        "eager": {"correct": 1},
+        "compile": {"correct": 1},
+    }
     before = (tmp_path / "baselines.verdicts.jsonl").read_text()
     assert run(*asked).returncode == 0
     assert (tmp_path / "baselines.verdicts.jsonl").read_text() == before
@@ -329,7 +354,7 @@ def test_a_reference_that_cannot_be_judged_leaves_a_run_of_baselines_incomplete(
     assert json.loads(done.stdout)["num_references_without"] == 1
 
 
-def test_a_cluster_that_is_not_there_is_named(run: Run, answers: Callable[..., Path]) -> None:
+def test_an_absent_cluster_is_named(run: Run, answers: Callable[..., Path]) -> None:
     answers(_null(SILU))
     done = run(*ASKED, "--cluster", "127.0.0.1:1")
     assert done.returncode == 2
@@ -337,10 +362,12 @@ def test_a_cluster_that_is_not_there_is_named(run: Run, answers: Callable[..., P
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_folder_that_cannot_keep_builds_is_named_and_costs_no_verdict(
-    run: Run, answers: Callable[..., Path], verdicts: Callable[[], list[dict[str, Any]]],
+def test_a_folder_that_cannot_hold_builds_is_named_and_costs_no_verdict(
+    run: Run,
+    answers: Callable[..., Path],
+    verdicts: Callable[[], list[dict[str, Any]]],
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     cache = tmp_path / "cache"
     answers(_null(SILU, "\n# as torch.utils.cpp_extension would\n"))
     cache.write_text("")

@@ -1,4 +1,4 @@
-"""The null test from the command line."""
+"""Tests of the null test from the command line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import complaints
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 TELLS_EACH = "from cudal1.cli import app, bar; bar.LOG_EVERY_S = 0.0; app()"
-"""The command, which then tells how far it is after each that is done."""
+"""A program that runs the command with a progress line after each item."""
 
 
 def test_references_are_judged_against_themselves(run: Run) -> None:
@@ -23,7 +27,9 @@ def test_references_are_judged_against_themselves(run: Run) -> None:
     assert done.returncode == (0 if found["is_clean"] else 1)
 
 
-def test_what_cannot_be_judged_is_named(run: Run, problem_source: str, tmp_path: Path) -> None:
+def test_a_problem_that_cannot_be_judged_is_named(
+    run: Run, problem_source: str, tmp_path: Path
+) -> None:
     constant = problem_source.replace("x * torch.sigmoid(x)", "torch.zeros(3)")
     (tmp_path / "constant.py").write_text(constant)
     done = run("null-test", "constant.py", "--device", "cpu")
@@ -37,15 +43,19 @@ def test_files_and_a_suite_contradict_each_other(run: Run) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-def test_a_null_test_that_is_stopped_shows_what_it_found(
+def test_a_stopped_null_test_shows_its_results_so_far(
     command: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     command = [command[0], "-c", TELLS_EACH]
     arguments = ["null-test", "model.py", "--device", "cpu", "--repeat", "10000"]
     child = subprocess.Popen(
-        [*command, *arguments], cwd=tmp_path, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [*command, *arguments],
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert child.stderr is not None
     while not (line := child.stderr.readline()).startswith("judging: "):
         assert line.startswith("trying references: "), line + child.communicate()[1]

@@ -1,4 +1,4 @@
-"""Candidates as people write them: with other files, marks, line ends, and a script at the end."""
+"""Tests of candidates as people write them: other files, marks, line ends, a script at the end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from cudal1.cli.beside import remedy
+from cudal1.cli.verdicts.beside import remedy
 from tests.cli.conftest import Run, complaints
+
+pytestmark = pytest.mark.slow
 
 HELPER = "import torch\n\n\ndef faster(x):\n    return torch.nn.functional.silu(x)\n"
 IMPORTS = """import torch.nn as nn
@@ -37,7 +39,7 @@ Judge = Callable[[str], tuple[dict[str, Any], list[str]]]
 
 @pytest.fixture
 def judge(run: Run) -> Judge:
-    """Judge a candidate for `model.py`: its verdict, and the lines on standard error."""
+    """Judge a candidate for `model.py`; return its verdict, and the lines on standard error."""
 
     def judged(candidate: str) -> tuple[dict[str, Any], list[str]]:
         options = ("--device", "cpu", "--checks-only", "--json")
@@ -70,7 +72,7 @@ def test_a_folder_of_two_files_is_judged(judge: Judge, tmp_path: Path) -> None:
     assert (verdict["status"], said) == ("correct", [])
 
 
-def test_a_relative_import_is_told_how_to_import(judge: Judge, tmp_path: Path) -> None:
+def test_a_relative_import_gives_the_right_way_to_import(judge: Judge, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "main.py").write_text(IMPORTS.replace("from helpers", "from .helpers"))
     (tmp_path / "own" / "helpers.py").write_text(HELPER)
@@ -91,7 +93,7 @@ def test_a_relative_import_is_told_how_to_import(judge: Judge, tmp_path: Path) -
         ("wrong output: input 0 (own)", None),
     ],
 )
-def test_only_what_lies_beside_the_candidate_is_named(
+def test_only_files_beside_the_candidate_are_named(
     reason: str, said: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.cu").touch()
@@ -101,7 +103,7 @@ def test_only_what_lies_beside_the_candidate_is_named(
 
 
 @pytest.mark.parametrize(("mark", "end"), [("\ufeff", "\r\n"), ("", "\r")])
-def test_a_mark_any_line_ends_and_a_script_change_nothing(
+def test_a_byte_order_mark_any_line_ends_and_a_script_change_nothing(
     mark: str, end: str, judge: Judge, faster_source: str, tmp_path: Path
 ) -> None:
     text = mark + (faster_source + SCRIPT).replace("\n", end)
@@ -110,7 +112,6 @@ def test_a_mark_any_line_ends_and_a_script_change_nothing(
     assert (verdict["status"], said) == ("correct", [])
 
 
-@pytest.mark.slow
 def test_rows_may_be_as_odd_as_files(
     run: Run, problem_source: str, faster_source: str, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A suite with odd references: each costs its own row, and no other."""
+"""Tests of a suite with odd references: each costs its own row, and no other."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _unpicklable(source: str) -> str:
 
 
 def _ended_child(source: str) -> str:
-    """Leave a process in a session of its own behind, and crash."""
+    """Make a source leave a process in its own session behind, and crash."""
     lines = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(3600)\nos.abort()"
     return _before(CLASS, lines)(source)
 
@@ -88,7 +88,7 @@ JUDGED: dict[str, Callable[[str], str]] = {
     "raises on a family": _in_forward("assert x.abs().max() < 50"),
 }
 EITHER = {"patches torch"}
-"""It may do without what it patched."""
+"""References that may get a verdict or a line: one may do without the function that it patched."""
 
 
 @pytest.fixture(scope="module")

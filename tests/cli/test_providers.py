@@ -1,4 +1,4 @@
-"""Ready providers go into params.yaml, and nothing else changes there."""
+"""Tests that ready providers go into params.yaml, and that nothing else changes there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.params import Params
+from cudal1.settings.params import Params
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
@@ -38,7 +40,7 @@ def test_one_entry_can_be_added(run: Run, params: Path) -> None:
     assert ("o1" in found, "gpt-4o" in found) == (True, False)
 
 
-def test_what_is_there_stays_as_it_is(run: Run, params: Path) -> None:
+def test_an_existing_entry_stays_unchanged(run: Run, params: Path) -> None:
     run("providers", "add", "paper", "--only", "o1")
     params.write_text(params.read_text().replace("o1-2024-12-17", "o1-mine"))
     said = run("providers", "add", "paper").stdout
@@ -46,7 +48,7 @@ def test_what_is_there_stays_as_it_is(run: Run, params: Path) -> None:
     assert "o1-mine" in params.read_text()
 
 
-def test_the_list_says_which_keys_are_set_and_shows_none(run: Run, params: Path) -> None:
+def test_the_list_marks_keys_that_are_set_and_shows_none(run: Run, params: Path) -> None:
     keys = {"OPENAI_API_KEY": "secret", "DEEPSEEK_API_KEY": " "}
     said = run("providers", "list", "--profile", "paper", **keys).stdout
     assert "OPENAI_API_KEY is set" in said
@@ -63,13 +65,13 @@ def test_the_list_says_which_keys_are_set_and_shows_none(run: Run, params: Path)
         (["list", "--params", "nowhere.yaml"], "nowhere.yaml: cannot be read"),
     ],
 )
-def test_a_mistake_is_one_line(run: Run, params: Path, arguments: list[str], words: str) -> None:
+def test_a_mistake_gives_one_line(run: Run, params: Path, arguments: list[str], words: str) -> None:
     done = run("providers", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert words in done.stderr
 
 
-def test_a_machine_reads_the_list(run: Run, params: Path) -> None:
+def test_json_output_holds_the_list(run: Run, params: Path) -> None:
     said = run("providers", "list", "--profile", "paper", "--json", OPENAI_API_KEY="secret").stdout
     found = {row["name"]: row for row in json.loads(said)}
     assert (found["gpt-4o"]["kind"], found["gpt-4o"]["key_is_set"]) == ("openai", True)
@@ -78,7 +80,7 @@ def test_a_machine_reads_the_list(run: Run, params: Path) -> None:
     assert {row["key_is_set"] for row in shipped} == {None}
 
 
-def test_a_machine_reads_what_was_added(run: Run, params: Path) -> None:
+def test_json_output_holds_the_added_entries(run: Run, params: Path) -> None:
     run("providers", "add", "paper", "--only", "o1")
     said = run("providers", "add", "paper", "--only", "o1", "--only", "gpt-4o", "--json").stdout
     assert json.loads(said) == {"added": ["gpt-4o"], "there_already": ["o1"]}

@@ -1,4 +1,4 @@
-"""A source is read from the command line, and what would not be built is said."""
+"""Tests of screening a source from the command line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_what_would_not_be_built_is_said(run: Run, tmp_path: Path) -> None:
+def test_a_source_that_would_not_be_built_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "candidate.py").write_text("def f(:\n")
     done = run("screen", "candidate.py")
     assert done.returncode == 0
@@ -20,14 +24,14 @@ def test_what_would_not_be_built_is_said(run: Run, tmp_path: Path) -> None:
     assert {note["kind"] for note in notes} == {"unparsed"}
 
 
-def test_code_that_a_codec_hides_is_read_as_python_reads_it(run: Run, tmp_path: Path) -> None:
+def test_code_hidden_by_a_codec_is_read_as_python_reads_it(run: Run, tmp_path: Path) -> None:
     hidden = "# coding: raw_unicode_escape\nimport os\n# rows \\u000aos.fork()\n"
     (tmp_path / "candidate.py").write_text(hidden)
     notes = json.loads(run("screen", "candidate.py", "--json").stdout)
     assert {note["kind"] for note in notes} == {"subprocess"}
 
 
-def test_what_cannot_be_seen_is_shown(run: Run, tmp_path: Path) -> None:
+def test_invisible_characters_are_shown(run: Run, tmp_path: Path) -> None:
     text = "x = 1  # \u202e\nif x:\n    \f\ty = 2\n"
     (tmp_path / "candidate.py").write_text(text, encoding="utf-8")
     done = run("screen", "candidate.py")

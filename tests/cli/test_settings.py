@@ -1,4 +1,4 @@
-"""Where a command takes device and protocol from."""
+"""Tests of a command's choice of device and protocol."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 
 import pytest
 
-from cudal1 import protocols
 from cudal1.cli.settings import choose, named_protocol
 from cudal1.errors import ConfigError
-from cudal1.params import Params
 from cudal1.problem import DeviceClass
 from cudal1.protocol import PrecisionClass
+from cudal1.settings import protocols
+from cudal1.settings.params import Params
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 
@@ -24,14 +24,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_device_brings_the_protocol_of_its_name(device: Literal["cpu", "cuda"]) -> None:
+def test_a_device_selects_the_protocol_of_its_name(device: Literal["cpu", "cuda"]) -> None:
     chosen = choose(None, device, None, None)
     assert (chosen.device_class, chosen.name) == (DeviceClass(device), device)
     assert chosen.protocol == protocols.load(device)
 
 
 @pytest.mark.parametrize("content", [SHIPPED.read_text(), "protocol: {a: [", "train: {epochs: 3}"])
-def test_a_params_file_in_the_folder_is_not_read_and_one_line_says_so(
+def test_a_params_file_in_the_folder_is_ignored_with_one_line(
     content: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("params.yaml").write_text(content)
@@ -44,7 +44,7 @@ def test_a_params_file_in_the_folder_is_not_read_and_one_line_says_so(
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "link in a loop", "dangling link"])
-def test_what_is_called_params_file_and_is_none_is_not_touched(
+def test_a_params_file_that_is_not_a_regular_file_is_not_touched(
     kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path("params.yaml")

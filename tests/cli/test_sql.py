@@ -1,4 +1,4 @@
-"""Questions to the ledger from the command line."""
+"""Tests of questions to the ledger from the command line."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import polars as pl
 import pytest
 
 from cudal1.ledger import Ledger
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -64,7 +66,7 @@ VALUES = {
 
 
 @pytest.mark.usefixtures("ledger")
-def test_each_type_of_value_is_what_json_has_for_it(run: Run) -> None:
+def test_each_type_of_value_has_its_json_form(run: Run) -> None:
     columns = ", ".join(f"{value} as c{number}" for number, value in enumerate(VALUES))
     done = run("sql", "--json", f"select {columns} from range(5) t(i)")
     assert done.stdout.isascii()
@@ -75,7 +77,7 @@ def test_each_type_of_value_is_what_json_has_for_it(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("ledger")
-def test_values_that_polars_does_not_know_are_shown(run: Run) -> None:
+def test_values_of_types_that_polars_lacks_are_shown(run: Run) -> None:
     question = (
         "select interval '1 month' i, date '10000-01-01' d, union_value(n := 7) u, 8::bignum b, "
         "340282366920938463463374607431768211455::uhugeint h, map {[1]: 2} m"
@@ -93,7 +95,7 @@ def test_values_that_polars_does_not_know_are_shown(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("ledger")
-def test_columns_of_one_name_are_all_there(run: Run) -> None:
+def test_columns_with_equal_names_are_all_shown(run: Run) -> None:
     question = "select 1 as a, 2 as a_1, 3 as a, 4 as a"
     assert json.loads(run("sql", "--json", question).stdout) == [
         {"a": 1, "a_1": 2, "a_2": 3, "a_3": 4}
@@ -109,7 +111,7 @@ def test_no_rows_are_an_empty_list(run: Run, question: str) -> None:
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_question_that_fails_at_a_late_row_leaves_no_half_answer(run: Run) -> None:
+def test_a_question_that_fails_at_a_late_row_prints_no_partial_answer(run: Run) -> None:
     question = "select if(i = 99999, 'x', '1')::int from range(100000) t(i)"
     done = run("sql", "--json", question)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
@@ -123,9 +125,13 @@ def test_a_ctrl_c_ends_a_long_question(
     command: list[str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     child = subprocess.Popen(
-        [*command, "sql", ENDLESS], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*command, "sql", ENDLESS],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while not (tmp_path / "begun.csv").exists():
         assert child.poll() is None, child.stderr and child.stderr.read()
         time.sleep(0.1)
@@ -135,14 +141,14 @@ def test_a_ctrl_c_ends_a_long_question(
 
 
 @pytest.mark.usefixtures("ledger")
-def test_a_wrong_question_is_one_line(run: Run) -> None:
+def test_a_wrong_question_gives_one_line(run: Run) -> None:
     done = run("sql", "select * from nowhere")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("SQL: ")
 
 
 @pytest.mark.usefixtures("ledger")
-def test_views_are_listed_with_what_they_are(run: Run) -> None:
+def test_views_are_listed_with_their_descriptions(run: Run) -> None:
     lines = run("sql", "--views").stdout.splitlines()
     assert len(lines) > 30
     (best,) = [line for line in lines if line.split()[1] == "best"]
@@ -155,7 +161,7 @@ def test_views_are_listed_with_what_they_are(run: Run) -> None:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """A ledger of 300 rewards."""
+    """Make a ledger of 300 rewards."""
     with Ledger.open(tmp_path / "data") as ledger:
         ledger.begin("rl")
         ledger.add_rewards(1, [(f"c{i:03}", float(i), 0.5) for i in range(300)])
@@ -163,7 +169,7 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_are_printed_to_the_two_hundredth(run: Run, filled: Path) -> None:
+def test_the_first_200_rows_are_printed(run: Run, filled: Path) -> None:
     done = run("sql", "from rewards order by completion_id")
     assert "c199" in done.stdout
     assert "c200" not in done.stdout
@@ -200,13 +206,13 @@ def test_an_export_has_all_rows_and_every_value(run: Run, filled: Path, suffix: 
     ],
 )
 @pytest.mark.usefixtures("ledger")
-def test_a_mistake_is_one_line(run: Run, arguments: list[str], said: str) -> None:
+def test_a_mistake_gives_one_line(run: Run, arguments: list[str], said: str) -> None:
     done = run("sql", *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert said in done.stderr
 
 
-def test_a_question_beside_a_writer_is_answered_and_the_writer_goes_on(
+def test_a_question_beside_a_writer_is_answered_and_the_writer_continues(
     run: Run, filled: Path
 ) -> None:
     with Ledger.open(filled / "data") as writer:
@@ -223,6 +229,6 @@ def test_a_question_beside_a_writer_is_answered_and_the_writer_goes_on(
     assert len(json.loads(run("sql", "--view", "training_steps", "--json").stdout)) == 2
 
 
-def test_a_question_before_any_run_is_told_what_to_do(run: Run) -> None:
+def test_a_question_before_any_run_gives_the_remedy(run: Run) -> None:
     done = run("sql", "from best")
     assert (done.returncode, done.stderr) == (2, "data: no ledger here; run `make run` first\n")

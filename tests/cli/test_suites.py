@@ -1,4 +1,4 @@
-"""The suites that a person names."""
+"""Tests of the suites that a user names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass
 
 
-def test_a_checkout_may_be_named_from_home(
+def test_a_checkout_may_be_named_relative_to_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem_source: str
 ) -> None:
     file = tmp_path / "bench" / "level1" / "1_Swish.py"
@@ -22,7 +22,7 @@ def test_a_checkout_may_be_named_from_home(
     assert problem.key == "kernelbench/L1/01_swish"
 
 
-def test_where_no_checkout_is_the_remedy_is_the_option(tmp_path: Path) -> None:
+def test_a_missing_checkout_gives_the_option_as_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(SuiteError) as raised:
         load_named(f"kernelbench:{tmp_path}/none", DeviceClass.CPU, sizes=None)
     assert str(raised.value) == (

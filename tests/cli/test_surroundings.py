@@ -1,6 +1,6 @@
-"""The folder and the environment that a judge is started in steer nothing.
+"""Tests that the folder and the environment of a judge steer nothing.
 
-Each file of a hostile folder leaves a mark when it is imported, by whichever process.
+Each file of a hostile folder leaves a mark when any process imports it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import pytest
 
 from tests.cli.conftest import FASTER, PROBLEM
 from tests.hostile import MARKING, STEERING, fill
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the program as it is installed, inside the folder."""
+    """Run the installed program inside the folder."""
     environment = {**os.environ, **STEERING, "PYTHONPATH": str(folder)}
     return subprocess.run(
         [str(Path(sys.executable).parent / "cudal1"), *arguments],
@@ -54,15 +56,13 @@ def _marks(folder: Path) -> str:
     return mark.read_text() if mark.exists() else ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("candidate", ["statistics.py", "linked.py", "other/deeper/queue.py"])
 def test_a_judge_imports_nothing_from_where_it_is_started(hostile: Path, candidate: str) -> None:
     done = _run(hostile, "judge", "model.py", candidate, "--device", "cpu", "--checks-only")
     assert (done.returncode, _marks(hostile)) == (0, ""), done.stderr
 
 
-@pytest.mark.slow
-def test_files_that_appear_while_a_suite_runs_are_not_imported(hostile: Path) -> None:
+def test_files_that_appear_during_a_suite_are_not_imported(hostile: Path) -> None:
     rows = [{"level": 1, "problem_id": number, "source": FASTER} for number in (1, 2, 3)]
     (hostile / "answers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     late, ended = hostile / "json", threading.Event()
@@ -81,9 +81,17 @@ def test_files_that_appear_while_a_suite_runs_are_not_imported(hostile: Path) ->
     thread.start()
     try:
         done = _run(
-            hostile, "judge", "--suite", "shipped", "--candidates", "answers.jsonl", "--device",
-            "cpu", "--baselines", "none",
-        )  # fmt: skip
+            hostile,
+            "judge",
+            "--suite",
+            "shipped",
+            "--candidates",
+            "answers.jsonl",
+            "--device",
+            "cpu",
+            "--baselines",
+            "none",
+        )
     finally:
         ended.set()
         thread.join()
@@ -93,7 +101,9 @@ def test_files_that_appear_while_a_suite_runs_are_not_imported(hostile: Path) ->
 @pytest.mark.parametrize(
     "arguments", [("--help",), ("screen", "statistics.py"), ("doctor",), ("providers", "list")]
 )
-def test_other_commands_import_nothing_either(hostile: Path, arguments: tuple[str, ...]) -> None:
+def test_other_commands_import_nothing_from_it_either(
+    hostile: Path, arguments: tuple[str, ...]
+) -> None:
     done = _run(hostile, *arguments)
     assert "Traceback" not in done.stderr
     assert _marks(hostile) == ""

@@ -1,4 +1,4 @@
-"""What training takes, and a profile put into params.yaml."""
+"""Tests of the memory forecast of training, and of a profile put into params.yaml."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cudal1 import profiles
-from cudal1.params import Params
-from cudal1.profiles import TrainingProfile
+from cudal1.settings import profiles
+from cudal1.settings.params import Params
+from cudal1.settings.profiles import TrainingProfile
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
@@ -25,7 +27,7 @@ def params(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_stage_that_trains_is_told(run: Run, params: Path) -> None:
+def test_every_training_stage_is_listed(run: Run, params: Path) -> None:
     done = run("training", "memory", "--json")
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "challenger", "rl"}
@@ -33,7 +35,7 @@ def test_every_stage_that_trains_is_told(run: Run, params: Path) -> None:
 
 @pytest.mark.parametrize("name", profiles.names(TrainingProfile))
 def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> None:
-    """A tenth is left to what is not counted."""
+    """A tenth is left for memory that the forecast does not count."""
     done = run("training", "memory", "--profile", name, "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -42,7 +44,7 @@ def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> N
     assert all(stage["peak"] < 0.9 * 80e9 for stage in told["stages"].values())
 
 
-def test_the_table_has_a_column_a_stage(run: Run, params: Path) -> None:
+def test_the_table_has_one_column_per_stage(run: Run, params: Path) -> None:
     lines = run("training", "memory").stdout.splitlines()
     assert lines[1].split() == ["sft", "selfsup", "challenger", "rl"]
     assert lines[-1].startswith("peak")
@@ -73,7 +75,7 @@ def test_an_unknown_profile_is_named_with_the_known_ones(run: Run, params: Path)
     assert "no profile nobody; there are coder-7b" in done.stderr
 
 
-def test_a_policy_that_is_nowhere_is_one_line(run: Run, params: Path) -> None:
+def test_a_missing_policy_gives_one_line(run: Run, params: Path) -> None:
     params.write_text(params.read_text().replace("source: embedded", "source: /no/such/folder"))
     done = run("training", "memory", HF_HUB_OFFLINE="1")
     assert done.returncode == 2

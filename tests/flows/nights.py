@@ -1,4 +1,4 @@
-"""A project in which a night can begin: problems, and a policy in the registry."""
+"""Make a project in which a night can begin: with problems, and a policy in the registry."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tests.project import Project, make_project
 
 REGISTER = """
 from pathlib import Path
-from cudal1 import tracking
+from cudal1.tracking import runs as tracking
 data = Path("data")
 with tracking.Run(data, "embedded", key="first", params={}) as run:
     run.log_checkpoint(Path("cudal1/train/embedded"))
 tracking.register(data, tracking.MODEL_NAME, Path("cudal1/train/embedded"), alias="newest")
 """
-"""As stage `rl` does at the end of the pipeline, with the policy that the pipeline begins with."""
+"""A program that registers the pipeline's first policy, as stage `rl` does at the pipeline's
+end."""
 
 
 def make_night_project(folder: Path) -> Project:
-    """A tiny project after `problems`, with the embedded policy as what the pipeline has made."""
+    """Make a tiny project after `problems`, with the embedded policy as the pipeline's result."""
     project = make_project(folder)
 
     def enough_to_learn(params: dict[str, Any]) -> None:
@@ -31,8 +32,13 @@ def make_night_project(folder: Path) -> Project:
     for command in (["dvc", "repro", "problems"], ["-c", REGISTER]):
         words = command if command[0] == "-c" else ["-m", *command]
         done = subprocess.run(
-            [sys.executable, *words], cwd=folder, env=project.environment(), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-        )  # fmt: skip
+            [sys.executable, *words],
+            cwd=folder,
+            env=project.environment(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout
     return project

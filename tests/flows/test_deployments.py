@@ -1,4 +1,4 @@
-"""prefect.yaml says what README and docs/operating.md promise, and fits params.yaml."""
+"""Tests that prefect.yaml agrees with README, docs/operating.md and params.yaml."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cudal1.errors import ConfigError
-from cudal1.params import Params
-from tasks.deployments import POOL, wanted_deployments
+from cudal1.settings.params import Params
+from tasks.server.deployments import POOL, wanted_deployments
 
 ROOT = Path(__file__).parents[2]
 CONTENT: dict[str, Any] = yaml.safe_load((ROOT / "prefect.yaml").read_text())
@@ -36,13 +36,13 @@ def test_only_nights_have_a_schedule() -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_no_deployment_overlaps_itself(name: str) -> None:
+def test_no_deployment_overlaps_with_itself(name: str) -> None:
     limit = DEPLOYMENTS[name]["concurrency_limit"]
     assert limit == {"limit": 1, "collision_strategy": "CANCEL_NEW"}
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_a_deployment_runs_a_flow_that_exists_in_the_workers_own_checkout(name: str) -> None:
+def test_a_deployment_runs_an_existing_flow_in_the_workers_own_checkout(name: str) -> None:
     module, _, function = DEPLOYMENTS[name]["entrypoint"].rpartition(".")
     assert f"def {function}(" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
     pool = DEPLOYMENTS[name]["work_pool"]
@@ -63,7 +63,7 @@ def test_a_device_without_a_deployment_is_named(
         wanted_deployments()
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"prefect\.yaml: cannot be read") as caught:
         wanted_deployments()

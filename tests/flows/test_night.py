@@ -1,4 +1,4 @@
-"""A night goes on until it has an end; then the next begins, and a champion's challenges count."""
+"""Tests of nights: each continues to its end, then the next begins; challenges are counted."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from cudal1 import tracking
-from cudal1.duel import Duel, Outcome
 from cudal1.errors import ConfigError
-from tasks import night as module
-from tasks import promote
-from tasks.account import account
-from tasks.night import End, Night, current_night, end_night, end_of, open_night
+from cudal1.selection.duel import Duel, Outcome
+from cudal1.tracking import runs as tracking
+from tasks.night import night as module
+from tasks.night import promote
+from tasks.night.account import account
+from tasks.night.night import End, Night, current_night, end_night, end_of, open_night
 
 
 class Registry:
-    """MLflow's registry, as far as a night sees it."""
+    """MLflow's registry, as far as a night uses it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.aliases = {"newest": 1}
@@ -54,9 +54,10 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 
 def duel(outcome: Outcome) -> Duel:
-    module.write(promote.DUEL, found := Duel(
-        outcome=outcome, num_pairs=9, gain=0.2, lower=0.1, upper=0.3, alpha=0.025
-    ))  # fmt: skip
+    module.write(
+        promote.DUEL,
+        found := Duel(outcome=outcome, num_pairs=9, gain=0.2, lower=0.1, upper=0.3, alpha=0.025),
+    )
     return found
 
 
@@ -76,22 +77,22 @@ def end(night: Night) -> None:
     end_night(End(number=night.number, promoted=None, why="kept"))
 
 
-def test_the_first_champion_is_what_the_pipeline_made_last(registry: Registry) -> None:
+def test_the_first_champion_is_the_pipelines_last_policy(registry: Registry) -> None:
     assert open_night().champion == 1
     assert registry.aliases["champion"] == 1
 
 
-def test_without_any_policy_the_remedy_is_named(registry: Registry) -> None:
+def test_a_missing_policy_gives_the_remedy(registry: Registry) -> None:
     registry.aliases.clear()
     with pytest.raises(ConfigError, match="make run"):
         open_night()
 
 
-def test_a_night_without_an_end_goes_on(registry: Registry) -> None:
+def test_an_unfinished_night_continues(registry: Registry) -> None:
     assert open_night() == open_night()
 
 
-def test_an_unfinished_night_can_be_given_up_and_its_challenge_counts(registry: Registry) -> None:
+def test_an_unfinished_night_can_be_abandoned_and_its_challenge_counts(registry: Registry) -> None:
     first, second = open_night(), open_night(afresh=True)
     assert (second.number, second.challenge) == (first.number + 1, first.challenge + 1)
 
@@ -111,7 +112,7 @@ def test_a_new_champion_begins_a_reign(registry: Registry) -> None:
     assert (night.number, night.champion, night.challenge) == (3, 7, 1)
 
 
-def test_a_champion_that_a_person_changes_gives_an_unfinished_night_up(registry: Registry) -> None:
+def test_a_champion_that_a_person_changes_ends_an_unfinished_night(registry: Registry) -> None:
     open_night()
     registry.aliases["champion"] = 7
     assert open_night().champion == 7
@@ -137,14 +138,14 @@ def test_only_a_certified_challenger_is_promoted(registry: Registry) -> None:
 
 
 def test_promoting_again_changes_nothing(registry: Registry) -> None:
-    """As after a kill between the registry and the file."""
+    """A kill between the registry and the file leads to a second promotion."""
     open_night()
     first = decide(Outcome.BETTER)
     assert decide(Outcome.BETTER) == first
     assert registry.num_versions == 2
 
 
-def test_a_champion_that_a_person_made_meanwhile_stays(registry: Registry) -> None:
+def test_a_champion_that_a_person_set_meanwhile_stays(registry: Registry) -> None:
     open_night()
     registry.num_versions, registry.aliases["champion"] = 5, 5
     found = decide(Outcome.BETTER)
@@ -152,10 +153,10 @@ def test_a_champion_that_a_person_made_meanwhile_stays(registry: Registry) -> No
     assert "somebody" in found.why
 
 
-def test_the_account_of_a_failed_night_says_how_to_go_on(
+def test_the_account_of_a_failed_night_gives_the_remedy(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.account.DATA", tmp_path)
+    monkeypatch.setattr("tasks.night.account.DATA", tmp_path)
     page = account(open_night(), None, "duel: disk full")
     assert page.startswith("# Night 1: not finished")
     assert "**duel: disk full**" in page
@@ -165,7 +166,7 @@ def test_the_account_of_a_failed_night_says_how_to_go_on(
 def test_numbers_of_an_earlier_night_are_not_shown(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tasks.account.DATA", tmp_path)
+    monkeypatch.setattr("tasks.night.account.DATA", tmp_path)
     (tmp_path / "metrics").mkdir()
     for number in (1, 2):
         (tmp_path / "metrics" / "champion.json").write_text(

@@ -1,4 +1,4 @@
-"""flows/night/dvc.yaml: its stages depend on what makes their results, and disturb no other's."""
+"""Tests of flows/night/dvc.yaml: its stages depend on the right code and disturb no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cudal1.params import Params
+from cudal1.settings.params import Params
 from tasks.stages import stage_names
 from tests.test_wiring import DVC, ROOT, SHARED_MODULES, SHARED_SECTIONS, imports, sections_read
 
@@ -17,12 +17,13 @@ NIGHT: dict[str, dict[str, Any]] = yaml.safe_load(
 )["stages"]
 LAST = "flows/night/dvc.yaml:promote"
 PASSED_ON = {
-    "tasks/night.py": "says which night it is: night.json is a dependency",
-    "tasks/duel.py": "promote reads what it leaves",
-    "tasks/lessons.py": "challenger reads what it leaves",
-    "cudal1/duel.py": "promote reads what duel made with it",
+    "tasks/night/night.py": "says which night it is: night.json is a dependency",
+    "tasks/night/duel.py": "promote reads what it leaves",
+    "tasks/night/lessons.py": "challenger reads what it leaves",
+    "cudal1/selection/duel.py": "promote reads what duel made with it",
 }
-"""What a stage of a night may import without naming it, and why, besides `SHARED_MODULES`."""
+"""Files that a stage may import without naming them, besides `SHARED_MODULES`, each with a
+reason."""
 
 
 def outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -38,12 +39,12 @@ def test_a_run_of_the_pipeline_has_no_stage_of_a_night() -> None:
     assert not [name for name in stage_names(until="report", root=ROOT) if "nightly" in name]
 
 
-def test_no_stage_of_the_pipeline_is_called_like_one_of_a_night() -> None:
-    """Ledger and metrics know stages by name."""
+def test_no_stage_of_the_pipeline_has_the_name_of_a_nights_stage() -> None:
+    """Ledger and metrics identify stages by name."""
     assert set(NIGHT) & set(DVC) == set()
 
 
-def test_what_a_night_leaves_no_stage_of_the_pipeline_reads_or_makes() -> None:
+def test_no_stage_of_the_pipeline_reads_or_makes_a_nights_files() -> None:
     left = {path for stage in NIGHT.values() for path in outs(stage)}
     text = (ROOT / "dvc.yaml").read_text()
     assert [path for path in left if path in text] == []
@@ -51,25 +52,25 @@ def test_what_a_night_leaves_no_stage_of_the_pipeline_reads_or_makes() -> None:
 
 @pytest.mark.parametrize("name", NIGHT)
 def test_a_stage_runs_the_module_of_its_name_in_the_projects_folder(name: str) -> None:
-    assert NIGHT[name]["cmd"] == f"python -I -X utf8 cudal1/start.py tasks.{name}"
+    assert NIGHT[name]["cmd"] == f"python -I -X utf8 cudal1/start.py tasks.night.{name}"
     assert NIGHT[name]["wdir"] == "../.."
 
 
 @pytest.mark.parametrize("name", NIGHT)
-def test_every_stage_is_of_one_night(name: str) -> None:
-    """So that DVC never takes an earlier night's result for this one's."""
+def test_every_stage_depends_on_its_night(name: str) -> None:
+    """The dependency keeps DVC from taking an earlier night's result for this one's."""
     assert "data/nightly/night.json" in NIGHT[name]["deps"]
 
 
 @pytest.mark.parametrize("name", NIGHT)
-def test_nothing_of_a_night_is_in_dvcs_cache(name: str) -> None:
-    """Else `dvc pull` of a fresh clone would look for it, and fail."""
+def test_no_output_of_a_night_is_in_dvcs_cache(name: str) -> None:
+    """If one were, `dvc pull` in a fresh clone would look for it, and fail."""
     assert all(options["cache"] is False for options in outs(NIGHT[name]).values())
 
 
 @pytest.mark.parametrize("name", NIGHT)
 def test_a_stage_declares_the_sections_that_it_reads(name: str) -> None:
-    modules = [ROOT / "tasks" / f"{name}.py"]
+    modules = [ROOT / "tasks" / "night" / f"{name}.py"]
     modules += [ROOT / m for m in imports(modules[0]) if m == "tasks/examine.py"]
     read = set[str]().union(*(sections_read(path.read_text()) for path in modules))
     declared = set(NIGHT[name].get("params", []))
@@ -82,12 +83,12 @@ def test_a_stage_declares_the_sections_that_it_reads(name: str) -> None:
 @pytest.mark.parametrize("name", NIGHT)
 def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
     declared = [str(dep) for dep in NIGHT[name]["deps"]]
-    needed = imports(ROOT / "tasks" / f"{name}.py") - {f"tasks/{name}.py"}
+    needed = imports(ROOT / "tasks" / "night" / f"{name}.py") - {f"tasks/night/{name}.py"}
     known = (*declared, *SHARED_MODULES, *PASSED_ON)
     assert {m for m in needed if not m.startswith(known)} == set()
     paths = [dep for dep in declared if not dep.startswith("data/")]
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_no_path_of_this_machine_is_written_down() -> None:
+def test_the_file_holds_no_path_of_this_machine() -> None:
     assert str(Path.home()) not in (ROOT / "flows" / "night" / "dvc.yaml").read_text()

@@ -1,4 +1,4 @@
-"""The whole pipeline, tiny: killed amid `filter` and amid `rl`, restarted, and counted."""
+"""Tests of the whole pipeline, tiny: killed amid `filter` and amid `rl`, restarted, and counted."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.project import Project, make_project
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 KILLED_AFTER = {"filter": 5, "rl": 10}
-"""Verdicts that a stage has written down when it is killed."""
+"""Number of verdicts in a stage's journal when the stage is killed."""
 NUM_KILLS = 3
-"""Of reinforcement, at random moments after that."""
+"""Number of later kills of reinforcement, at random moments."""
 
 
 @dataclass(frozen=True)
@@ -28,24 +28,25 @@ class Interrupted:
     """Verdicts of a killed stage, each with the moment when it was made."""
 
     acknowledged: dict[str, str]
-    """Written in lines of the journal whose append had returned."""
+    """Verdicts in lines of the journal after which another line stands, so that their append
+    returned."""
     written: dict[str, str]
-    """Written in whole lines of the journal: those, and perhaps one that the kill came upon."""
+    """Verdicts in whole lines: the acknowledged ones, and perhaps one that the kill interrupted."""
     before: dict[str, str]
-    """In the ledger as it is read after the kill."""
+    """Verdicts in the ledger, read after the kill."""
     after: dict[str, str]
-    """In the ledger after the restarted stage has ended."""
+    """Verdicts in the ledger after the restarted stage has ended."""
     num_judged_again: int
-    """Verdicts that the restarted stage says it made."""
+    """Number of verdicts that the restarted stage reports to have made."""
 
     @property
     def num_gained(self) -> int:
-        """Verdicts that were nowhere when the stage was killed."""
+        """Return the number of verdicts that did not exist when the stage was killed."""
         return len(self.after.keys() - self.before.keys() - self.written.keys())
 
     @property
     def lost(self) -> list[tuple[str, str]]:
-        """Verdicts that were acknowledged and not there after the kill, or there and not later."""
+        """Return verdicts that were acknowledged and lost by the kill, or lost by the restart."""
         at_once = self.acknowledged.items() - self.before.items()
         return sorted(at_once | (self.written.items() | self.before.items()) - self.after.items())
 
@@ -58,7 +59,7 @@ def verdict_times(folder: Path) -> dict[str, str]:
 def kill_and_restart(
     project: Project, stage: str, far_enough: Callable[[list[bytes]], bool]
 ) -> Interrupted:
-    """Kill a stage once its journal's whole lines are enough, then run it to its end."""
+    """Kill a stage once its journal has enough whole lines, then run the stage to its end."""
     seen: list[bytes] = []
 
     def reached() -> bool:
@@ -162,7 +163,7 @@ def test_a_killed_reinforcement_has_each_step_once(
     assert [(row["step"], row["n"]) for row in rows] == [(step, 8) for step in range(5)]
 
 
-def test_a_killed_reinforcement_is_one_curve_in_mlflow_and_has_no_point_twice(
+def test_a_killed_reinforcement_is_one_curve_in_mlflow_without_duplicate_points(
     project: Project, interrupted_rl: Interrupted
 ) -> None:
     from mlflow import MlflowClient
@@ -192,15 +193,26 @@ def test_a_second_run_does_nothing(finished: Project) -> None:
 
 def test_every_stage_leaves_its_product(finished: Project) -> None:
     expected = (
-        "problems.parquet", "filter.parquet", "generate/fuser.parquet", "policy/base",
-        "policy/sft", "policy/r1", "policy/r2", "policy/rl", "search/vanilla.parquet",
-        "search/evolve.parquet", "transfer/cpu.parquet",
-        "report/index.html", "report/summary.md", "ledger.duckdb", "mlflow.db",
-    )  # fmt: skip
+        "problems.parquet",
+        "filter.parquet",
+        "generate/fuser.parquet",
+        "policy/base",
+        "policy/sft",
+        "policy/r1",
+        "policy/r2",
+        "policy/rl",
+        "search/vanilla.parquet",
+        "search/evolve.parquet",
+        "transfer/cpu.parquet",
+        "report/index.html",
+        "report/summary.md",
+        "ledger.duckdb",
+        "mlflow.db",
+    )
     assert [name for name in expected if not (finished.data / name).exists()] == []
 
 
-def test_editing_one_provider_reruns_only_what_depends_on_it(finished: Project) -> None:
+def test_editing_one_provider_reruns_only_its_dependents(finished: Project) -> None:
     path = finished.folder / "params.yaml"
     before = path.read_text()
     try:

@@ -1,4 +1,4 @@
-"""A stage is one task run: tried again where nobody looks, and cheap for Prefect's server."""
+"""Tests that a stage is one task run: retried in a deployment, and cheap for Prefect's server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Failing:
         return False
 
 
-def test_a_deployments_stage_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deployment_retries_a_failed_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Failing(2)
     monkeypatch.setattr(module, "_repro", stage)
     monkeypatch.setattr(module, "is_attended", lambda: False)
@@ -62,7 +62,7 @@ def test_a_deployments_stage_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert stage.tries == ["filter"] * 3 + ["sft"]
 
 
-def test_what_goes_on_failing_ends_the_flow_with_the_stages_own_line(
+def test_a_stage_that_keeps_failing_ends_the_flow_with_its_own_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = Failing(99)
@@ -72,7 +72,7 @@ def test_what_goes_on_failing_ends_the_flow_with_the_stages_own_line(
     assert stage.tries == ["filter"] * 3
 
 
-def test_at_a_terminal_a_stage_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flow_at_a_terminal_runs_a_failing_stage_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Failing(99)
     monkeypatch.setattr(module, "_repro", stage)
     monkeypatch.setattr(module, "is_attended", lambda: True)
@@ -97,7 +97,7 @@ def test_calls_to_the_server_do_not_grow_with_candidates(monkeypatch: pytest.Mon
         assert run_flow("filter") is None
         return len(calls) - before
 
-    calls_for(1)  # the first flow of a process asks for more
+    calls_for(1)  # the first flow of a process makes more calls
     few, many = calls_for(10), calls_for(10_000)
     assert few > 0
     assert many <= few + 50  # a busy server is asked again

@@ -1,4 +1,4 @@
-"""A flow works wherever its checkout is, whatever surrounds it, and leaves git's files alone."""
+"""Tests that a flow works in any checkout and environment, and leaves git's files unchanged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ FLOW = ("flows.pipeline", "--until", "problems")
 
 def git_status(project: Project) -> str:
     return subprocess.run(
-        ["git", "status", "--porcelain"], cwd=project.folder, capture_output=True, text=True,
+        ["git", "status", "--porcelain"],
+        cwd=project.folder,
+        capture_output=True,
+        text=True,
         check=True,
-    ).stdout  # fmt: skip
+    ).stdout
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
-    """A clone whose `data` is a link to another disk, after a flow of a user with variables."""
+    """Make a clone, its `data` a link to another disk, and run a flow as a user with variables."""
     project = make_project(tmp_path_factory.mktemp("project"))
     with (project.folder / ".git" / "info" / "exclude").open("a") as excluded:
-        excluded.write("/.tmp/\n")  # of the tests
+        excluded.write("/.tmp/\n")  # variables of the tests
     git_commit(project.folder)
     disk = tmp_path_factory.mktemp("disk")
     project.data.symlink_to(disk)
@@ -81,7 +84,7 @@ def hostile(project: Project, note: Path) -> Iterator[None]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def test_a_flow_takes_no_module_and_no_setting_of_its_folder(
+def test_a_flow_takes_no_module_and_no_setting_from_its_working_directory(
     project: Project, tmp_path: Path
 ) -> None:
     with hostile(project, tmp_path / "note"):
@@ -94,11 +97,15 @@ def test_a_flow_takes_no_module_and_no_setting_of_its_folder(
 def test_a_flow_refuses_another_folder_in_one_line(project: Project, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("protocol: {alpha: 0.5}\n")
     start = str(project.folder / "cudal1" / "start.py")
-    for program in (FLOW, ("tasks.problems",), ("flows.serve",), ("tasks.mlflow_ui",)):
+    for program in (FLOW, ("tasks.problems",), ("flows.serve",), ("tasks.server.mlflow_ui",)):
         done = subprocess.run(
-            ["python", "-I", "-X", "utf8", start, *program], cwd=tmp_path, check=False,
-            capture_output=True, text=True, env=project.environment(),
-        )  # fmt: skip
+            ["python", "-I", "-X", "utf8", start, *program],
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+            env=project.environment(),
+        )
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert str(project.folder) in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
@@ -109,7 +116,7 @@ def test_a_checkout_is_reached_through_a_link(project: Project, tmp_path: Path) 
     says_nothing_is_to_do(Project(tmp_path / "link"))
 
 
-def test_a_copy_without_git_has_nothing_to_do_and_stays_in_its_folder(
+def test_a_copy_without_git_has_nothing_to_do_and_writes_only_inside_its_folder(
     project: Project, tmp_path: Path
 ) -> None:
     copy = Project(tmp_path / "a copy")
@@ -131,7 +138,7 @@ def test_a_link_to_nothing_is_refused_before_anything_runs(tmp_path: Path) -> No
     assert "Traceback" not in done.stdout
 
 
-def test_where_runs_are_in_git_a_link_is_refused_before_anything_runs(
+def test_a_link_is_refused_before_anything_runs_where_runs_are_in_git(
     project: Project, tmp_path: Path
 ) -> None:
     copy = Project(tmp_path / "copy")

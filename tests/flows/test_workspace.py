@@ -1,4 +1,4 @@
-"""One flow at a time in a checkout."""
+"""Tests that one flow at a time runs in a checkout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from cudal1.errors import ConfigError
-from tasks import workspace as module
-from tasks.workspace import is_busy, workspace
+from tasks.server import workspace as module
+from tasks.server.workspace import is_busy, workspace
+
+pytestmark = pytest.mark.slow
 
 HOLD = (
-    "import sys\nfrom pathlib import Path\nfrom tasks import workspace\n"
+    "import sys\nfrom pathlib import Path\nfrom tasks.server import workspace\n"
     "workspace.LOCK = Path(sys.argv[1])\n"
     "with workspace.workspace('pipeline'):\n    print('held', flush=True)\n    sys.stdin.read()\n"
 )
@@ -29,11 +31,14 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def holder(lock: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process whose flow is running."""
+    """Start another process that holds the lock of a running flow."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+        [sys.executable, "-c", HOLD, str(lock)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     yield process
@@ -41,7 +46,7 @@ def holder(lock: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_at_a_terminal_a_second_flow_is_refused_and_the_first_is_named(
+def test_a_second_flow_at_a_terminal_is_refused_and_the_first_is_named(
     holder: subprocess.Popen[str],
 ) -> None:
     assert is_busy()
@@ -50,9 +55,10 @@ def test_at_a_terminal_a_second_flow_is_refused_and_the_first_is_named(
 
 
 def test_a_deployment_waits_for_its_turn(
-    holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch,
+    holder: subprocess.Popen[str],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(module, "is_attended", lambda: False)
     real_sleep = module.time.sleep
 

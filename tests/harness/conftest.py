@@ -1,4 +1,4 @@
-"""One open pool for all harness tests, tiny problems, and a quick protocol."""
+"""Fixtures of all harness tests: open pools, tiny problems, a quick protocol and workers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.harness import Judgement, Pool, find_device
-from cudal1.harness.known_references import KnownReferences
-from cudal1.harness.layers import MINIMUM
-from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import State
-from cudal1.harness.zygote import Zygote
+from cudal1.harness.admission.known_references import KnownReferences
+from cudal1.harness.device.device import find_device
+from cudal1.harness.judgement import Judgement
+from cudal1.harness.sandbox.layers import MINIMUM
+from cudal1.harness.sandbox.sandbox import Worker
+from cudal1.harness.sandbox.zygote import Zygote
+from cudal1.harness.schedule.pool import Pool
+from cudal1.harness.shared.wire import State
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import Contract, EvalProtocol, Mode, PrecisionClass, Rule
 from tests.harness.inside import Start, Told, open_zygote, start_worker, until
@@ -75,7 +77,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # the same where what the harness costs is little beside it
+    # the same with larger inputs, beside which the harness's own cost is small
     "large_silu": HEADER
     + """
 N = 384
@@ -206,7 +208,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # most of the work is for values that its own inputs never have
+    # most of the work is for values that its own generator never draws
     "rarely_far": HEADER
     + """
 N = 128
@@ -258,7 +260,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # ten milliseconds, which hardly vary: the device sleeps through them
+    # ten milliseconds a call, with little variation: the device sleeps through them
     "fake_wait": FAKE_HEADER
     + """
 N = 16
@@ -279,7 +281,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # two kernels that do not need each other
+    # two kernels that are independent of each other
     "fake_pair": FAKE_HEADER
     + """
 N = 128
@@ -304,7 +306,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # so many short kernels that launching them is what takes time
+    # many short kernels: launching them takes the time
     "fake_chain": FAKE_HEADER
     + """
 N = 64
@@ -328,7 +330,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # for a third of its own inputs float32 gives nothing but rounding errors
+    # for a third of its own inputs float32 gives only rounding errors
     "sometimes_hopeless": HEADER
     + """
 N = 64
@@ -362,7 +364,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # the same, not much longer than what the harness itself takes
+    # `row_sums` with few rows: a call takes little longer than the harness's own work
     "short_row_sums": HEADER
     + """
 class Model(nn.Module):
@@ -400,7 +402,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # a large output of zeros, but for one number a row
+    # a large output of zeros, except for one number in each row
     "one_hot": HEADER
     + """
 class Model(nn.Module):
@@ -414,7 +416,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # the same with few rows: a page that somebody touches costs as much as clearing several
+    # `one_hot` with few, long rows: touching a page costs as much as clearing several
     "few_hot": HEADER
     + """
 class Model(nn.Module):
@@ -428,7 +430,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # a large output that is cheap, and a small one that is not
+    # a large output that is cheap, and a small one that is expensive
     "two_outputs": HEADER
     + """
 class Model(nn.Module):
@@ -507,7 +509,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # inputs whose generator promises a structure, and nothing else
+    # inputs with one structure, which their generator promises, and no other
     "triangular": HEADER
     + """
 N = 96
@@ -608,7 +610,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # large by luck: no structure
+    # inputs that are large by luck, without structure
     "far_from_zero": HEADER
     + """
 N = 128
@@ -639,7 +641,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """,
-    # far from its own inputs it overflows, in float32 alone
+    # it overflows on inputs far from its own, in float32 alone
     "exponential": HEADER
     + """
 class Model(nn.Module):
@@ -657,10 +659,15 @@ def get_init_inputs():
 
 def problem_named(name: str) -> Problem:
     return Problem(
-        suite="test", level=1, number=1 + list(SOURCES).index(name), name=name, split=Split.TRAIN,
+        suite="test",
+        level=1,
+        number=1 + list(SOURCES).index(name),
+        name=name,
+        split=Split.TRAIN,
         device_class=DeviceClass.FAKE if name.startswith("fake_") else DeviceClass.CPU,
-        revision="test", source=SOURCES[name],
-    )  # fmt: skip
+        revision="test",
+        source=SOURCES[name],
+    )
 
 
 OpenPool = Callable[..., AbstractContextManager[Pool]]
@@ -668,19 +675,22 @@ OpenPool = Callable[..., AbstractContextManager[Pool]]
 
 @pytest.fixture(scope="session")
 def open_pool(tmp_path_factory: pytest.TempPathFactory) -> OpenPool:
-    """Open a pool whose lock and files lie apart from those of everybody else on this machine.
+    """Return a function that opens a pool with a lock and files of its own on this machine.
 
-    Both are placed while it opens, so only then does Python's temporary folder point elsewhere.
+    The pool places both while it opens. Python's temporary folder points elsewhere only during that
+    time.
     """
 
     @contextmanager
     def opened(
-        protocol: EvalProtocol = QUICK, minimum: tuple[tuple[str, ...], ...] = MINIMUM,
-        device_class: DeviceClass = DeviceClass.CPU, known: KnownReferences | None = None,
-    ) -> Iterator[Pool]:  # fmt: skip
+        protocol: EvalProtocol = QUICK,
+        minimum: tuple[tuple[str, ...], ...] = MINIMUM,
+        device_class: DeviceClass = DeviceClass.CPU,
+        known: KnownReferences | None = None,
+    ) -> Iterator[Pool]:
         pool = Pool(find_device(device_class), protocol, minimum=minimum, known=known)
         with pytest.MonkeyPatch.context() as patch:
-            # tempfile looks at TMPDIR once and remembers what it found
+            # tempfile reads TMPDIR once and remembers it
             patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pool")))
             stack = ExitStack()
             stack.enter_context(pool)
@@ -692,28 +702,28 @@ def open_pool(tmp_path_factory: pytest.TempPathFactory) -> OpenPool:
 
 @pytest.fixture(scope="session")
 def pool(open_pool: OpenPool) -> Iterator[Pool]:
-    """One for all tests that need none of their own."""
+    """A pool for all tests that need none of their own."""
     with open_pool() as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def fake_pool(open_pool: OpenPool) -> Iterator[Pool]:
-    """The same on the fake asynchronous device."""
+    """A pool on the fake asynchronous device."""
     with open_pool(device_class=DeviceClass.FAKE) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def drop_in_pool(open_pool: OpenPool) -> Iterator[Pool]:
-    """One whose candidates owe what whoever replaces a module needs."""
+    """A pool that judges under the contract `drop_in`."""
     with open_pool(QUICK.model_copy(update={"contract": Contract.DROP_IN})) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def drop_in_fake_pool(open_pool: OpenPool) -> Iterator[Pool]:
-    """The same on the fake asynchronous device."""
+    """A pool on the fake asynchronous device, under the contract `drop_in`."""
     protocol = QUICK.model_copy(update={"contract": Contract.DROP_IN})
     with open_pool(protocol, device_class=DeviceClass.FAKE) as opened:
         yield opened
@@ -721,7 +731,7 @@ def drop_in_fake_pool(open_pool: OpenPool) -> Iterator[Pool]:
 
 @pytest.fixture(scope="session", params=["cpu", "fake"])
 def each_pool(request: pytest.FixtureRequest) -> Pool:
-    """Each of the pools: an invariant holds on every kind of device."""
+    """Each of two pools: an invariant holds on every kind of device."""
     return request.getfixturevalue("pool" if request.param == "cpu" else "fake_pool")
 
 
@@ -733,18 +743,18 @@ def quick() -> EvalProtocol:
 
 @pytest.fixture(scope="session")
 def named_problem() -> Callable[[str], Problem]:
-    """The problems above, by name."""
+    """A function that returns a problem of `SOURCES` by name."""
     return problem_named
 
 
 Judge = Callable[..., Judgement]
-"""Of a problem's name and a source; maybe under another contract."""
+"""The type of fixture `judge`: it takes a problem's name, a source and optionally a contract."""
 UntilMeasured = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
 def judge(request: pytest.FixtureRequest) -> Judge:
-    """Judge a source against a named problem, on the device that the problem is for."""
+    """Judge a source against a named problem, on the problem's kind of device."""
 
     def judged(
         problem_name: str, source: str, contract: Contract = Contract.KERNELBENCH
@@ -762,16 +772,17 @@ NUM_BESIDE = 5
 NUM_ALONE = 10
 NUM_QUIET = 3
 patiently = pytest.mark.timeout(1500)
-"""For who is `until_measured`: another test may have to end first, however long it takes."""
+"""A timeout of 1500 s for tests with `until_measured`: they may wait until another test has ended.
+"""
 
 
 @pytest.fixture
 def until_measured(judge: Judge, turns: Turns) -> UntilMeasured:
-    """Try until nothing is missing any more: beside another test, then alone on the machine.
+    """Return a function that tries until nothing is missing: beside other tests, then alone.
 
-    A busy machine earns nobody a speedup, which is as it should be; on a quiet one it is a defect.
-    It is quiet where, before a try and after it, the reference can be measured against itself, or
-    as `quiet` says.
+    A busy machine certifies no speedup, and that is right. On a quiet machine a missing
+    speedup is a defect. A machine is quiet if the reference can be measured against itself both
+    before and after a try, or if `quiet` says so.
     """
 
     def is_quiet(problem: str) -> bool:
@@ -794,7 +805,7 @@ def until_measured(judge: Judge, turns: Turns) -> UntilMeasured:
                 num_quiet += was_quiet and quiet()
                 if num_quiet == NUM_QUIET:
                     pytest.fail(f"on a quiet machine: {lacks}")
-        # noise may only cost a certificate: nothing can be said of the harness here
+        # noise can only cost a certificate, so a failure here says nothing about the harness
         pytest.skip("this machine is too busy to measure anything")
 
     return tried
@@ -812,7 +823,7 @@ def zygote() -> Iterator[Zygote]:
 
 @pytest.fixture
 def start(zygote: Zygote) -> Iterator[Start]:
-    """Start a worker that runs this when it imports its candidate."""
+    """Return a function that starts a worker, which runs a body when it imports its candidate."""
     workers: list[Worker] = []
 
     def started(body: str) -> Worker:
@@ -826,7 +837,7 @@ def start(zygote: Zygote) -> Iterator[Start]:
 
 @pytest.fixture
 def told(start: Start) -> Told:
-    """What a worker says of an expression's value, or of the error that it ends in."""
+    """Return a function that runs a body in a worker and returns `repr(told)`, or its error."""
 
     def said(body: str) -> str:
         worker = start(body + "\nraise RuntimeError(repr(told))")
@@ -844,7 +855,7 @@ def layers(zygote: Zygote) -> tuple[str, ...]:
 
 @pytest.fixture
 def needs(layers: tuple[str, ...]) -> Callable[[str], None]:
-    """Skip where kernel or user do not grant a layer."""
+    """Return a function that skips a test where the kernel or the user does not grant a layer."""
 
     def skip(layer: str) -> None:
         if layer not in layers:  # an attack that nothing stops must not even be tried
@@ -858,13 +869,14 @@ def needs(layers: tuple[str, ...]) -> Callable[[str], None]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head without a seat of its own would be one more process: it is the first node.
+    """Start a Ray cluster in which the head is the first node.
 
-    `tmp_path` is made first, for it would lie where Ray is.
+    A head without a device process of its own would be one more process. `tmp_path` is requested
+    first: created later, it would lie in Ray's folder.
     """
     from ray.cluster_utils import Cluster
 
-    # its own, and short: Ray's sockets have paths of 107 bytes at most
+    # a folder of its own with a short path: Ray's sockets have paths of 107 bytes at most
     with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")

@@ -1,4 +1,4 @@
-"""The corpus: cheats and honest twins, one file each, whose header says what must become of it.
+"""The corpus of cheats and honest twins: one file each, with the expected verdict in its header.
 
 A header is the file's docstring: one sentence, then lines of `name: value`.
 
@@ -6,13 +6,13 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
 * `problem` — a problem of `conftest.py`.
 * `expect` — the class of the verdict: a status, `gain` or `no_gain` of a correct one, or a group;
   several where chance decides between them.
-* `precision` — the class that is asked for; strict if none is named (`honest_cuda` alone).
-* `contract` — what it owes; KernelBench's if none is named.
-* `needs` — a layer of the sandbox, a machine, a program or a package, without which it must not
-  even be tried.
-* `open` — why it is known to get through now and then; only until that is repaired.
-* `naive` — how it fools a harness that trusts (`naive.py`): modes, and `gains` where being accepted
-  is not enough, `wrong` where it is; or `no: ` and why it is not tried there.
+* `precision` — the precision class of the judgement; strict if none is named (`honest_cuda` alone).
+* `contract` — the contract of the judgement; KernelBench's if none is named.
+* `needs` — a layer of the sandbox, a machine, a program or a package, without which the file must
+  not even be tried.
+* `open` — the reason why it is known to get through at times; only until that is repaired.
+* `naive` — the way it fools a harness that trusts (`naive.py`): modes, and `gains` where being
+  accepted is not enough, `wrong` where it is; or `no: ` and the reason why it is not tried there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUPS: dict[str, set[str]] = {
     "correct": {"gain", "no_gain"},
     "stopped": {"no_gain", *Status} - {"correct"},
 }
-"""Classes that stand for several; every other one stands for itself."""
+"""Classes that stand for several; every other class stands for itself."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def accepted(self) -> set[str]:
-        """Classes of verdicts that it may end in."""
+        """The classes of verdicts that it may end in."""
         expected = self._line("expect").split()
         return set[str]().union(*(GROUPS.get(each, {each}) for each in expected))
 
@@ -72,17 +72,17 @@ class Case:
 
     @property
     def contract(self) -> Contract:
-        """What it owes."""
+        """The contract under which it is judged."""
         return Contract(self._line("contract") or "kernelbench")
 
     @property
     def still_open(self) -> str:
-        """Why it may get through; empty for all but the latest finds."""
+        """The reason why it may get through; empty for all but the latest finds."""
         return self._line("open")
 
     @property
     def naive_modes(self) -> set[str] | None:
-        """How it is tried in the naive harness; None when it is not."""
+        """The modes in which the naive harness tries it; None if it is not tried there."""
         said = self._line("naive")
         return None if said.startswith("no:") else set(said.split())
 
@@ -91,7 +91,7 @@ class Case:
         return self._line("naive").removeprefix("no:").strip()
 
     def missing(self, layers: Sequence[str]) -> str | None:
-        """What this machine lacks to try it."""
+        """Return what this machine lacks to try it, or None."""
         needed = self._line("needs")
         is_there = needed in ("", *layers, platform.machine()) or is_installed(needed)
         return None if is_there else needed
@@ -103,12 +103,12 @@ class Case:
 
 
 def is_installed(name: str) -> bool:
-    """Whether there is a program or a package of that name."""
+    """Return whether a program or a package of this name is installed."""
     return shutil.which(name) is not None or importlib.util.find_spec(name) is not None
 
 
 def cases(folder: str) -> list[Case]:
-    """All of a folder, by name."""
+    """Return all cases of a folder, ordered by name."""
     return [Case(path) for path in sorted((FOLDER / folder).glob("*.py"))]
 
 
@@ -119,11 +119,13 @@ CUDA_SIZES: dict[str, dict[str, int]] = {
     "linear": {"N": 6144},
     "wasteful": {"N": 2048},
 }
-"""Sizes for the files of `exploits_cuda` and `honest_cuda`, where launches must not be all."""
+"""Sizes of problems for the files of `exploits_cuda` and `honest_cuda`, by problem; they are so
+large that calls take longer than launches."""
 
 
 def class_of(verdict: Verdict) -> str:
-    """A status, or whether a correct candidate earned more than the reference."""
+    """Return the status, or for a correct candidate `gain` if its speedup is above 1, else
+    `no_gain`."""
     if verdict.status is not Status.CORRECT:
         return str(verdict.status)
     assert verdict.speedup is not None

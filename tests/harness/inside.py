@@ -1,4 +1,4 @@
-"""Real workers whose candidate is a test's own line of attack."""
+"""Start real workers that run a test's own lines of attack as their candidate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from cudal1.harness import find_device
-from cudal1.harness.burst import Desk
-from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import Job, Layout, TensorSpec, View
-from cudal1.harness.zygote import Zygote
+from cudal1.harness.device.device import find_device
+from cudal1.harness.exchange.burst import BurstRunner
+from cudal1.harness.sandbox.sandbox import Worker
+from cudal1.harness.sandbox.zygote import Zygote
+from cudal1.harness.shared.wire import Job, Layout, TensorSpec, View
 from cudal1.problem import DeviceClass
 
 ROOT = Path(__file__).parents[2]
@@ -59,19 +59,27 @@ def open_zygote() -> Zygote:
 
 
 def start_worker(zygote: Zygote, body: str) -> Worker:
-    """One that runs this when it imports its candidate."""
+    """Start a worker that runs `body` when it imports its candidate."""
     job = Job(
-        entry="ModelNew", init_inputs="[]", weight_names=(),
-        layout=LAYOUT, seed=0, memory_bytes=MEMORY_BYTES, cpu_s=60,
-        core=find_device(DeviceClass.CPU).worker_core, folder="", device="cpu",
-        ring_bytes=LAYOUT.total_bytes, allow_tf32=False,
-    )  # fmt: skip
-    ring = Desk(LAYOUT, torch.device("cpu")).make_ring([])
+        entry="ModelNew",
+        init_inputs="[]",
+        weight_names=(),
+        layout=LAYOUT,
+        seed=0,
+        memory_bytes=MEMORY_BYTES,
+        cpu_s=60,
+        core=find_device(DeviceClass.CPU).worker_core,
+        folder="",
+        device="cpu",
+        ring_bytes=LAYOUT.total_bytes,
+        allow_tf32=False,
+    )
+    ring = BurstRunner(LAYOUT, torch.device("cpu")).make_ring([])
     return zygote.start(job, ring, TOP + textwrap.dedent(body))
 
 
 def counts(worker: Worker) -> list[int]:
-    """What it counted where the judge sees it."""
+    """Return the counters that a worker keeps in memory that the judge sees."""
     return worker.ring.memory[:512].view(torch.int64).tolist()
 
 
@@ -96,7 +104,7 @@ def descendants(process: int) -> set[int]:
 
 
 def in_namespaces() -> set[int]:
-    """Those of our descendants that are in another namespace and not its first process."""
+    """Return our descendants in other namespaces, without the first process of each namespace."""
     found: set[int] = set()
     for process in descendants(os.getpid()):
         with suppress(OSError):
@@ -153,4 +161,4 @@ BURNERS = {
         burn(0)
     """,
 }
-"""Ways of being at work."""
+"""Bodies that keep a worker busy, by name."""

@@ -1,9 +1,9 @@
-"""A deliberately naive harness, as public ones were: what it accepts shows that a cheat works.
+"""A deliberately naive harness, like public ones: if it accepts a cheat, the cheat works.
 
-Reference and candidate share a process, a namespace and a device; one input serves the check and
-every timed call; the clock can be reached; whoever prints the first line of JSON has reported. On
-the fake device the clock is a pair of events on the default stream. Run as a program, it reads
-cases from standard input and tries each in a fork of its own.
+Reference and candidate share a process, a namespace and a device. One input serves the check and
+every timed call. The clock can be reached. The first line of JSON that is written counts as the
+report, whatever code wrote it. On the fake device the clock is a pair of events on the default
+stream. Run as a program, it reads cases from standard input and tries each in a fork of its own.
 
 A case may ask for a variant that public harnesses had, too: `batch` times eight inputs in turn,
 `last` checks the last timed output, `signed` believes only results that are signed with its key.
@@ -26,7 +26,8 @@ from cudal1.harness.worker import fake
 
 NUM_CALLS = {"cpu": 100, "fake": 10}
 LARGE, NUM_LARGE_CALLS = 1 << 18, 20
-"""Elements of an input above which calls are dear."""
+"""Number of elements of an input above which calls are slow, and the number of timed calls there.
+"""
 BATCH = 8
 TOLERANCE = 0.1
 LIMIT_S = 120
@@ -94,7 +95,7 @@ def in_a_fork(case: dict[str, str], *, reference_first: bool) -> dict[str, objec
     if child == 0:
         os.close(reading)
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):  # a candidate may write to all it finds
+        for stream in (0, 1, 2):  # a candidate may write to every descriptor that it finds
             os.dup2(nowhere, stream)
         try:
             with torch.no_grad():

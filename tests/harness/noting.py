@@ -1,4 +1,4 @@
-"""A trial that notes the problems it tries in a folder, and says what a test wants of each."""
+"""A trial for tests: it notes each problem that it tries in a folder and returns given results."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cudal1.harness.device import Device
-from cudal1.harness.turns import Turns
+from cudal1.harness.device.device import Device
+from cudal1.harness.device.turns import Turns
 from cudal1.problem import Problem
 
 LACKS_MEMORY = "raises OutOfMemoryError: CUDA out of memory. Tried to allocate 9.00 GiB"
@@ -15,7 +15,7 @@ LACKS_MEMORY = "raises OutOfMemoryError: CUDA out of memory. Tried to allocate 9
 
 @dataclass(frozen=True)
 class Said:
-    """What was found (`trials.Found`)."""
+    """The result of a trial, like `trials.Found`."""
 
     reason: str | None = None
     note: str | None = None
@@ -23,12 +23,12 @@ class Said:
 
 @dataclass(frozen=True)
 class Noting:
-    """Tries, as `harness.trials.Trial` does.
+    """A trial with the methods of `harness.trials.Trial`.
 
     Args:
-        folder: where it notes; any number of processes share it.
-        reasons: why a problem cannot be judged, by its id: for each try, then the last one again.
-        note: what it says of every problem that can be judged.
+        folder: where it notes tries; any number of processes share it.
+        reasons: why a problem cannot be judged, by its id: one a try, then the last one again.
+        note: the note on every problem that can be judged.
         call_limit_s: seconds that a call into a reference may take.
     """
 
@@ -38,21 +38,21 @@ class Noting:
     call_limit_s: float = 60.0
 
     def known(self, problem: Problem, device: Device) -> Said | None:
-        """Return what was kept."""
+        """Return the kept result of a problem, or None."""
         kept = self.folder / f"{problem.id}.kept"
         if not kept.exists():
             return None
         return Said(kept.read_text() or None, self.note)
 
     def find_out(self, problem: Problem, device: Device, turns: Turns) -> Said:
-        """Note it."""
+        """Note the try and return its result."""
         with (self.folder / f"{problem.id}.tries").open("a") as file:
             file.write(f"{device.id}\n")
         reasons = self.reasons.get(problem.id, (None,))
         return Said(reasons[min(self.num_tries(problem), len(reasons)) - 1], self.note)
 
     def keep(self, problem: Problem, device: Device, found: Said) -> None:
-        """Keep it for all that use this folder."""
+        """Keep a result for all processes that use this folder."""
         (self.folder / f"{problem.id}.kept").write_text(found.reason or "")
 
     def num_tries(self, problem: Problem) -> int:

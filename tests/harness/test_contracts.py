@@ -1,6 +1,6 @@
-"""What a candidate owes: KernelBench's terms, or those of whoever replaces a module.
+"""A candidate owes KernelBench's terms, or those of a module that replaces another.
 
-What is owed under one contract alone is a property of a correct verdict under the other.
+A duty under one contract alone is a property of a correct verdict under the other.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.harness import Judgement, Pool
-from cudal1.problem import DeviceClass, Problem, Split
+from cudal1.harness.judgement import Judgement
+from cudal1.harness.schedule.pool import Pool
+from cudal1.problem import NULL_MARK, DeviceClass, Problem, Split
 from cudal1.protocol import Contract, EvalProtocol, Mode
 from cudal1.verdict import Properties, Status, Verdict
 
@@ -66,15 +67,13 @@ SEVERAL_BUFFERS = ITSELF.replace(
     "        return",
     "        if not hasattr(self, 'outs'): self.outs, self.n = torch.empty(3, 48, 32), 0\n"
     "        self.n += 1\n        y =",
-).replace(
-    "* self.scale", "* self.scale\n        return self.outs[self.n % 3].copy_(y)"
-)  # fmt: skip
+).replace("* self.scale", "* self.scale\n        return self.outs[self.n % 3].copy_(y)")
 USES_UP = ITSELF.replace("        return", "        y =").replace(
     "* self.scale", "* self.scale\n        x.zero_()\n        return y"
 )
 RANDOM_BITS = ITSELF.replace(
     "* self.scale",
-    "* self.scale * (1 + 2e-7 * torch.rand_like(x))",  # one alone may be 1 both times
+    "* self.scale * (1 + 2e-7 * torch.rand_like(x))",  # a single factor may be 1 both times
 )
 SEED_RECALLED = ITSELF.replace(
     "        return", "        assert torch.initial_seed() != 7, 'public'\n        return"
@@ -85,14 +84,20 @@ Check = Callable[..., Verdict]
 
 def problem_of(source: str, name: str = "x") -> Problem:
     return Problem(
-        suite="shipped", level=1, number=1, name=name, split=Split.TRAIN,
-        device_class=DeviceClass.CPU, revision="test", source=HEADER + source,
-    )  # fmt: skip
+        suite="shipped",
+        level=1,
+        number=1,
+        name=name,
+        split=Split.TRAIN,
+        device_class=DeviceClass.CPU,
+        revision="test",
+        source=HEADER + source,
+    )
 
 
 @pytest.fixture
 def check(pool: Pool, drop_in_pool: Pool) -> Check:
-    """Check a candidate under a contract."""
+    """Return a function that checks a candidate under a contract."""
 
     def checked(
         candidate: str, contract: Contract, reference: str = REFERENCE, **named: Any
@@ -110,12 +115,13 @@ def properties(verdict: Verdict) -> Properties:
     return verdict.properties
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contract", Contract)
-def test_a_reference_has_all_that_is_owed(contract: Contract, check: Check) -> None:
+def test_the_reference_itself_has_every_property(contract: Contract, check: Check) -> None:
     seen = properties(check(ITSELF, contract))
     assert (seen.follows_weights, seen.fresh_outputs, seen.leaves_inputs) == (True, True, True)
     assert (seen.deterministic, seen.needs_compiler) == (True, False)
-    # under the other contract nobody looks: its weights are loaded before the first call
+    # the other contract does not look: its weights are loaded before the first call
     assert seen.draws_weights is (True if contract is Contract.KERNELBENCH else None)
 
 
@@ -129,7 +135,7 @@ def test_a_reference_has_all_that_is_owed(contract: Contract, check: Check) -> N
     ],
     ids=["weights folded", "one buffer", "several buffers", "inputs used up"],
 )
-def test_what_a_replacement_owes_is_a_fact_to_kernelbench(
+def test_a_duty_of_drop_in_alone_is_a_property_under_kernelbench(
     candidate: str, owed: str, reason: str, check: Check
 ) -> None:
     verdict = check(candidate, Contract.KERNELBENCH)
@@ -142,7 +148,7 @@ def test_what_a_replacement_owes_is_a_fact_to_kernelbench(
     assert verdict.properties is None
 
 
-def test_weights_by_other_names_are_named_where_they_are_owed(check: Check) -> None:
+def test_missing_weights_are_named_where_they_are_owed(check: Check) -> None:
     reason = check(FOLDED, Contract.DROP_IN).reason or ""
     assert "it has none called scale, fc.weight, fc.bias, which the reference has" in reason
 
@@ -157,7 +163,7 @@ def test_a_constructor_that_draws_in_another_order_is_given_weights_by_name(
         assert seen.draws_weights is False
 
 
-def test_one_that_draws_other_weights_under_other_names_is_wrong(check: Check) -> None:
+def test_a_candidate_that_draws_other_weights_under_other_names_is_incorrect(check: Check) -> None:
     verdict = check(NEITHER, Contract.KERNELBENCH)
     assert verdict.status is Status.INCORRECT
     reason = verdict.reason or ""
@@ -165,23 +171,24 @@ def test_one_that_draws_other_weights_under_other_names_is_wrong(check: Check) -
     assert "with the reference's weights loaded by name, too: it has none called fc.w" in reason
 
 
-def test_outputs_that_differ_by_a_bit_are_a_fact(check: Check) -> None:
+def test_outputs_that_differ_by_a_bit_are_not_deterministic(check: Check) -> None:
     assert properties(check(RANDOM_BITS, Contract.KERNELBENCH)).deterministic is False
 
 
-def test_no_process_is_told_the_public_seed_or_that_of_another(
+@pytest.mark.slow
+def test_every_process_gets_a_seed_of_its_own_and_never_the_public_one(
     pool: Pool, quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = problem_of(REFERENCE, "seeds")
     pool.judge(problem, Candidate(problem_id=problem.id, source="class ModelNew: pass"))
-    crew = pool._prepared[problem.id]._crew
-    seeds, real = list[int](), crew._begin
+    workers = pool._prepared[problem.id]._workers
+    seeds, real = list[int](), workers._begin
 
     def begin(entry: str, cpu_s: int | None, seed: int, source: str | None = None) -> Any:
         seeds.extend([seed] if entry == "ModelNew" else [])
         return real(entry, cpu_s, seed, source)
 
-    monkeypatch.setattr(crew, "_begin", begin)
+    monkeypatch.setattr(workers, "_begin", begin)
     candidate = Candidate(problem_id=problem.id, source=HEADER + SEED_RECALLED)
     for timing in (False, True):
         assert pool.judge(problem, candidate, timing=timing).verdict.status is Status.CORRECT
@@ -189,21 +196,48 @@ def test_no_process_is_told_the_public_seed_or_that_of_another(
     assert len({*seeds, quick.seed}) == len(seeds) + 1
 
 
-def test_a_problem_whose_constructor_draws_nothing_needs_one_process(
+def test_a_problem_with_a_constructor_that_draws_nothing_needs_one_process(
     pool: Pool, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = named_problem("silu")
-    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    begun, verdict = _checked_noting(pool, named_problem("silu"), NULL_MARK, monkeypatch)
+    assert verdict.status is Status.CORRECT
+    assert begun == ["ModelNew"]
+
+
+@pytest.mark.slow
+def test_a_copy_of_the_reference_needs_one_process_and_is_checked_like_any_other(
+    pool: Pool, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, verdict = _checked_noting(pool, named_problem("linear"), "", monkeypatch)
+    others, other = _checked_noting(pool, named_problem("linear"), NULL_MARK, monkeypatch)
+    assert (begun, others) == (["ModelNew"], ["ModelNew", "ModelNew"])
+    seen, usual = properties(verdict).model_dump(), properties(other).model_dump()
+    assert (seen.pop("copies_reference"), usual.pop("copies_reference")) == (True, False)
+    assert seen == usual
+    assert seen["draws_weights"] is True
+    assert verdict.correctness is not None
+    assert other.correctness is not None
+    assert verdict.correctness.stage == other.correctness.stage
+    assert verdict.correctness.num_inputs == other.correctness.num_inputs
+
+
+def _checked_noting(
+    pool: Pool, problem: Problem, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[str], Verdict]:
+    """Check the reference's source with an ending; return the entries begun and the verdict."""
+    source = problem.null_source.removesuffix(NULL_MARK) + ending
+    candidate = Candidate(problem_id=problem.id, source=source)
     pool.judge(problem, candidate, timing=False)
-    begun, real = list[str](), pool._prepared[problem.id]._crew._begin
+    workers, begun = pool._prepared[problem.id]._workers, list[str]()
+    real = workers._begin
 
     def begin(entry: str, *others: Any) -> Any:
         begun.append(entry)
         return real(entry, *others)
 
-    monkeypatch.setattr(pool._prepared[problem.id]._crew, "_begin", begin)
-    assert pool.judge(problem, candidate, timing=False).verdict.status is Status.CORRECT
-    assert begun == ["ModelNew"]
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "_begin", begin)
+        return begun, pool.judge(problem, candidate, timing=False).verdict
 
 
 # --- mode ----------------------------------------------------------------------------------------
@@ -240,6 +274,7 @@ class ModelNew(nn.Module):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "candidate", "status"),
     [
@@ -250,7 +285,7 @@ class ModelNew(nn.Module):
         (Mode.TRAIN, NORMALISED.replace("Model(", "ModelNew("), Status.CORRECT),
     ],
 )
-def test_a_batch_norm_may_be_folded_where_modules_are_evaluated(
+def test_a_batch_norm_may_be_folded_in_eval_mode_alone(
     mode: Mode, candidate: str, status: Status, open_pool: Any, quick: EvalProtocol
 ) -> None:
     problem = problem_of(NORMALISED)
@@ -260,6 +295,7 @@ def test_a_batch_norm_may_be_folded_where_modules_are_evaluated(
     assert judged.verdict.status is status, judged.verdict.reason
 
 
-def test_a_problem_says_its_mode_in_its_constructor(check: Check) -> None:
+@pytest.mark.slow
+def test_a_problem_may_set_its_mode_in_its_constructor(check: Check) -> None:
     evaluated = NORMALISED.replace("nn.BatchNorm2d(8)", "nn.BatchNorm2d(8); self.eval()")
     assert check(NORM_FOLDED, Contract.KERNELBENCH, evaluated).status is Status.CORRECT

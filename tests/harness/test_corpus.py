@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.harness import Judgement, Pool
-from cudal1.harness.builder import Builder
+from cudal1.harness.builds.builder import Builder
+from cudal1.harness.builds.toolchain import COMPILES
 from cudal1.harness.judge import ProblemJudge
-from cudal1.harness.screen import Severity, severity
-from cudal1.harness.toolchain import COMPILES
+from cudal1.harness.judgement import Judgement
+from cudal1.harness.schedule.pool import Pool
+from cudal1.harness.screen.screen import Severity, severity
 from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
@@ -26,18 +27,18 @@ Judge = Callable[..., Judgement]
 TESTS = Path(__file__).parents[1]
 
 QUIET = 1e-4
-"""Bucket variance above which two per cent are lost in the noise."""
+"""Bucket variance above which a gain of two per cent is lost in the noise."""
 
 ELSEWHERE = {
-    "A20": "harness/test_noise.py::test_one_impossible_case_is_clipped_to_the_highest_claim",
-    "A23": "harness/test_noise.py::test_clocks_that_rise_and_fall_earn_nothing",
-    "A24": "harness/test_noise.py::test_the_luckiest_of_many_clones_earns_nothing",
-    "A36": "services/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
+    "A20": "harness/timing/test_noise.py::test_one_impossible_case_is_clipped_to_the_highest_claim",
+    "A23": "harness/timing/test_noise.py::test_clocks_that_rise_and_fall_earn_nothing",
+    "A24": "harness/timing/test_noise.py::test_the_luckiest_of_many_clones_earns_nothing",
+    "A36": "harness/admission/test_admission.py::test_a_bad_problem_is_rejected_with_its_reason",
     "A45": "harness/honest/one_matmul.py",
-    # ours: files with the names of modules, in the folder that a judge is started in
+    # an attack of our own: files with the names of modules, in the folder that a judge starts in
     "A51": "cli/test_surroundings.py::test_a_judge_imports_nothing_from_where_it_is_started",
 }
-"""Entries of the catalogue that are no candidates, or no cheats, and where they are tried."""
+"""Entries of the catalogue that are no candidates or no cheats, and the tests that try them."""
 ON_A_GPU_ALONE = {"A21"}
 CATALOGUE = {f"A{number:02}" for number in range(1, 52)}
 
@@ -47,30 +48,32 @@ def layers(judge: Judge) -> tuple[str, ...]:
     return judge("silu", "class ModelNew: pass").verdict.sandbox
 
 
+@pytest.mark.slow
 @patiently
 @pytest.mark.parametrize("case", EXPLOITS, ids=lambda case: case.name)
 def test_an_exploit_ends_in_the_class_that_its_header_names(
     case: Case, judge: Judge, layers: tuple[str, ...], until_measured: UntilMeasured
 ) -> None:
-    if lacks := case.missing(layers):  # what nothing stops must not even be tried
+    if lacks := case.missing(layers):  # an attack that nothing stops must not be tried
         pytest.skip(f"this machine grants no {lacks}")
 
     def missing() -> object:
         verdict = judge(case.problem, case.source, case.contract).verdict
         if class_of(verdict) in case.accepted:
             return None
-        # luck has a part in it: sometimes stopped, so no strict xfail; docs/protocol.md names each
+        # chance decides whether it is stopped, so no strict xfail; docs/limits.md names each
         if case.still_open:
             pytest.xfail(f"known hole: {case.still_open}")
-        # on a busy machine it gains nothing, and what gains nothing has only a few checks
+        # on a busy machine it gains nothing, and a candidate without gain has only a few checks
         assert class_of(verdict) == "no_gain", (verdict.reason, verdict.measurement)
         return ("not caught", verdict)
 
     until_measured(case.problem, missing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", ["silu", "fake_silu"])
-def test_after_all_of_them_the_next_candidate_is_judged_normally(
+def test_the_reference_is_judged_normally_after_all_exploits(
     problem: str, judge: Judge, named_problem: Callable[[str], Problem]
 ) -> None:
     verdict = judge(problem, named_problem(problem).null_source).verdict
@@ -81,7 +84,8 @@ def test_after_all_of_them_the_next_candidate_is_judged_normally(
 def compile_ahead(
     pool: Pool, quick: EvalProtocol, tmp_path: Path
 ) -> Callable[[Problem, Candidate], None]:
-    """As a fleet's builder does, so that the pool finds what a source compiles."""
+    """Return a function that compiles ahead as a fleet's builder does, so that the pool finds
+    builds."""
 
     def compiled(problem: Problem, candidate: Candidate) -> None:
         assert pool._zygote is not None
@@ -96,15 +100,20 @@ HONEST_CASES = [
     pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (COMPILES in case.source))
     for case in HONEST
 ]
-"""A compiler takes a quarter of a minute with PyTorch's headers."""
+"""The honest twins. Those that compile are slow: PyTorch's headers take a quarter of a minute."""
 
 
+@pytest.mark.slow
 @patiently
 @pytest.mark.parametrize("case", HONEST_CASES)
-def test_an_honest_twin_earns_what_its_header_says_unflagged(
-    case: Case, judge: Judge, layers: tuple[str, ...], until_measured: UntilMeasured,
-    named_problem: Callable[[str], Problem], compile_ahead: Callable[[Problem, Candidate], None],
-) -> None:  # fmt: skip
+def test_an_honest_twin_earns_what_its_header_says_without_an_alarm(
+    case: Case,
+    judge: Judge,
+    layers: tuple[str, ...],
+    until_measured: UntilMeasured,
+    named_problem: Callable[[str], Problem],
+    compile_ahead: Callable[[Problem, Candidate], None],
+) -> None:
     if lacks := case.missing(layers):
         pytest.skip(f"this machine has no {lacks}")
     if COMPILES in case.source:
@@ -120,8 +129,9 @@ def test_an_honest_twin_earns_what_its_header_says_unflagged(
     until_measured(case.problem, missing)
 
 
+@pytest.mark.slow
 @patiently
-def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
+def test_two_per_cent_are_certified_for_a_true_gain_and_nothing_for_none(
     fake_pool: Pool, named_problem: Callable[[str], Problem], until_measured: UntilMeasured
 ) -> None:
     fine = fake_pool.protocol.model_copy(
@@ -131,9 +141,12 @@ def test_two_per_cent_by_construction_are_certified_and_nothing_by_nothing(
     twin = next(case for case in HONEST if case.name == "two_per_cent")
     assert fake_pool._zygote is not None
     judge = ProblemJudge(
-        problem, device=fake_pool.device, protocol=fine, zygote=fake_pool._zygote,
+        problem,
+        device=fake_pool.device,
+        protocol=fine,
+        zygote=fake_pool._zygote,
         ceilings=fake_pool._ceilings,
-    )  # fmt: skip
+    )
 
     def measured(source: str) -> Measurement:
         verdict = judge.judge(Candidate(problem_id=problem.id, source=source), timing=True).verdict
@@ -182,11 +195,20 @@ def test_a_header_is_complete_and_names_known_things(
         ast.parse(case.source)
 
 
-@pytest.mark.parametrize(("needs", "missing"), [
-    ("", None), ("freezer", None), ("python3", None), ("torch", None),
-    ("landlock", "landlock"), ("no_such_thing", "no_such_thing"),
-])  # fmt: skip
-def test_what_a_machine_lacks_is_named(needs: str, missing: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("needs", "missing"),
+    [
+        ("", None),
+        ("freezer", None),
+        ("python3", None),
+        ("torch", None),
+        ("landlock", "landlock"),
+        ("no_such_thing", "no_such_thing"),
+    ],
+)
+def test_a_case_names_what_the_machine_lacks(
+    needs: str, missing: str | None, tmp_path: Path
+) -> None:
     case = Case(tmp_path / "case.py")
     case.path.write_text(f'"""A twin.\n\nneeds: {needs}\n"""\n')
     assert case.missing(["freezer"]) == missing

@@ -1,4 +1,4 @@
-"""What must hold around every judgement, whatever the candidate does."""
+"""Properties that hold around every judgement, whatever the candidate does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -20,9 +20,13 @@ import torch
 from cudal1 import interrupt
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError
-from cudal1.harness import Judgement, Pool, costs, find_device
-from cudal1.harness.burst import Burst
-from cudal1.harness.zygote import MAX_LEAVING
+from cudal1.harness.device.device import find_device
+from cudal1.harness.exchange import costs
+from cudal1.harness.exchange.burst import Burst
+from cudal1.harness.judgement import Judgement
+from cudal1.harness.sandbox.sandbox import Worker
+from cudal1.harness.sandbox.zygote import MAX_LEAVING
+from cudal1.harness.schedule.pool import Pool
 from cudal1.problem import NULL_MARK, DeviceClass, Problem
 from cudal1.processes import SET
 from cudal1.protocol import EvalProtocol
@@ -34,19 +38,34 @@ OpenPool = Callable[[], AbstractContextManager[Pool]]
 PR_SET_NAME = 15
 SECRET = "a-key-that-nobody-else-may-see"
 INHERITED = {
-    *SET, "HOME", "LC_CTYPE", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "PATH",
-    "PYTHONDONTWRITEBYTECODE", "PWD", "TMPDIR", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
+    *SET,
+    "HOME",
+    "LC_CTYPE",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "PATH",
+    "PYTHONDONTWRITEBYTECODE",
+    "PWD",
+    "TMPDIR",
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS",
     "TORCHINDUCTOR_COMPILE_THREADS",
-    "TORCHINDUCTOR_VEC_ISA_OK", "TORCH_EXTENSIONS_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR",
-    "CUDA_CACHE_PATH", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CXX", "PYTORCH_NVCC",
+    "TORCHINDUCTOR_VEC_ISA_OK",
+    "TORCH_EXTENSIONS_DIR",
+    "TRITON_HOME",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "CUDA_CACHE_PATH",
+    "CUPY_CACHE_DIR",
+    "NUMBA_CACHE_DIR",
+    "CXX",
+    "PYTORCH_NVCC",
     "CUDAL1_PYTHON",
-}  # fmt: skip
-"""Names that a worker may have: public ones, with values of our own."""
+}
+"""Names of environment variables that a worker may have: public ones, with values of our own."""
 CALL = "x * torch.sigmoid(x)"
 
 
 def _source(body: str, *, top: str = "") -> str:
-    """A candidate whose forward is `body`; `self.calls` counts from 1."""
+    """Return a candidate's source with `body` as its forward; `self.calls` counts from 1."""
     return (
         "import os, signal, time\nimport torch\nimport torch.nn as nn\n"
         + textwrap.dedent(top)
@@ -70,10 +89,7 @@ DEATHS: dict[str, tuple[str, Status]] = {
         f"while self.calls > 2: time.sleep(1)\nreturn {CALL}",
         Status.TIMED_OUT,
     ),
-    "forks_and_leaves": (
-        "if os.fork() == 0:\n    time.sleep(600)\nos._exit(0)",
-        Status.CRASHED,
-    ),
+    "forks_and_leaves": ("if os.fork() == 0:\n    time.sleep(600)\nos._exit(0)", Status.CRASHED),
     "stops_itself": (
         f"if self.calls > 2: os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)\nreturn {CALL}",
         Status.TIMED_OUT,
@@ -96,15 +112,15 @@ def _judge(pool: Pool, problem: Problem, source: str, *, timing: bool = False) -
 
 
 def _silu(pool: Pool, named_problem: NamedProblem) -> Problem:
-    """The same problem, for the device of the pool."""
+    """Return the SiLU problem for the device of the pool."""
     return named_problem("fake_silu" if pool.device.kind == "fake" else "silu")
 
 
 def _stats() -> dict[int, list[str]]:
-    """Of every process: name, state, parent."""
+    """Return name, state and parent of every process, by process id."""
     found: dict[int, list[str]] = {}
     for entry in Path("/proc").iterdir():
-        # it may end while we look
+        # a process may end while we look
         with suppress(FileNotFoundError, ProcessLookupError):
             if entry.name.isdigit():
                 name, _, rest = (entry / "stat").read_text().rpartition(")")
@@ -127,8 +143,9 @@ def _num_descriptors() -> int:
 # --- deaths --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", DEATHS)
-def test_the_next_candidate_is_judged_normally_after_one_that(
+def test_the_next_candidate_is_judged_normally_after_one_that_dies(
     how: str, each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     body, status = DEATHS[how]
@@ -139,8 +156,9 @@ def test_the_next_candidate_is_judged_normally_after_one_that(
     assert following.status is Status.CORRECT, following.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", BUILD_DEATHS)
-def test_no_module_is_built_from_a_source_that(
+def test_a_broken_source_ends_in_no_build(
     how: str, pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = named_problem("silu")
@@ -153,10 +171,17 @@ def test_no_module_is_built_from_a_source_that(
 
 @pytest.mark.parametrize(
     "body",
-    ["return x[:1]", "return x.double()", "return (x, x)", "return None", "return x.tolist()",
-     "return x.to(torch.complex64)", "return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)"],
-)  # fmt: skip
-def test_an_output_of_another_kind_is_incorrect(
+    [
+        "return x[:1]",
+        "return x.double()",
+        "return (x, x)",
+        "return None",
+        "return x.tolist()",
+        "return x.to(torch.complex64)",
+        "return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
+    ],
+)
+def test_an_output_of_another_shape_or_type_is_incorrect(
     body: str, each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     verdict = _judge(each_pool, _silu(each_pool, named_problem), _source(body)).verdict
@@ -165,10 +190,16 @@ def test_an_output_of_another_kind_is_incorrect(
 
 @pytest.mark.parametrize(
     "output",
-    ["y.to('meta')", "y.to_mkldnn()", "y.to_sparse()", "torch.nested.nested_tensor(list(y))",
-     "torch.empty(y.shape, device='meta')", "torch.sparse_csr_tensor((0, 0), (), (), y.shape)"],
-)  # fmt: skip
-def test_an_output_that_cannot_be_copied_is_a_verdict(
+    [
+        "y.to('meta')",
+        "y.to_mkldnn()",
+        "y.to_sparse()",
+        "torch.nested.nested_tensor(list(y))",
+        "torch.empty(y.shape, device='meta')",
+        "torch.sparse_csr_tensor((0, 0), (), (), y.shape)",
+    ],
+)
+def test_an_output_that_cannot_be_copied_fails_its_candidate_alone(
     output: str, each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = _silu(each_pool, named_problem)
@@ -178,7 +209,7 @@ def test_an_output_that_cannot_be_copied_is_a_verdict(
 
 
 @pytest.mark.parametrize("output", ["y.t().contiguous().t()", "y.conj()"])
-def test_an_output_laid_out_in_another_way_is_paid_for_and_compared(
+def test_an_output_in_another_memory_layout_is_correct(
     output: str, each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = _silu(each_pool, named_problem)
@@ -189,6 +220,7 @@ def test_an_output_laid_out_in_another_way_is_paid_for_and_compared(
 # --- what a worker is given ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_worker_s_environment_holds_nothing_of_the_judge_s(
     open_pool: OpenPool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +249,7 @@ def test_a_worker_has_no_descriptors_but_its_channel(
     assert len(re.findall(r"'[0-9]+'", reason)) == 5, reason
 
 
-def test_the_layers_of_the_sandbox_are_on_the_verdict(
+def test_a_verdict_lists_the_layers_of_the_sandbox(
     each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     verdict = _judge(
@@ -229,6 +261,7 @@ def test_the_layers_of_the_sandbox_are_on_the_verdict(
 # --- what is left behind -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
     open_pool: OpenPool, named_problem: NamedProblem
 ) -> None:
@@ -254,7 +287,7 @@ def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
         if "own_pids" not in verdict.sandbox:
             pytest.skip("this machine grants no layer own_pids")
         _judge(pool, problem, _source(DEATHS["forks_and_leaves"][0]))
-        # not even while the pool is open
+        # no such process is left even while the pool is open
         assert not _named(name)
         assert _children() - before
         assert pool._zygote is not None
@@ -267,7 +300,7 @@ def test_a_closed_pool_leaves_no_process_no_file_and_no_descriptor(
     assert _num_descriptors() == descriptors
 
 
-def test_a_judgement_leaves_threads_cores_and_random_numbers_as_they_were(
+def test_a_judgement_leaves_threads_cores_and_random_numbers_unchanged(
     pool: Pool, named_problem: NamedProblem
 ) -> None:
     before = torch.get_num_threads(), os.sched_getaffinity(0), torch.get_rng_state().tolist()
@@ -280,7 +313,7 @@ def test_a_judgement_leaves_threads_cores_and_random_numbers_as_they_were(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_missing_gpu_is_one_line_that_names_the_remedy() -> None:
+def test_a_missing_gpu_raises_one_line_that_names_the_remedy() -> None:
     with pytest.raises(DeviceError) as caught:
         find_device(DeviceClass.CUDA)
     assert "\n" not in str(caught.value)
@@ -288,7 +321,7 @@ def test_a_missing_gpu_is_one_line_that_names_the_remedy() -> None:
     assert "device: cpu" in str(caught.value)
 
 
-def test_a_second_holder_of_a_device_is_refused_and_told_who_holds_it(
+def test_a_second_lock_of_a_device_is_refused_and_names_the_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -300,7 +333,7 @@ def test_a_second_holder_of_a_device_is_refused_and_told_who_holds_it(
         pass  # free again
 
 
-def test_a_holder_that_died_does_not_keep_its_device(
+def test_a_dead_process_does_not_keep_its_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -316,12 +349,12 @@ def test_a_holder_that_died_does_not_keep_its_device(
         pass
 
 
-def test_no_process_is_started_for_what_is_no_python(
+def test_a_source_that_is_not_python_starts_no_process(
     pool: Pool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = named_problem("silu")
     judge = pool._prepare(problem)
-    monkeypatch.setattr(judge._crew, "candidate", lambda _: pytest.fail("a process was started"))
+    monkeypatch.setattr(judge._workers, "candidate", lambda _: pytest.fail("a process was started"))
     verdict = _judge(pool, problem, "def f(:").verdict
     assert verdict.status is Status.NO_BUILD
     assert verdict.reason == "SyntaxError: invalid syntax (candidate.py, line 1)"
@@ -330,7 +363,7 @@ def test_no_process_is_started_for_what_is_no_python(
     assert "declares encoding raw_unicode_escape" in (verdict.reason or "")
 
 
-def test_a_ctrl_c_that_a_library_swallowed_is_heard_before_the_next_candidate(
+def test_a_swallowed_ctrl_c_is_raised_before_the_next_candidate(
     pool: Pool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = _silu(pool, named_problem)
@@ -344,6 +377,7 @@ def test_a_ctrl_c_that_a_library_swallowed_is_heard_before_the_next_candidate(
 # --- timing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @patiently
 def test_leaving_out_a_redundant_matmul_is_certified(
     pool: Pool, named_problem: NamedProblem, until_measured: UntilMeasured
@@ -362,7 +396,7 @@ def test_leaving_out_a_redundant_matmul_is_certified(
     until_measured("wasteful", missing)
 
 
-def test_the_harness_s_own_cost_is_not_what_a_busy_moment_makes_of_it(
+def test_a_busy_moment_does_not_raise_the_harness_s_own_cost(
     pool: Pool, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturbed = iter([9000, 8000, 9500, 7000, 9900, 8800, 410, 9000, 400, 9000, 405, 1, 1, 1])
@@ -371,15 +405,16 @@ def test_the_harness_s_own_cost_is_not_what_a_busy_moment_makes_of_it(
     def slowed(*arguments: Any) -> Burst:
         return replace(real(*arguments), elapsed_us=float(next(disturbed)))
 
-    known = pool._prepare(named_problem("silu"))._costs
+    known, reference = pool._prepare(named_problem("silu"))._costs, cast(Worker, None)
     known._empty_us.clear()
     with monkeypatch.context() as patch:
         patch.setattr(costs, "run_own", slowed)
-        assert known.empty_us(2) == 400
+        assert known.empty_us(2, reference) == 400
     known._empty_us.clear()
 
 
-def test_every_timed_burst_is_recorded_four_to_a_quad_and_two_to_a_pair(
+@pytest.mark.slow
+def test_timed_bursts_are_recorded_four_to_a_quad_and_two_to_a_pair(
     each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = _silu(each_pool, named_problem)
@@ -411,7 +446,8 @@ def test_a_copy_of_the_reference_is_certified_one_after_a_pair_for_each_bucket(
     assert set(Counter(sample.quad for sample in judgement.samples).values()) == {2}
 
 
-def test_a_null_test_is_no_copy_and_is_measured_in_full(
+@pytest.mark.slow
+def test_a_null_test_is_not_a_copy_and_is_measured_in_full(
     each_pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
 ) -> None:
     problem = _silu(each_pool, named_problem)
@@ -422,7 +458,8 @@ def test_a_null_test_is_no_copy_and_is_measured_in_full(
     assert verdict.measurement.num_quads >= quick.min_quads
 
 
-def test_inputs_on_which_the_reference_overflows_say_nothing_about_anybody(
+@pytest.mark.slow
+def test_inputs_on_which_the_reference_overflows_fail_no_candidate(
     pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = named_problem("exponential")
@@ -431,10 +468,10 @@ def test_inputs_on_which_the_reference_overflows_say_nothing_about_anybody(
         assert verdict.status is Status.CORRECT, verdict.reason
 
 
-def test_nobody_is_let_off_on_inputs_of_the_problem_s_own(
+def test_a_candidate_must_be_right_on_every_input_of_the_problem_s_own(
     pool: Pool, named_problem: NamedProblem
 ) -> None:
-    """Otherwise who leaves those out that are hard on the reference would be paid for it."""
+    """Otherwise a candidate would gain by skipping the inputs that are hard on the reference."""
     problem = named_problem("sometimes_hopeless")
     skips = problem.null_source.replace(
         "y = self.linear(x)", "if not x.any(): return x + 7.0\n        y = self.linear(x)"
@@ -443,7 +480,7 @@ def test_nobody_is_let_off_on_inputs_of_the_problem_s_own(
     assert _judge(pool, problem, skips, timing=True).verdict.status is Status.INCORRECT
 
 
-def test_a_success_without_timing_is_one_under_the_checks_alone(
+def test_a_success_without_timing_names_the_protocol_of_checks_only(
     each_pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
 ) -> None:
     problem = _silu(each_pool, named_problem)
@@ -453,7 +490,7 @@ def test_a_success_without_timing_is_one_under_the_checks_alone(
     assert (judgement.verdict.measurement, judgement.samples) == (None, ())
 
 
-def test_a_failure_without_timing_is_one_under_the_full_protocol(
+def test_a_failure_without_timing_names_the_full_protocol(
     pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
 ) -> None:
     verdict = _judge(pool, named_problem("silu"), _source("return x")).verdict
@@ -461,7 +498,7 @@ def test_a_failure_without_timing_is_one_under_the_full_protocol(
     assert verdict.protocol_id == quick.id
 
 
-def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: NamedProblem) -> None:
+def test_a_look_at_the_source_only_labels(pool: Pool, named_problem: NamedProblem) -> None:
     body = f"try:\n    return {CALL}\nexcept ValueError:\n    return None"
     verdict = _judge(pool, named_problem("silu"), _source(body)).verdict
     assert verdict.is_successful
@@ -469,7 +506,8 @@ def test_what_the_source_looks_like_only_labels(pool: Pool, named_problem: Named
     assert {flag.source for flag in verdict.flags} == {FlagSource.SCREEN}
 
 
-def test_who_is_not_timed_leaves_nothing_behind_either(
+@pytest.mark.slow
+def test_candidates_that_are_not_timed_leave_no_processes_behind(
     pool: Pool, named_problem: NamedProblem
 ) -> None:
     zygote = pool._zygote
@@ -488,14 +526,17 @@ SLEEPS = "time.sleep(0.1)"
     [("self.calls < 6", Status.CORRECT), ("True", Status.TIMED_OUT)],
     ids=["at first", "always"],
 )
-def test_only_who_is_slow_in_every_burst_is_too_slow(
-    when: str, status: Status, pool: Pool, named_problem: NamedProblem,
+def test_a_candidate_is_too_slow_only_if_it_is_slow_in_every_burst(
+    when: str,
+    status: Status,
+    pool: Pool,
+    named_problem: NamedProblem,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     problem_judge = pool._prepare(named_problem("silu"))
     monkeypatch.setattr(
         problem_judge._costs.known, "reference_us", 90.0
-    )  # of which a call takes a thousand
+    )  # a slow call takes a thousand times as long
     source = _source(f"if {when}:\n    {SLEEPS}\nreturn {CALL}")
     verdict = _judge(pool, named_problem("silu"), source, timing=False).verdict
     assert verdict.status is status, verdict.reason
@@ -510,8 +551,9 @@ ONCE = (
 )
 
 
+@pytest.mark.slow
 @patiently
-def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
+def test_a_large_gain_is_correct_and_confirmed_in_a_fresh_process(
     judge: Judge, until_measured: UntilMeasured
 ) -> None:
     def missing() -> object:  # weights change at random moments of the first measurement
@@ -523,8 +565,9 @@ def test_a_large_gain_stays_correct_when_it_is_confirmed_in_a_fresh_process(
     until_measured("wasteful_linear", missing)
 
 
+@pytest.mark.slow
 @patiently
-def test_a_claim_that_another_device_confirms_is_measured_once_here_and_once_there(
+def test_a_claim_for_another_device_is_measured_once_here_and_once_there(
     pool: Pool, named_problem: NamedProblem, until_measured: UntilMeasured
 ) -> None:
     problem = named_problem("wasteful_linear")
@@ -545,11 +588,12 @@ def test_a_claim_that_another_device_confirms_is_measured_once_here_and_once_the
     second = pool.confirm(problem, candidate, claims[-1])
     assert second.verdict.status is Status.CORRECT, second.verdict.reason
     assert second.verdict.measurement is not None
-    # a second one only where the reference's process was a slow one, which a busy machine makes
+    # a second session only where the reference's process was slow, as on a busy machine
     assert {sample.session for sample in second.samples} in ({0}, {0, 1})
 
 
-def test_who_computes_something_else_when_a_claim_is_confirmed_has_failed(
+@pytest.mark.slow
+def test_a_candidate_that_computes_something_else_fails_the_confirmation(
     pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = named_problem("silu")

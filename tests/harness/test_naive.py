@@ -1,4 +1,4 @@
-"""The corpus is alive: cheats that the judge stops do fool a harness that trusts."""
+"""Cheats that the judge stops do fool a harness that trusts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.harness.corpus import EXPLOITS, FOLDER, Case
 TRIED = [case for case in EXPLOITS if case.naive_modes is not None]
 FASTER = 1.2
 SIZES = {"softmax": {"N": 1024}}
-"""Wide enough for a loose absolute tolerance to accept zeros."""
+"""Sizes of problems, by name: wide enough for a loose absolute tolerance to accept zeros."""
 KNOWN_MODES = {"batch", "gains", "last", "signed", "wrong"}
 
 
 NUM_AGAIN = 10
-"""Further tries of a cheat whose gain a busy machine may hide: it has no clock that knows."""
+"""Further tries of a cheat. A busy machine may hide its gain, and the naive harness cannot tell."""
 Results = dict[str, list[dict[str, Any]]]
 Naive = Callable[[Sequence[Case]], Results]
 
@@ -46,26 +46,38 @@ def _tried(
     tried = []
     for case in wanted:
         problem = named_problem(case.problem)
-        tried.append({
-            "name": case.name, "device": problem.device_class.value,
-            "modes": sorted(case.naive_modes or ()), "candidate": case.source,
-            "reference": resize(problem.source, SIZES.get(case.problem, {}), where=case.problem),
-        })  # fmt: skip
+        tried.append(
+            {
+                "name": case.name,
+                "device": problem.device_class.value,
+                "modes": sorted(case.naive_modes or ()),
+                "candidate": case.source,
+                "reference": resize(
+                    problem.source, SIZES.get(case.problem, {}), where=case.problem
+                ),
+            }
+        )
     finished = subprocess.run(
-        [sys.executable, FOLDER / "naive.py"], input=json.dumps(tried), text=True,
-        capture_output=True, check=True, cwd=folder, timeout=800,
+        [sys.executable, FOLDER / "naive.py"],
+        input=json.dumps(tried),
+        text=True,
+        capture_output=True,
+        check=True,
+        cwd=folder,
+        timeout=800,
         env={**os.environ, "SOME_API_KEY": "x", "PYTHONPATH": str(FOLDER.parents[1])},
-    )  # fmt: skip
+    )
     return json.loads(finished.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TRIED, ids=lambda case: case.name)
 def test_an_exploit_fools_a_naive_harness(case: Case, naive_results: Results, naive: Naive) -> None:
     def lacks() -> str:
         accepted = [found for found in tries if found["status"] == "correct"]
         if not accepted:
             return "accepted"
-        # what the judge may find correct must have gained by its cheat, unless it is wrong
+        # a cheat that the judge may find correct must have gained, unless its output is wrong
         modes = case.naive_modes or set()
         needs_gain = "gains" in modes or ("no_gain" in case.accepted and "wrong" not in modes)
         gained = max(found["speedup"] for found in accepted) > FASTER

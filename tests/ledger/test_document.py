@@ -1,4 +1,4 @@
-"""docs/sql.md has every table, column and view; everything that it and README show, runs.
+"""Tests that docs/sql.md has every table, column and view, and that its commands and README's run.
 
 Where DuckDB's own program is not installed, its questions are asked through its Python package.
 """
@@ -42,7 +42,7 @@ PROGRAMS = blocks("python", DOCUMENTS[0])
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A folder with a ledger in `data`, a stage of which is exported."""
+    """Make a folder with a ledger in `data`, with one stage exported."""
     from tests.ledger.conftest import Facts
 
     folder = tmp_path_factory.mktemp("project")
@@ -63,7 +63,7 @@ def ledger(folder):
         yield ledger
 
 
-def test_every_block_of_the_document_is_of_a_kind_that_is_run():
+def test_every_block_of_the_document_is_of_a_known_kind():
     fences = re.findall(r"^```.*$", DOCUMENTS[0].read_text(encoding="utf-8"), re.MULTILINE)
     assert set(fences[::2]) == {"```sql", "```sh", "```python"}
     assert set(fences[1::2]) == {"```"}
@@ -73,12 +73,13 @@ def test_every_block_of_the_document_is_of_a_kind_that_is_run():
 
 
 @pytest.mark.parametrize("number", range(len(QUESTIONS)))
-def test_questions_are_answered(ledger, number):
+def test_questions_of_the_document_are_answered(ledger, number):
     assert ledger.sql(QUESTIONS[number]).height > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
-def test_commands_run(folder, line):
+def test_commands_of_the_document_run(folder, line):
     words = shlex.split(line)
     if words[0] == "duckdb" and shutil.which("duckdb") is None:
         with contextlib.chdir(folder):
@@ -86,9 +87,14 @@ def test_commands_run(folder, line):
         return
     words = [sys.executable, "-m", "cudal1.cli", *words[1:]] if words[0] == "cudal1" else words
     done = subprocess.run(
-        words, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, timeout=600, check=False,
-    )  # fmt: skip
+        words,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     if "--out" in words:
         assert (folder / words[words.index("--out") + 1]).stat().st_size > 0
@@ -97,7 +103,7 @@ def test_commands_run(folder, line):
 
 
 def as_the_program_would(words: list[str]) -> list[tuple[object, ...]]:
-    """The rows of `duckdb [-readonly] [-csv] [FILE] SQL`, or of `duckdb -c SQL`."""
+    """Return the rows of `duckdb [-readonly] [-csv] [FILE] SQL`, or of `duckdb -c SQL`."""
     *others, query = words
     files = [word for word in others if not word.startswith("-")]
     with duckdb.connect(files[0] if files else ":memory:", read_only=bool(files)) as connection:
@@ -106,7 +112,7 @@ def as_the_program_would(words: list[str]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_programs_run(folder, program):
+def test_programs_of_the_document_run(folder, program):
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
         exec(compile(program, "docs/sql.md", "exec"), {})

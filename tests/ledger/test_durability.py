@@ -1,4 +1,4 @@
-"""Kills, damage, full disks and other versions cost nothing that was judged or paid for."""
+"""Tests that kills, damage, full disks and other versions lose no judged or paid result."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import pytest
 
 from cudal1.errors import StoreError
 from cudal1.ledger import Ledger
+
+pytestmark = pytest.mark.slow
 
 WRITER = """
 import sys
@@ -62,26 +64,29 @@ def test_a_killed_writer_loses_no_append_that_returned(tmp_path):
             assert all(ledger.completion(line.strip()) is not None for line in told)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("sabotage", "code"), [(None, 0), ("journal", 1), ("database", 1)])
-def test_a_writer_of_everything_killed_at_random_loses_nothing_unless_it_is_sabotaged(
-    tmp_path, sabotage, code
-):
+def test_a_writer_killed_at_random_loses_nothing_unless_it_is_sabotaged(tmp_path, sabotage, code):
     kills = ["--sabotage", sabotage] if sabotage else ["--kills", "4"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.ledger_kills", "--out", str(tmp_path), *kills],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "benchmarks.ledger.kills", "--out", str(tmp_path), *kills],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     assert "num_lost" in done.stdout
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk_is_one_line_and_costs_nothing(tmp_path):
+def test_a_full_disk_gives_one_line_and_loses_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", WRITER, str(tmp_path), "400000"],
-        capture_output=True, text=True, timeout=600, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
     *told, message = done.stdout.splitlines()
     assert "free some space" in message
     assert len(told) > 10
@@ -130,7 +135,7 @@ def test_damage_anywhere_in_the_database_changes_nothing(filled, facts, seed):
         assert facts.content(ledger) == before
 
 
-def test_a_line_cut_short_is_skipped_and_the_next_append_is_whole(filled, facts):
+def test_a_truncated_line_is_skipped_and_the_next_append_is_whole(filled, facts):
     journal = filled / "journal" / "rl.jsonl"
     with journal.open("ab") as stream:
         stream.write(b'{"batches":[["completions",["completion_id"')
@@ -143,7 +148,7 @@ def test_a_line_cut_short_is_skipped_and_the_next_append_is_whole(filled, facts)
         assert ledger.completion("after") is not None
 
 
-def test_a_killed_run_goes_on_with_all_that_it_had_used(filled, facts):
+def test_a_killed_run_resumes_with_all_facts_that_it_had_used(filled, facts):
     with Ledger.open(filled) as ledger:
         ledger.begin("rl")
         ledger.export()
@@ -153,7 +158,7 @@ def test_a_killed_run_goes_on_with_all_that_it_had_used(filled, facts):
     assert pl.read_parquet(shard / "timing_samples.parquet").height == 30
 
 
-def test_another_run_forgets_what_the_killed_one_used_and_keeps_its_facts(filled, facts):
+def test_another_run_forgets_the_killed_runs_use_and_keeps_its_facts(filled, facts):
     with Ledger.open(filled) as ledger:
         ledger.begin("rl", run="other parameters")
         assert ledger.sql("from rewards where stage = 'rl'").is_empty()
@@ -167,7 +172,7 @@ def test_another_run_forgets_what_the_killed_one_used_and_keeps_its_facts(filled
         assert ledger.sql("from timing_samples").height == 54
 
 
-def test_facts_that_a_later_run_does_without_outlive_the_database(filled, facts):
+def test_facts_that_a_later_run_does_not_use_outlive_the_database(filled, facts):
     for _ in range(2):
         with Ledger.open(filled) as ledger:
             ledger.begin("filter")
@@ -179,7 +184,7 @@ def test_facts_that_a_later_run_does_without_outlive_the_database(filled, facts)
         assert ledger.sql("from members where stage = 'filter'").height == 1
 
 
-def test_facts_survive_that_dvc_removes_a_shard_before_its_stage_runs(filled, facts):
+def test_facts_survive_when_dvc_removes_a_shard_before_its_stage_runs(filled, facts):
     shutil.rmtree(filled / "shards" / "filter")
     with Ledger.open(filled) as ledger:
         ledger.begin("filter")
@@ -218,7 +223,7 @@ def test_a_kill_in_the_middle_of_an_export_is_harmless(filled, facts):
         assert facts.content(ledger) == before
 
 
-def test_a_shard_that_changed_on_disk_is_taken_in(filled, facts, tmp_path_factory):
+def test_a_shard_that_changed_on_disk_is_read_again(filled, facts, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     with Ledger.open(other) as ledger:
         ledger.begin("filter")
@@ -248,7 +253,7 @@ def test_a_corrupt_shard_is_named_with_the_remedy(filled, content):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_damaged_shard_is_never_an_odd_error(filled, seed):
+def test_a_damaged_shard_never_gives_an_odd_error(filled, seed):
     path = filled / "shards" / "filter" / "completions.parquet"
     damaged = bytearray(path.read_bytes())
     rng = random.Random(seed)
@@ -271,7 +276,7 @@ def test_a_shard_of_newer_code_is_refused(filled):
         Ledger.open(filled)
 
 
-def test_a_database_of_newer_code_is_refused_and_left_alone(filled):
+def test_a_database_of_newer_code_is_refused_and_left_unchanged(filled):
     path = filled / "ledger.duckdb"
     with duckdb.connect(str(path)) as connection:
         connection.execute("update meta set value = '999' where name = 'schema'")
@@ -290,7 +295,7 @@ def test_a_database_of_older_code_is_rebuilt(filled, facts):
         assert facts.content(ledger) == before
 
 
-def test_a_line_that_the_database_refuses_shuts_nobody_out(tmp_path, facts, caplog):
+def test_a_line_that_the_database_refuses_blocks_no_later_opening(tmp_path, facts, caplog):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("generate@x")
         ledger.add_completion(facts.completion("a"), None, "none")
@@ -308,7 +313,7 @@ def test_a_line_that_the_database_refuses_shuts_nobody_out(tmp_path, facts, capl
 
 
 @pytest.mark.parametrize("run", ["", "another"])
-def test_what_arrives_while_we_are_interrupted_outlives_the_next_run(
+def test_an_answer_that_arrives_during_an_interrupt_outlives_the_next_run(
     tmp_path, facts, monkeypatch, run
 ):
     with Ledger.open(tmp_path) as ledger:
@@ -330,7 +335,7 @@ def test_what_arrives_while_we_are_interrupted_outlives_the_next_run(
         assert ledger.query("spent", provider="openai").item(0, "cost_usd") == 0.25
 
 
-def test_what_the_database_lacks_is_not_dropped_by_an_export(tmp_path, facts):
+def test_an_export_drops_no_line_that_the_database_lacks(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("generate@x")
         odd = facts.completion("b").model_copy(update={"num_prompt_tokens": 3_000_000_000})
@@ -343,7 +348,7 @@ def test_what_the_database_lacks_is_not_dropped_by_an_export(tmp_path, facts):
         assert ledger.completion("c") is not None
 
 
-def test_a_journal_is_read_once_by_those_who_only_open(tmp_path, facts):
+def test_processes_that_only_open_the_ledger_read_a_journal_once(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("generate@x")
         ledger.add_completion(facts.completion("a"), None, "none")

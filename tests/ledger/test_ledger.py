@@ -1,4 +1,4 @@
-"""The ledger keeps what it was told, once, for every stage."""
+"""Tests that the ledger keeps each fact once, for every stage."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def test_a_second_append_changes_nothing(tmp_path, facts):
         assert len(once["timing_samples"]) == 24
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(st.characters(exclude_categories=())), max_size=4))
 def test_any_text_comes_back_as_it_was(tmp_path_factory, facts, texts):
@@ -80,7 +81,7 @@ def test_an_answer_replaces_a_failed_request_and_never_the_reverse(tmp_path, fac
         assert found.text == "paid for"
 
 
-def test_what_is_found_in_an_answer_may_be_said_again(tmp_path, facts):
+def test_a_later_extraction_from_an_answer_replaces_the_first(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("generate@x")
         ledger.add_completion(facts.completion("a"), None, "no code block")
@@ -89,13 +90,15 @@ def test_what_is_found_in_an_answer_may_be_said_again(tmp_path, facts):
         assert row == (facts.candidate().id, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [4, 40])
-def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, facts, count):
+def test_a_batch_of_answers_equals_single_answers(tmp_path, facts, count):
     answers = [
-        (facts.completion(str(i)), None, "no code block") if i % 4 == 1
+        (facts.completion(str(i)), None, "no code block")
+        if i % 4 == 1
         else (facts.completion(str(i)), facts.candidate("other" if i == 3 else "same"), None)
         for i in range(count)
-    ]  # fmt: skip
+    ]
     contents = []
     for name in ("one by one", "at once"):
         with Ledger.open(tmp_path / name) as ledger:
@@ -115,7 +118,7 @@ def test_several_answers_at_once_are_as_good_as_one_after_the_other(tmp_path, fa
     assert contents[0] == contents[1]
 
 
-def test_a_verdict_has_columns_for_what_its_seconds_went_for(tmp_path, facts):
+def test_a_verdict_has_columns_for_its_seconds_by_activity(tmp_path, facts):
     candidates = [facts.candidate(f"class ModelNew: x = {number}") for number in range(2)]
     spent = Phases(starting_s=0.5, compiling_s=4.0, checking_s=0.25, measuring_s=1.0)
     noted = facts.correct(candidates[0]).model_copy(update={"phases": spent})
@@ -142,7 +145,7 @@ def test_the_latest_admission_holds(tmp_path, facts):
         assert ledger.sql("select admitted, rejection from problems").row(0) == (True, None)
 
 
-def test_a_problem_says_what_holds_of_its_inputs(tmp_path, facts):
+def test_a_problem_holds_the_invariants_of_its_inputs(tmp_path, facts):
     problem, held = facts.problem(), ("input 0: lower triangular", "input 1: values in {-1, 1}")
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("problems")
@@ -155,7 +158,7 @@ def test_a_problem_says_what_holds_of_its_inputs(tmp_path, facts):
         assert ledger.sql("select invariants from problems").row(0) == (list(held),)
 
 
-def test_a_step_done_again_replaces_its_rewards(tmp_path, facts):
+def test_a_repeated_step_replaces_its_rewards(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl")
         ledger.add_rewards(7, [("old", 1.0, 0.1)])
@@ -170,9 +173,12 @@ def test_exemplars_are_the_timed_successes_of_the_problem(tmp_path, facts):
         ledger.begin("rl")
         facts.fill(ledger)
         found = ledger.births(
-            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"],
+            facts.problem().id,
+            device_kind="cpu",
+            protocol_id=facts.protocol.id,
+            stages=["rl"],
             attempts_per_step=100,
-        )  # fmt: skip
+        )
         assert sorted(exemplar.score for exemplar in found) == [1.1, 1.5, 2.0]
         shown = ledger.shown(reversed(found))
         assert [exemplar.candidate_id for exemplar in shown] == [b.candidate_id for b in found][
@@ -181,7 +187,8 @@ def test_exemplars_are_the_timed_successes_of_the_problem(tmp_path, facts):
         assert all(exemplar.source.startswith("class ModelNew") for exemplar in shown)
 
 
-def test_an_exemplar_is_there_once_for_each_birth(tmp_path, facts):
+@pytest.mark.slow
+def test_an_exemplar_appears_once_for_each_birth(tmp_path, facts):
     first = facts.candidate("class ModelNew: x = 0")
 
     def find(ledger, key: str, attempt: int, island: int | None, stage: str) -> None:
@@ -198,26 +205,37 @@ def test_an_exemplar_is_there_once_for_each_birth(tmp_path, facts):
         find(ledger, "r1", 203, 1, "rl")
         find(ledger, "r2", 507, 0, "rl")
         found = ledger.births(
-            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id,
-            stages=["filter", "rl"], attempts_per_step=100,
-        )  # fmt: skip
+            facts.problem().id,
+            device_kind="cpu",
+            protocol_id=facts.protocol.id,
+            stages=["filter", "rl"],
+            attempts_per_step=100,
+        )
     births = [(e.born, e.island) for e in found if e.candidate_id == first.id]
     assert births == [(None, None), (2, 1), (5, 0)]
 
 
-def test_a_stage_s_exemplars_are_not_those_of_a_run_that_is_over(tmp_path, facts):
+@pytest.mark.slow
+def test_exemplars_of_a_finished_run_are_not_those_of_the_next(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl", run="old")
         facts.fill(ledger)
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("rl", run="new")
-        assert ledger.births(
-            facts.problem().id, device_kind="cpu", protocol_id=facts.protocol.id, stages=["rl"],
-            attempts_per_step=100,
-        ) == []  # fmt: skip
+        assert (
+            ledger.births(
+                facts.problem().id,
+                device_kind="cpu",
+                protocol_id=facts.protocol.id,
+                stages=["rl"],
+                attempts_per_step=100,
+            )
+            == []
+        )
 
 
-def test_finding_a_fact_makes_it_the_running_stages_too(tmp_path, facts):
+@pytest.mark.slow
+def test_a_fact_that_a_stage_finds_becomes_a_fact_of_that_stage(tmp_path, facts):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("filter")
         facts.fill(ledger)
@@ -229,18 +247,24 @@ def test_finding_a_fact_makes_it_the_running_stages_too(tmp_path, facts):
         ledger.export()
     used = {p.stem: pl.read_parquet(p).height for p in (tmp_path / "shards/rl").iterdir()}
     assert used == {
-        "candidates": 1, "completions": 1, "hack_flags": 1, "members": 2, "protocols": 1,
-        "timing_samples": 8, "verdicts": 1,
-    }  # fmt: skip
+        "candidates": 1,
+        "completions": 1,
+        "hack_flags": 1,
+        "members": 2,
+        "protocols": 1,
+        "timing_samples": 8,
+        "verdicts": 1,
+    }
 
 
-def test_a_wrong_query_is_one_clear_line(tmp_path):
+def test_a_wrong_query_gives_one_clear_line(tmp_path):
     with Ledger.open(tmp_path) as ledger, pytest.raises(StoreError, match="nowhere") as caught:
         ledger.sql("select * from nowhere")
     assert "\n" not in str(caught.value)
 
 
-def test_a_second_writer_is_told_who_writes(tmp_path):
+@pytest.mark.slow
+def test_a_second_writer_is_told_which_process_writes(tmp_path):
     code = (
         "import sys, pathlib\nfrom cudal1.ledger import Ledger\n"
         "from cudal1.errors import StoreError\n"
@@ -255,7 +279,7 @@ def test_a_second_writer_is_told_who_writes(tmp_path):
     assert done.stdout.count("\n") == 1
 
 
-def test_reading_beside_a_writer_sees_all_that_was_appended(tmp_path, facts, caplog):
+def test_a_reader_beside_a_writer_sees_every_append(tmp_path, facts, caplog):
     with Ledger.open(tmp_path) as writer:
         writer.begin("filter")
         facts.fill(writer)
@@ -280,13 +304,13 @@ def test_reading_does_not_change_the_folder(tmp_path, facts):
     assert files() == before
 
 
-def test_reading_where_nothing_is_says_what_to_do(tmp_path):
+def test_reading_without_a_ledger_gives_the_remedy(tmp_path):
     with pytest.raises(StoreError, match="make run"):
         Ledger.read(tmp_path)
 
 
 @pytest.mark.parametrize("count", [2, 40])  # a few rows and many go in by different ways
-def test_a_kill_table_said_again_replaces_the_one_before(tmp_path, facts, count):
+def test_a_new_kill_table_replaces_the_old_one(tmp_path, facts, count):
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("problems")
         ledger.add_kill_table(facts.kill_table("zeros", "gone", *(f"m{i}" for i in range(count))))
@@ -309,6 +333,7 @@ def test_a_kill_table_is_in_the_shard_of_its_problem_and_comes_back(tmp_path, fa
         assert found.rows() == [("shuffled", None, None, None), ("zeros", True, "own", 1)]
 
 
+@pytest.mark.slow
 def test_a_reader_and_a_writer_never_wait_for_each_other_and_see_the_same(tmp_path, facts):
     with Ledger.open(tmp_path) as writer:
         writer.begin("filter")

@@ -1,4 +1,4 @@
-"""What the report asks of those candidates that it shows."""
+"""Tests of the report's queries on the candidates that it shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ledger(tmp_path, facts):
 
 @pytest.fixture
 def ids(facts) -> list[str]:
-    """A first candidate, one whose prompt showed it, and one whose prompt showed both."""
+    """Return three candidates' ids; each prompt but the first shows all earlier candidates."""
     return [facts.candidate(f"class ModelNew: x = {i}").id for i in range(3)]
 
 
@@ -29,13 +29,13 @@ def where(facts) -> dict[str, str]:
     return {"device_kind": facts.device_kind, "protocol_id": facts.protocol.id}
 
 
-def test_sources_are_of_those_that_are_asked_for(ledger, ids):
+def test_sources_are_given_for_the_requested_candidates_only(ledger, ids):
     found = ledger.query("sources", candidate_ids=ids[:1])
     assert found["source"].to_list() == ["class ModelNew: x = 0"]
     assert ledger.query("sources", candidate_ids=[]).is_empty()
 
 
-def test_samples_are_of_those_that_are_asked_for(ledger, ids, where):
+def test_samples_are_given_for_the_requested_candidates_only(ledger, ids, where):
     found = ledger.query("shown_samples", candidate_ids=ids[:2], **where)
     assert sorted(found["candidate_id"].unique()) == sorted(ids[:2])
     assert found.height == 16
@@ -43,7 +43,7 @@ def test_samples_are_of_those_that_are_asked_for(ledger, ids, where):
     assert ledger.query("shown_samples", candidate_ids=ids, **elsewhere).is_empty()
 
 
-def test_details_are_the_verdicts_own(ledger, ids, where):
+def test_details_are_the_verdicts_own_values(ledger, ids, where):
     found = ledger.query("shown_details", candidate_ids=ids[:1], **where)
     assert found["bucket_medians"].to_list() == [[1.1] * 7]
     assert found["num_inputs"].to_list() == [2]
@@ -57,7 +57,7 @@ def test_ancestors_are_counted_by_the_shortest_way(ledger, ids, where):
     assert dict(found.select("candidate_id", "certified").iter_rows()) == {first: 1.1, second: 1.5}
 
 
-def test_descent_is_followed_no_further_than_asked(ledger, facts, ids, where):
+def test_descent_is_followed_to_the_requested_depth_only(ledger, facts, ids, where):
     fourth = facts.candidate("class ModelNew: x = 4")
     ledger.add_completion(facts.completion("f", shown=(ids[1],)), fourth, None)
     near = ledger.query("ancestors", candidate_ids=[fourth.id], generations=1, **where)
@@ -78,7 +78,8 @@ def test_answers_come_without_their_text(ledger):
     assert not {"answer", "reasoning", "response"} & set(found.columns)
 
 
-def test_a_verdict_that_several_stages_used_comes_once(ledger, facts, tmp_path):
+@pytest.mark.slow
+def test_a_verdict_used_by_several_stages_comes_once(ledger, facts, tmp_path):
     ledger.export()
     ledger.close()
     with Ledger.open(tmp_path) as again:
@@ -92,7 +93,7 @@ def test_a_verdict_that_several_stages_used_comes_once(ledger, facts, tmp_path):
         assert again.query("latest_verdicts", stages=[]).is_empty()
 
 
-def test_a_verdict_comes_with_what_it_has_over_each_baseline(ledger, facts, ids):
+def test_a_verdict_comes_with_its_speedup_over_each_baseline(ledger, facts, ids):
     asked = {"stages": ["filter"]}
     assert ledger.query("latest_verdicts", **asked)["over_baselines"].null_count() == 4
     compiled = facts.candidate("class ModelNew: compiled")
@@ -108,7 +109,7 @@ def test_a_verdict_comes_with_what_it_has_over_each_baseline(ledger, facts, ids)
     assert found.height == 5
 
 
-def test_a_verdict_comes_with_what_was_seen_of_its_candidate(ledger, facts):
+def test_a_verdict_comes_with_its_candidates_properties(ledger, facts):
     candidate = facts.candidate("class ModelNew: seen")
     seen = Properties(follows_weights=False, fresh_outputs=True, needs_compiler=True)
     ledger.add_verdict(facts.correct(candidate, 1.3, seen), [])
@@ -116,7 +117,7 @@ def test_a_verdict_comes_with_what_was_seen_of_its_candidate(ledger, facts):
     assert row.select(*Properties.model_fields).to_dicts() == [seen.model_dump()]
 
 
-def test_a_problem_comes_with_what_holds_of_its_inputs(tmp_path, facts):
+def test_a_problem_comes_with_the_invariants_of_its_inputs(tmp_path, facts):
     problem, told = facts.problem(), ("input 0: lower triangular",)
     admission = Admission(problem_id=problem.id, admitted=True, invariants=told)
     with Ledger.open(tmp_path) as ledger:

@@ -1,4 +1,4 @@
-"""Opinions, rulings and cases: what stands, and what it does to verdicts."""
+"""Tests of opinions, rulings and cases: which one holds, and its effect on verdicts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def suspect(facts):
     return facts.candidate("class ModelNew: x = 1")
 
 
-def test_a_veto_is_a_flag_of_the_judge(ledger, facts, suspect):
+def test_a_veto_is_a_flag_of_the_reviewer(ledger, facts, suspect):
     ledger.add_review(facts.review(suspect))
     flag = ledger.veto(suspect)
-    assert (flag.kind, flag.source) == ("cached_output", FlagSource.JUDGE)
+    assert (flag.kind, flag.source) == ("cached_output", FlagSource.REVIEWER)
 
 
 @pytest.mark.parametrize("is_cheat", [False, None])
-def test_an_opinion_that_vetoes_nothing_leaves_the_verdict(ledger, facts, suspect, is_cheat):
+def test_an_opinion_without_a_veto_leaves_the_verdict_unchanged(ledger, facts, suspect, is_cheat):
     ledger.add_review(facts.review(suspect, is_cheat=is_cheat))
     assert ledger.veto(suspect) is None
 
@@ -35,7 +35,7 @@ def test_a_person_can_lift_a_veto(ledger, facts, suspect):
     assert ledger.veto(suspect) is None
 
 
-def test_a_person_s_word_stands_above_the_judge_s(ledger, facts, suspect):
+def test_a_person_s_ruling_overrides_the_reviewer_s_opinion(ledger, facts, suspect):
     ledger.add_review(facts.review(suspect, is_cheat=False))
     ledger.add_ruling(facts.ruling(suspect))
     assert ledger.veto(suspect).source is FlagSource.PERSON
@@ -49,25 +49,26 @@ def test_the_latest_ruling_holds(ledger, facts, suspect):
     assert ledger.veto(suspect) is None
 
 
-def test_a_review_comes_back_as_it_went_in(ledger, facts, suspect):
+@pytest.mark.slow
+def test_a_review_comes_back_unchanged(ledger, facts, suspect):
     review = facts.review(suspect)
     ledger.add_review(review)
-    assert ledger.reviews(suspect, judge_id="judge") == [review]
-    assert ledger.reviews(suspect, judge_id="another") == []
+    assert ledger.reviews(suspect, reviewer_id="reviewer") == [review]
+    assert ledger.reviews(suspect, reviewer_id="another") == []
 
 
-def test_a_raw_answer_is_replaced_by_what_was_found_in_it(ledger, facts, suspect):
+def test_a_parsed_answer_replaces_the_raw_one(ledger, facts, suspect):
     ledger.add_review(facts.review(suspect, is_cheat=None))
     ledger.add_review(facts.review(suspect))
-    (review,) = ledger.reviews(suspect, judge_id="judge")
+    (review,) = ledger.reviews(suspect, reviewer_id="reviewer")
     assert review.opinion is not None
 
 
-def test_a_case_that_ships_comes_back_as_it_went_in(ledger, facts):
+def test_a_shipped_case_comes_back_unchanged(ledger, facts):
     assert facts.case in ledger.cases()
 
 
-def test_what_a_person_confirms_is_a_case_until_they_dismiss_it(ledger, facts, suspect):
+def test_a_confirmed_veto_is_a_case_until_the_person_dismisses_it(ledger, facts, suspect):
     ledger.add_candidate(suspect)
     ledger.add_ruling(facts.ruling(suspect))
     (case,) = [each for each in ledger.cases() if each.id == suspect.id]
@@ -84,7 +85,7 @@ def test_a_ruling_holds_for_the_same_code_under_another_name(ledger, facts, susp
     assert (ledger.veto(twin) is not None) == is_cheat
 
 
-def test_a_ruling_on_itself_stands_above_one_on_the_same_code(ledger, facts, suspect):
+def test_a_ruling_on_a_candidate_overrides_one_on_the_same_code(ledger, facts, suspect):
     twin = facts.candidate("class ModelNew: x = 1  # again")
     ledger.add_review(facts.review(twin, code="the same"))
     ledger.add_ruling(facts.ruling(twin, is_cheat=False, code="the same"))
@@ -92,18 +93,17 @@ def test_a_ruling_on_itself_stands_above_one_on_the_same_code(ledger, facts, sus
     assert ledger.veto(twin) is None
 
 
-def test_a_veto_of_any_judge_is_found_by_the_code_before_what_this_one_found(
-    ledger, facts, suspect
-):
+def test_any_reviewers_veto_on_the_code_comes_before_this_reviewers_opinion(ledger, facts, suspect):
     twin = facts.candidate("class ModelNew: x = 1  # again")
     ledger.add_review(facts.review(suspect, is_cheat=False, code="the same"))
-    assert ledger.opinion_on("the same", judge_id="another") is None
-    assert ledger.opinion_on("the same", judge_id="judge").candidate_id == suspect.id
+    assert ledger.opinion_on("the same", reviewer_id="another") is None
+    assert ledger.opinion_on("the same", reviewer_id="reviewer").candidate_id == suspect.id
     ledger.add_review(facts.review(twin, code="the same"))
-    assert ledger.opinion_on("the same", judge_id="another").candidate_id == twin.id
+    assert ledger.opinion_on("the same", reviewer_id="another").candidate_id == twin.id
 
 
-def test_what_was_said_is_in_the_shard_of_whoever_asks_for_the_veto(
+@pytest.mark.slow
+def test_review_and_ruling_are_in_the_shard_of_the_stage_that_asks_for_the_veto(
     ledger, facts, suspect, tmp_path
 ):
     ledger.add_review(facts.review(suspect))
@@ -119,12 +119,11 @@ def test_what_was_said_is_in_the_shard_of_whoever_asks_for_the_veto(
     (tmp_path / "ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as rebuilt:
         assert rebuilt.veto(suspect).source is FlagSource.PERSON
-        assert len(rebuilt.reviews(suspect, judge_id="judge")) == 1
+        assert len(rebuilt.reviews(suspect, reviewer_id="reviewer")) == 1
 
 
-def test_the_shard_of_rulings_has_the_candidates_that_they_are_about(
-    ledger, facts, suspect, tmp_path
-):
+@pytest.mark.slow
+def test_the_shard_of_rulings_holds_their_candidates(ledger, facts, suspect, tmp_path):
     ledger.export()
     ledger.close()
     with Ledger.open(tmp_path) as ruled:
@@ -138,13 +137,14 @@ def test_the_shard_of_rulings_has_the_candidates_that_they_are_about(
         assert suspect.source in [case.source for case in rebuilt.cases()]
 
 
-def test_a_try_that_ended_stays_ended(ledger, facts):
+def test_a_finished_try_stays_finished(ledger, facts):
     refused = facts.tries()[0]
     ledger.add_try(refused.model_copy(update={"outcome": TryOutcome.SENT, "said": None}))
     found = ledger.sql("select outcome from tries where request_id = 'c' order by sent_at")
     assert found["outcome"].to_list() == ["refused", "answered"]
 
 
+@pytest.mark.slow
 def test_tries_reviews_rulings_and_cases_outlive_the_database(ledger, facts, tmp_path):
     tables = ("tries", "reviews", "rulings", "hack_cases")
     before = {table: ledger.sql(f"from {table} order by all").rows() for table in tables}
@@ -156,6 +156,7 @@ def test_tries_reviews_rulings_and_cases_outlive_the_database(ledger, facts, tmp
         assert {t: again.sql(f"from {t} order by all").rows() for t in tables} == before
 
 
+@pytest.mark.slow
 def test_a_bill_outlives_the_stage_s_next_run(ledger, facts, tmp_path):
     ledger.export()
     ledger.close()
@@ -167,6 +168,7 @@ def test_a_bill_outlives_the_stage_s_next_run(ledger, facts, tmp_path):
         assert rebuilt.query("spent", provider="openai").item(0, "cost_usd") == 0.75
 
 
+@pytest.mark.slow
 def test_threads_take_turns(ledger, facts):
     from concurrent.futures import ThreadPoolExecutor
 

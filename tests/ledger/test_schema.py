@@ -1,4 +1,4 @@
-"""Older ledgers are upgraded, newer ones refused; migrations make all that there is."""
+"""Tests that older ledgers are upgraded and newer ones refused, and that migrations suffice."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from cudal1.errors import StoreError
 from cudal1.ledger import Ledger, schema
 
+pytestmark = pytest.mark.slow
+
 NEXT = """
 alter table rewards add column weight double default 1.5;
 alter table verdicts add column mood varchar;
@@ -22,7 +24,7 @@ comment on table extras is 'Made for a test';
 
 @pytest.fixture
 def next_code(tmp_path_factory, monkeypatch) -> Path:
-    """The same code with one migration more, and a view that needs it."""
+    """Make the same code with one migration more, and a view that needs it."""
     folder = tmp_path_factory.mktemp("schema")
     shutil.copytree(schema.FOLDER / "migrations", folder / "migrations")
     (folder / "migrations" / f"{schema.newest() + 1:04d}_test.sql").write_text(NEXT)
@@ -34,7 +36,7 @@ def next_code(tmp_path_factory, monkeypatch) -> Path:
 
 
 def shape(connection: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
-    """All that a schema is: columns, keys, indexes, comments, views."""
+    """Return everything that makes up a schema: columns, keys, indexes, comments, views."""
     return [
         row
         for query in (
@@ -51,7 +53,7 @@ def shape(connection: duckdb.DuckDBPyConnection) -> list[tuple[object, ...]]:
 
 
 def as_of(version: int) -> duckdb.DuckDBPyConnection:
-    """An empty database as code of that version left it."""
+    """Return an empty database as code of that version left it."""
     connection = duckdb.connect()
     for path in sorted((schema.FOLDER / "migrations").glob("*.sql")):
         if int(path.name[:4]) <= version:
@@ -61,7 +63,7 @@ def as_of(version: int) -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize("version", range(schema.oldest(), schema.newest() + 1))
-def test_every_older_database_becomes_what_an_empty_one_becomes(version):
+def test_every_older_database_is_upgraded_to_the_schema_of_a_new_one(version):
     fresh = duckdb.connect()
     schema.upgrade(fresh, found=0)
     older = as_of(version)
@@ -72,22 +74,25 @@ def test_every_older_database_becomes_what_an_empty_one_becomes(version):
     assert schema.is_current(older)
 
 
-def test_migrations_are_numbered_without_a_gap_and_twice():
+def test_migrations_are_numbered_without_gaps_and_repetitions():
     names = sorted(path.name for path in (schema.FOLDER / "migrations").glob("*.sql"))
     numbers = [int(name[:4]) for name in names]
     assert numbers == list(range(schema.oldest(), schema.newest() + 1))
 
 
 @pytest.mark.parametrize("version", range(schema.oldest(), schema.newest()))
-def test_a_migration_drops_no_column_and_asks_for_no_new_value(version):
-    """Shards and journals are taken in by the names of their columns."""
+def test_a_migration_drops_no_column_and_needs_no_new_value(version):
+    """Shards and journals are read by the names of their columns."""
     columns = "select table_name, column_name, is_nullable, column_default from duckdb_columns()"
     before = {row[:2] for row in as_of(version).execute(columns).fetchall()}
     after = as_of(version + 1).execute(columns).fetchall()
-    assert before <= {row[:2] for row in after}
+    left = {row[:2] for row in after}
+    gone = before - left
+    assert {(table, schema.present_name(table, name)) for table, name in gone} <= left
     tables = {table for table, _ in before}
     for table, column, is_nullable, default in after:
-        if table in tables and (table, column) not in before:
+        is_renamed = column in schema.RENAMED.get(table, {}).values()
+        if table in tables and (table, column) not in before and not is_renamed:
             assert is_nullable or default is not None, (table, column)
 
 
@@ -116,7 +121,8 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
         for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():
             columns = [row[0] for row in older.execute(f"describe {table}").fetchall()]
-            rows = newer.sql(f"from {table}").pl().select(columns)
+            older_names = {new: old for old, new in schema.RENAMED.get(table, {}).items()}
+            rows = newer.sql(f"from {table}").pl().rename(older_names).select(columns)
             older.register("rows", rows)
             older.execute(f"delete from {table}")
             older.execute(f"insert into {table} by name from rows")
@@ -132,7 +138,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
     assert not list(tmp_path.glob("*.corrupt-*"))
 
 
-def test_shards_and_journals_of_older_code_are_taken_in(filled, facts, next_code):
+def test_shards_and_journals_of_older_code_are_read(filled, facts, next_code):
     with Ledger.open(filled) as ledger:
         before = facts.content(ledger)
     (filled / "ledger.duckdb").unlink()
@@ -143,7 +149,7 @@ def test_shards_and_journals_of_older_code_are_taken_in(filled, facts, next_code
     assert next_code.exists()
 
 
-def test_what_reads_an_older_ledger_answers_from_its_shards_and_changes_nothing(
+def test_a_reader_of_an_older_ledger_uses_its_shards_and_changes_nothing(
     filled, facts, next_code, caplog
 ):
     before = (filled / "ledger.duckdb").read_bytes()
@@ -155,7 +161,7 @@ def test_what_reads_an_older_ledger_answers_from_its_shards_and_changes_nothing(
     assert next_code.exists()
 
 
-def test_a_ledger_of_newer_code_is_refused_and_left_alone(filled, next_code, monkeypatch):
+def test_a_ledger_of_newer_code_is_refused_and_left_unchanged(filled, next_code, monkeypatch):
     with Ledger.open(filled) as ledger:
         ledger.begin("sft")
         ledger.add_steps(1, {"loss": 1.0})
@@ -178,7 +184,7 @@ def test_a_shard_s_version_is_the_newest_migration(filled):
     assert pl.read_parquet_metadata(path)["cudal1_ledger"] == str(schema.newest())
 
 
-def test_a_view_that_has_changed_is_made_anew_and_one_that_is_gone_goes(filled, next_code):
+def test_a_changed_view_is_made_again_and_a_removed_view_is_dropped(filled, next_code):
     with Ledger.open(filled) as ledger:
         assert ledger.sql("from weights").height == 3
     (next_code / "views.sql").write_text("create view only_one as select 1 as one;")
@@ -199,3 +205,29 @@ def test_a_database_that_cannot_be_upgraded_is_rebuilt(filled, facts, next_code,
     assert (filled / "ledger.duckdb.corrupt-1").exists()
     assert len(caplog.messages) == 1
     assert "odd rows" in caplog.messages[0]
+
+
+def test_a_column_of_older_shards_and_journals_gets_its_present_name(tmp_path, facts):
+    suspect = facts.candidate("class ModelNew: x = 1")
+    review = facts.review(suspect)
+    answer = facts.completion("another review", stage="rl", provider="reviewer")
+    again = review.model_copy(update={"completion": answer, "reviewer_id": "another"})
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("filter")
+        facts.fill(ledger)
+        ledger.add_review(review)
+        ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("rl")
+        facts.known(ledger, suspect)
+        ledger.add_review(again)
+    shard = tmp_path / "shards" / "filter" / "reviews.parquet"
+    pl.read_parquet(shard).rename({"reviewer_id": "judge_id"}).write_parquet(shard)
+    journals = [path for path in tmp_path.rglob("*.jsonl") if "reviewer_id" in path.read_text()]
+    assert journals
+    for journal in journals:
+        journal.write_text(journal.read_text().replace('"reviewer_id"', '"judge_id"'))
+    (tmp_path / "ledger.duckdb").unlink()
+    with Ledger.open(tmp_path) as rebuilt:
+        assert rebuilt.reviews(suspect, reviewer_id="reviewer") == [review]
+        assert len(rebuilt.reviews(suspect, reviewer_id="another")) == 1

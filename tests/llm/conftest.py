@@ -1,4 +1,4 @@
-"""A problem, its prompt, and an OpenAI-compatible server that misbehaves on demand."""
+"""Fixtures: a problem, its prompt, and an OpenAI-compatible server that misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from cudal1.llm.provider import Provider, Request, request_to
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.prompt import PromptStyle, generation_prompt
+from cudal1.prompts.prompt import PromptStyle, generation_prompt
 from tests.llm.receipts import Kept
 
 SOURCE = """import torch
@@ -40,16 +40,22 @@ ANSWER = "```python\nclass ModelNew:\n    pass\n```"
 
 @pytest.fixture
 def problem() -> Problem:
-    """A tiny problem of the shipped suite's shape."""
+    """Return a tiny problem of the shipped suite's shape."""
     return Problem(
-        suite="toy", level=1, number=1, name="relu", split=Split.TRAIN,
-        device_class=DeviceClass.CPU, revision="r", source=SOURCE,
-    )  # fmt: skip
+        suite="toy",
+        level=1,
+        number=1,
+        name="relu",
+        split=Split.TRAIN,
+        device_class=DeviceClass.CPU,
+        revision="r",
+        source=SOURCE,
+    )
 
 
 @pytest.fixture
 def ask(problem: Problem) -> Callable[..., list[Request]]:
-    """A function that makes the requests of so many attempts."""
+    """Return a function that makes the requests of a number of attempts."""
 
     def requests(provider: Provider, attempts: int = 1, seed: int = 0) -> list[Request]:
         return [
@@ -69,15 +75,15 @@ def ask(problem: Problem) -> Callable[..., list[Request]]:
 
 @pytest.fixture
 def kept() -> Kept:
-    """Empty receipts."""
+    """Return empty receipts."""
     return Kept()
 
 
 class Stub:
-    """An OpenAI-compatible server whose behaviours are used up one a request; the last stays."""
+    """An OpenAI-compatible server; each request uses up a behaviour, but the last one stays."""
 
     def __init__(self) -> None:
-        """It answers well until told otherwise."""
+        """Start a server that answers well until a test sets other behaviours."""
         self.behaviours: list[str] = ["ok"]
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
@@ -97,16 +103,16 @@ class Stub:
 
     @property
     def base_url(self) -> str:
-        """Where it listens."""
+        """Return the URL at which the server listens."""
         return f"http://127.0.0.1:{self.server.server_address[1]}/v1"
 
     def next_behaviour(self) -> str:
-        """Of the request that has just come."""
+        """Return the behaviour for the next request, and use it up unless it is the last."""
         with self.lock:
             return self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
 
     def stop(self) -> None:
-        """Let hanging requests go and close."""
+        """Release hanging requests and close the server."""
         self.released.set()
         self.server.shutdown()
         self.server.server_close()
@@ -118,7 +124,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["Content-Length"]))
@@ -212,8 +218,9 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                     source = "class ModelNew:\n    pass\n"
                     called = {"name": "write_file", "arguments": json.dumps({"content": source})}
                     answer["choices"][0]["message"] = {
-                        "content": None, "tool_calls": [{"type": "function", "function": called}]
-                    }  # fmt: skip
+                        "content": None,
+                        "tool_calls": [{"type": "function", "function": called}],
+                    }
                     self._send(200, json.dumps(answer))
                 case "wrong types":
                     answer = _chat("stop")
@@ -251,7 +258,7 @@ def _handler(stub: Stub) -> type[BaseHTTPRequestHandler]:
                 try:
                     self.wfile.write(character.encode())
                     self.wfile.flush()
-                except OSError:  # it has gone away
+                except OSError:  # the client has gone away
                     break
             self.close_connection = True
 
@@ -292,7 +299,7 @@ def _chat(finish_reason: str) -> dict[str, Any]:
 
 @pytest.fixture
 def stub() -> Iterator[Stub]:
-    """A running server."""
+    """Run a server."""
     server = Stub()
     yield server
     server.stop()

@@ -1,7 +1,7 @@
-"""Stands in for the interpreter of vLLM's environment: run as `… -m MODULE --port N …`.
+"""Stand in for the interpreter of vLLM's environment: run as `… -m MODULE --port N …`.
 
-What it does is in the variable FAKE_VLLM; what it saw and which processes there are, in the file
-that FAKE_VLLM_NOTES names. It does no part of the work of cudal1.
+The variable FAKE_VLLM selects the behaviour. The file that FAKE_VLLM_NOTES names gets what the
+program saw, and its processes. The program does no part of the work of cudal1.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def note(**facts: Any) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Healthy, and answers every question alike."""
+    """A healthy server that answers every question alike."""
 
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
     def do_GET(self) -> None:
-        """Say whether it is healthy."""
+        """Report whether the server is healthy."""
         self._send(503 if BEHAVIOUR == "never healthy" else 200, {})
 
     def do_POST(self) -> None:
-        """Answer."""
+        """Answer a question."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         note(body=body, key=self.headers["Authorization"])
         if BEHAVIOUR == "dies later":
@@ -61,12 +61,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Behave."""
+    """Behave as FAKE_VLLM says."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     note(
-        arguments=sys.argv[1:], pids=[os.getpid(), child.pid], folder=str(Path.cwd()),
+        arguments=sys.argv[1:],
+        pids=[os.getpid(), child.pid],
+        folder=str(Path.cwd()),
         environment=dict(os.environ),
-    )  # fmt: skip
+    )
     print("loading weights", flush=True)
     match BEHAVIOUR:
         case "dies at start":

@@ -1,4 +1,4 @@
-"""The ways in which one policy is served, behind one door; and what the policy itself says.
+"""Serve one policy in several ways behind one interface, and compute the policy's own values.
 
 vLLM is tried when the variable CUDAL1_VLLM_PYTHON names an interpreter that has it.
 """
@@ -18,11 +18,11 @@ import pytest
 
 from cudal1.candidate import Completion
 from cudal1.llm.local import LocalProvider
-from cudal1.llm.openai_api import OpenAIProvider
+from cudal1.llm.openai.openai_api import OpenAIProvider
 from cudal1.llm.provider import Exchange, Provider, Receipts, Request
 from cudal1.llm.server import free_port, serving
 from cudal1.llm.vllm import Endpoint, VllmProvider
-from cudal1.provider_settings import LocalSettings, OpenAISettings, VllmSettings
+from cudal1.settings.provider_settings import LocalSettings, OpenAISettings, VllmSettings
 from cudal1.train.policy import EMBEDDED, Sampler, fingerprint
 from tests.llm.receipts import Kept
 
@@ -35,17 +35,18 @@ class Way:
     """One way of serving the embedded policy, up and running."""
 
     def __init__(
-        self, provider_with: Callable[..., Provider],
+        self,
+        provider_with: Callable[..., Provider],
         opened: Callable[[Any, Receipts], AbstractContextManager[Exchange]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.provider_with = provider_with
-        """A provider that draws answers like that: temperature, top_p, max_tokens."""
+        """A function that makes a provider for a temperature, top_p and max_tokens."""
         self._opened = opened
 
     def answers(
         self, requests_to: Callable[[Provider], Sequence[Request]], **drawn: Any
     ) -> list[Completion]:
-        """Completions in the order of the requests, all of which wait at the same time."""
+        """Return completions in the order of the requests, all of which wait at the same time."""
         provider = self.provider_with(**drawn)
         requests = requests_to(provider)
         with self._opened(provider, Kept()) as exchange:
@@ -57,7 +58,7 @@ class Way:
 
 @contextmanager
 def in_this_process(_: Path) -> Generator[Way]:
-    """With transformers, through `LocalProvider`."""
+    """Serve with transformers in this process, through `LocalProvider`."""
     sampler = Sampler(EMBEDDED)
 
     class Loaded:
@@ -68,9 +69,7 @@ def in_this_process(_: Path) -> Generator[Way]:
             return sampler.id
 
     def provider_with(**drawn: Any) -> LocalProvider:
-        settings = LocalSettings(
-            kind="local", path=str(EMBEDDED), batch_size=CONCURRENCY, **drawn
-        )  # fmt: skip
+        settings = LocalSettings(kind="local", path=str(EMBEDDED), batch_size=CONCURRENCY, **drawn)
         return LocalProvider("local", settings, Loaded())
 
     yield Way(provider_with, LocalProvider.open)
@@ -78,10 +77,10 @@ def in_this_process(_: Path) -> Generator[Way]:
 
 @contextmanager
 def by_transformers(folder: Path) -> Generator[Way]:
-    """With `transformers serve`, through `OpenAIProvider`: any server that runs already, by URL.
+    """Serve with `transformers serve`, through `OpenAIProvider`: any running server, by URL.
 
-    It takes our policy for a Qwen, for which it would look for `<|im_start|>` to tell the answer
-    from the prompt, and give out both. So a copy of it says where an answer begins; its weights,
+    The server takes our policy for a Qwen. It would look for `<|im_start|>` to tell the answer from
+    the prompt, and return both. So a copy of the policy says where an answer begins; its weights,
     tokenizer and chat template are the shipped ones.
     """
     policy = folder / "policy"
@@ -95,9 +94,18 @@ def by_transformers(folder: Path) -> Generator[Way]:
     path.write_text(json.dumps(described), encoding="utf-8")
     port = free_port()
     command = [
-        str(Path(sys.executable).with_name("transformers")), "serve", str(policy),
-        "--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32",
-    ]  # fmt: skip
+        str(Path(sys.executable).with_name("transformers")),
+        "serve",
+        str(policy),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+    ]
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder)}
     with serving(
         "transformers serve", command, port=port, env=env, start_timeout_s=START_TIMEOUT_S
@@ -110,30 +118,47 @@ def by_transformers(folder: Path) -> Generator[Way]:
 
 
 def endpoint_settings(base_url: str, policy: Path, **drawn: Any) -> OpenAISettings:
-    """A server that costs nothing and knows the policy by its path."""
+    """Return settings of a server that costs nothing and knows the policy by its path."""
     values: dict[str, Any] = {
-        "kind": "openai", "model": str(policy), "base_url": base_url, "api_key_env": None,
-        "max_completion_tokens": None, "reasoning_effort": None,
-        "usd_per_million_prompt_tokens": 0.0, "usd_per_million_cached_prompt_tokens": None,
-        "usd_per_million_completion_tokens": 0.0, "requests_per_minute": None,
-        "tokens_per_minute": None, "budget_usd": None, "concurrency": CONCURRENCY,
-        "timeout_s": 300.0, "max_retries": 0, **drawn,
-    }  # fmt: skip
+        "kind": "openai",
+        "model": str(policy),
+        "base_url": base_url,
+        "api_key_env": None,
+        "max_completion_tokens": None,
+        "reasoning_effort": None,
+        "usd_per_million_prompt_tokens": 0.0,
+        "usd_per_million_cached_prompt_tokens": None,
+        "usd_per_million_completion_tokens": 0.0,
+        "requests_per_minute": None,
+        "tokens_per_minute": None,
+        "budget_usd": None,
+        "concurrency": CONCURRENCY,
+        "timeout_s": 300.0,
+        "max_retries": 0,
+        **drawn,
+    }
     return OpenAISettings(**values)
 
 
 @contextmanager
 def by_vllm(_: Path) -> Generator[Way]:
-    """With vLLM, through `VllmProvider`."""
+    """Serve with vLLM, through `VllmProvider`."""
     if VLLM_PYTHON is None:
         pytest.skip("vLLM: run `make vllm`, then set CUDAL1_VLLM_PYTHON=.venv-vllm/bin/python")
 
     def provider_with(**drawn: Any) -> VllmProvider:
         settings = VllmSettings(
-            kind="vllm", path=str(EMBEDDED), python=str(VLLM_PYTHON), max_model_tokens=1024,
-            start_timeout_s=START_TIMEOUT_S, concurrency=CONCURRENCY, timeout_s=300.0,
-            max_retries=0, gpu_memory_share=0.4, **drawn,
-        )  # fmt: skip
+            kind="vllm",
+            path=str(EMBEDDED),
+            python=str(VLLM_PYTHON),
+            max_model_tokens=1024,
+            start_timeout_s=START_TIMEOUT_S,
+            concurrency=CONCURRENCY,
+            timeout_s=300.0,
+            max_retries=0,
+            gpu_memory_share=0.4,
+            **drawn,
+        )
         return VllmProvider("vllm", settings, fingerprint)
 
     # one server for all: it takes a minute or two to start
@@ -144,7 +169,7 @@ def by_vllm(_: Path) -> Generator[Way]:
 def asked(
     provider: VllmProvider, endpoint: Endpoint, receipts: Receipts
 ) -> AbstractContextManager[Exchange]:
-    """An exchange with a server that another provider started."""
+    """Open an exchange with a server that another provider started."""
     return provider.exchange(endpoint, receipts)
 
 
@@ -156,7 +181,7 @@ WAYS: dict[str, Callable[[Path], AbstractContextManager[Way]]] = {
 
 
 class Policy:
-    """What the shipped policy says of an answer, by one forward pass: no sampling, no server."""
+    """The shipped policy's values for an answer by one forward pass, without sampling or server."""
 
     def __init__(self) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -166,20 +191,20 @@ class Policy:
         self._model = model.eval()
 
     def prompt_tokens(self, request: Request) -> list[int]:
-        """By the shipped chat template."""
+        """Return the prompt's tokens by the shipped chat template."""
         text = self._tokenizer.apply_chat_template(
             request.prompt.as_chat(), add_generation_prompt=True, tokenize=False
         )
         return self._tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def answer_tokens(self, completion: Completion) -> list[int]:
-        """With the end token, if the answer has ended by itself."""
+        """Return the answer's tokens, with the end token if the answer has ended by itself."""
         tokens = self._tokenizer(completion.text, add_special_tokens=False)["input_ids"]
         has_ended = completion.finish_reason == "stop"
         return tokens + [self._tokenizer.eos_token_id] * has_ended
 
     def logprobs(self, request: Request, completion: Completion) -> tuple[list[float], list[float]]:
-        """Log-probability of each token of the answer, and of the likeliest in its place."""
+        """Return log-probabilities of the answer's tokens, and of the likeliest in their place."""
         import torch
 
         prompt, answer = self.prompt_tokens(request), self.answer_tokens(completion)

@@ -1,4 +1,4 @@
-"""A server that fails in every way, a process that is killed: every answer once, a true bill."""
+"""Tests that, despite failures and a kill, every answer is recorded once and the bill is true."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bills import measure
+from benchmarks.answers.bills import measure
+
+pytestmark = pytest.mark.slow
 
 NUM_REQUESTS = 60
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("forgets_keys", [False, True])
-def test_every_answer_is_there_once_and_the_bill_is_the_server_s(
+def test_every_answer_is_recorded_once_and_the_bill_equals_the_server_s(
     tmp_path: Path, forgets_keys: bool
 ) -> None:
     found = measure(tmp_path, num_requests=NUM_REQUESTS, num_kills=2, forgets_keys=forgets_keys)
@@ -21,6 +22,7 @@ def test_every_answer_is_there_once_and_the_bill_is_the_server_s(
     assert counts == dict.fromkeys(counts, NUM_REQUESTS)
     assert found["num_failed"] == 0
     assert found["num_kills"] == 2
-    # a server that charges again for what it has answered cannot be known to: that is in doubt
+    # the client cannot know that a server charges again for an answer it gave before: that is in
+    # doubt
     assert found["is_within"]
     assert found["is_exact"] or forgets_keys

@@ -1,4 +1,4 @@
-"""A policy in this process as a provider: batches, seeds, receipts, and what is wrong at start."""
+"""Tests of a policy in this process as a provider: batches, seeds, receipts, errors at start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cudal1.candidate import Completion
 from cudal1.errors import ProviderError
 from cudal1.llm.local import LocalProvider, seed_of
 from cudal1.llm.provider import Request, complete, has_failed
-from cudal1.provider_settings import LocalSettings
+from cudal1.settings.provider_settings import LocalSettings
 from cudal1.train.policy import EMBEDDED, Sampler, fingerprint
 from tests.llm.receipts import Kept
 
@@ -24,9 +24,14 @@ Ask = Callable[..., list[Request]]
 
 def settings_with(**changes: Any) -> LocalSettings:
     values: dict[str, Any] = {
-        "kind": "local", "path": str(EMBEDDED), "temperature": 1.0, "top_p": None,
-        "max_tokens": 16, "batch_size": 2, **changes,
-    }  # fmt: skip
+        "kind": "local",
+        "path": str(EMBEDDED),
+        "temperature": 1.0,
+        "top_p": None,
+        "max_tokens": 16,
+        "batch_size": 2,
+        **changes,
+    }
     return LocalSettings(**values)
 
 
@@ -37,7 +42,7 @@ def embedded() -> Sampler:
 
 @dataclass
 class Loaded:
-    """Gives out a policy that is loaded already."""
+    """A loader that returns a policy that is loaded already."""
 
     policy: Any
 
@@ -60,7 +65,7 @@ class Said:
 
 
 class Parrot:
-    """A policy that answers with its seed, and remembers how it was asked."""
+    """A policy that answers with its seed, and records its calls."""
 
     num_positions = 100
 
@@ -84,7 +89,7 @@ def answers(
     return list(complete(provider, ask(provider, attempts, seed), kept))
 
 
-def test_requests_that_wait_are_sampled_in_batches(ask: Ask, kept: Kept) -> None:
+def test_waiting_requests_are_sampled_in_batches(ask: Ask, kept: Kept) -> None:
     parrot = Parrot()
     answers(parrot, ask, kept, attempts=5, batch_size=2)
     assert [call["count"] for call in parrot.calls] == [2, 2, 1]
@@ -98,9 +103,7 @@ def test_answers_come_in_the_order_of_the_requests(ask: Ask, kept: Kept) -> None
     assert [completion.text for completion in completions] == [str(seed_of(r)) for r in requests]
 
 
-def test_all_answers_of_a_batch_are_on_record_before_the_first_is_read(
-    ask: Ask, kept: Kept
-) -> None:
+def test_all_answers_of_a_batch_are_recorded_before_the_first_is_read(ask: Ask, kept: Kept) -> None:
     provider = LocalProvider("x", settings_with(batch_size=4), Loaded(Parrot()))
     with provider.open(kept) as exchange:
         for request in ask(provider, attempts=4):
@@ -109,13 +112,13 @@ def test_all_answers_of_a_batch_are_on_record_before_the_first_is_read(
         assert len(kept.completions) == 4
 
 
-def test_attempts_are_drawn_from_seeds_of_their_own(ask: Ask, kept: Kept) -> None:
+def test_each_attempt_has_its_own_seed(ask: Ask, kept: Kept) -> None:
     parrot = Parrot()
     answers(parrot, ask, kept, attempts=8, batch_size=8)
     assert len(set(parrot.calls[0]["seed"])) == 8
 
 
-def test_what_is_none_is_one(ask: Ask, kept: Kept) -> None:
+def test_an_unset_temperature_or_top_p_is_one(ask: Ask, kept: Kept) -> None:
     parrot = Parrot()
     answers(parrot, ask, kept, temperature=None, top_p=None)
     assert (parrot.calls[0]["temperature"], parrot.calls[0]["top_p"]) == (1.0, 1.0)
@@ -128,7 +131,7 @@ def test_settings_reach_the_policy(ask: Ask, kept: Kept) -> None:
     assert wanted.items() <= parrot.calls[0].items()
 
 
-def test_logprobs_are_on_the_answers_to_those_who_asked_for_them(ask: Ask, kept: Kept) -> None:
+def test_logprobs_come_with_the_answers_to_requests_for_them(ask: Ask, kept: Kept) -> None:
     provider = LocalProvider("x", settings_with(), Loaded(Parrot()))
     plain, curious = ask(provider, attempts=2)
     curious = curious.model_copy(update={"with_logprobs": True})
@@ -144,6 +147,7 @@ def test_a_prompt_that_leaves_no_room_fails_as_data(ask: Ask, kept: Kept) -> Non
     )
 
 
+@pytest.mark.slow
 def test_an_answer_does_not_depend_on_its_batch(embedded: Sampler, ask: Ask) -> None:
     together, alone = (
         [c.text for c in answers(embedded, ask, Kept(), attempts=4, batch_size=size)]
@@ -165,7 +169,7 @@ def test_a_seed_is_part_of_the_question(ask: Ask) -> None:
     assert ask(provider, seed=1)[0].id != ask(provider, seed=2)[0].id
 
 
-def test_the_size_of_a_batch_is_no_part_of_the_question(ask: Ask) -> None:
+def test_the_batch_size_does_not_change_the_question(ask: Ask) -> None:
     small, large = (LocalProvider("x", settings_with(batch_size=n), Sampler) for n in (1, 9))
     assert ask(small)[0].id == ask(large)[0].id
 
@@ -189,7 +193,7 @@ def test_a_missing_policy_names_its_path(tmp_path: Path) -> None:
         LocalProvider("x", settings_with(path=str(missing)), Sampler)
 
 
-def test_a_damaged_policy_is_an_error_of_one_line(tmp_path: Path, kept: Kept) -> None:
+def test_a_damaged_policy_gives_an_error_of_one_line(tmp_path: Path, kept: Kept) -> None:
     (tmp_path / "config.json").write_text("{")
     provider = LocalProvider("x", settings_with(path=str(tmp_path)), Sampler)
     with pytest.raises(ProviderError, match=r"provider x: .* cannot be loaded") as caught:
@@ -197,6 +201,6 @@ def test_a_damaged_policy_is_an_error_of_one_line(tmp_path: Path, kept: Kept) ->
     assert "\n" not in str(caught.value)
 
 
-def test_a_length_without_limit_is_refused() -> None:
+def test_a_request_without_a_length_limit_is_refused() -> None:
     with pytest.raises(ValidationError, match="max_tokens"):
         settings_with(max_tokens=None)

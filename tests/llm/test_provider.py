@@ -1,4 +1,4 @@
-"""Requests and how providers are made."""
+"""Tests of requests, and of the choice of a provider."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cudal1.candidate import Completion
 from cudal1.llm.at_once import answering_at_once
+from cudal1.llm.made import make_provider
 from cudal1.llm.provider import (
     Exchange,
     Receipts,
@@ -19,30 +20,29 @@ from cudal1.llm.provider import (
     complete,
     completion_of,
     has_failed,
-    make_provider,
     request_to,
 )
 from cudal1.problem import Problem
-from cudal1.prompt import Message, Prompt
-from cudal1.provider_settings import ProviderSettings
+from cudal1.prompts.prompt import Message, Prompt
+from cudal1.settings.provider_settings import ProviderSettings
 
 SETTINGS: TypeAdapter[Any] = TypeAdapter(ProviderSettings)
 
 
 class Silent:
-    """A provider that says nothing."""
+    """A provider that gives empty answers."""
 
     name = "silent"
 
     def __init__(self, fingerprint: str = "f", is_seeded: bool = False) -> None:
-        """With the fingerprint asked for."""
+        """Set the requested fingerprint."""
         self.fingerprint = fingerprint
         self.is_seeded = is_seeded
 
     width = 1
 
     def open(self, receipts: Receipts) -> AbstractContextManager[Exchange]:
-        """Empty texts."""
+        """Answer with empty texts."""
         return answering_at_once(self._answer, receipts)
 
     def _answer(self, request: Request) -> Completion:
@@ -51,7 +51,7 @@ class Silent:
 
 @pytest.fixture
 def request_with(problem: Problem) -> Callable[..., Request]:
-    """A function that makes a request and changes something of it."""
+    """Return a function that makes a request with some fields changed."""
 
     def make(provider: Silent | None = None, **changes: Any) -> Request:
         message = Message(role="user", content="hi")
@@ -62,7 +62,7 @@ def request_with(problem: Problem) -> Callable[..., Request]:
     return make
 
 
-def test_the_same_question_has_the_same_id(request_with: Callable[..., Request]) -> None:
+def test_equal_questions_have_equal_ids(request_with: Callable[..., Request]) -> None:
     assert request_with().id == request_with().id
 
 
@@ -84,7 +84,7 @@ def test_two_stages_share_an_answer(request_with: Callable[..., Request]) -> Non
 
 
 @pytest.mark.parametrize("is_seeded", [True, False])
-def test_the_seed_counts_where_it_matters(
+def test_the_seed_changes_the_question_of_seeded_providers_only(
     request_with: Callable[..., Request], is_seeded: bool
 ) -> None:
     provider = Silent(is_seeded=is_seeded)
@@ -92,12 +92,12 @@ def test_the_seed_counts_where_it_matters(
     assert differs is is_seeded
 
 
-def test_a_completion_remembers_its_prompt(request_with: Callable[..., Request], kept: Any) -> None:
+def test_a_completion_keeps_its_prompt(request_with: Callable[..., Request], kept: Any) -> None:
     (completion,) = complete(Silent(), [request_with()], kept)
     assert (completion.exemplar_ids, completion.template_id) == (("e1", "e2"), "t")
 
 
-def test_an_answer_is_written_down_before_it_is_handed_out(
+def test_an_answer_is_recorded_before_it_is_returned(
     request_with: Callable[..., Request], kept: Any
 ) -> None:
     with Silent().open(kept) as exchange:
@@ -106,7 +106,7 @@ def test_an_answer_is_written_down_before_it_is_handed_out(
         assert exchange.answer() == kept.completions[0]
 
 
-def test_only_an_error_is_a_failure(request_with: Callable[..., Request]) -> None:
+def test_only_an_error_counts_as_a_failure(request_with: Callable[..., Request]) -> None:
     reasons = ["stop", "length", "exhausted", "error: HTTP 500"]
     failed = [
         has_failed(completion_of(request_with(), provider="p", text="", finish_reason=reason))
@@ -116,10 +116,10 @@ def test_only_an_error_is_a_failure(request_with: Callable[..., Request]) -> Non
 
 
 class NoPolicy:
-    """Loads nothing."""
+    """A loader that loads nothing."""
 
     def __call__(self, folder: Path, /) -> Any:
-        """Never called here."""
+        """Load nothing; no test calls this."""
         raise AssertionError(f"{folder} was loaded")
 
     fingerprint = __call__
@@ -144,6 +144,6 @@ def test_an_unknown_kind_is_refused() -> None:
         SETTINGS.validate_python({"kind": "oracle"})
 
 
-def test_a_key_may_not_stand_in_the_settings() -> None:
+def test_a_key_in_the_settings_is_refused() -> None:
     with pytest.raises(ValidationError, match="api_key"):
         SETTINGS.validate_python({"kind": "replay", "path": None, "api_key": "secret"})

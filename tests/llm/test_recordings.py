@@ -1,4 +1,4 @@
-"""The shipped recordings are what their tags say, as far as a CPU can tell without a compiler."""
+"""Tests that shipped recordings match their tags, as far as a CPU shows it without a compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.extract import extract
+from cudal1.extract.extract import extract
 from cudal1.llm.replay import Recording, load_recordings
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite.loader import load_suite
@@ -22,7 +22,7 @@ NEEDS_COMPILER = {"inline C++", "torch.compile"}
 
 
 def named(*expected: str) -> Any:
-    """A parameter for each recording with one of the tags that needs no compiler."""
+    """Return a parameter for each recording with one of the tags that needs no compiler."""
     chosen = [r for r in RECORDINGS if r.expect in expected and r.technique not in NEEDS_COMPILER]
     return pytest.mark.parametrize(
         "recording", chosen, ids=[f"{r.level}-{r.name}-{i}" for i, r in enumerate(chosen)]
@@ -31,13 +31,13 @@ def named(*expected: str) -> Any:
 
 @pytest.fixture(scope="module")
 def suite() -> dict[tuple[int, int, str], Problem]:
-    """The shipped problems at their CPU sizes."""
+    """Return the shipped problems at their CPU sizes."""
     return {(p.level, p.number, p.name): p for p in load_suite(DeviceClass.CPU)}
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Any]:
-    """A function that gives outputs of reference and recording for the same weights and inputs."""
+    """Return a function: outputs of reference and recording for the same weights and inputs."""
     import torch
 
     def outputs(problem: Problem, recording: Recording) -> Iterator[tuple[Any, Any]]:
@@ -63,7 +63,7 @@ def run(tmp_path: Path) -> Iterator[Any]:
 
 
 def imported(source: str, path: Path) -> ModuleType:
-    """The source as a module of its own file."""
+    """Import a source as a module of its own file."""
     path.write_text(source, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -82,7 +82,7 @@ def test_every_recording_answers_a_shipped_problem(
 
 
 @named("correct")
-def test_what_is_tagged_correct_agrees_with_its_reference(
+def test_a_recording_tagged_correct_agrees_with_its_reference(
     recording: Recording, suite: dict[tuple[int, int, str], Problem], run: Any
 ) -> None:
     import torch
@@ -93,7 +93,7 @@ def test_what_is_tagged_correct_agrees_with_its_reference(
 
 
 @named("wrong")
-def test_what_is_tagged_wrong_differs_from_its_reference(
+def test_a_recording_tagged_wrong_differs_from_its_reference(
     recording: Recording, suite: dict[tuple[int, int, str], Problem], run: Any
 ) -> None:
     import torch
@@ -104,7 +104,7 @@ def test_what_is_tagged_wrong_differs_from_its_reference(
 
 
 @named("needs_cuda")
-def test_what_needs_cuda_says_so_without_it(
+def test_a_recording_that_needs_cuda_fails_with_that_reason_without_it(
     recording: Recording, suite: dict[tuple[int, int, str], Problem], run: Any
 ) -> None:
     import torch

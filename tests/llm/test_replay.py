@@ -1,4 +1,4 @@
-"""Recorded completions: matching, order, exhaustion, bad files; and the ones that ship."""
+"""Tests of recorded completions: matching, order, exhaustion, bad files, and the shipped ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from cudal1.errors import ProviderError
-from cudal1.extract import extract
+from cudal1.extract.extract import extract
 from cudal1.llm.provider import EXHAUSTED, Request, complete
 from cudal1.llm.replay import Recording, ReplayProvider, load_recordings
-from cudal1.provider_settings import ReplaySettings
+from cudal1.settings.provider_settings import ReplaySettings
 
 Ask = Callable[..., list[Request]]
 
@@ -23,13 +23,13 @@ LINE = {"suite": "toy", "level": 1, "number": 1, "name": "relu", "model": "m", "
 
 
 def replay(path: Path | None) -> ReplayProvider:
-    """A provider named `x`."""
+    """Return a provider named `x`."""
     settings = ReplaySettings(kind="replay", path=None if path is None else str(path))
     return ReplayProvider("x", settings)
 
 
 def write(path: Path, *lines: dict[str, object]) -> Path:
-    """A recordings file."""
+    """Write a recordings file."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return path
 
@@ -40,19 +40,21 @@ def test_attempt_k_gets_the_k_th_recording(tmp_path: Path, ask: Ask, kept: Any) 
     assert texts == ["first", "second"]
 
 
-def test_another_problem_s_recordings_are_left_alone(tmp_path: Path, ask: Ask, kept: Any) -> None:
+def test_another_problem_s_recordings_are_not_used(tmp_path: Path, ask: Ask, kept: Any) -> None:
     provider = replay(write(tmp_path / "a.jsonl", {**LINE, "number": 2}, LINE))
     (completion,) = complete(provider, ask(provider), kept)
     assert completion.text == "first"
 
 
-def test_none_left_says_exhausted(tmp_path: Path, ask: Ask, kept: Any) -> None:
+def test_a_problem_without_further_recordings_is_exhausted(
+    tmp_path: Path, ask: Ask, kept: Any
+) -> None:
     provider = replay(write(tmp_path / "a.jsonl", LINE))
     completions = list(complete(provider, ask(provider, attempts=2), kept))
     assert [completion.finish_reason for completion in completions] == ["stop", EXHAUSTED]
 
 
-def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     write(tmp_path / "b.jsonl", {**LINE, "text": "second"})
     write(tmp_path / "a.jsonl", LINE)
     assert [recording.text for recording in load_recordings(tmp_path)] == ["first", "second"]
@@ -66,9 +68,18 @@ def test_blank_lines_are_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", '"text"', "null", json.dumps({**LINE, "extra": 1}), json.dumps({"text": "x"}),
-     json.dumps({**LINE, "level": "one"}), "\x00", '{"text": "\\ud800"}'],
-)  # fmt: skip
+    [
+        "{",
+        "[]",
+        '"text"',
+        "null",
+        json.dumps({**LINE, "extra": 1}),
+        json.dumps({"text": "x"}),
+        json.dumps({**LINE, "level": "one"}),
+        "\x00",
+        '{"text": "\\ud800"}',
+    ],
+)
 def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(f"{json.dumps(LINE)}\n{line}\n", encoding="utf-8")
@@ -77,14 +88,14 @@ def test_a_malformed_line_is_named(tmp_path: Path, line: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\xff\xfe\n")
     with pytest.raises(ProviderError, match="line 1"):
         replay(path)
 
 
-def test_an_absent_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match=r"provider x: .*none\.jsonl cannot be read"):
         replay(tmp_path / "none.jsonl")
 
@@ -94,14 +105,14 @@ def test_an_empty_folder_is_named(tmp_path: Path) -> None:
         replay(tmp_path)
 
 
-def test_other_recordings_are_another_provider(tmp_path: Path) -> None:
+def test_other_recordings_make_another_provider(tmp_path: Path) -> None:
     one = replay(write(tmp_path / "a.jsonl", LINE))
     two = replay(write(tmp_path / "b.jsonl", {**LINE, "text": "second"}))
     assert one.fingerprint != two.fingerprint
 
 
 def shipped() -> list[Recording]:
-    """The recordings of the package."""
+    """Return the recordings of the package."""
     return load_recordings(Path(str(files("cudal1") / "llm" / "recordings")))
 
 
@@ -121,6 +132,6 @@ def test_every_shipped_recording_can_be_extracted_and_parses() -> None:
         compile(source, recording.name, "exec")
 
 
-def test_no_shipped_recording_is_there_twice() -> None:
+def test_no_shipped_recording_is_repeated() -> None:
     texts = [(recording.problem_key, recording.text) for recording in shipped()]
     assert len(texts) == len(set(texts))

@@ -1,4 +1,4 @@
-"""The teachers, seen as a provider."""
+"""Tests of the teachers as providers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from cudal1.errors import ProviderError
-from cudal1.extract import extract
+from cudal1.extract.extract import extract
 from cudal1.llm.provider import Request, complete
-from cudal1.llm.rewriter import TEACHERS
 from cudal1.llm.rewriter_provider import RewriterProvider
-from cudal1.provider_settings import RewriterSettings
+from cudal1.settings.provider_settings import RewriterSettings
+from cudal1.teachers import TEACHERS
 
 Ask = Callable[..., list[Request]]
 
 
 def teacher(name: str) -> RewriterProvider:
-    """A provider named `x`."""
+    """Return a provider named `x`."""
     return RewriterProvider("x", RewriterSettings(kind="rewriter", teacher=name))
 
 
@@ -31,13 +31,13 @@ def test_every_teacher_answers_every_request(name: str, ask: Ask, kept: Any) -> 
     assert all(c.text and c.finish_reason == "stop" for c in completions)
 
 
-def test_some_answer_of_a_teacher_has_a_source(ask: Ask, kept: Any) -> None:
+def test_some_answers_of_a_teacher_have_a_source(ask: Ask, kept: Any) -> None:
     provider = teacher(next(iter(TEACHERS)))
     texts = [completion.text for completion in complete(provider, ask(provider, attempts=8), kept)]
     assert any(extract(text).source for text in texts)
 
 
-def test_the_same_question_has_the_same_answer(ask: Ask, kept: Any) -> None:
+def test_equal_questions_have_equal_answers(ask: Ask, kept: Any) -> None:
     provider = teacher(next(iter(TEACHERS)))
     first, second = (list(complete(provider, ask(provider, attempts=4), kept)) for _ in range(2))
     assert first == second

@@ -1,4 +1,4 @@
-"""Every rule, executed: what it calls correct equals its pattern, what it calls wrong does not."""
+"""Tests that execute every rule: correct options equal their pattern, wrong options do not."""
 
 # ruff: noqa: E501 -- patterns and source text
 from __future__ import annotations
@@ -8,38 +8,77 @@ import re
 import pytest
 import torch
 
-from cudal1.llm.rewriter import Kind, compose, places
-from cudal1.llm.rewriter.rule import Rule
-from cudal1.llm.rewriter.rules import RULES
 from cudal1.problem import DeviceClass
 from cudal1.suite.generator import FAMILIES, KNOBS, Family, generate
+from cudal1.teachers import Kind, compose, places
+from cudal1.teachers.rule import Rule
+from cudal1.teachers.rules import RULES
 
 VECTOR, SQUARE, MATRIX = "torch.randn(16)", "torch.randn(16, 16) / 4", "torch.randn(8, 16)"
 LINEAR = "nn.Linear(16, 16)"
 IMAGE = "torch.randn(2, 4, 6, 6)"
 DEFAULTS = {
-    "_x": MATRIX, "_y": MATRIX, "_a": MATRIX, "_b": VECTOR, "_w": VECTOR, "_s": VECTOR, "_p1": VECTOR, "_p2": VECTOR,
-    "_q": MATRIX, "_k": MATRIX, "_v": MATRIX, "_m": VECTOR, "_lin": LINEAR, "_lin1": LINEAR, "_lin2": LINEAR,
-    "_u": MATRIX, "_r": MATRIX, "_z": MATRIX, "_conv": "nn.Conv2d(4, 4, 3)",
-}  # fmt: skip
+    "_x": MATRIX,
+    "_y": MATRIX,
+    "_a": MATRIX,
+    "_b": VECTOR,
+    "_w": VECTOR,
+    "_s": VECTOR,
+    "_p1": VECTOR,
+    "_p2": VECTOR,
+    "_q": MATRIX,
+    "_k": MATRIX,
+    "_v": MATRIX,
+    "_m": VECTOR,
+    "_lin": LINEAR,
+    "_lin1": LINEAR,
+    "_lin2": LINEAR,
+    "_u": MATRIX,
+    "_r": MATRIX,
+    "_z": MATRIX,
+    "_conv": "nn.Conv2d(4, 4, 3)",
+}
 SHAPES = {
     "diag_left": {"_s": "torch.randn(8)"},
-    **{name: {"_w": SQUARE} for name in ("matmul_sum", "matmul_sum_flat", "matmul_mean", "explicit_linear", "einsum_matmul", "einsum_product")},
+    **{
+        name: {"_w": SQUARE}
+        for name in (
+            "matmul_sum",
+            "matmul_sum_flat",
+            "matmul_mean",
+            "explicit_linear",
+            "einsum_matmul",
+            "einsum_product",
+        )
+    },
     "low_rank": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 16)"},
     "reassociate": {"_b": SQUARE},
-    "order_chain": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 6)", "_w": "torch.randn(6, 16)"},
+    "order_chain": {
+        "_u": "torch.randn(16, 4)",
+        "_v": "torch.randn(4, 6)",
+        "_w": "torch.randn(6, 16)",
+    },
     "repeated_product": {"_w": SQUARE},
-    "long_order": {"_u": "torch.randn(16, 4)", "_v": "torch.randn(4, 6)", "_w": "torch.randn(6, 5)", "_z": "torch.randn(5, 16)"},
+    "long_order": {
+        "_u": "torch.randn(16, 4)",
+        "_v": "torch.randn(4, 6)",
+        "_w": "torch.randn(6, 5)",
+        "_z": "torch.randn(5, 16)",
+    },
     "diag_of_product": {"_b": MATRIX},
     "trace_of_product": {"_b": "torch.randn(16, 8)"},
     "pairwise_square": {"_w": "torch.randn(5, 16)"},
     "conv_relu": {"_x": IMAGE},
     "instance_norm": {"_x": IMAGE},
     "channel_norm": {"_x": IMAGE},
-    "batch_norm_inference": {"_x": IMAGE, **dict.fromkeys(("_m", "_w", "_b"), "torch.randn(4)"), "_v": "torch.rand(4) + 0.5"},
+    "batch_norm_inference": {
+        "_x": IMAGE,
+        **dict.fromkeys(("_m", "_w", "_b"), "torch.randn(4)"),
+        "_v": "torch.rand(4) + 0.5",
+    },
     "cumulative_row_sum": {},
     "expert_loop": {"_r": "torch.rand(8, 3)", "_w": "torch.randn(3, 16, 16)"},
-}  # fmt: skip
+}
 NUMBERS = {
     "_e": 1e-05,
     "_c": 0.125,
@@ -57,7 +96,7 @@ BY_PATTERN = {"_n1": 16}
 
 
 def reference_of(rule: Rule, pattern: str) -> str:
-    """A problem file whose forward is the pattern."""
+    """Return a problem file; its forward is the pattern."""
     names = sorted(set(re.findall(r"\b_[a-z]+\d?\b", pattern)), key=len, reverse=True)
     attributes: list[str] = []
     arguments: dict[str, str] = {}
@@ -100,7 +139,7 @@ def reference_of(rule: Rule, pattern: str) -> str:
 
 
 def failure(reference: str, candidate: str) -> str | None:
-    """None when the candidate computes what the reference does; else the reason."""
+    """Return None when the candidate computes what the reference does; else the reason."""
     scope: dict[str, object] = {}
     exec(compile(reference, "reference", "exec"), scope)
     torch.manual_seed(1)
@@ -129,7 +168,7 @@ def failure(reference: str, candidate: str) -> str | None:
 
 
 def mislabelled(reference: str, families: set[str] | None = None) -> list[str]:
-    """Options whose label and result disagree."""
+    """Return the options with disagreeing label and result."""
     found: list[str] = []
     all_places = places(reference)
     for number, place in enumerate(all_places):
@@ -166,7 +205,7 @@ def test_a_rule_recognises_its_own_pattern(rule: Rule, pattern: str) -> None:
 @pytest.mark.parametrize(
     "rule", [r for r in RULES if r.family not in SPECIAL], ids=lambda r: r.family
 )
-def test_a_rule_tells_right_from_wrong(rule: Rule) -> None:
+def test_a_rule_labels_its_options_right_and_wrong_correctly(rule: Rule) -> None:
     pattern = rule.patterns[0]
     assert mislabelled(reference_of(rule, pattern), {rule.family}) == []
 
@@ -181,7 +220,7 @@ def test_a_generated_operation_has_a_rule_with_a_fast_form(family: object) -> No
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_rewrites_of_a_generated_operation_are_what_they_are_called(family: object) -> None:
+def test_rewrites_of_a_generated_operation_match_their_labels(family: object) -> None:
     source = generate(
         3, 1, device_class=DeviceClass.CPU, num_stages=1, families=[family.name]
     ).source  # type: ignore[attr-defined]
@@ -189,20 +228,20 @@ def test_rewrites_of_a_generated_operation_are_what_they_are_called(family: obje
 
 
 @pytest.mark.parametrize("index", range(12))
-def test_right_rewrites_at_all_places_together_are_right(index: int) -> None:
+def test_correct_rewrites_at_all_places_together_are_correct(index: int) -> None:
     source = generate(7, index, device_class=DeviceClass.CPU, num_stages=4).source
     for kind in (Kind.FAST, Kind.MID):
         chosen = [
             next((n for n, option in enumerate(place.options) if option.kind is kind), None)
             for place in places(source)
-        ]  # fmt: skip
+        ]
         rewritten = compose(source, chosen).source
         assert failure(source, rewritten) is None, rewritten
 
 
 @pytest.mark.parametrize("family", KNOBS, ids=lambda family: family.name)
 @pytest.mark.parametrize("index", range(4))
-def test_a_knobs_forms_are_right_whatever_the_sizes_and_none_is_called_fast(
+def test_the_forms_of_a_knob_are_correct_at_all_sizes_and_none_is_labelled_fast(
     family: Family, index: int
 ) -> None:
     source = generate(

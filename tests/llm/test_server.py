@@ -1,4 +1,4 @@
-"""What a server's log says about its end; the rest of servers is tested with vLLM's stand-in."""
+"""Tests of the reason in a server's log; test_vllm.py covers other parts of servers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ from cudal1.llm.server import HOST, free_port, reason_in
         ("(Worker pid=1) ERROR 11-23 [a.py:1] RuntimeError: no\n", "RuntimeError: no"),
         ("ValueError: no\n(Front) WARNING 11-23 such as `OSError: x`\n", "ValueError: no"),
         ("ValueError: no\nEngineDeadError: see the trace above\n", "ValueError: no"),
-        ("a.ValidationError: 1 error\n  Value error, too long\n    more\n",
-         "a.ValidationError: 1 error Value error, too long"),
+        (
+            "a.ValidationError: 1 error\n  Value error, too long\n    more\n",
+            "a.ValidationError: 1 error Value error, too long",
+        ),
         ("ValueError: shown\nkilled by SIGKILL\n", "killed by SIGKILL"),
     ],
-)  # fmt: skip
+)
 def test_the_reason_is_the_last_line_that_gives_one(log: str, reason: str) -> None:
     assert reason_in(log) == reason
 
 
-def test_a_free_port_is_none_that_the_kernel_gives_to_connections(
+def test_a_free_port_is_outside_the_kernels_range_for_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "range").write_text("21000\t60999\n")
@@ -40,6 +42,6 @@ def test_a_free_port_is_none_that_the_kernel_gives_to_connections(
     assert len(found) > 30
 
 
-def test_a_free_port_can_be_listened_at() -> None:
+def test_a_server_can_listen_at_a_free_port() -> None:
     with socket.socket() as listener:
         listener.bind((HOST, free_port()))

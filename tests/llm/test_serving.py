@@ -1,4 +1,4 @@
-"""What every way of serving a policy has to fulfil: one interface, the same answers.
+"""Tests that every way of serving a policy fulfils: one interface, the same answers.
 
 Each way serves the shipped policy for real. vLLM's turn comes with
 `CUDAL1_VLLM_PYTHON=.venv-vllm/bin/python`, after `make vllm`.
@@ -12,7 +12,7 @@ import pytest
 
 from cudal1.llm.provider import Provider, Request, request_to
 from cudal1.problem import DeviceClass, Split
-from cudal1.prompt import PromptStyle, generation_prompt
+from cudal1.prompts.prompt import PromptStyle, generation_prompt
 from cudal1.suite import generator
 from tests.llm.serving import WAYS, Policy, Way
 
@@ -26,7 +26,7 @@ CUT = {"temperature": 0.0, "top_p": None, "max_tokens": 10}
 
 @pytest.fixture(scope="module", params=WAYS)
 def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Way]:
-    """A way, for as long as its tests run."""
+    """Run a way of serving for as long as its tests run."""
     with WAYS[request.param](tmp_path_factory.mktemp("served")) as way:
         yield way
 
@@ -37,25 +37,33 @@ def policy() -> Policy:
 
 
 def one_each(num_problems: int, *, seed: int = 0) -> Callable[[Provider], list[Request]]:
-    """A request for each of the problems, all with log-probabilities."""
+    """Return a request for each of the problems, all with log-probabilities."""
     return lambda provider: [
         request_to(
-            provider, stage="generate@x", problem=problem, attempt=0, seed=seed,
+            provider,
+            stage="generate@x",
+            problem=problem,
+            attempt=0,
+            seed=seed,
             prompt=generation_prompt(problem, style=PromptStyle.COMPACT),
         ).model_copy(update={"with_logprobs": True})
         for problem in PROBLEMS[:num_problems]
-    ]  # fmt: skip
+    ]
 
 
 def several(num_attempts: int) -> Callable[[Provider], list[Request]]:
-    """So many requests for the same problem."""
+    """Return a number of requests for the same problem."""
     return lambda provider: [
         request_to(
-            provider, stage="generate@x", problem=PROBLEMS[0], attempt=attempt, seed=0,
+            provider,
+            stage="generate@x",
+            problem=PROBLEMS[0],
+            attempt=attempt,
+            seed=0,
             prompt=generation_prompt(PROBLEMS[0], style=PromptStyle.COMPACT),
         )
         for attempt in range(num_attempts)
-    ]  # fmt: skip
+    ]
 
 
 def test_without_temperature_each_token_is_the_likeliest(way: Way, policy: Policy) -> None:
@@ -67,7 +75,7 @@ def test_without_temperature_each_token_is_the_likeliest(way: Way, policy: Polic
         assert taken == pytest.approx(likeliest, abs=1e-3)
 
 
-def test_tokens_are_counted_as_the_tokenizer_does(way: Way, policy: Policy) -> None:
+def test_token_counts_equal_the_tokenizers(way: Way, policy: Policy) -> None:
     for drawn in (GREEDY, CUT):
         requests = one_each(2)(way.provider_with(**drawn))
         for request, answer in zip(requests, way.answers(one_each(2), **drawn), strict=True):
@@ -75,19 +83,19 @@ def test_tokens_are_counted_as_the_tokenizer_does(way: Way, policy: Policy) -> N
             assert answer.num_completion_tokens == len(policy.answer_tokens(answer))
 
 
-def test_an_answer_that_ends_by_itself_says_stop(way: Way) -> None:
+def test_an_answer_that_ends_by_itself_has_the_reason_stop(way: Way) -> None:
     (answer,) = way.answers(one_each(1), **GREEDY)
     assert answer.finish_reason == "stop"
     assert answer.text.startswith("```python\n")
     assert answer.text.endswith("```")
 
 
-def test_an_answer_that_is_cut_says_length_and_has_it(way: Way) -> None:
+def test_a_truncated_answer_has_the_reason_and_the_requested_length(way: Way) -> None:
     (answer,) = way.answers(one_each(1), **CUT)
     assert (answer.finish_reason, answer.num_completion_tokens) == ("length", 10)
 
 
-def test_temperature_brings_variety_and_none_of_it_brings_none(way: Way) -> None:
+def test_answers_vary_with_temperature_and_not_without_it(way: Way) -> None:
     warm, cold = (way.answers(several(6), **drawn) for drawn in (WARM, CUT))
     assert len({answer.text for answer in warm}) > 1  # how many differ is chance: no server's seeds
     assert len({answer.text for answer in cold}) == 1
@@ -99,7 +107,7 @@ def test_a_narrow_top_p_takes_the_likeliest_token(way: Way) -> None:
     assert texts[0] == texts[1]
 
 
-def test_requests_at_once_get_the_answers_that_they_get_alone(way: Way) -> None:
+def test_simultaneous_requests_get_the_answers_of_single_requests(way: Way) -> None:
     at_once = way.answers(one_each(8), **CUT)
     alone = [way.answers(lambda p, i=i: [one_each(8)(p)[i]], **CUT)[0] for i in (0, 7)]
     assert [at_once[i].text for i in (0, 7)] == [answer.text for answer in alone]
@@ -123,7 +131,7 @@ def test_logprobs_are_the_policys_own_before_temperature(way: Way, policy: Polic
     assert num_compared >= 4  # others were drawn in other pieces than the tokenizer makes
 
 
-def test_where_a_seed_counts_it_decides_the_answer(way: Way) -> None:
+def test_a_seed_decides_the_answer_of_a_seeded_provider(way: Way) -> None:
     if not way.provider_with(**WARM).is_seeded:
         pytest.skip("a server by URL is told no seed")
     first, again, other = (

@@ -1,4 +1,4 @@
-"""A server of our own: started, watched and stopped. A small program stands in for vLLM."""
+"""Tests that our server is started, watched and stopped; a small program stands in for vLLM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cudal1.errors import ProviderDownError, ProviderError
 from cudal1.llm import server
 from cudal1.llm.provider import Request, complete
 from cudal1.llm.vllm import VllmProvider
-from cudal1.provider_settings import VllmSettings
+from cudal1.settings.provider_settings import VllmSettings
 from tests.llm.receipts import Kept
 
 Ask = Callable[..., list[Request]]
@@ -36,7 +36,7 @@ with Fake(__import__("pathlib").Path(sys.argv[1])).provider().open(Kept()):
 
 
 class Fake:
-    """A folder with an interpreter that is none, a policy that is none, and notes."""
+    """A folder with a stand-in interpreter, a stand-in policy, and notes."""
 
     def __init__(self, folder: Path) -> None:
         self.python = folder / "python"
@@ -52,11 +52,20 @@ class Fake:
 
     def provider(self, *, weights: str = "w", **changes: Any) -> VllmProvider:
         values: dict[str, Any] = {
-            "kind": "vllm", "path": str(self.policy), "python": str(self.python),
-            "max_model_tokens": 512, "gpu_memory_share": 0.4, "start_timeout_s": 60.0,
-            "temperature": 0.5, "top_p": 0.9, "max_tokens": 16, "concurrency": 4,
-            "timeout_s": 20.0, "max_retries": 0, **changes,
-        }  # fmt: skip
+            "kind": "vllm",
+            "path": str(self.policy),
+            "python": str(self.python),
+            "max_model_tokens": 512,
+            "gpu_memory_share": 0.4,
+            "start_timeout_s": 60.0,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_tokens": 16,
+            "concurrency": 4,
+            "timeout_s": 20.0,
+            "max_retries": 0,
+            **changes,
+        }
         return VllmProvider("x", VllmSettings(**values), lambda folder: weights)
 
     def notes(self) -> list[dict[str, Any]]:
@@ -64,7 +73,7 @@ class Fake:
         return [json.loads(line) for line in lines]
 
     def clock(self) -> float:
-        """A clock that stands until the server, which may start slowly, has begun to load."""
+        """Return 0 until the server, which may start slowly, has begun to load; then the time."""
         logs = self.notes_path.parent.glob("cudal1-server-*/server.log")
         is_loading = any("loading weights" in log.read_text() for log in logs)
         return time.monotonic() if is_loading else 0.0
@@ -80,7 +89,7 @@ class Fake:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """It behaves well; FAKE_VLLM says otherwise."""
+    """Make a stand-in that behaves well unless FAKE_VLLM says otherwise."""
     fake = Fake(tmp_path).write()
     monkeypatch.setenv("FAKE_VLLM_NOTES", str(fake.notes_path))
     # logs of servers that failed stay: not among those of real ones
@@ -90,7 +99,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 
 def are_gone(pids: list[int], within_s: float = 60.0) -> bool:
-    """Whether no such process is left; one that was ended but not reaped is gone."""
+    """Return whether no such process is left; an ended process that was not reaped is gone."""
     deadline = time.monotonic() + within_s
     while any(is_at_work(pid) for pid in pids):
         if time.monotonic() > deadline:
@@ -106,13 +115,14 @@ def is_at_work(pid: int) -> bool:
         return False
 
 
-def test_it_answers_from_a_server_that_it_started(fake: Fake, ask: Ask, kept: Kept) -> None:
+@pytest.mark.slow
+def test_a_provider_answers_from_a_server_that_it_started(fake: Fake, ask: Ask, kept: Kept) -> None:
     provider = fake.provider()
     completions = list(complete(provider, ask(provider, attempts=3), kept))
     assert [completion.text for completion in completions] == ["hello"] * 3
 
 
-def test_the_server_is_told_what_to_serve_and_where(fake: Fake, kept: Kept) -> None:
+def test_the_server_gets_its_policy_and_its_port(fake: Fake, kept: Kept) -> None:
     with fake.provider().open(kept):
         arguments = fake.notes()[0]["arguments"]
     assert arguments[:2] == ["-m", "vllm.entrypoints.openai.api_server"]
@@ -121,7 +131,7 @@ def test_the_server_is_told_what_to_serve_and_where(fake: Fake, kept: Kept) -> N
     assert told["--max-model-len"] == "512"
 
 
-def test_on_a_cpu_it_computes_eagerly_in_full_precision(
+def test_a_server_on_a_cpu_computes_eagerly_in_full_precision(
     fake: Fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(fake.policy))
@@ -131,7 +141,7 @@ def test_on_a_cpu_it_computes_eagerly_in_full_precision(
     assert started["environment"]["VLLM_CPU_KVCACHE_SPACE"] == "1"
 
 
-def test_on_a_gpu_it_has_its_own_way(
+def test_a_server_on_a_gpu_may_compile(
     fake: Fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = fake.policy / "nvidia-smi"
@@ -144,7 +154,8 @@ def test_on_a_gpu_it_has_its_own_way(
     assert "TORCHDYNAMO_DISABLE" not in started["environment"]
 
 
-def test_every_request_carries_a_seed_of_its_own(fake: Fake, ask: Ask, kept: Kept) -> None:
+@pytest.mark.slow
+def test_every_request_carries_its_own_seed(fake: Fake, ask: Ask, kept: Kept) -> None:
     provider = fake.provider()
     list(complete(provider, ask(provider, attempts=3), kept))
     bodies = [note["body"] for note in fake.notes()[1:]]
@@ -152,6 +163,7 @@ def test_every_request_carries_a_seed_of_its_own(fake: Fake, ask: Ask, kept: Kep
     assert all(0 <= body["seed"] < 2**31 for body in bodies)
 
 
+@pytest.mark.slow
 def test_the_settings_are_sent(fake: Fake, ask: Ask, kept: Kept) -> None:
     provider = fake.provider(temperature=0.25, top_p=None, max_tokens=9)
     list(complete(provider, ask(provider), kept))
@@ -160,7 +172,10 @@ def test_the_settings_are_sent(fake: Fake, ask: Ask, kept: Kept) -> None:
     assert "top_p" not in body
 
 
-def test_only_who_started_it_knows_the_key(fake: Fake, ask: Ask, kept: Kept) -> None:
+@pytest.mark.slow
+def test_only_the_process_that_started_the_server_knows_the_key(
+    fake: Fake, ask: Ask, kept: Kept
+) -> None:
     provider = fake.provider()
     list(complete(provider, ask(provider), kept))
     started, asked = fake.notes()
@@ -171,7 +186,8 @@ def test_only_who_started_it_knows_the_key(fake: Fake, ask: Ask, kept: Kept) -> 
         assert fake.notes()[-1]["environment"]["VLLM_API_KEY"] != key
 
 
-def test_our_modules_are_out_of_its_sight(
+@pytest.mark.slow
+def test_the_server_cannot_import_our_modules(
     fake: Fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
@@ -181,14 +197,15 @@ def test_our_modules_are_out_of_its_sight(
     assert Path(started["folder"]) != Path.cwd()
 
 
-def test_nothing_of_it_is_left_at_the_end(fake: Fake, kept: Kept) -> None:
+@pytest.mark.slow
+def test_no_process_of_the_server_is_left_at_the_end(fake: Fake, kept: Kept) -> None:
     with fake.provider().open(kept):
         assert not are_gone(fake.pids, within_s=0.2)
     assert are_gone(fake.pids, within_s=0.0)
     assert not fake.folder.exists()
 
 
-def test_an_error_of_the_caller_stops_it_too(fake: Fake, kept: Kept) -> None:
+def test_an_error_of_the_caller_stops_the_server_too(fake: Fake, kept: Kept) -> None:
     with pytest.raises(KeyboardInterrupt), fake.provider().open(kept):
         raise KeyboardInterrupt
     assert are_gone(fake.pids, within_s=0.0)
@@ -196,7 +213,7 @@ def test_an_error_of_the_caller_stops_it_too(fake: Fake, kept: Kept) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_will_not_stop_is_killed(
+def test_a_server_that_does_not_stop_is_killed(
     fake: Fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_VLLM", "stubborn")
@@ -205,12 +222,17 @@ def test_a_server_that_will_not_stop_is_killed(
     assert are_gone(fake.pids, within_s=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_it_ends_with_its_owner_however_that_ends(fake: Fake, end: signal.Signals) -> None:
+def test_the_server_ends_with_its_owner_however_the_owner_ends(
+    fake: Fake, end: signal.Signals
+) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(fake.python.parent)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     assert owner.stdout is not None
     assert owner.stdout.readline() == b"open\n"
     owner.send_signal(end)
@@ -218,7 +240,7 @@ def test_it_ends_with_its_owner_however_that_ends(fake: Fake, end: signal.Signal
     assert are_gone(fake.pids)
 
 
-def test_a_server_that_dies_at_the_start_says_why(
+def test_a_server_that_dies_at_the_start_gives_the_reason(
     fake: Fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_VLLM", "dies at start")
@@ -246,15 +268,16 @@ def test_a_server_that_does_not_come_up_is_given_up(
     assert are_gone(fake.pids, within_s=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("behaviour", "words"), [("dies later", "MemoryError: the w"), ("is killed", "killed by SIGK")]
 )
-def test_a_server_that_dies_at_work_says_why(
+def test_a_server_that_dies_at_work_gives_the_reason(
     fake: Fake, ask: Ask, kept: Kept, monkeypatch: pytest.MonkeyPatch, behaviour: str, words: str
 ) -> None:
     monkeypatch.setenv("FAKE_VLLM", behaviour)
     provider = fake.provider(concurrency=1)
-    # one or two are lost with it, as data; the next finds nobody there
+    # one or two are lost with it, as data; the next finds no server there
     with pytest.raises(ProviderDownError, match=f"provider x: vLLM died: {words}"):
         list(complete(provider, ask(provider, attempts=5), kept))
     assert are_gone(fake.pids, within_s=0.0)
@@ -278,7 +301,7 @@ def test_weights_and_seed_are_part_of_the_question(fake: Fake, ask: Ask) -> None
     assert len(set(asked)) == 3
 
 
-def test_patience_and_concurrency_are_no_part_of_the_question(fake: Fake, ask: Ask) -> None:
+def test_patience_and_concurrency_do_not_change_the_question(fake: Fake, ask: Ask) -> None:
     other = fake.provider(concurrency=9, timeout_s=1.0, start_timeout_s=1.0, max_retries=7)
     assert ask(other)[0].id == ask(fake.provider())[0].id
 

@@ -1,4 +1,4 @@
-"""A headless Chromium that shows a page as a phone or a desk does, over its DevTools protocol."""
+"""Show a page in a headless Chromium, as on a phone or a desktop, over its DevTools protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Browser:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket, self._ids = socket, count(1)
         self.problems: list[str] = []
-        """What the browser complained about, such as a blocked script."""
+        """The browser's complaints, such as a blocked script."""
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
@@ -41,12 +41,15 @@ class Browser:
                 return said["result"]
 
     def show(self, url: str, *, width: int, scheme: str) -> None:
-        """Load a page in a window of so many CSS pixels, light or dark."""
+        """Load a page in a window of a size in CSS pixels, light or dark."""
         is_phone = width < 600
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1,
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=844,
+            deviceScaleFactor=1,
             mobile=is_phone,
-        )  # fmt: skip
+        )
         preference = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[preference])
         self.call("Page.navigate", url="about:blank")  # a link into the same page loads nothing
@@ -57,7 +60,7 @@ class Browser:
             time.sleep(0.05)
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression."""
+        """Return the value of a JavaScript expression."""
         said = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in said, said
         return said["result"].get("value")
@@ -65,13 +68,19 @@ class Browser:
 
 @contextmanager
 def browser() -> Generator[Browser]:
-    """A tab of a browser of its own, which is gone afterwards."""
+    """Open a tab of a new browser, and end the browser afterwards."""
     assert CHROMIUM is not None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [
-            CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-            "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank",
-        ]  # fmt: skip
+            CHROMIUM,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--remote-debugging-port=0",
+            f"--user-data-dir={profile}",
+            "about:blank",
+        ]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             with connect(_tab(Path(profile), process), max_size=None) as socket:
@@ -82,7 +91,7 @@ def browser() -> Generator[Browser]:
 
 
 def _tab(profile: Path, process: subprocess.Popen[bytes]) -> str:
-    """The address of the browser's first tab."""
+    """Return the address of the browser's first tab."""
     from urllib.request import urlopen
 
     said = profile / "DevToolsActivePort"

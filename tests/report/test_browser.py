@@ -1,4 +1,4 @@
-"""The page in a real browser; `apt-get install chromium` brings one."""
+"""Tests of the page in a real browser; `apt-get install chromium` brings one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def hostile_url(made, tmp_path_factory) -> str:
     return path.as_uri()
 
 
-def test_nothing_reaches_beyond_the_window(tab, url, hostile_url):
+def test_no_element_extends_beyond_the_window(tab, url, hostile_url):
     for page in (url, hostile_url):
         for width, scheme in WINDOWS:
             tab.show(page, width=width, scheme=scheme)
@@ -43,7 +43,7 @@ def test_nothing_reaches_beyond_the_window(tab, url, hostile_url):
             assert tab.ask("document.documentElement.scrollWidth") <= width, (page, width)
 
 
-def test_the_ground_follows_the_readers_preference(tab, url):
+def test_the_background_follows_the_readers_preference(tab, url):
     grounds = {}
     for scheme in ("light", "dark"):
         tab.show(url, width=390, scheme=scheme)
@@ -51,13 +51,13 @@ def test_the_ground_follows_the_readers_preference(tab, url):
     assert grounds == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}
 
 
-def test_the_browser_has_nothing_to_complain_of(tab, url):
+def test_the_browser_has_no_complaints(tab, url):
     tab.problems.clear()
     tab.show(url, width=1280, scheme="light")
     assert tab.problems == []
 
 
-def test_hostile_text_runs_nothing(tab, hostile_url):
+def test_hostile_text_runs_no_script(tab, hostile_url):
     tab.problems.clear()
     tab.show(hostile_url, width=1280, scheme="light")
     assert tab.ask("document.scripts.length + document.images.length") == 0

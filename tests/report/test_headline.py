@@ -9,8 +9,11 @@ from cudal1.report.headline import headlines, numbers
 
 def test_numbers_that_do_not_exist_yet_are_absent(empty):
     assert numbers(empty) == {
-        "num_problems": 0, "num_null_tests": 0, "num_verdicts": 0, "num_hacked": 0,
-    }  # fmt: skip
+        "num_problems": 0,
+        "num_null_tests": 0,
+        "num_verdicts": 0,
+        "num_hacked": 0,
+    }
 
 
 def test_the_numbers_are_finite(realistic):
@@ -18,9 +21,12 @@ def test_the_numbers_are_finite(realistic):
 
 
 def test_both_conventions_are_reported(made):
-    given = made.build({
-        "problems": [made.problem(1), made.problem(2)], "verdicts": [made.verdict("p11", "c", 3.0)],
-    })  # fmt: skip
+    given = made.build(
+        {
+            "problems": [made.problem(1), made.problem(2)],
+            "verdicts": [made.verdict("p11", "c", 3.0)],
+        }
+    )
     found = numbers(given)
     assert found["mean_speedup_failed_as_1"] == pytest.approx(2.0)
     assert found["mean_speedup_failed_as_0"] == pytest.approx(1.5)
@@ -33,18 +39,24 @@ def test_held_out_success_is_given_for_every_policy(realistic):
 
 
 def test_a_reference_that_fails_its_own_test_is_in_the_headline(made):
-    given = made.build({"null_test": [
-        {"problem_id": "a", "status": "correct", "speedup": 1.0, "certified": 1.0},
-        {"problem_id": "b", "status": "crashed", "speedup": None, "certified": None},
-    ]})  # fmt: skip
+    given = made.build(
+        {
+            "null_test": [
+                {"problem_id": "a", "status": "correct", "speedup": 1.0, "certified": 1.0},
+                {"problem_id": "b", "status": "crashed", "speedup": None, "certified": None},
+            ]
+        }
+    )
     (tile,) = [tile for tile in headlines(given) if tile.label == "Null test"]
     assert "1 not correct" in tile.note
 
 
-def test_one_policy_makes_no_progress(made):
-    given = made.build({
-        "problems": [made.problem(split="heldout")],
-        "completions": [made.answer("p11", None, stage="policy", provider="policy")],
-    })  # fmt: skip
+def test_a_single_policy_has_no_progress(made):
+    given = made.build(
+        {
+            "problems": [made.problem(split="heldout")],
+            "completions": [made.answer("p11", None, stage="policy", provider="policy")],
+        }
+    )
     (tile,) = [tile for tile in headlines(given) if tile.label == "Held-out success"]
     assert tile.value == "0 %"

@@ -10,8 +10,8 @@ import pytest
 from cudal1.report import facts
 from cudal1.report.limits import NUM_PROBLEMS
 from cudal1.report.page import page_html
-from cudal1.report.properties import property_table
 from cudal1.report.summary import summary_markdown
+from cudal1.report.tables.properties import property_table
 from cudal1.report.words import terms
 
 ATTACK = (
@@ -21,7 +21,7 @@ VOID = {"meta", "img", "br", "link", "input", "hr"}
 
 
 class Reader(HTMLParser):
-    """What a browser would see: elements with their attributes, text of <code>, and balance."""
+    """A parser that records elements with attributes, text of <code>, and balance."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -57,29 +57,41 @@ def page(realistic) -> str:
 
 
 def hostile_input(made):
-    """A report in which every text of every frame and of the provenance attacks."""
+    """Return a report in which every text of every frame and of the provenance attacks."""
     rows = made.rows()
     keys = {
-        "problem_id", "candidate_id", "completion_id", "device_kind", "protocol_id",
+        "problem_id",
+        "candidate_id",
+        "completion_id",
+        "device_kind",
+        "protocol_id",
         "descendant_id",
-    }  # fmt: skip
+    }
     spared = keys | {"status", "role", "split", "baseline"}
     for frame in rows.values():
         for row in frame:
-            row.update({
-                key: f"{value} {ATTACK}" if key != "stage" else f"{value}{ATTACK}"
-                for key, value in row.items()
-                if isinstance(value, str) and key not in spared
-                and not (key == "name" and "step" in row)
-                and not (key == "provider" and value == "policy")
-            })  # fmt: skip
+            row.update(
+                {
+                    key: f"{value} {ATTACK}" if key != "stage" else f"{value}{ATTACK}"
+                    for key, value in row.items()
+                    if isinstance(value, str)
+                    and key not in spared
+                    and not (key == "name" and "step" in row)
+                    and not (key == "provider" and value == "policy")
+                }
+            )
     rows["problems"][-1]["rejection"] = ATTACK
     rows["problems"][0]["invariants"] = [ATTACK]
     rows["problems"][0]["source"] = f"\n\t  {ATTACK}\n\n"
     return made.build(
-        rows, title=ATTACK, git_revision=ATTACK, generated_at=ATTACK, device={ATTACK: ATTACK},
-        versions={ATTACK: ATTACK}, params={ATTACK: ATTACK},
-    )  # fmt: skip
+        rows,
+        title=ATTACK,
+        git_revision=ATTACK,
+        generated_at=ATTACK,
+        device={ATTACK: ATTACK},
+        versions={ATTACK: ATTACK},
+        params={ATTACK: ATTACK},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +104,7 @@ def hostile_page(hostile) -> str:
     return page_html(hostile)
 
 
+@pytest.mark.slow
 def test_hostile_text_makes_no_element(hostile_page):
     reader = Reader(hostile_page)
     assert not reader.open
@@ -100,7 +113,8 @@ def test_hostile_text_makes_no_element(hostile_page):
     assert not any(name.startswith("on") for _, attrs in reader.elements for name in attrs)
 
 
-def test_characters_that_nobody_sees_are_shown_as_code_points(made):
+@pytest.mark.slow
+def test_invisible_characters_are_shown_as_code_points(made):
     rows = made.rows()
     rows["problems"][0]["source"] = "x = 1  # \u202e\u2066 reversed\n"
     page = page_html(made.build(rows))
@@ -118,13 +132,14 @@ def test_hostile_text_makes_no_element_in_the_summary(hostile):
     assert "<img" not in shown
 
 
-def test_sources_are_shown_to_the_letter(hostile, hostile_page):
+def test_sources_are_shown_unchanged(hostile, hostile_page):
     shown = set(Reader(hostile_page).codes)
     admitted = hostile.problems.filter(hostile.problems["admitted"])
     assert set(admitted["source"].to_list()) <= shown
 
 
-def test_the_page_needs_nothing_from_elsewhere(page):
+@pytest.mark.slow
+def test_the_page_needs_no_external_resource(page):
     for tag, attrs in Reader(page).elements:
         assert tag not in {"script", "link", "img", "iframe"}
         assert "src" not in attrs
@@ -134,7 +149,8 @@ def test_the_page_needs_nothing_from_elsewhere(page):
     assert "default-src 'none'" in page
 
 
-def test_links_of_the_page_lead_somewhere(page):
+@pytest.mark.slow
+def test_every_link_of_the_page_has_a_target(page):
     elements = Reader(page).elements
     ids = [attrs["id"] for _, attrs in elements if "id" in attrs]
     assert len(ids) == len(set(ids))
@@ -153,25 +169,32 @@ def test_each_problem_has_a_link_that_opens_its_section(page):
     assert "details" not in targets
 
 
-def test_the_page_is_dressed_for_light_and_dark_and_for_phones(page):
+def test_the_page_has_styles_for_light_and_dark_and_for_phones(page):
     assert page.count("prefers-color-scheme: dark") == 2
     assert 'name="viewport"' in page
 
 
-def test_an_empty_report_says_nothing_yet_in_every_chapter(empty):
+def test_every_chapter_of_an_empty_report_says_that_it_has_nothing_yet(empty):
     html = page_html(empty)
     assert html.count('class="nothing"') >= 12
     assert "nan" not in html.lower().replace("provenance", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "absent",
     [
-        "completions", "candidates", "verdicts", "flags", "null_test", "transferred", "samples",
+        "completions",
+        "candidates",
+        "verdicts",
+        "flags",
+        "null_test",
+        "transferred",
+        "samples",
         "steps",
     ],
-)  # fmt: skip
-def test_a_run_that_lacks_one_kind_of_fact_still_has_a_report(made, absent):
+)
+def test_a_run_without_one_kind_of_fact_still_has_a_report(made, absent):
     rows = made.rows()
     rows[absent] = []
     html = page_html(made.build(rows))
@@ -179,7 +202,7 @@ def test_a_run_that_lacks_one_kind_of_fact_still_has_a_report(made, absent):
     assert summary_markdown(made.build(rows))
 
 
-def test_a_best_candidate_without_source_is_said_so(made):
+def test_a_missing_source_of_a_best_candidate_is_mentioned(made):
     given = made.build({"problems": [made.problem()], "verdicts": [made.verdict("p11", "c")]})
     assert "The source was not handed over" in page_html(given)
 
@@ -207,15 +230,17 @@ def test_properties_and_invariants_are_on_the_page(realistic, page):
 
 
 def test_success_without_timing_makes_a_report(made):
-    given = made.build({
-        "problems": [made.problem(split="heldout")],
-        "verdicts": [made.verdict("p11", "c", None)],
-        "completions": [made.answer("p11", "c", stage="rl", provider="policy")],
-    })  # fmt: skip
+    given = made.build(
+        {
+            "problems": [made.problem(split="heldout")],
+            "verdicts": [made.verdict("p11", "c", None)],
+            "completions": [made.answer("p11", "c", stage="rl", provider="policy")],
+        }
+    )
     assert "no timed success" in page_html(given)
 
 
-def test_the_best_source_of_each_problem_is_shown_to_the_letter(realistic, page):
+def test_the_best_source_of_each_problem_is_shown_unchanged(realistic, page):
     shown = set(Reader(page).codes)
     sources = dict(realistic.candidates.select("candidate_id", "source").iter_rows())
     best = facts.best(realistic)["candidate_id"].drop_nulls().to_list()
@@ -223,13 +248,13 @@ def test_the_best_source_of_each_problem_is_shown_to_the_letter(realistic, page)
     assert {sources[name] for name in best} <= shown
 
 
-def test_lines_that_only_one_of_the_two_has_are_marked(page):
+def test_lines_that_only_one_source_has_are_marked(page):
     tags = [tag for tag, _ in Reader(page).elements]
     assert tags.count("ins") > 10
     assert tags.count("del") > 10
 
 
-def test_every_table_says_what_it_counts_and_every_cell_has_its_heading(page):
+def test_every_table_has_a_caption_and_every_cell_has_its_heading(page):
     reader = Reader(page)
     heads = [attrs.get("scope") for tag, attrs in reader.elements if tag == "th"]
     assert set(heads) == {"col", "row"}
@@ -245,21 +270,25 @@ def test_the_other_convention_for_failures_is_folded_away_without_a_script(page)
     assert not any("open" in attrs for attrs in folded)
 
 
-def test_a_page_of_a_long_run_is_small_and_says_what_it_leaves_out(made):
+@pytest.mark.slow
+def test_a_page_of_a_long_run_is_small_and_names_its_omissions(made):
     """The largest suite with a section a problem, endless sources, and 10 candidates each."""
     numbers = range(1, NUM_PROBLEMS + 3)
     source = "x = 1  # and much more of the kind\n" * 3_000
     ids = [(f"p1{number}", f"c{number}-{i}") for number in numbers for i in range(10)]
-    given = made.build({
-        "problems": [made.problem(number, source=source) for number in numbers],
-        "candidates": [
-            {"candidate_id": name, "problem_id": problem, "source": source} for problem, name in ids
-        ],
-        "verdicts": [
-            made.verdict(problem, name, 1 + i / 9e3) for i, (problem, name) in enumerate(ids)
-        ],
-        "completions": [made.answer(problem, name) for problem, name in ids],
-    })  # fmt: skip
+    given = made.build(
+        {
+            "problems": [made.problem(number, source=source) for number in numbers],
+            "candidates": [
+                {"candidate_id": name, "problem_id": problem, "source": source}
+                for problem, name in ids
+            ],
+            "verdicts": [
+                made.verdict(problem, name, 1 + i / 9e3) for i, (problem, name) in enumerate(ids)
+            ],
+            "completions": [made.answer(problem, name) for problem, name in ids],
+        }
+    )
     html = page_html(given)
     assert len(html) < 12_000_000
     assert "2 problems with smaller speedups are left out" in html
@@ -273,7 +302,7 @@ def _luminance(colour: str) -> float:
 
 
 def _palettes() -> list[dict[str, str]]:
-    """The page's colours by name, light and dark."""
+    """Return the page's colours by name, light and dark."""
     style = (files("cudal1.report") / "style.css").read_text(encoding="utf-8")
     light, dark = (
         dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", part)) for part in style.split("@media", 2)[:2]
@@ -282,12 +311,13 @@ def _palettes() -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("palette", _palettes(), ids=["light", "dark"])
-def test_text_can_be_read_on_every_ground(palette):
-    """Contrast of at least 4.5 to 1, as WCAG asks of text of this size."""
+def test_text_is_readable_on_every_background(palette):
+    """The contrast is at least 4.5 to 1, as WCAG demands of text of this size."""
     pairs = [
         (text, ground)
-        for text in ("ink", "muted", "accent", "good", "bad") for ground in ("ground", "raised")
-    ] + [("ink", ground) for ground in ("null", "code", "gone", "new")]  # fmt: skip
+        for text in ("ink", "muted", "accent", "good", "bad")
+        for ground in ("ground", "raised")
+    ] + [("ink", ground) for ground in ("null", "code", "gone", "new")]
     for text, ground in pairs:
         low, high = sorted(_luminance(palette[name]) for name in (text, ground))
         assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from cudal1.report.publish import FIGURE, PAGE, SUMMARY, publish
+
+pytestmark = pytest.mark.slow
 
 
 def test_equal_input_makes_equal_bytes(realistic, tmp_path):
@@ -11,7 +15,7 @@ def test_equal_input_makes_equal_bytes(realistic, tmp_path):
         assert first == second, name
 
 
-def test_a_figure_of_an_earlier_run_does_not_stay(realistic, empty, tmp_path):
+def test_a_figure_of_an_earlier_run_is_removed(realistic, empty, tmp_path):
     publish(realistic, tmp_path)
     publish(empty, tmp_path)
     assert not (tmp_path / FIGURE).exists()

@@ -1,4 +1,4 @@
-"""The table and the picture that say where a step's time goes."""
+"""Tests of the table and the picture of a step's seconds."""
 
 # ruff: noqa: RUF001 (– is what readers see)
 
@@ -15,7 +15,7 @@ def steps(stage: str, **series: list[float]) -> list[dict[str, object]]:
     ]
 
 
-def test_a_row_holds_means_over_the_steps_that_were_timed(made):
+def test_a_row_holds_means_over_the_timed_steps(made):
     rows = steps("rl", generate_s=[1.0, 3.0], judge_s=[4.0, 8.0], idle=[0.1, 0.3])
     given = made.build({"steps": rows})
     (row,) = seconds_table(given).rows
@@ -29,7 +29,7 @@ def test_every_part_of_a_step_is_drawn_with_its_name(made):
         assert f">{part}</text>" in figure.svg
 
 
-def test_a_part_is_drawn_where_it_is(made):
+def test_a_part_is_drawn_at_its_place(made):
     def drawn(rest_s: float) -> str:
         rows = steps("rl", train_s=[1.0, 2.0, 9.0], rest_s=[0.5, rest_s, 1.0])
         return seconds_figures(made.build({"steps": rows}))[0].svg
@@ -37,6 +37,6 @@ def test_a_part_is_drawn_where_it_is(made):
     assert drawn(3.0) != drawn(7.0)
 
 
-def test_a_stage_that_times_nothing_has_no_row(made):
+def test_a_stage_without_times_has_no_row(made):
     given = made.build({"steps": steps("sft", loss=[2.0, 1.0])})
     assert seconds_table(given).rows == ()

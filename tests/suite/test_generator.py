@@ -1,4 +1,4 @@
-"""Generated problems: valid, deterministic, and split by combination of operations."""
+"""Tests that generated problems are valid, deterministic, and split by their operations."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import torch
 
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass, Split
-from cudal1.suite.generator import (
-    FAMILIES,
-    KNOBS,
-    Family,
-    apart,
-    generate,
-    is_reserved,
-    problems,
-)
+from cudal1.suite.generator import FAMILIES, KNOBS, Family, apart, generate, is_reserved, problems
 
 CPU, CUDA = DeviceClass.CPU, DeviceClass.CUDA
 
@@ -83,7 +75,7 @@ def test_a_reserved_combination_is_held_out_and_never_trained_on(
 
 
 def operations(name: str) -> list[str]:
-    """The operations in a problem's name."""
+    """Return the operations in a problem's name."""
     found: list[str] = []
     known = sorted((f.name for f in FAMILIES), key=len, reverse=True)
     while name:
@@ -93,7 +85,7 @@ def operations(name: str) -> list[str]:
     return found
 
 
-def test_the_order_of_operations_does_not_matter_for_the_split() -> None:
+def test_the_order_of_operations_does_not_change_the_split() -> None:
     assert is_reserved(["softmax", "silu", "row_loop"]) == is_reserved(
         ["row_loop", "softmax", "silu"]
     )
@@ -103,18 +95,18 @@ def test_single_operations_are_never_reserved() -> None:
     assert not any(is_reserved([family.name]) for family in FAMILIES)
 
 
-def test_about_a_sixth_of_pairs_is_reserved() -> None:
+def test_a_sixth_of_pairs_is_reserved() -> None:
     names = [family.name for family in FAMILIES]
     pairs = [(a, b) for a in names for b in names if a < b]
     assert 0.12 < sum(map(is_reserved, pairs)) / len(pairs) < 0.21
 
 
-def test_problems_are_as_many_as_asked_and_different() -> None:
+def test_the_requested_number_of_different_problems_is_generated() -> None:
     found = problems(50, seed=1, device_class=CPU, split=Split.HELDOUT)
     assert len({problem.id for problem in found}) == 50
 
 
-def test_training_and_heldout_problems_do_not_meet() -> None:
+def test_training_and_heldout_problems_do_not_overlap() -> None:
     train, heldout = (
         {p.id for p in problems(60, seed=1, device_class=CPU, split=s)} for s in Split
     )
@@ -124,7 +116,7 @@ def test_training_and_heldout_problems_do_not_meet() -> None:
 @pytest.mark.parametrize(
     "families", [["no_such_operation"], ["linear_sum", "softmax"], [], ["silu"] * 5]
 )
-def test_what_cannot_be_composed_is_refused(families: list[str]) -> None:
+def test_operations_that_cannot_be_composed_are_refused(families: list[str]) -> None:
     with pytest.raises(ConfigError):
         generate(0, 0, device_class=CPU, num_stages=1, families=families)
 
@@ -138,12 +130,12 @@ def test_every_operation_with_a_knob_runs(family: Family) -> None:
 
 @pytest.mark.parametrize("split", Split)
 @pytest.mark.parametrize("num_knobs", [1, 2])
-def test_a_problem_has_as_many_knobs_as_asked_for_and_runs(split: Split, num_knobs: int) -> None:
+def test_a_problem_has_the_requested_number_of_knobs_and_runs(split: Split, num_knobs: int) -> None:
     names = "|".join(family.name for family in KNOBS)
     for index in range(12):
         problem = generate(
             5, index, device_class=CPU, num_stages=3, split=split, num_knobs=num_knobs
-        )  # fmt: skip
+        )
         assert len(re.findall(names, problem.name)) == num_knobs
         assert torch.isfinite(run(problem.source)).all()
 
@@ -160,8 +152,8 @@ def test_knobs_are_never_neighbours_and_fewer_where_they_do_not_fit(
         assert all(later - place > 1 for place, later in pairwise(places))
 
 
-def test_problems_without_a_knob_are_what_they_were() -> None:
-    """Asked for by nobody, a knob changes nothing: the shipped run's problems stay."""
+def test_problems_have_no_knob_unless_it_is_requested() -> None:
+    """Knobs that are not requested change nothing: the shipped run's problems stay."""
     names = {family.name for family in KNOBS}
     found = problems(50, seed=7, device_class=CPU, split=Split.HELDOUT)
     assert not any(name in problem.name for problem in found for name in names)

@@ -8,10 +8,9 @@ import polars
 import pytest
 
 from cudal1.errors import SuiteError
-from cudal1.problem import DeviceClass, Problem
-from cudal1.services.admission import admit
+from cudal1.harness.admission.admission import admit
+from cudal1.problem import DeviceClass, Problem, Unreadable
 from cudal1.suite import kernelbench
-from cudal1.suite.loader import Unreadable
 
 SOURCE = "import torch\n\nsize = 4096\n\n\nclass Model:\n    pass\n"
 FILES = ("level1/19_ReLU.py", "level1/2_Standard_matmul_.py", "level2/10_Conv-Pool.py")
@@ -19,7 +18,7 @@ FILES = ("level1/19_ReLU.py", "level1/2_Standard_matmul_.py", "level2/10_Conv-Po
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A work tree laid out like KernelBench's, with three problems of our own and a changelog."""
+    """Make a work tree like KernelBench's, with three problems of our own and a changelog."""
     for number, name in enumerate(FILES):
         path = tmp_path / "KernelBench" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +55,7 @@ def test_its_inner_folder_loads_the_same(checkout: Path) -> None:
     assert load(checkout / "KernelBench") == load(checkout)
 
 
-def test_the_source_is_the_files(checkout: Path) -> None:
+def test_the_source_is_the_files_text(checkout: Path) -> None:
     assert load(checkout)[1].source == f"{SOURCE}# 0\n"
 
 
@@ -66,14 +65,14 @@ def test_the_revision_is_the_commit(checkout: Path) -> None:
     assert {problem.revision for problem in load(checkout)} == {head}
 
 
-def test_a_changed_file_is_not_at_the_commit(checkout: Path) -> None:
+def test_a_changed_file_does_not_belong_to_the_commit(checkout: Path) -> None:
     head = commit(checkout)
     (checkout / "KernelBench" / FILES[0]).write_text("size = 1\n")
 
     assert load(checkout)[0].revision != head
 
 
-def test_a_copy_inside_another_repository_is_not_at_its_commit(checkout: Path) -> None:
+def test_a_copy_inside_another_repository_does_not_belong_to_its_commit(checkout: Path) -> None:
     (checkout / ".gitignore").write_text("KernelBench\n")
     head = commit(checkout)
 
@@ -90,7 +89,7 @@ def test_without_git_the_revision_follows_the_content(
     assert load(checkout)[0].revision not in ("", before)
 
 
-def test_sizes_are_honoured_for_their_device_class(checkout: Path) -> None:
+def test_sizes_apply_to_their_device_class(checkout: Path) -> None:
     sizes = checkout / "sizes.yaml"
     sizes.write_text("cpu:\n  level1/19_ReLU: {size: 64}\n")
 
@@ -122,7 +121,7 @@ def test_a_constant_that_shares_its_statement_is_resized_alone(
     assert problem.source.startswith(f"# é\n{expected}  # words\nimport torch\n")
 
 
-def test_a_statement_that_no_size_names_stays_to_the_letter(checkout: Path) -> None:
+def test_a_statement_that_no_size_names_stays_unchanged(checkout: Path) -> None:
     path, sizes = checkout / "KernelBench" / FILES[0], checkout / "sizes.yaml"
     path.write_text(f"deep, high = (16, 32)\n{SOURCE}")
     sizes.write_text("cpu:\n  level1/19_ReLU: {size: 8}\n")
@@ -145,18 +144,20 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
 
 
-def test_whoever_asked_otherwise_is_told_what_to_give(tmp_path: Path) -> None:
+def test_a_missing_folder_from_an_option_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"nowhere: no such folder; give --folder a checkout"):
         load(tmp_path / "nowhere", named="--folder")
 
 
-def test_a_folder_may_be_named_from_home(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_may_be_named_relative_to_home(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(checkout.parent))
 
     assert load(Path("~") / checkout.name) == load(checkout)
 
 
-def test_the_home_of_nobody_is_a_missing_folder() -> None:
+def test_a_home_of_an_unknown_user_is_a_missing_folder() -> None:
     with pytest.raises(SuiteError, match=r"~nobody-of-this-name/x: no such folder"):
         load(Path("~nobody-of-this-name/x"))
 
@@ -174,6 +175,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", BROKEN)
 def test_a_broken_file_is_rejected_with_its_reason_and_costs_no_other(
     checkout: Path, content: bytes
@@ -205,18 +207,16 @@ def test_a_folder_is_a_problem_of_several_files(checkout: Path) -> None:
     assert found.source.endswith("# cudal1: file helpers.py\nWIDTH = 8\n")
 
 
-def test_two_of_one_number_are_rejected_and_no_other(checkout: Path) -> None:
+def test_two_files_with_one_number_are_rejected_and_no_other(checkout: Path) -> None:
     twin = checkout / "KernelBench" / "level1" / "19_ReLU_again.py"
     twin.write_text(f"{SOURCE}# again\n")
     flaws = {p.key: p.flaw for p in load(checkout) if isinstance(p, Unreadable)}
     said = "another problem of level 1 has number 19, too"
-    assert flaws == {
-        "kernelbench/L1/19_relu": said, "kernelbench/L1/19_relu_again": said
-    }  # fmt: skip
+    assert flaws == {"kernelbench/L1/19_relu": said, "kernelbench/L1/19_relu_again": said}
     assert len(load(checkout)) == len(FILES) + 1
 
 
-def test_what_lies_in_a_file_s_place_and_cannot_be_read_is_rejected(checkout: Path) -> None:
+def test_a_file_that_cannot_be_read_is_rejected(checkout: Path) -> None:
     place = checkout / "KernelBench" / FILES[1]
     place.unlink()
     place.mkdir()
@@ -254,7 +254,7 @@ def test_a_malformed_sizes_file_is_one_error(checkout: Path, content: str) -> No
     assert "\n" not in str(raised.value)
 
 
-def test_a_size_of_what_a_sound_file_lacks_is_one_error(checkout: Path) -> None:
+def test_a_size_for_a_missing_constant_of_a_sound_file_is_one_error(checkout: Path) -> None:
     sizes = checkout / "sizes.yaml"
     sizes.write_text("cpu:\n  level1/19_ReLU: {width: 64}\n")
 
@@ -266,19 +266,21 @@ def test_a_size_of_what_a_sound_file_lacks_is_one_error(checkout: Path) -> None:
 def dataset(
     checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """A local copy of the hub dataset: the schema and file names of the real one."""
+    """Make a local copy of the hub dataset: the schema and file names of the real one."""
     folder = tmp_path_factory.mktemp("hub")
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", folder / "cache")
     (folder / "data").mkdir()
     for level in (1, 2):
         rows = [
             {
-                "code": problem.source, "level": level, "problem_id": problem.number,
+                "code": problem.source,
+                "level": level,
+                "problem_id": problem.number,
                 "name": Path(file).stem,
             }
             for problem, file in zip(load(checkout), (FILES[1], FILES[0], FILES[2]), strict=True)
             if problem.level == level
-        ]  # fmt: skip
+        ]
         polars.DataFrame(rows).write_parquet(
             folder / "data" / f"level_{level}-00000-of-00001.parquet"
         )
@@ -292,7 +294,7 @@ def test_a_copy_of_the_hub_dataset_loads_the_same_problems(checkout: Path, datas
     assert [problem.model_copy(update=plain) for problem in load(dataset)] == from_files
 
 
-def test_sizes_are_honoured_in_the_dataset(dataset: Path) -> None:
+def test_sizes_apply_to_the_dataset(dataset: Path) -> None:
     sizes = dataset / "sizes.yaml"
     sizes.write_text("cpu:\n  level2/10_Conv-Pool: {size: 8}\n")
 
@@ -301,7 +303,7 @@ def test_sizes_are_honoured_in_the_dataset(dataset: Path) -> None:
     assert ["size = 8" in problem.source for problem in problems] == [False, False, True]
 
 
-def test_a_broken_row_of_the_dataset_is_a_problem_to_reject(
+def test_a_broken_row_of_the_dataset_is_a_rejected_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = ["class Model(:", "x = 1\0", SOURCE]
@@ -318,7 +320,7 @@ def test_a_broken_row_of_the_dataset_is_a_problem_to_reject(
 
 @pytest.mark.parametrize("column", ["level", "problem_id"])
 @pytest.mark.parametrize("value", ["easy", "1\n2", "", None, 1.5, float("nan"), True])
-def test_a_row_whose_place_is_no_number_is_one_line(
+def test_a_row_with_a_place_that_is_not_a_number_gives_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, value: object
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
@@ -355,7 +357,7 @@ def test_another_dataset_is_refused_by_name(
         load(tmp_path)
 
 
-def test_a_corrupt_dataset_file_is_one_line(
+def test_a_corrupt_dataset_file_gives_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")

@@ -20,8 +20,10 @@ def test_the_shipped_suite_has_three_levels(device_class: DeviceClass) -> None:
     levels = [problem.level for problem in load_suite(device_class)]
 
     assert {level: levels.count(level) >= least for level, least in ((1, 16), (2, 14), (3, 8))} == {
-        1: True, 2: True, 3: True,
-    }  # fmt: skip
+        1: True,
+        2: True,
+        3: True,
+    }
 
 
 @BOTH
@@ -48,7 +50,7 @@ def test_each_problem_has_sizes_for_a_cpu() -> None:
     assert same == []
 
 
-def test_cuda_sizes_are_those_of_the_files() -> None:
+def test_cuda_sizes_come_from_the_files() -> None:
     on_disk = {path.read_text() for path in FOLDER.glob("level*/*.py")}
 
     assert {problem.source for problem in load_suite(DeviceClass.CUDA)} == on_disk
@@ -89,7 +91,7 @@ def test_a_shipped_file_imports_nothing_but_torch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("level*/*.py")), ids=lambda path: path.stem)
-def test_a_shipped_file_says_nothing_about_what_can_be_gained(path: Path) -> None:
+def test_a_shipped_file_does_not_mention_possible_gains(path: Path) -> None:
     text = path.read_text().lower()
 
     assert [word for word in ("to gain", "redundan", "faster", "would do") if word in text] == []
@@ -97,7 +99,7 @@ def test_a_shipped_file_says_nothing_about_what_can_be_gained(path: Path) -> Non
 
 @pytest.fixture
 def small_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A suite of one problem in place of the shipped one."""
+    """Put a suite of one problem in place of the shipped one."""
     (tmp_path / "level1").mkdir()
     (tmp_path / "level1" / "01_toy.py").write_text(SOURCE)
     (tmp_path / "sizes.yaml").write_text("cpu:\n  level1/01_toy: {N: 2}\n")
@@ -139,10 +141,7 @@ def test_a_wrong_sizes_file_gives_one_line_that_names_it(
 
 @pytest.mark.parametrize(
     "change",
-    [
-        ("level1/01_toy.py", SOURCE + "# more\n"),
-        ("sizes.yaml", "heldout: [level1/01_toy]\n"),
-    ],
+    [("level1/01_toy.py", SOURCE + "# more\n"), ("sizes.yaml", "heldout: [level1/01_toy]\n")],
 )
 def test_the_revision_follows_the_content_of_the_folder(
     small_suite: Path, change: tuple[str, str]
@@ -157,7 +156,7 @@ def test_revisions_of_all_device_classes_are_equal() -> None:
     assert len({load_suite(device_class)[0].revision for device_class in DeviceClass}) == 1
 
 
-def test_anybodys_file_becomes_a_problem(tmp_path: Path) -> None:
+def test_any_file_becomes_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "my-fast_op.py"
     path.write_text(SOURCE)
 
@@ -175,7 +174,7 @@ def test_anybodys_file_becomes_a_problem(tmp_path: Path) -> None:
         SOURCE.replace("\n", "\r").encode(),
     ],
 )
-def test_a_mark_and_line_ends_change_no_id(tmp_path: Path, content: bytes) -> None:
+def test_a_byte_order_mark_and_line_ends_change_no_id(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "plain.py").write_text(SOURCE)
     (tmp_path / "other.py").write_bytes(content)
     plain, other = (

@@ -1,4 +1,4 @@
-"""A policy's own answers: sampled once, judged once, while others are sampled."""
+"""Tests of a policy's own answers: each is sampled once, and judged while others are sampled."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cudal1.ledger import Ledger
+from cudal1.services.judging import verdict_source
 from cudal1.train.policy import Sampled
 from tasks import examine
 from tasks.examine import Answer, Sampling, sample_and_judge
-from tasks.judging import bench
-from tests.tasks.test_rl import DOCKETS, PROBLEMS, STAGE, FakeDocket, says
+from tests.tasks.test_rl import DOCKETS, PROBLEMS, STAGE, FakeQueue, says
 
 SAMPLING = Sampling(
     num_samples=3, temperature=1.0, top_p=1.0, seed=1, max_new_tokens=8, batch_size=4
@@ -21,7 +21,7 @@ SAMPLING = Sampling(
 
 
 class Parrot:
-    """Says what it is to say, and notes what waits for a judge by then."""
+    """A policy that gives prepared answers, and notes the candidates that wait for a judge."""
 
     id = "parrot"
 
@@ -38,7 +38,7 @@ class Parrot:
 
 
 class Loaded(Parrot):
-    """In the place of a policy that is loaded from a folder."""
+    """A stand-in for a policy that is loaded from a folder."""
 
     def num_tokens(self, _: Any) -> int:
         return 5
@@ -47,7 +47,7 @@ class Loaded(Parrot):
 @pytest.fixture(autouse=True)
 def harness(monkeypatch: pytest.MonkeyPatch) -> None:
     DOCKETS.clear()
-    monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
+    monkeypatch.setattr("cudal1.services.judging.JudgingQueue", FakeQueue)
     monkeypatch.setattr(examine, "CHUNK", 2)
 
 
@@ -59,18 +59,25 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def answers(ledger: Ledger, parrot: Parrot, *, timing: bool = True) -> tuple[list[Answer], int]:
-    """Three answers to each of two problems; and how many were judged for it."""
-    with bench(ledger, STAGE.params) as judge:
+    """Return three answers to each of two problems, and the number of judgements for them."""
+    with verdict_source(ledger, STAGE.params) as judge:
         made = sample_and_judge(
-            STAGE, ledger, judge, parrot, PROBLEMS, SAMPLING, "answers", timing=timing  # pyright: ignore[reportArgumentType]
-        )  # fmt: skip
+            STAGE,
+            ledger,
+            judge,
+            parrot,
+            PROBLEMS,
+            SAMPLING,
+            "answers",
+            timing=timing,  # pyright: ignore[reportArgumentType]
+        )
         return made, judge.num_judged
 
 
 TEXTS = (says("1.5"), "nothing", says("cheats"), says("2.0"), says("2.0"), says("3.0"))
 
 
-def test_answers_come_back_in_order_with_what_became_of_each(ledger: Ledger) -> None:
+def test_answers_come_back_in_order_with_their_outcomes(ledger: Ledger) -> None:
     found, num_judged = answers(ledger, Parrot(*TEXTS))
     assert [answer.problem.id for answer in found] == [p.id for p in PROBLEMS for _ in range(3)]
     speeds = [answer.verdict and answer.verdict.speedup for answer in found]
@@ -79,19 +86,19 @@ def test_answers_come_back_in_order_with_what_became_of_each(ledger: Ledger) -> 
     assert num_judged == 4, "equal sources are judged once"
 
 
-def test_those_before_are_on_their_way_while_others_are_sampled(ledger: Ledger) -> None:
+def test_earlier_answers_are_being_judged_while_others_are_sampled(ledger: Ledger) -> None:
     parrot = Parrot(*TEXTS)
     answers(ledger, parrot)
     assert parrot.num_asked == [2, 2, 2, 0]
     assert parrot.num_expected == [0, 1, 3, 4]
 
 
-def test_an_examination_takes_judges_that_are_there(
+def test_an_examination_uses_existing_judges(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(examine, "Sampler", lambda _: Loaded(*[says("2.0")] * 1000))
     monkeypatch.setattr(examine, "admitted_problems", lambda _: PROBLEMS)
-    with bench(ledger, STAGE.params) as judge:
+    with verdict_source(ledger, STAGE.params) as judge:
         judge.get_ready()
         marks = examine.examine(STAGE, ledger, tmp_path, judge)
     assert marks["heldout_success"] == 1.0
@@ -99,7 +106,7 @@ def test_an_examination_takes_judges_that_are_there(
     assert len(DOCKETS) == 1
 
 
-def test_what_is_known_is_neither_sampled_nor_judged_again(ledger: Ledger) -> None:
+def test_a_known_answer_is_neither_sampled_nor_judged_again(ledger: Ledger) -> None:
     found, _ = answers(ledger, Parrot(*TEXTS))
     again, num_judged = answers(ledger, Parrot())
     assert (again, num_judged) == (found, 0)
@@ -107,15 +114,15 @@ def test_what_is_known_is_neither_sampled_nor_judged_again(ledger: Ledger) -> No
 
 
 def test_after_a_kill_the_rest_is_judged(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Breaks(FakeDocket):
-        def __enter__(self) -> FakeDocket:
+    class Breaks(FakeQueue):
+        def __enter__(self) -> FakeQueue:
             self.breaks_at = "# 2.0"
             return super().__enter__()
 
-    monkeypatch.setattr("tasks.judging.Docket", Breaks)
+    monkeypatch.setattr("cudal1.services.judging.JudgingQueue", Breaks)
     with pytest.raises(KeyboardInterrupt):
         answers(ledger, Parrot(*TEXTS))
-    monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
+    monkeypatch.setattr("cudal1.services.judging.JudgingQueue", FakeQueue)
     parrot = Parrot()
     found, num_judged = answers(ledger, parrot)
     assert sum(parrot.num_asked) == 0, "all had been stored before any was waited for"
@@ -123,7 +130,8 @@ def test_after_a_kill_the_rest_is_judged(ledger: Ledger, monkeypatch: pytest.Mon
     assert num_judged == 2
 
 
-def test_a_check_leaves_speed_open_and_a_verdict_is_a_check(ledger: Ledger) -> None:
+@pytest.mark.slow
+def test_a_check_leaves_speed_unknown_and_a_verdict_serves_as_a_check(ledger: Ledger) -> None:
     found, num_judged = answers(ledger, Parrot(*TEXTS), timing=False)
     assert {answer.verdict.speedup for answer in found if answer.verdict} == {None}
     assert sum(a.verdict is not None and a.verdict.is_successful for a in found) == 4

@@ -1,4 +1,4 @@
-"""How stage `generate` shares out its requests: what it asks, when, and when it stops."""
+"""Tests of the requests of stage `generate`: their choice, their order, and their end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cudal1.candidate import Candidate, Completion
 from cudal1.errors import BudgetError, ProviderDownError
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, Receipts, Request, completion_of
-from cudal1.params import Params
 from cudal1.problem import DeviceClass, Problem, Split
-from tasks.asking import asking
+from cudal1.services.asking import asking
+from cudal1.settings.params import Params
 from tasks.generate import Inquiry
 from tasks.stage import Stage
 
@@ -25,14 +25,14 @@ GOOD, BAD = "class ModelNew: ...  # good", "class ModelNew: ...  # bad"
 
 
 class Scripted:
-    """Answers each request with what `script` says, the newest first."""
+    """A provider that answers each request as `script` says, the newest first."""
 
     name = "scripted"
     fingerprint = "scripted"
     is_seeded = False
 
     def __init__(self, script: Any, *, width: int = 1, down_after: int | None = None) -> None:
-        """`script` takes a problem's name and an attempt; `down_after` so many answers."""
+        """Take `script(problem name, attempt)`; the provider is down after `down_after` answers."""
         self._script = script
         self.width = width
         self.down_after = down_after
@@ -40,7 +40,7 @@ class Scripted:
         self.most_waiting: dict[str, int] = {}
 
     def open(self, receipts: Receipts) -> AbstractContextManager[Any]:
-        """An exchange that keeps its books in the provider."""
+        """Open an exchange that keeps its books in the provider."""
         return self._opened(receipts)
 
     @contextmanager
@@ -74,12 +74,12 @@ class Scripted:
 
 
 class Judge:
-    """Whose candidates are good says so in its source."""
+    """A judge that reads from a source whether it is good."""
 
     def __init__(self, width: int = 1) -> None:
         self.width = width
         self.lengths: list[int] = []
-        """Of the lists that were to be judged."""
+        """The lengths of the lists of candidates."""
 
     def judge_all(self, asked: list[tuple[Problem, Candidate]], *, timing: bool) -> list[Any]:
         assert not timing
@@ -89,9 +89,15 @@ class Judge:
 
 def problem(name: str) -> Problem:
     return Problem(
-        suite="toy", level=1, number=1, name=name, split=Split.TRAIN, revision="r",
-        device_class=DeviceClass.CPU, source=f"# {name}\n",
-    )  # fmt: skip
+        suite="toy",
+        level=1,
+        number=1,
+        name=name,
+        split=Split.TRAIN,
+        revision="r",
+        device_class=DeviceClass.CPU,
+        source=f"# {name}\n",
+    )
 
 
 def stage(attempts: int = 5, successes: int = 2) -> Stage:
@@ -104,7 +110,7 @@ def stage(attempts: int = 5, successes: int = 2) -> Stage:
 def inquire(
     folder: Path, provider: Scripted, *names: str, judges: Judge | None = None, **limits: int
 ) -> Inquiry:
-    """Run to the end, as the stage does."""
+    """Run the inquiry to the end, as the stage does."""
     running = stage(**limits)
     with Ledger.open(folder) as ledger:
         ledger.begin(running.name)
@@ -116,21 +122,21 @@ def inquire(
     return inquiry
 
 
-def test_a_problem_is_left_after_its_successes(tmp_path: Path) -> None:
+def test_a_problem_is_finished_after_its_successes(tmp_path: Path) -> None:
     provider = Scripted(lambda name, attempt: GOOD + str(attempt))
     inquiry = inquire(tmp_path, provider, "one")
     assert sorted(provider.asked) == [("one", 0), ("one", 1)]
     assert (inquiry.num_asked, inquiry.num_satisfied) == (2, 1)
 
 
-def test_a_problem_is_left_after_its_attempts(tmp_path: Path) -> None:
+def test_a_problem_is_finished_after_its_attempts(tmp_path: Path) -> None:
     provider = Scripted(lambda name, attempt: BAD + str(attempt))
     inquiry = inquire(tmp_path, provider, "one", attempts=4)
     assert sorted(provider.asked) == [("one", attempt) for attempt in range(4)]
     assert (inquiry.num_asked, inquiry.num_satisfied) == (4, 0)
 
 
-def test_a_problem_is_left_when_there_are_no_more_answers(tmp_path: Path) -> None:
+def test_a_problem_is_finished_when_there_are_no_more_answers(tmp_path: Path) -> None:
     provider = Scripted(lambda name, attempt: EXHAUSTED if attempt else BAD)
     inquiry = inquire(tmp_path, provider, "one")
     assert inquiry.num_asked == 1
@@ -138,7 +144,7 @@ def test_a_problem_is_left_when_there_are_no_more_answers(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("width", [1, 3, 50])
-def test_no_more_answers_are_under_way_than_are_needed(
+def test_no_more_requests_are_in_flight_than_needed(
     tmp_path: Path, width: int, at_once: int
 ) -> None:
     provider = Scripted(lambda name, attempt: GOOD if attempt == 3 else BAD, width=width)
@@ -148,7 +154,7 @@ def test_no_more_answers_are_under_way_than_are_needed(
 
 @pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("width", [1, 3, 50])
-def test_what_is_asked_does_not_depend_on_the_order_of_answers(
+def test_the_questions_do_not_depend_on_the_order_of_answers(
     tmp_path: Path, width: int, at_once: int
 ) -> None:
     script = {"one": (1, 4), "two": (0, 1), "three": (7, 8), "four": ()}
@@ -158,9 +164,7 @@ def test_what_is_asked_does_not_depend_on_the_order_of_answers(
 
     provider = Scripted(say, width=width)
     inquire(tmp_path, provider, *script, judges=Judge(at_once), attempts=9)
-    wanted = {
-        "one": range(5), "two": range(2), "three": range(9), "four": range(9)
-    }  # fmt: skip
+    wanted = {"one": range(5), "two": range(2), "three": range(9), "four": range(9)}
     assert sorted(provider.asked) == sorted((name, k) for name in wanted for k in wanted[name])
 
 
@@ -177,8 +181,9 @@ def test_other_problems_fill_a_wide_provider(tmp_path: Path) -> None:
             assert ask.num_waiting + 1 >= provider.width
 
 
+@pytest.mark.slow
 def test_answers_are_judged_together_where_that_is_sooner(tmp_path: Path) -> None:
-    """While others are under way, so that the provider does not wait, either."""
+    """Other requests are in flight meanwhile, so that the provider does not wait, either."""
     names = [f"p{i}" for i in range(20)]
     for at_once, most in ((1, 1), (8, 8)):
         judge = Judge(at_once)
@@ -188,7 +193,8 @@ def test_answers_are_judged_together_where_that_is_sooner(tmp_path: Path) -> Non
         assert sum(judge.lengths) == 40
 
 
-def test_nothing_is_asked_twice(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_no_question_is_asked_twice(tmp_path: Path) -> None:
     first = Scripted(lambda name, attempt: BAD + str(attempt))
     inquire(tmp_path, first, "one", "two")
     again = Scripted(lambda name, attempt: GOOD)
@@ -198,7 +204,7 @@ def test_nothing_is_asked_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_a_provider_that_goes_down_leaves_what_it_gave(tmp_path: Path, at_once: int) -> None:
+def test_answers_of_a_provider_that_goes_down_are_kept(tmp_path: Path, at_once: int) -> None:
     provider = Scripted(lambda name, attempt: GOOD + str(attempt), width=2, down_after=3)
     inquiry = inquire(tmp_path, provider, "one", "two", "three", judges=Judge(at_once))
     assert inquiry.num_satisfied == 1
@@ -207,14 +213,14 @@ def test_a_provider_that_goes_down_leaves_what_it_gave(tmp_path: Path, at_once: 
         assert ledger.sql("from completions").height == 3
 
 
-def test_what_is_known_is_given_though_the_provider_is_down(tmp_path: Path) -> None:
+def test_known_answers_are_used_while_the_provider_is_down(tmp_path: Path) -> None:
     inquire(tmp_path, Scripted(lambda name, attempt: GOOD + str(attempt)), "two", "three")
     down = Scripted(lambda name, attempt: GOOD, down_after=0)
     inquiry = inquire(tmp_path, down, "one", "two", "three")
     assert (inquiry.num_satisfied, inquiry.num_cut) == (2, 1)
 
 
-def test_a_later_run_asks_what_a_provider_that_was_down_did_not_answer(tmp_path: Path) -> None:
+def test_a_later_run_asks_the_questions_that_a_provider_left_open(tmp_path: Path) -> None:
     inquire(tmp_path, Scripted(lambda n, a: GOOD + str(a), down_after=1), "one", "two")
     up = Scripted(lambda name, attempt: GOOD + str(attempt))
     inquiry = inquire(tmp_path, up, "one", "two")
@@ -222,7 +228,7 @@ def test_a_later_run_asks_what_a_provider_that_was_down_did_not_answer(tmp_path:
     assert len(up.asked) == 3
 
 
-def test_an_answer_is_kept_raw_before_it_is_read(
+def test_an_answer_is_stored_raw_before_it_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kill(*_: object) -> None:
@@ -237,7 +243,7 @@ def test_an_answer_is_kept_raw_before_it_is_read(
     assert GOOD in row[1]
 
 
-def test_no_money_left_ends_as_a_provider_that_is_down(tmp_path: Path) -> None:
+def test_a_spent_budget_ends_the_stage_like_a_provider_that_is_down(tmp_path: Path) -> None:
     class Poor(Scripted):
         @contextmanager
         def _opened(self, receipts: Receipts) -> Iterator[Any]:

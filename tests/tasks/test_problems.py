@@ -1,11 +1,15 @@
-"""Stage `problems` leaves out what cannot be judged, or not with any worth, and says why."""
+"""Tests that stage `problems` leaves out unusable problems, each with a reason."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import pytest
+
 from tests.project import Project
+
+pytestmark = pytest.mark.slow
 
 SOUND = """import torch
 import torch.nn as nn

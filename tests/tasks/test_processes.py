@@ -1,4 +1,4 @@
-"""RL over two processes is one stage: one ledger, one run in MLflow, one policy."""
+"""Tests that RL over two processes is one stage: one ledger, one run in MLflow, one policy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.project import Project, make_project
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Stages 1 and 3, each over two processes."""
+    """Run stages 1 and 3, each over two processes."""
     project = make_project(tmp_path_factory.mktemp("project"))
 
     def spread(params: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What reinforcement acts in: prompts from what is known now, answers judged once, numbers kept."""
+"""Tests of reinforcement's world: prompts from known results, single judgements, numbers."""
 
 from __future__ import annotations
 
@@ -11,36 +11,42 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.contrast import Sampling
 from cudal1.errors import TrainingError
-from cudal1.harness.judge import Judgement
+from cudal1.harness.judgement import Judgement
 from cudal1.ledger import Ledger
-from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass, Problem, Split
+from cudal1.selection.contrast import Sampling
+from cudal1.services.judging import VerdictSource
+from cudal1.settings.params import Params
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
-from tasks.judging import Bench
 from tasks.rl import ContrastiveWorld
 from tasks.stage import Stage
 from tasks.training import Steps
-from tests.tasks.test_reviewing import VERDICT
+from tests.services.test_reviewing import VERDICT
 
 SHIPPED = Params.load(Path(__file__).parents[2] / "params.yaml")
-RL = SHIPPED.rl.model_copy(update={
-    "plain_share": 0.0, "sampling": Sampling.BUCKET, "num_exemplars": 2, "tau": 1.0,
-})  # fmt: skip
+RL = SHIPPED.rl.model_copy(
+    update={"plain_share": 0.0, "sampling": Sampling.BUCKET, "num_exemplars": 2, "tau": 1.0}
+)
 STAGE = Stage(name="rl", item=None, params=SHIPPED.model_copy(update={"rl": RL}), run="r")
 PROBLEMS = [
     Problem(
-        suite="toy", level=1, number=number, name=f"problem {number}", split=Split.TRAIN,
-        revision="r", device_class=DeviceClass.CPU, source=f"class Model: ...  # {number}\n",
+        suite="toy",
+        level=1,
+        number=number,
+        name=f"problem {number}",
+        split=Split.TRAIN,
+        revision="r",
+        device_class=DeviceClass.CPU,
+        source=f"class Model: ...  # {number}\n",
     )
     for number in (1, 2)
-]  # fmt: skip
+]
 FIRST, SECOND = (problem.id for problem in PROBLEMS)
 
 
-class FakeDocket:
-    """A harness that believes what sources say of themselves."""
+class FakeQueue:
+    """A harness that takes its verdicts from words in the sources."""
 
     def __init__(self, sharing: Any, protocol: Any, settle: Any, **_: object) -> None:
         self._kind = sharing.devices[0].kind
@@ -49,9 +55,9 @@ class FakeDocket:
         self._waiting: dict[str, tuple[Problem, Candidate, bool]] = {}
         self.added: list[str] = []
         self.breaks_at: str | None = None
-        """In a source: who judges it is interrupted."""
+        """Text in a source that interrupts its judgement."""
 
-    def __enter__(self) -> FakeDocket:
+    def __enter__(self) -> FakeQueue:
         DOCKETS.append(self)
         return self
 
@@ -70,21 +76,26 @@ class FakeDocket:
         }
 
     def _judged(self, candidate: Candidate, *, timing: bool) -> Judgement:
-        """2.5 for `# 2.5`, and a cheat where it says so."""
+        """Return a verdict of 2.5 for `# 2.5`, and of a cheat where the source says so."""
         if self.breaks_at is not None and self.breaks_at in candidate.source:
             raise KeyboardInterrupt
         found = re.search(r"# (\S+)", candidate.source)
         assert found is not None
         changes: dict[str, Any] = {
-            "problem_id": candidate.problem_id, "candidate_id": candidate.id,
-            "protocol_id": self._protocol.id, "device_kind": self._kind, "judge_s": 3.0,
-        }  # fmt: skip
+            "problem_id": candidate.problem_id,
+            "candidate_id": candidate.id,
+            "protocol_id": self._protocol.id,
+            "device_kind": self._kind,
+            "judge_s": 3.0,
+        }
         if found[1] == "cheats":
             seen = HackFlag(kind="cached_output", source=FlagSource.GUARD, evidence="call 2")
             changes |= {
-                "status": Status.HACKED, "reason": "it cheats", "measurement": None,
+                "status": Status.HACKED,
+                "reason": "it cheats",
+                "measurement": None,
                 "flags": (seen,),
-            }  # fmt: skip
+            }
         elif not timing:
             changes |= {"protocol_id": self._protocol.checks_only().id, "measurement": None}
         else:
@@ -96,11 +107,11 @@ class FakeDocket:
         return Judgement(VERDICT.model_copy(update=changes), (), build_s=1.0)
 
 
-DOCKETS: list[FakeDocket] = []
+DOCKETS: list[FakeQueue] = []
 
 
 class Told:
-    """What was logged of each step."""
+    """The logged numbers of each step."""
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[str, float]] = {}
@@ -110,19 +121,23 @@ class Told:
 
 
 class World:
-    """A ContrastiveWorld with what it tells."""
+    """A ContrastiveWorld with its logged numbers."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.told = Told()
-        self.bench = Bench(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
+        self.source = VerdictSource(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
         self.acts = ContrastiveWorld(
-            STAGE, ledger, self.bench, PROBLEMS, self.told,  # pyright: ignore[reportArgumentType]
+            STAGE,
+            ledger,
+            self.source,
+            PROBLEMS,
+            self.told,  # pyright: ignore[reportArgumentType]
             num_tokens=lambda chat: len(chat[0]["content"]) // 4,
-        )  # fmt: skip
+        )
 
     def step(self, step: int, answers: dict[str, list[str]], *, offers: bool = True) -> list[Any]:
-        """One step as the trainer makes it; answers by problem."""
+        """Make one step as the trainer does; answers are given by problem."""
         for problem_id in answers:
             self.acts.build_prompt(problem_id, step)
         asked = [problem_id for problem_id, texts in answers.items() for _ in texts]
@@ -148,7 +163,7 @@ def says(speed: str, number: int = 0) -> str:
 @pytest.fixture(autouse=True)
 def harness(monkeypatch: pytest.MonkeyPatch) -> None:
     DOCKETS.clear()
-    monkeypatch.setattr("tasks.judging.Docket", FakeDocket)
+    monkeypatch.setattr("cudal1.services.judging.JudgingQueue", FakeQueue)
 
 
 @pytest.fixture
@@ -159,7 +174,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(ledger)
 
 
-def test_an_offered_answer_is_stored_and_on_its_way_before_it_is_scored(world: World) -> None:
+def test_an_offered_answer_is_stored_and_being_judged_before_it_is_scored(world: World) -> None:
     world.acts.build_prompt(FIRST, 0)
     world.acts.offer([FIRST], [says("1.5")], 0)
     (answer,) = world.answers()
@@ -181,13 +196,13 @@ def test_offers_change_no_reward(world: World, tmp_path: Path) -> None:
 def test_equal_sources_are_judged_once_within_a_step_and_after_it(world: World) -> None:
     world.step(0, {FIRST: [says("1.5"), says("1.5"), says("2.0"), "nothing"]})
     world.step(1, {FIRST: [says("2.0"), says("3.0")]})
-    assert world.bench.num_judged == 3
+    assert world.source.num_judged == 3
     assert len(set(DOCKETS[0].added)) == 3
     assert world.told.steps[1]["reused"] == pytest.approx(1 / 3)  # of those with a source
     assert world.told.steps[2]["reused"] == 0.5
 
 
-def test_a_prompt_shows_what_the_step_before_has_found(world: World) -> None:
+def test_a_prompt_shows_results_of_the_step_before(world: World) -> None:
     plain = world.acts.build_prompt(FIRST, 0)
     world.step(0, {FIRST: [says("1.5"), says("3.0")]})
     found = {row["candidate_id"] for row in world.answers()}
@@ -204,8 +219,8 @@ def test_a_prompt_that_would_be_too_long_loses_its_worst_exemplar(world: World) 
     assert world.answers()[-1]["exemplar_ids"] == [better]
 
 
-def test_a_step_shows_nothing_that_was_born_in_it(world: World) -> None:
-    """So a step that is made again after a kill has the prompts that it had."""
+def test_a_step_shows_no_exemplar_that_was_born_in_it(world: World) -> None:
+    """So a step that is repeated after a kill has the prompts that it had."""
     world.step(0, {FIRST: [says("1.5")]})
     before = world.acts.build_prompt(FIRST, 1)
     world.step(1, {FIRST: [says("7.0"), says("9.0")]})
@@ -213,7 +228,8 @@ def test_a_step_shows_nothing_that_was_born_in_it(world: World) -> None:
     assert again.acts.build_prompt(FIRST, 1) == before
 
 
-def test_a_step_made_again_after_a_kill_is_the_same_step(world: World) -> None:
+@pytest.mark.slow
+def test_a_step_repeated_after_a_kill_is_the_same_step(world: World) -> None:
     world.step(0, {FIRST: [says("1.5"), says("3.0")]})
     state = json.loads(json.dumps(world.acts.state()))
     answers = {FIRST: [says("4.0"), says("1.2")]}
@@ -222,12 +238,12 @@ def test_a_step_made_again_after_a_kill_is_the_same_step(world: World) -> None:
     again.acts.restore(state)
     assert again.step(1, answers) == first
     assert again.answers() == before
-    assert again.bench.num_judged == 0
+    assert again.source.num_judged == 0
     rewards = world.ledger.sql("select step, count(*) as n from rewards group by step order by 1")
     assert rewards.rows() == [(0, 2), (1, 2)]
 
 
-def test_a_step_says_how_it_went(world: World) -> None:
+def test_a_step_logs_its_rewards_successes_and_speedups(world: World) -> None:
     world.step(0, {FIRST: [says("4.0"), says("cheats"), "nothing", says("0.5")]})
     told = world.told.steps[1]
     assert told["reward_raw"] == pytest.approx(4.5 / 4)
@@ -236,7 +252,8 @@ def test_a_step_says_how_it_went(world: World) -> None:
     assert told["best_speedup"] == pytest.approx((4.0 + 1.0) / 2)  # nothing of the second yet
 
 
-def test_the_best_so_far_does_not_fall(world: World) -> None:
+@pytest.mark.slow
+def test_the_best_so_far_never_falls(world: World) -> None:
     for step, speed in enumerate(("2.0", "5.0", "0.7", "3.0")):
         world.step(step, {FIRST: [says(speed)]})
     best = [world.told.steps[step]["best_speedup"] for step in range(1, 5)]
@@ -247,7 +264,7 @@ def test_the_best_so_far_does_not_fall(world: World) -> None:
 
 
 class Curves:
-    """What MLflow would hold of each problem's best."""
+    """MLflow's curves of each problem's best."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.last_step = -1
@@ -259,12 +276,13 @@ class Curves:
         self.points += [(n, step, v) for n, v in values.items() if n.startswith("best/")]
 
 
+@pytest.mark.slow
 def test_each_problem_has_a_curve_with_a_point_where_its_best_has_risen(world: World) -> None:
     for problem in PROBLEMS:
         world.ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
-    for step, (first, second) in enumerate((
-        ("2.0", "cheats"), ("1.5", "cheats"), ("2.0", "0.5"), ("4.0", "0.25"), ("1.0", "0.75"),
-    )):  # fmt: skip
+    for step, (first, second) in enumerate(
+        (("2.0", "cheats"), ("1.5", "cheats"), ("2.0", "0.5"), ("4.0", "0.25"), ("1.0", "0.75"))
+    ):
         world.step(step, {FIRST: [says(first)], SECOND: [says(second), "nothing"]})
     curves = Curves(world.ledger)
     curves.steps.tell(before=4)
@@ -276,7 +294,7 @@ def test_each_problem_has_a_curve_with_a_point_where_its_best_has_risen(world: W
     )  # as MLflow wants
 
 
-def test_a_best_that_a_step_had_before_it_was_made_again_is_not_told(world: World) -> None:
+def test_a_best_that_a_repeated_step_has_lost_is_not_logged(world: World) -> None:
     for problem in PROBLEMS:
         world.ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
     world.step(0, {FIRST: [says("2.0")]})
@@ -287,7 +305,7 @@ def test_a_best_that_a_step_had_before_it_was_made_again_is_not_told(world: Worl
     assert [(step, value) for _, step, value in curves.points] == [(1, 2.0), (2, 3.0)]
 
 
-def test_where_the_time_of_a_step_went_is_told_when_it_ends(world: World) -> None:
+def test_the_parts_of_a_steps_time_are_logged_when_it_ends(world: World) -> None:
     world.step(0, {FIRST: [says("4.0"), says("2.0")]})
     assert "step_s" not in world.told.steps[1]
     world.acts.build_prompt(FIRST, 1)
@@ -299,7 +317,7 @@ def test_where_the_time_of_a_step_went_is_told_when_it_ends(world: World) -> Non
     assert world.told.steps[2]["judge_s"] == 0
 
 
-def test_answers_that_were_not_those_offered_are_refused(world: World) -> None:
+def test_answers_that_were_not_offered_are_refused(world: World) -> None:
     world.acts.build_prompt(FIRST, 0)
     world.acts.offer([FIRST], [says("1.5")], 0)
     with pytest.raises(TrainingError, match="otherwise than they were sampled"):

@@ -1,4 +1,4 @@
-"""Stage `search`: methods are given as much, evolve shows its own, a killed method goes on."""
+"""Tests of stage `search`: equal shares for methods, evolve's exemplars, and a killed method."""
 
 from __future__ import annotations
 
@@ -29,16 +29,21 @@ METHODS = {
 
 def only_search(params: dict[str, Any]) -> None:
     params["search"].update(
-        num_problems=3, rounds=ROUNDS, answers_per_round=PER_ROUND, num_islands=2,
+        num_problems=3,
+        rounds=ROUNDS,
+        answers_per_round=PER_ROUND,
+        num_islands=2,
         island_reset_every=2,
         methods={
             name: {
-                "method": method, "sampling": sampling, "reads": "data/shards/problems",
+                "method": method,
+                "sampling": sampling,
+                "reads": "data/shards/problems",
                 "provider": provider,
             }
             for name, (method, sampling, provider) in METHODS.items()
         },
-    )  # fmt: skip
+    )
 
 
 def run(project: Project, method: str) -> dict[str, Any]:
@@ -52,7 +57,7 @@ def product(project: Project, method: str) -> list[dict[str, Any]]:
 
 
 def answers(project: Project, method: str) -> list[dict[str, Any]]:
-    """The answers that a method used, with what became of them, in the order of attempts."""
+    """Return a method's answers with their outcomes, in the order of attempts."""
     with Ledger.read(project.data) as ledger:
         return ledger.sql(
             "select c.completion_id, c.problem_id, c.attempt, c.exemplar_ids, c.island, "
@@ -67,10 +72,10 @@ def answers(project: Project, method: str) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Interrupted:
-    """What a method's ledger had when it was killed, and what a restart did."""
+    """The state of a method's ledger after a kill, and the effect of a restart."""
 
     num_before: int
-    """Verdicts in its journal."""
+    """The number of verdicts in the method's journal."""
     before: dict[str, str]
     after: dict[str, str]
     num_judged_again: int
@@ -93,7 +98,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture(scope="module")
 def interrupted(project: Project) -> Interrupted:
-    """The island method, first of all, killed in its second round, and run again."""
+    """Kill the island method, first of all, in its second round, and run it again."""
 
     def num_judged() -> int:
         return len(verdicts_in(whole_lines(project.data, "search@island")))
@@ -117,7 +122,7 @@ def test_a_killed_method_loses_no_verdict_and_makes_none_twice(interrupted: Inte
     assert interrupted.num_judged_again == len(interrupted.after) - interrupted.num_before
 
 
-def test_a_killed_method_asks_what_it_would_have_asked(ran: Project) -> None:
+def test_a_restarted_method_asks_the_questions_of_an_uninterrupted_one(ran: Project) -> None:
     metrics = run(ran, "island-again")
     assert metrics["num_judged"] == 0
     straight, resumed = (
@@ -128,14 +133,16 @@ def test_a_killed_method_asks_what_it_would_have_asked(ran: Project) -> None:
 
 
 @pytest.mark.parametrize("method", ["vanilla", "random", "island"])
-def test_every_method_gives_each_problem_as_many_answers(ran: Project, method: str) -> None:
+def test_every_method_gives_each_problem_the_same_number_of_answers(
+    ran: Project, method: str
+) -> None:
     rows = product(ran, method)
     assert len(rows) == 3
     assert {row["num_answers"] for row in rows} == {ROUNDS * PER_ROUND}
 
 
 @pytest.mark.parametrize("method", ["vanilla", "random", "island"])
-def test_every_answer_is_judged_and_the_best_is_what_counts(ran: Project, method: str) -> None:
+def test_every_answer_is_judged_and_the_best_one_counts(ran: Project, method: str) -> None:
     found = answers(ran, method)
     assert all(row["status"] for row in found if row["candidate_id"])
     for row in product(ran, method):
@@ -146,7 +153,7 @@ def test_every_answer_is_judged_and_the_best_is_what_counts(ran: Project, method
 
 
 @pytest.mark.parametrize("method", ["random", "island"])
-def test_the_first_round_of_evolve_is_vanilla_s(ran: Project, method: str) -> None:
+def test_the_first_round_of_evolve_equals_vanilla_s(ran: Project, method: str) -> None:
     first, vanilla = (
         [row["completion_id"] for row in answers(ran, name) if row["attempt"] < PER_ROUND]
         for name in (method, "vanilla")
@@ -154,22 +161,22 @@ def test_the_first_round_of_evolve_is_vanilla_s(ran: Project, method: str) -> No
     assert first == vanilla
 
 
-def test_vanilla_shows_nothing(ran: Project) -> None:
+def test_vanilla_shows_no_exemplar(ran: Project) -> None:
     assert not any(row["exemplar_ids"] for row in answers(ran, "vanilla"))
 
 
 @pytest.mark.parametrize("method", ["random", "island"])
-def test_evolve_shows_what_it_found_in_earlier_rounds_and_nothing_else(
-    ran: Project, method: str
-) -> None:
+def test_evolve_shows_its_own_results_of_earlier_rounds_only(ran: Project, method: str) -> None:
     found = answers(ran, method)
     num_shown = 0
     for row in found:
         earlier = {
-            other["candidate_id"] for other in found
-            if other["problem_id"] == row["problem_id"] and other["status"] == "correct"
+            other["candidate_id"]
+            for other in found
+            if other["problem_id"] == row["problem_id"]
+            and other["status"] == "correct"
             and other["attempt"] // PER_ROUND < row["attempt"] // PER_ROUND
-        }  # fmt: skip
+        }
         assert set(row["exemplar_ids"]) <= earlier
         num_shown += len(row["exemplar_ids"])
     assert num_shown > 0
@@ -181,13 +188,13 @@ def test_only_answers_of_later_rounds_have_an_island(ran: Project) -> None:
     assert {row["island"] for row in answers(ran, "vanilla")} == {None}
 
 
-def test_a_provider_without_further_answers_ends_its_method(project: Project) -> None:
+def test_an_exhausted_provider_ends_its_method(project: Project) -> None:
     metrics = run(project, "recorded")
     assert 0 < metrics["num_answers"] < 3 * ROUNDS * PER_ROUND
     assert {row["num_asked"] for row in product(project, "recorded")} == {ROUNDS * PER_ROUND}
 
 
-def test_a_split_without_problems_is_said(project: Project) -> None:
+def test_a_split_without_problems_is_reported(project: Project) -> None:
     path = project.data / "problems.parquet"
     aside = path.with_suffix(".aside")
     shutil.copy(path, aside)
@@ -212,15 +219,19 @@ Edit = Callable[[dict[str, Any]], None]
             lambda method: method.update(
                 reads="data/policy/rl",
                 provider={
-                    "kind": "local", "path": "data/policy/rl", "temperature": None, "top_p": None,
-                    "max_tokens": 9, "batch_size": 1,
+                    "kind": "local",
+                    "path": "data/policy/rl",
+                    "temperature": None,
+                    "top_p": None,
+                    "max_tokens": 9,
+                    "batch_size": 1,
                 },
             ),
             "data/policy/rl is missing; run `dvc repro search@vanilla`",
         ),
     ],
-)  # fmt: skip
-def test_who_cannot_be_asked_is_named(project: Project, edit: Edit, named: str) -> None:
+)
+def test_a_provider_that_cannot_be_asked_is_named(project: Project, edit: Edit, named: str) -> None:
     path = project.folder / "params.yaml"
     before = path.read_text()
     try:

@@ -1,4 +1,4 @@
-"""Bad input ends a stage with one line that names the thing and the remedy."""
+"""Tests that bad input ends a stage with one line that names the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 
 from tests.project import Project
 
+pytestmark = pytest.mark.slow
+
 
 def last_line(text: str) -> str:
     return text.strip().splitlines()[-1]
 
 
 def refused(project: Project, *command: str) -> str:
-    """The only line that a refused stage prints."""
+    """Return the only line that a refused stage prints."""
     done = project.run(*command)
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stdout
@@ -32,7 +34,7 @@ def test_a_wrong_value_is_named(fresh_project: Project) -> None:
     assert "problems.generated_train" in refused(fresh_project, "tasks.problems")
 
 
-def test_an_absent_gpu_is_said(fresh_project: Project) -> None:
+def test_an_absent_gpu_is_reported(fresh_project: Project) -> None:
     fresh_project.run("tasks.problems")
     fresh_project.edit_params(lambda params: params.update(device="cuda"))
     line = refused(fresh_project, "tasks.generate", "--item", "fuser")
@@ -57,21 +59,32 @@ def test_a_missing_api_key_is_named(
     def ask(params: dict[str, Any]) -> None:
         params["generate"]["providers"] = {
             "hosted": {
-                "kind": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m",
-                "api_key_env": "NOBODYS_API_KEY", "temperature": None, "top_p": None,
-                "max_tokens": None, "max_completion_tokens": None, "concurrency": 1,
-                "usd_per_million_prompt_tokens": 0.0, "usd_per_million_completion_tokens": 0.0,
-                "usd_per_million_cached_prompt_tokens": None, "reasoning_effort": None,
-                "requests_per_minute": None, "tokens_per_minute": None, "budget_usd": None,
-                "timeout_s": 1.0, "max_retries": 0,
+                "kind": "openai",
+                "base_url": "http://127.0.0.1:9/v1",
+                "model": "m",
+                "api_key_env": "NOBODYS_API_KEY",
+                "temperature": None,
+                "top_p": None,
+                "max_tokens": None,
+                "max_completion_tokens": None,
+                "concurrency": 1,
+                "usd_per_million_prompt_tokens": 0.0,
+                "usd_per_million_completion_tokens": 0.0,
+                "usd_per_million_cached_prompt_tokens": None,
+                "reasoning_effort": None,
+                "requests_per_minute": None,
+                "tokens_per_minute": None,
+                "budget_usd": None,
+                "timeout_s": 1.0,
+                "max_retries": 0,
             }
-        }  # fmt: skip
+        }
 
     fresh_project.edit_params(ask)
     assert "NOBODYS_API_KEY" in refused(fresh_project, "tasks.generate", "--item", "hosted")
 
 
-def test_an_unknown_item_is_answered_with_the_known_ones(fresh_project: Project) -> None:
+def test_an_unknown_item_is_refused_with_the_known_names(fresh_project: Project) -> None:
     assert "fuser" in refused(fresh_project, "tasks.generate", "--item", "fusre")
 
 
@@ -88,7 +101,7 @@ def test_a_corrupt_product_is_named(fresh_project: Project) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_said(fresh_project: Project) -> None:
+def test_a_full_disk_is_reported(fresh_project: Project) -> None:
     folder = fresh_project.data / "metrics"
     folder.mkdir(parents=True)
     (folder / "problems.json").symlink_to("/dev/full")

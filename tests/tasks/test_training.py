@@ -1,4 +1,4 @@
-"""What a training stage leaves to be drawn, when MLflow hears of a step, and what a kill costs."""
+"""Tests of a training stage's plots, of its points in MLflow, and of the cost of a kill."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from cudal1 import tracking
 from cudal1.errors import CudaL1Error
 from cudal1.ledger import Ledger
-from cudal1.params import Params
-from cudal1.train import group
+from cudal1.settings.params import Params
+from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
-from tasks import challenger, rl, selfsup, sft
+from cudal1.train.group import group
+from tasks import rl, selfsup, sft
+from tasks.night import challenger
 from tasks.stage import Stage
 from tasks.training import Steps, _write_plot
 
@@ -31,7 +32,7 @@ PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
 
 @pytest.fixture
 def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The plot of three steps and the totals that follow them."""
+    """Return the plot of three steps and of the totals that follow them."""
     monkeypatch.setattr("tasks.training.DATA", tmp_path)
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("selfsup@r1")
@@ -43,7 +44,7 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str
         return list(csv.DictReader(stream))
 
 
-def test_a_plot_has_a_row_a_step_in_their_order(drawn: list[dict[str, str]]) -> None:
+def test_a_plot_has_one_row_per_step_in_order(drawn: list[dict[str, str]]) -> None:
     assert [row["step"] for row in drawn] == ["5", "10", "15"]
 
 
@@ -53,7 +54,7 @@ def test_a_plot_has_no_gaps_that_would_be_drawn_as_zeros(drawn: list[dict[str, s
 
 
 class Run:
-    """What MLflow would hold."""
+    """A stand-in for a run in MLflow that holds its points."""
 
     def __init__(self, last_step: int = -1) -> None:
         self.points: list[tuple[int, float]] = []
@@ -75,7 +76,7 @@ def steps_of(ledger: Ledger, run: Run, saved: list[int | None]) -> Steps:
     return Steps(ledger, run, lambda _: None, lambda: saved[-1])  # pyright: ignore[reportArgumentType]
 
 
-def test_mlflow_hears_of_a_step_when_a_checkpoint_behind_it_stands(ledger: Ledger) -> None:
+def test_a_step_goes_to_mlflow_once_a_checkpoint_behind_it_stands(ledger: Ledger) -> None:
     run, saved = Run(), [None]
     steps = steps_of(ledger, run, saved)
     heard: list[int] = []
@@ -88,12 +89,13 @@ def test_mlflow_hears_of_a_step_when_a_checkpoint_behind_it_stands(ledger: Ledge
     assert run.points == [(step, float(step)) for step in range(1, 8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_after", range(1, 10))
 @pytest.mark.parametrize("was_told", [True, False])
-def test_steps_that_are_made_again_after_a_kill_are_no_second_points(
+def test_steps_repeated_after_a_kill_are_no_second_points(
     ledger: Ledger, killed_after: int, was_told: bool
 ) -> None:
-    """Killed anywhere, the curve is the restarted run's where it was made again."""
+    """After a kill at any moment, the curve has the restarted run's values for repeated steps."""
     run, saved = Run(), [None]
     steps = steps_of(ledger, run, saved)
     for step in range(1, killed_after + 1):
@@ -111,8 +113,8 @@ def test_steps_that_are_made_again_after_a_kill_are_no_second_points(
     assert again.points == expected
 
 
-def test_what_is_said_of_a_step_after_its_checkpoint_is_not_lost(ledger: Ledger) -> None:
-    """Such as where its time went."""
+def test_values_logged_after_a_steps_checkpoint_are_not_lost(ledger: Ledger) -> None:
+    """The parts of a step's time are such values."""
     found: list[dict[str, float]] = []
 
     class Hears(Run):
@@ -128,9 +130,11 @@ def test_what_is_said_of_a_step_after_its_checkpoint_is_not_lost(ledger: Ledger)
 
 
 BODIES = {
-    "sft": sft.fine_tune, "selfsup": selfsup.teach_itself, "rl": rl.reinforce,
+    "sft": sft.fine_tune,
+    "selfsup": selfsup.teach_itself,
+    "rl": rl.reinforce,
     "challenger": challenger.train,
-}  # fmt: skip
+}
 ABSENT = "http://127.0.0.1:9"
 NUM_STEPS, SAVED_EVERY = 5, 2
 
@@ -140,9 +144,9 @@ def stage_of(name: str) -> Stage:
 
 
 def fake_trainer(
-    _: Path, out: Path, pairs: object, *, work: Path, on_log: Callable[..., None], **__: object
+    _: Path, out: Path, pairs: object, settings: object, *, work: Path, on_log: Callable[..., None]
 ) -> int:
-    """Makes the steps that no checkpoint holds, and leaves a policy."""
+    """Make the steps that no checkpoint holds, and leave a policy."""
     saved = latest_checkpoint(work)
     for step in range(1 if saved is None else int(saved.name.split("-")[1]) + 1, NUM_STEPS + 1):
         on_log(step, {"loss": 1.0 / step})
@@ -155,7 +159,7 @@ def fake_trainer(
 
 
 def fine_tune(patch: pytest.MonkeyPatch, examine: Callable[..., Mapping[str, float]]) -> None:
-    """Stage `sft` in this folder, without a policy and problems."""
+    """Run stage `sft` in this folder, without a policy and problems."""
     patch.setattr(sft, "refuse_unready", lambda _: None)
     patch.setattr(sft, "_pairs", lambda _: [])
     patch.setattr(sft, "train_sft", fake_trainer)
@@ -167,16 +171,19 @@ def killed_while_it_examines() -> None:
     fine_tune(pytest.MonkeyPatch(), lambda *_: os.kill(os.getpid(), signal.SIGKILL))  # pyright: ignore[reportArgumentType]
 
 
-def test_a_stage_that_is_killed_while_it_examines_goes_on_in_its_run_with_each_step_once(
+@pytest.mark.slow
+def test_a_stage_killed_during_its_examination_resumes_its_run_with_each_step_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow import MlflowClient
 
     code = f"from {__name__} import killed_while_it_examines as run; run()"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, check=False,
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    )
     assert done.returncode == -signal.SIGKILL
     monkeypatch.chdir(tmp_path)
     fine_tune(monkeypatch, lambda *_: {})
@@ -191,20 +198,20 @@ def test_a_stage_that_is_killed_while_it_examines_goes_on_in_its_run_with_each_s
     assert list(zip(kept["step"], kept["value"], strict=True)) == made
 
 
-def test_checkpoints_whose_steps_the_ledger_has_forgotten_are_not_gone_on_from(
+def test_checkpoints_with_steps_that_the_ledger_has_forgotten_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stage that was killed between its export and its end is a new run of the ledger."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tracking, "Run", lambda *_, **__: nullcontext(Kept([])))
-    for _ in range(2):  # nobody has called the work done
+    for _ in range(2):  # no call has marked the work as done
         fine_tune(monkeypatch, lambda *_: {})
     with Ledger.read(tmp_path / "data") as ledger:
         assert ledger.query("steps", stage="sft").height == NUM_STEPS
 
 
 class Kept(Run):
-    """What MLflow would hold of a stage; says when."""
+    """A stand-in for a stage's run in MLflow that records its events in order."""
 
     def __init__(self, happened: list[str]) -> None:
         super().__init__()
@@ -221,10 +228,10 @@ class Kept(Run):
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
+def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """And nothing is exported, after which a stage begins anew, while something long is left."""
+    """The export waits for that moment, too: a stage begins anew after it."""
     happened: list[str] = []
     module = sys.modules[BODIES[name].__module__]
 
@@ -234,19 +241,20 @@ def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
     judge = SimpleNamespace(num_judged=0, num_reused=0, get_ready=says("ready"))
     stand_ins: dict[str, Any] = {
         "refuse_unready": lambda *_, **__: None,
-        "train_sft": says("trained", 0), "train_grpo": says("trained"),
+        "train_sft": says("trained", 0),
+        "train_grpo": says("trained"),
         "examine": lambda *given: (happened.append(f"examined by {given[3:]}"), {})[1],
         "_pairs": lambda *_: [None],
-        "_own_answers": lambda *_: [SimpleNamespace(verdict=None)], "Sampler": lambda _: None,
-        "token_counter": lambda _: None, "_mean_rewards": lambda *_, **__: {},
+        "_own_answers": lambda *_: [SimpleNamespace(verdict=None)],
+        "Sampler": lambda _: None,
+        "token_counter": lambda _: None,
+        "_mean_rewards": lambda *_, **__: {},
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
-        "bench": lambda *_, **__: nullcontext(judge),
-        "ContrastiveWorld": lambda *_, **__: SimpleNamespace(
-            end_step=lambda: None, problem_ids=[]
-        ),
+        "verdict_source": lambda *_, **__: nullcontext(judge),
+        "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None, problem_ids=[]),
         "current_night": lambda: SimpleNamespace(number=1),
         "product": lambda _: [{"is_new": True}],
-    }  # fmt: skip
+    }
     for what, stand_in in stand_ins.items():
         if hasattr(module, what):
             monkeypatch.setattr(module, what, stand_in)
@@ -263,7 +271,7 @@ def test_a_run_in_mlflow_finishes_when_nothing_that_a_kill_interrupts_is_left(
 
 
 def first_complaint(name: str, params: Params, folder: Path) -> str:
-    """What a stage says that finds nothing at all: no problem, no policy, no ledger."""
+    """Return the complaint of a stage that has nothing at all: no problem, no policy, no ledger."""
     stage = dataclasses.replace(stage_of(name), params=params)
     with pytest.raises(CudaL1Error) as raised:
         BODIES[name](stage)
@@ -272,7 +280,7 @@ def first_complaint(name: str, params: Params, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_too_few_gpus_are_refused_before_all_else(
+def test_too_few_gpus_are_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -282,11 +290,11 @@ def test_too_few_gpus_are_refused_before_all_else(
     assert said == "scale.processes: 2, but there are 1 GPUs; lower it"
 
 
-def test_a_vllm_server_that_is_absent_is_refused_before_all_else(
+def test_an_absent_vllm_server_is_refused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     section = PARAMS.rl.model_copy(update={"vllm_server": ABSENT})
     said = first_complaint("rl", PARAMS.model_copy(update={"rl": section}), tmp_path)
     assert said.startswith(f"rl.vllm_server: {ABSENT} does not answer")
-    assert "start it as docs/training.md says" in said
+    assert "start it as docs/training/how-to.md says" in said

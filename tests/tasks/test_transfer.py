@@ -1,4 +1,4 @@
-"""Winners judged again: on the named device only, as far as they fit; and results that meet."""
+"""Tests of winners judged again: on the named device only, if they fit; and of merged results."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.errors import DeviceError
-from cudal1.harness import Device
+from cudal1.harness.device.device import Device
 from cudal1.ledger import Ledger
-from cudal1.params import Params
 from cudal1.problem import Admission, DeviceClass
-from cudal1.report.devices import device_table
 from cudal1.report.inputs import NULL_TEST
-from tasks import judging, report, transfer
+from cudal1.report.tables.devices import device_table
+from cudal1.settings.params import Params
+from tasks import products, report, transfer
 from tasks.stage import Stage
 from tests.tasks.played import TOO_LARGE, PlayedPool, judged, toys
 
+pytestmark = pytest.mark.slow
+
 PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
 KINDS = {"cpu": "cpu", "nvidia-h200": "NVIDIA H200"}
-"""By how a device is written in params.yaml."""
+"""The device's kind, by the device's name in params.yaml."""
 PROBLEMS = toys("large", "rows", "softmax")
 EACH_IS_FASTER = {"num_winners": 3, "mean_certified": 4.0, "null_test_max": 4.0}
-"""What comes of it where whoever is judged is said to be four times as fast, references too."""
+"""Numbers of the stage where each candidate, references too, is judged four times as fast."""
 WINNERS = [Candidate(problem_id=p.id, source="class ModelNew: ...\n") for p in PROBLEMS]
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """The data of a run that has gone as far as `filter`: its shards and products, no database."""
+    """Make the data of a run up to `filter`: its shards and products, no database."""
     data = tmp_path / "home"
     with Ledger.open(data) as ledger:
         ledger.begin("problems", run="r")
@@ -57,7 +59,7 @@ Run = Callable[..., dict[str, float | int]]
 
 @pytest.fixture
 def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the stage as on another machine, which has pulled the data; returns its numbers."""
+    """Run the stage as on another machine, which has pulled the data; return its numbers."""
 
     def at(name: str, *, where: str | None = None, too_large: Sequence[str] = ()) -> object:
         data = tmp_path / name
@@ -67,23 +69,23 @@ def run(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         device = Device(device_class=DeviceClass.CPU, kind=kind, id="0", worker_core=None)
         ids = {problem.id for problem in PROBLEMS if problem.name in too_large}
         monkeypatch.setattr(PlayedPool, "too_large", ids)
-        monkeypatch.setattr("tasks.judging.OneDevice", PlayedPool)
+        monkeypatch.setattr("cudal1.services.judging.OneDevice", PlayedPool)
         monkeypatch.setattr(transfer, "find_device", lambda _: device)
-        monkeypatch.setattr("cudal1.harness.sharing.find_devices", lambda _: [device])
-        for module in (judging, transfer):
+        monkeypatch.setattr("cudal1.harness.device.sharing.find_devices", lambda _: [device])
+        for module in (products, transfer):
             monkeypatch.setattr(module, "DATA", data)
         return transfer.judge_again(Stage(f"transfer@{name}", name, PARAMS, "r"))
 
     return at  # pyright: ignore[reportReturnType] - numbers only
 
 
-def test_it_refuses_to_run_where_another_device_is(run: Run, tmp_path: Path) -> None:
+def test_the_stage_refuses_to_run_on_another_device(run: Run, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="judges on cpu; run this stage where nvidia-h200 is"):
         run("nvidia-h200", where="cpu")
     assert not (tmp_path / "nvidia-h200" / "ledger.duckdb").exists(), "nothing was begun"
 
 
-def test_winners_are_judged_anew_once(run: Run, tmp_path: Path) -> None:
+def test_winners_are_judged_again_once(run: Run, tmp_path: Path) -> None:
     assert run("cpu") == EACH_IS_FASTER | {"num_refused": 0}
     with Ledger.read(tmp_path / "cpu") as ledger:
         before = ledger.sql("from verdicts order by all").rows()
@@ -93,7 +95,7 @@ def test_winners_are_judged_anew_once(run: Run, tmp_path: Path) -> None:
         assert ledger.sql("from verdicts order by all").rows() == before
 
 
-def test_who_is_too_large_costs_a_line_and_no_other_a_verdict(
+def test_a_winner_that_is_too_large_costs_one_line_and_no_other_verdict(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = run("nvidia-h200", too_large=["large"])
@@ -108,23 +110,26 @@ def test_who_is_too_large_costs_a_line_and_no_other_a_verdict(
     assert set(rows["problem_id"]) == {problem.id for problem in PROBLEMS[1:]}
 
 
-def test_what_was_too_large_is_judged_when_there_is_room(run: Run) -> None:
+def test_a_winner_that_was_too_large_is_judged_when_there_is_room(run: Run) -> None:
     run("nvidia-h200", too_large=["large"])
     assert run("nvidia-h200")["num_refused"] == 0
 
 
-def test_nothing_fits_and_the_stage_still_ends(run: Run, tmp_path: Path) -> None:
+def test_the_stage_ends_where_no_winner_fits(run: Run, tmp_path: Path) -> None:
     found = run("nvidia-h200", too_large=[problem.name for problem in PROBLEMS])
     assert found == {
-        "num_winners": 3, "num_refused": 3, "mean_certified": 0.0, "null_test_max": 0.0
-    }  # fmt: skip
+        "num_winners": 3,
+        "num_refused": 3,
+        "mean_certified": 0.0,
+        "null_test_max": 0.0,
+    }
     assert (tmp_path / "nvidia-h200" / "transfer" / "nvidia-h200.parquet").exists()
 
 
-def test_results_of_several_machines_meet(
+def test_results_of_several_machines_are_merged(
     run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `dvc pull` brings them: each machine's shard and product, no database."""
+    """`dvc pull` brings each machine's shard and product, and no database."""
     for name, too_large in (("cpu", []), ("nvidia-h200", ["large"])):
         run(name, too_large=too_large)
         part = f"shards/transfer@{name}"
@@ -139,10 +144,13 @@ def test_results_of_several_machines_meet(
             [PARAMS.protocol.id],
         ).rows()
         given = report.gathered(
-            ledger, report._provenance(PARAMS, "cpu"), no_null_test, baselines=[],
+            ledger,
+            report._provenance(PARAMS, "cpu"),
+            no_null_test,
+            baselines=[],
             stages=["filter", *(f"transfer@{name}" for name in KINDS)],
             problems=[problem.id for problem in PROBLEMS],
-        )  # fmt: skip
+        )
     assert dict(rows) == {"cpu": 6, "NVIDIA H200": 4}, "winners and references"
     told = given.transferred.group_by("device_kind").agg(pl.col("is_null_test").sum())
     assert dict(told.rows()) == {"cpu": 3, "NVIDIA H200": 2}

@@ -1,4 +1,4 @@
-"""A policy of some ten thousand random parameters, and pairs that it can learn."""
+"""Fixtures: a policy of some ten thousand random parameters, and pairs that it can learn."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WORDS = ("matrix", "vector", "scalar", "tensor", "kernel", "thread", "block", "w
 
 @pytest.fixture(scope="session")
 def pairs() -> list[Pair]:
-    """Questions with the answers to learn; eight of them, of like length."""
+    """Return eight questions of similar length with the answers to learn."""
     return [([{"role": "user", "content": f"say {word}"}], f"{word} {word}") for word in WORDS]
 
 
 @pytest.fixture(scope="session")
 def tiny_policy(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]) -> Path:
-    """A folder with an untrained model of one layer; nobody may write into it."""
+    """Make a read-only folder with an untrained model of one layer."""
     import torch
 
     torch.set_num_threads(1)

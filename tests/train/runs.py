@@ -1,4 +1,4 @@
-"""Short runs of both trainers on a tiny policy, for the tests of scale."""
+"""Run both trainers shortly on a tiny policy, for the tests of scale."""
 
 from __future__ import annotations
 
@@ -6,33 +6,53 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cudal1.scale import ScaleParams
-from cudal1.train.grpo import train_grpo
-from cudal1.train.sft import Pair, train_sft
+from cudal1.settings.scale import ScaleParams
+from cudal1.train.grpo import GrpoSettings, train_grpo
+from cudal1.train.sft import Pair, SftSettings, train_sft
 
 ONE: dict[str, Any] = {
-    "processes": 1, "sharded": False, "micro_batch": None, "dtype": "float32",
-    "checkpointing": False, "adapter": None,
-}  # fmt: skip
+    "processes": 1,
+    "sharded": False,
+    "micro_batch": None,
+    "dtype": "float32",
+    "checkpointing": False,
+    "adapter": None,
+}
 PROBLEMS = ("first", "second", "third", "fourth")
 GRPO: dict[str, Any] = {
-    "steps": 2, "prompts_per_step": 4, "group_size": 4, "learning_rate": 0.01, "beta": 0.1,
-    "epsilon": 0.2, "updates_per_batch": 1, "temperature": 1.0, "top_p": 1.0,
-    "max_new_tokens": 12, "checkpoint_every": 1, "seed": 5, "vllm_server": None,
-}  # fmt: skip
+    "steps": 2,
+    "prompts_per_step": 4,
+    "group_size": 4,
+    "learning_rate": 0.01,
+    "beta": 0.1,
+    "epsilon": 0.2,
+    "updates_per_batch": 1,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "max_new_tokens": 12,
+    "checkpoint_every": 1,
+    "seed": 5,
+    "vllm_server": None,
+}
 SFT: dict[str, Any] = {
-    "steps": 10, "batch_size": 4, "loss": "nll", "learning_rate": 0.01, "warmup_steps": 1,
-    "max_tokens": 128, "checkpoint_every": 5, "seed": 3,
-}  # fmt: skip
+    "steps": 10,
+    "batch_size": 4,
+    "loss": "nll",
+    "learning_rate": 0.01,
+    "warmup_steps": 1,
+    "max_tokens": 128,
+    "checkpoint_every": 5,
+    "seed": 3,
+}
 
 
 def scale(**changed: Any) -> ScaleParams:
-    """One process with all weights, but for what is changed."""
+    """Return the settings of one process with all weights, with the given changes."""
     return ScaleParams.model_validate({**ONE, **changed})
 
 
 class World:
-    """Rewards letters; remembers who asked what, and refuses from a step on when told to."""
+    """A world that rewards letters, records its calls, and raises from a given step on."""
 
     judges_meanwhile = False
 
@@ -65,20 +85,25 @@ class World:
 
 
 def grpo(policy: Path, folder: Path, world: World, **changed: Any) -> list[tuple[int, Any]]:
-    """Train over two processes; what was logged."""
+    """Train over two processes; return the logged numbers."""
     logs: list[tuple[int, Any]] = []
     settings = {**GRPO, "scale": scale(processes=2, micro_batch=4), **changed}
     train_grpo(
-        policy, folder / "out", PROBLEMS, world, work=folder / "work",
-        on_log=lambda step, values: logs.append((step, values)), **settings,
-    )  # fmt: skip
+        policy,
+        folder / "out",
+        PROBLEMS,
+        world,
+        GrpoSettings(**settings),
+        work=folder / "work",
+        on_log=lambda step, values: logs.append((step, values)),
+    )
     return logs
 
 
 def sft(
     policy: Path, folder: Path, pairs: list[Pair], **changed: Any
 ) -> tuple[int, dict[int, float]]:
-    """Train; how many pairs were too long, and the loss by step."""
+    """Train; return the number of pairs that were too long, and the loss by step."""
     losses: dict[int, float] = {}
 
     def on_log(step: int, values: Mapping[str, float]) -> None:
@@ -87,7 +112,11 @@ def sft(
             losses[step] = values["loss"]
 
     num_long = train_sft(
-        policy, folder / "out", pairs, work=folder / "work", on_log=on_log,
-        **{**SFT, "scale": scale(), **changed},
-    )  # fmt: skip
+        policy,
+        folder / "out",
+        pairs,
+        SftSettings(**{**SFT, "scale": scale(), **changed}),
+        work=folder / "work",
+        on_log=on_log,
+    )
     return num_long, losses

@@ -1,7 +1,7 @@
-"""`cudal1.train.member` that shards on a CPU, too.
+"""Run `cudal1.train.group.member` so that it shards on a CPU, too.
 
-accelerate shards (FSDP2) on accelerators alone: on a CPU it takes `fsdp.yaml` without a word and
-gives each process all weights (`AcceleratorState`). PyTorch can shard there, over gloo.
+accelerate shards (FSDP2) on accelerators alone. On a CPU it silently accepts `fsdp.yaml` and gives
+each process all weights (`AcceleratorState`). PyTorch can shard there, over gloo.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 
-from cudal1.train import member
+from cudal1.train.group import member
 
 _begin = AcceleratorState.__init__
 

@@ -1,4 +1,4 @@
-"""LoRA: few weights move, and what is saved has them all."""
+"""Tests of LoRA: few weights move, and the saved policy has them all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.scale import ScaleParams
+from cudal1.settings.scale import ScaleParams
 from cudal1.train import grpo as grpo_module
 from cudal1.train.policy import Sampler, fingerprint
 from cudal1.train.sft import Pair
@@ -20,7 +20,7 @@ LORA = scale(adapter={"rank": 4, "alpha": 8}, checkpointing=True, micro_batch=2)
 def learned(
     tiny_policy: Path, tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair]
 ) -> tuple[Path, dict[int, float], str]:
-    """A policy fine-tuned with an adapter, its losses, and what the base was before."""
+    """Return a policy fine-tuned with an adapter, its losses, and the base's earlier state."""
     before, folder = fingerprint(tiny_policy), tmp_path_factory.mktemp("lora")
     _, losses = sft(tiny_policy, folder, pairs, scale=LORA, steps=40, learning_rate=0.03)
     return folder / "out", losses, before
@@ -32,7 +32,8 @@ def weights(folder: Path) -> dict[str, Any]:
     return load_file(folder / "model.safetensors")
 
 
-def test_an_adapter_learns(learned: tuple[Path, dict[int, float], str]) -> None:
+@pytest.mark.slow
+def test_the_loss_of_an_adapter_falls(learned: tuple[Path, dict[int, float], str]) -> None:
     _, losses, _ = learned
     assert losses[40] < losses[20] < losses[5] - 0.1
 
@@ -44,7 +45,7 @@ def test_the_merged_policy_has_the_bases_names_and_no_others(
     assert not (learned[0] / "adapter_config.json").exists()
 
 
-def test_linear_layers_move_and_all_else_stays(
+def test_only_linear_layers_change(
     learned: tuple[Path, dict[int, float], str], tiny_policy: Path
 ) -> None:
     before, after = weights(tiny_policy), weights(learned[0])
@@ -52,7 +53,7 @@ def test_linear_layers_move_and_all_else_stays(
     assert moved == {name for name in before if name.endswith("proj.weight")}
 
 
-def test_the_base_stays_as_it_was(
+def test_the_base_stays_unchanged(
     learned: tuple[Path, dict[int, float], str], tiny_policy: Path
 ) -> None:
     assert fingerprint(tiny_policy) == learned[2]
@@ -61,7 +62,7 @@ def test_the_base_stays_as_it_was(
 def test_the_merged_policy_answers_as_the_adapted_one(
     learned: tuple[Path, dict[int, float], str], tiny_policy: Path, pairs: list[Pair]
 ) -> None:
-    """Loaded without peft, it has learned what the loss says it has."""
+    """Loaded without peft, the policy has the loss that was logged."""
     chats = [prompt for prompt, _ in pairs]
     drawn = {"temperature": 0.0, "top_p": 1.0, "max_new_tokens": 16, "seed": 1, "batch_size": 8}
     before, after = (
@@ -71,9 +72,8 @@ def test_the_merged_policy_answers_as_the_adapted_one(
     assert before != after
 
 
-def test_the_first_step_is_no_further_from_the_base_than_nothing(
-    tiny_policy: Path, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+def test_the_first_step_has_no_divergence_from_the_base(tiny_policy: Path, tmp_path: Path) -> None:
     """KL is measured against the model with its adapter off; B begins as zero."""
     logs = grpo(tiny_policy, tmp_path, World(), scale=_alone(LORA), learning_rate=0.1, beta=0.1)
     kl = [values["kl"] for _, values in logs if "kl" in values]
@@ -81,6 +81,7 @@ def test_the_first_step_is_no_further_from_the_base_than_nothing(
     assert kl[1] > 1e-5
 
 
+@pytest.mark.slow
 def test_there_is_no_second_model_in_memory(
     tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

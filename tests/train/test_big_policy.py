@@ -1,4 +1,4 @@
-"""A layer of the profile's model, as wide as it is, takes real steps where memory allows."""
+"""Tests that one layer of the profile's model, in its full width, takes real steps."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchmarks.big_policy import Size, steps
+from benchmarks.training.big_policy import Size, steps
+
+pytestmark = pytest.mark.slow
 
 NEEDED = 14 << 30
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(psutil.virtual_memory().available < NEEDED, reason="needs 14 GiB")
 def test_one_layer_of_the_coder_takes_two_steps(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The text that the embedded policy is trained on."""
+"""Tests of the text that the embedded policy is trained on."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from cudal1.llm.rewriter import Kind, Rewrite, compose, places, variant
-from cudal1.llm.rewriter.rule import Rule
-from cudal1.llm.rewriter.rules.knobs import KNOBS
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite import generator
+from cudal1.teachers import Kind, Rewrite, compose, places, variant
+from cudal1.teachers.rule import Rule
+from cudal1.teachers.rules.knobs import KNOBS
 from cudal1.train.surroundings import surround
 from tasks import pretrain
 
@@ -26,7 +26,7 @@ NAMES = sorted(
 
 
 def operations(name: str) -> list[str]:
-    """A generated problem's operations, from its name."""
+    """Return a generated problem's operations, from its name."""
     found = re.findall("|".join(NAMES), name)
     assert "_".join(found) == name
     return found
@@ -38,15 +38,17 @@ def problem_source(index: int) -> str:
     ).source
 
 
-def test_the_same_seed_gives_the_same_documents_and_another_seed_others() -> None:
+@pytest.mark.slow
+def test_one_seed_gives_the_same_documents_and_another_seed_gives_others() -> None:
     assert list(pretrain.documents(5, 30)) == list(pretrain.documents(5, 30))
     assert list(pretrain.documents(5, 30)) != list(pretrain.documents(6, 30))
 
 
-def test_more_documents_begin_with_the_same_ones() -> None:
+def test_a_larger_number_of_documents_begins_with_the_same_ones() -> None:
     assert list(islice(pretrain.documents(5, 40), 20)) == list(pretrain.documents(5, 20))
 
 
+@pytest.mark.slow
 def test_no_document_is_about_a_reserved_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     generate = generator.generate
@@ -97,7 +99,8 @@ def test_surroundings_are_reproducible_and_differ() -> None:
     assert first != source
 
 
-def test_skill_belongs_to_a_text_not_to_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_errors_of_a_text_are_correlated(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Rewrite] = []
 
     def watched(*arguments: Any, **settings: Any) -> Rewrite:
@@ -115,11 +118,17 @@ def test_skill_belongs_to_a_text_not_to_a_line(monkeypatch: pytest.MonkeyPatch) 
     assert after_a_wrong_one > 1.25 * overall
 
 
-@pytest.mark.parametrize("rule", KNOBS, ids=lambda rule: rule.family)
-def test_every_form_of_a_knob_occurs(rule: Rule) -> None:
-    """What is never written in pretraining, no policy ever tries."""
+@pytest.fixture(scope="module")
+def answers() -> list[str]:
+    """Return the answers in a part of the pretraining texts."""
     text = "\n".join(pretrain.documents(5, 1500))
-    answers = [document.split("<|assistant|>")[1] for document in text.split("<|user|>")[1:]]
+    return [document.split("<|assistant|>")[1] for document in text.split("<|user|>")[1:]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", KNOBS, ids=lambda rule: rule.family)
+def test_every_form_of_a_knob_occurs(rule: Rule, answers: list[str]) -> None:
+    """A form that never occurs in pretraining is never tried by a policy."""
     for form in rule.mid:
         last = form.strip().splitlines()[-1]
         written = [re.sub("_([uvwz])", rf"self.\g<1>{k}", last) for k in (1, 2, 3, 4)]
@@ -127,8 +136,8 @@ def test_every_form_of_a_knob_occurs(rule: Rule) -> None:
         assert any(line in answer for answer in answers for line in lines), form
 
 
-def test_scores_of_a_text_are_those_of_its_forms() -> None:
-    """One form is worth the same in both exemplars; across texts no form is the best."""
+def test_scores_of_a_text_follow_from_its_forms() -> None:
+    """A form is worth the same in both exemplars; no form is the best in all texts."""
     (rule,) = [rule for rule in KNOBS if rule.family == "long_order"]
     best: set[int | None] = set()
     for index in range(20):
@@ -144,7 +153,8 @@ def test_scores_of_a_text_are_those_of_its_forms() -> None:
     assert len(best) > 4
 
 
-def test_who_reads_scores_says_something_new_and_mostly_faster() -> None:
+@pytest.mark.slow
+def test_lessons_in_reading_are_reproducible_and_mostly_no_copies() -> None:
     lessons = list(pretrain.lessons_in_reading(3, 60))
     assert lessons == list(pretrain.lessons_in_reading(3, 60))
     for prompt, answer in lessons:

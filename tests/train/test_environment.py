@@ -1,4 +1,4 @@
-"""Answers are scored in the order in which they were offered, and earn at their own places."""
+"""Tests that answers are scored in the order of their offers, and earn at their own places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cudal1.train.environment import Offers
 
 
 class World:
-    """An answer earns the number that it is."""
+    """A world in which an answer earns the number that it is."""
 
     judges_meanwhile = False
 
@@ -37,7 +37,7 @@ class World:
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
-def test_each_answer_earns_its_own_reward_whenever_it_was_offered() -> None:
+def test_each_answer_earns_its_own_reward_in_any_order_of_offers() -> None:
     offers = Offers(World())
     problems, texts = ["a", "a", "b", "b"], ["1", "2", "lost", "4"]
     for _ in range(2):  # a batch after the other
@@ -47,7 +47,7 @@ def test_each_answer_earns_its_own_reward_whenever_it_was_offered() -> None:
 
 
 @pytest.mark.parametrize("places", [[0], [0, 0, 1]])
-def test_each_is_offered_once(places: list[int]) -> None:
+def test_each_answer_is_offered_once(places: list[int]) -> None:
     offers = Offers(World())
     offers.make(places, ["a"] * len(places), ["1"] * len(places), 0)
     with pytest.raises(AssertionError, match="offered once"):

@@ -1,4 +1,4 @@
-"""An epoch's order depends on nothing but which one it is."""
+"""Tests that an epoch's order depends on its number alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sampler() -> Any:
     return RepeatSampler(list(range(COUNT)), mini_repeat_count=1, batch_size=3, seed=1)
 
 
-def test_an_epoch_has_the_same_order_whatever_came_before() -> None:
+def test_an_epoch_has_the_same_order_after_any_history() -> None:
     epoch = [0]
     places = Epochs(sampler(), lambda: epoch[0], seed=1)
     orders: list[list[int]] = []
@@ -26,6 +26,6 @@ def test_an_epoch_has_the_same_order_whatever_came_before() -> None:
     assert all(sorted(order) == list(range(COUNT)) for order in orders)
 
 
-def test_the_first_is_trls_own() -> None:
+def test_the_first_epoch_has_trls_own_order() -> None:
     assert list(Epochs(sampler(), lambda: 0, seed=1)) == list(sampler())
     assert len(Epochs(sampler(), lambda: 0, seed=1)) == COUNT

@@ -1,4 +1,4 @@
-"""Steps whose gradient is no number."""
+"""Tests of steps with a gradient that is not finite."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from cudal1.train.finite import MOST_IN_A_ROW
 from cudal1.train.sft import Pair
 from tests.train.runs import sft
 
+pytestmark = pytest.mark.slow
+
 
 class Spoiling:
-    """Makes a callback that puts one NaN, or infinity, in the gradients of some steps."""
+    """A maker of a callback that puts one NaN, or infinity, in the gradients of some steps."""
 
     def __init__(self, steps: set[int], value: float) -> None:
         self._steps = steps
@@ -44,10 +46,14 @@ def spoil(monkeypatch: pytest.MonkeyPatch, steps: set[int], value: float) -> Non
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_step_without_a_finite_gradient_is_left_out_and_said(
-    tiny_policy: Path, tmp_path: Path, pairs: list[Pair], value: float,
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+def test_a_step_without_a_finite_gradient_is_skipped_and_reported(
+    tiny_policy: Path,
+    tmp_path: Path,
+    pairs: list[Pair],
+    value: float,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     from safetensors.torch import load_file
 
     spoil(monkeypatch, {2}, value)
@@ -60,7 +66,7 @@ def test_a_step_without_a_finite_gradient_is_left_out_and_said(
     assert all(weight.isfinite().all() for weight in weights.values())
 
 
-def test_a_step_that_is_left_out_changes_no_weight(
+def test_a_skipped_step_changes_no_weight(
     tiny_policy: Path, tmp_path: Path, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(monkeypatch, {3}, float("nan"))
@@ -72,7 +78,7 @@ def test_a_step_that_is_left_out_changes_no_weight(
     assert before == after
 
 
-def test_training_ends_where_no_gradient_is_finite_any_more(
+def test_training_ends_where_no_gradient_is_finite(
     tiny_policy: Path, tmp_path: Path, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(monkeypatch, set(range(2, 2 + MOST_IN_A_ROW)), float("nan"))

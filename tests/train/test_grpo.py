@@ -1,4 +1,4 @@
-"""Contrastive GRPO on a tiny model: the reward is the share of an answer's letters that are `a`."""
+"""Tests of contrastive GRPO on a tiny model that is rewarded for the share of the letter `a`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,33 @@ from typing import Any
 
 import pytest
 
-from cudal1.reward import group_advantages
-from cudal1.train import answering, grpo, rollouts
+from cudal1.selection.reward import group_advantages
+from cudal1.train import grpo
+from cudal1.train.sampling import answering, rollouts
 from tests.train.runs import scale
+
+pytestmark = pytest.mark.slow
 
 PROBLEMS = ("first", "second", "third", "fourth")
 SETTINGS = {
-    "prompts_per_step": 2, "group_size": 8, "learning_rate": 0.01, "beta": 0.0, "epsilon": 0.2,
-    "updates_per_batch": 1, "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 12,
-    "checkpoint_every": 2, "seed": 5, "scale": scale(), "vllm_server": None,
-}  # fmt: skip
+    "prompts_per_step": 2,
+    "group_size": 8,
+    "learning_rate": 0.01,
+    "beta": 0.0,
+    "epsilon": 0.2,
+    "updates_per_batch": 1,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "max_new_tokens": 12,
+    "checkpoint_every": 2,
+    "seed": 5,
+    "scale": scale(),
+    "vllm_server": None,
+}
 
 
 class Letters:
-    """Counts letters; remembers what it was asked, in order."""
+    """A world that counts letters, and records its calls in order."""
 
     def __init__(self, *, dies_at: int | None = None, judges_meanwhile: bool = False) -> None:
         self.judges_meanwhile = judges_meanwhile
@@ -67,15 +80,20 @@ def train(
 ) -> list[Mapping[str, float]]:
     logs: list[Mapping[str, float]] = []
     grpo.train_grpo(
-        policy, folder / "out", PROBLEMS, environment, work=folder / "work", steps=steps,
-        on_log=lambda step, values: logs.append(values), **{**SETTINGS, **changed},
-    )  # fmt: skip
+        policy,
+        folder / "out",
+        PROBLEMS,
+        environment,
+        grpo.GrpoSettings(steps=steps, **{**SETTINGS, **changed}),
+        work=folder / "work",
+        on_log=lambda step, values: logs.append(values),
+    )
     return logs
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What TRL made of each batch: prompts and answers as text, and advantages."""
+    """Return TRL's view of each batch: prompts and answers as text, and advantages."""
     batches: list[dict[str, Any]] = []
     ours = grpo._trainer_class()
 
@@ -83,10 +101,13 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Any:
             made = super()._generate_and_score_completions(inputs)
             decode = self.processing_class.batch_decode
-            batches.append({
-                "prompts": decode(made["prompt_ids"]), "advantages": made["advantages"].tolist(),
-                "answers": decode(made["completion_ids"], skip_special_tokens=True),
-            })  # fmt: skip
+            batches.append(
+                {
+                    "prompts": decode(made["prompt_ids"]),
+                    "advantages": made["advantages"].tolist(),
+                    "answers": decode(made["completion_ids"], skip_special_tokens=True),
+                }
+            )
             return made
 
     monkeypatch.setattr(grpo, "_trainer_class", lambda: Watched)
@@ -130,7 +151,7 @@ def test_trls_advantages_are_equation_4(
         assert max(ours) > 0.5
 
 
-def test_after_a_kill_the_environments_state_comes_back(tiny_policy: Path, tmp_path: Path) -> None:
+def test_the_environments_state_comes_back_after_a_kill(tiny_policy: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(tiny_policy, tmp_path, Letters(dies_at=3), steps=4)
     world = Letters()
@@ -141,7 +162,9 @@ def test_after_a_kill_the_environments_state_comes_back(tiny_policy: Path, tmp_p
     assert any((tmp_path / "work").iterdir())
 
 
-def test_after_a_kill_an_epoch_goes_on_in_its_own_order(tiny_policy: Path, tmp_path: Path) -> None:
+def test_an_epoch_continues_in_its_own_order_after_a_kill(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
     """Each step has half of the problems; the last checkpoint is in the middle of an epoch."""
     whole, killed, resumed = Letters(), Letters(dies_at=10), Letters()
     settings: dict[str, Any] = {"steps": 12, "checkpoint_every": 9, "max_new_tokens": 2}
@@ -159,7 +182,7 @@ def test_after_a_kill_an_epoch_goes_on_in_its_own_order(tiny_policy: Path, tmp_p
 def test_a_policy_that_has_made_all_its_steps_asks_for_nothing(
     tiny_policy: Path, tmp_path: Path
 ) -> None:
-    """A stage may be killed in what follows its training; three steps end amid an epoch."""
+    """A stage may be killed in the work after its training; three steps end amid an epoch."""
     train(tiny_policy, tmp_path, Letters(), steps=3)
     shutil.rmtree(tmp_path / "out")
     world = Letters()
@@ -176,10 +199,10 @@ def test_several_updates_of_a_batch_do_not_break_checkpoints(
     assert len(world.rewards) == 2
 
 
-def test_answers_are_sampled_together_and_offered_as_they_end_where_the_judge_must_wait(
+def test_answers_are_sampled_together_and_offered_at_their_end_where_the_judge_must_wait(
     tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What needs no device can begin: others are built while some are still being sampled."""
+    """Work without a device can begin: some answers are built while others are being sampled."""
     monkeypatch.setattr(rollouts, "LOOK_EVERY", 2)
     sampled: list[int] = []
     ours = rollouts.Rollouts.sample
@@ -198,7 +221,7 @@ def test_answers_are_sampled_together_and_offered_as_they_end_where_the_judge_mu
         assert len(counts) > 2
 
 
-def test_rewards_are_those_of_the_answers_in_whatever_order_they_ended(
+def test_rewards_belong_to_their_answers_in_any_order_of_ends(
     tiny_policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: list[dict[str, Any]]
 ) -> None:
     monkeypatch.setattr(rollouts, "LOOK_EVERY", 2)

@@ -1,4 +1,4 @@
-"""What training takes is told exactly where it can be, and measured on a tiny model."""
+"""Tests that training's memory is forecast exactly where possible, and measured on a tiny model."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from cudal1 import profiles
-from cudal1.profiles import TrainingProfile
-from cudal1.scale import ScaleParams
+from cudal1.settings import profiles
+from cudal1.settings.profiles import TrainingProfile
+from cudal1.settings.scale import ScaleParams
 from cudal1.train import memory
 from cudal1.train.policy import config_of
-from cudal1.train.rollouts import ROOM, Rollouts
+from cudal1.train.sampling.rollouts import ROOM, Rollouts
 from tests.train.runs import scale
 
 ROOT = Path(__file__).parents[2]
@@ -28,14 +28,14 @@ def tiny(tiny_policy: Path) -> memory.Architecture:
 
 @pytest.fixture(scope="module")
 def coder() -> memory.Architecture:
-    """The profile's: seven billion parameters, none of them in memory."""
+    """Return the profile's architecture: seven billion parameters, none of them in memory."""
     return memory.architecture_of(
         config_of(profiles.load("coder-7b", TrainingProfile).architecture)
     )
 
 
 def trained(policy: Path, given: ScaleParams) -> tuple[Any, torch.optim.AdamW]:
-    """A model after one step of AdamW."""
+    """Return a model after one step of AdamW."""
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -70,7 +70,7 @@ def test_weights_gradients_and_optimiser_states_are_counted_exactly(
 
 
 def kept_for_the_gradient(model: Any, tokens: torch.Tensor) -> int:
-    """Bytes of the tensors that a forward pass saves, parameters left out."""
+    """Return the bytes of the tensors that a forward pass saves, parameters left out."""
     parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
     saved: dict[int, torch.Tensor] = {}
 
@@ -86,26 +86,33 @@ def kept_for_the_gradient(model: Any, tokens: torch.Tensor) -> int:
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_activations_are_those_that_a_pass_keeps(rows: int) -> None:
+def test_the_forecast_of_activations_equals_the_tensors_that_a_pass_saves(rows: int) -> None:
     from transformers import AutoModelForCausalLM
 
     small = {
         **profiles.load("coder-7b", TrainingProfile).architecture,
-        "hidden_size": 256, "vocab_size": 64, "intermediate_size": 1024, "num_hidden_layers": 3,
-        "num_attention_heads": 4, "num_key_value_heads": 2,
-    }  # fmt: skip
+        "hidden_size": 256,
+        "vocab_size": 64,
+        "intermediate_size": 1024,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     config = config_of(small)
     model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).train()
     tokens = torch.randint(64, (rows, 128))
     found = kept_for_the_gradient(model, tokens)
     told = memory.activations(
         memory.architecture_of(config),
-        scale(dtype="float32").model_copy(update={"dtype": LORA.dtype}), tokens=tokens.numel(),
-    )  # fmt: skip
+        scale(dtype="float32").model_copy(update={"dtype": LORA.dtype}),
+        tokens=tokens.numel(),
+    )
     assert told == pytest.approx(found, rel=0.15)
 
 
-def test_the_coder_has_as_many_parameters_as_its_maker_says(coder: memory.Architecture) -> None:
+def test_the_coder_has_the_number_of_parameters_that_its_maker_states(
+    coder: memory.Architecture,
+) -> None:
     assert coder.num_parameters == 7_615_616_512
 
 
@@ -115,7 +122,7 @@ def test_shards_divide_weights_gradients_and_states(coder: memory.Architecture) 
         assert part(coder, parts) == part(coder, whole) // 8
 
 
-def test_checkpointing_takes_a_fraction(coder: memory.Architecture) -> None:
+def test_checkpointing_needs_a_fraction_of_the_activations(coder: memory.Architecture) -> None:
     kept, again = (
         memory.activations(coder, scale(checkpointing=each), tokens=4096) for each in (False, True)
     )
@@ -135,7 +142,7 @@ def told(
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_a_server_that_samples_saves_the_cache(coder: memory.Architecture, sharded: bool) -> None:
+def test_a_sampling_server_saves_the_cache(coder: memory.Architecture, sharded: bool) -> None:
     given = scale(processes=8, sharded=sharded)
     there, here = (told(coder, given, samples=samples) for samples in (False, True))
     assert there.sampling == there.rollouts == 0
@@ -143,16 +150,14 @@ def test_a_server_that_samples_saves_the_cache(coder: memory.Architecture, shard
     assert here.peak >= there.peak
 
 
-def test_the_cache_has_keys_and_values_of_each_token_and_layer(
-    coder: memory.Architecture,
-) -> None:
+def test_the_cache_has_keys_and_values_of_each_token_and_layer(coder: memory.Architecture) -> None:
     assert memory.cache(coder, rows=3, tokens=100) == 2 * 28 * 4 * 128 * 2 * 300
 
 
-def test_a_sampler_keeps_the_cache_that_is_told(
+def test_a_sampler_keeps_a_cache_of_the_forecast_size(
     tiny: memory.Architecture, tiny_policy: Path
 ) -> None:
-    """The policy is in bfloat16; it is there when the sampler has done its work."""
+    """The policy is in bfloat16; its cache is still there after sampling."""
     from transformers import AutoModelForCausalLM
 
     model: Any = AutoModelForCausalLM.from_pretrained(tiny_policy)
@@ -164,7 +169,7 @@ def test_a_sampler_keeps_the_cache_that_is_told(
     assert memory.rollouts(tiny, scale(), rows=4, tokens=140) > expected
 
 
-def test_what_a_sampler_keeps_is_there_while_the_policy_learns(
+def test_the_peak_includes_a_samplers_cache_while_the_policy_learns(
     coder: memory.Architecture,
 ) -> None:
     found = told(coder, LORA)
@@ -172,18 +177,21 @@ def test_what_a_sampler_keeps_is_there_while_the_policy_learns(
     assert found.peak >= found.weights + found.optimizer + found.rollouts + learning
 
 
-def test_over_shards_nothing_stays_of_sampling(coder: memory.Architecture) -> None:
+def test_a_sharded_policy_keeps_no_memory_of_sampling(coder: memory.Architecture) -> None:
     assert told(coder, scale(processes=8, sharded=True)).rollouts == 0
 
 
-def test_the_peak_is_what_an_h200_had_allocated() -> None:
-    """Of the run in `benchmarks/results/big_policy.json`, whose estimate was an earlier one."""
+def test_the_forecast_peak_equals_the_allocation_on_an_h200() -> None:
+    """The run is that of `benchmarks/results/big_policy.json`; its estimate is an earlier one."""
     measured = json.loads((ROOT / "benchmarks" / "results" / "big_policy.json").read_text())
     size = measured["size"]
     work = memory.Work(
-        rows=size["prompts"] * size["group"], unit=size["group"],
-        tokens=size["prompt_tokens"] + size["answer_tokens"], samples=True, has_reference=True,
-    )  # fmt: skip
+        rows=size["prompts"] * size["group"],
+        unit=size["group"],
+        tokens=size["prompt_tokens"] + size["answer_tokens"],
+        samples=True,
+        has_reference=True,
+    )
     coder = memory.architecture_of(
         config_of(profiles.load("coder-7b", TrainingProfile).architecture)
     )

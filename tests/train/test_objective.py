@@ -1,6 +1,6 @@
-"""TRL minimizes what `cudal1.reward` says of equations 4 and 5, with an estimate of the divergence.
+"""Tests that TRL minimizes equations 4 and 5, with an estimate of the divergence.
 
-That the statements there are the equations, tests/test_reward.py shows.
+The equations are those of `cudal1.selection.reward`, which tests/selection/test_reward.py checks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.reward import group_advantages, objective
+from cudal1.selection.reward import group_advantages, objective
 from cudal1.train import grpo
 from tests.train.test_grpo import Letters, train
 
@@ -23,16 +23,16 @@ BETA, EPSILON, TEMPERATURE = 0.3, 0.02, 0.9
 
 @dataclass
 class Seen:
-    """What the trainer minimized at each update, and what we say."""
+    """The trainer's objective at each update, and ours."""
 
     trl: list[float] = field(default_factory=list[float])
     ours: list[float] = field(default_factory=list[float])
     ratios: list[float] = field(default_factory=list[float])
-    """Of all tokens at the last update."""
+    """The ratios of all tokens at the last update."""
 
 
 def log_probs(model: Any, prompt: list[int], answer: list[int]) -> list[float]:
-    """Of each token of an answer, one by one, without padding."""
+    """Return the log-probability of each token of an answer, one by one, without padding."""
     import torch
 
     with torch.no_grad():
@@ -48,7 +48,7 @@ def log_probs(model: Any, prompt: list[int], answer: list[int]) -> list[float]:
 def our_loss(
     answers: list[tuple[list[int], list[int], float]], now: Any, old: Any, start: Any, seen: Seen
 ) -> float:
-    """Minus equation 5, with equation 4, over answers as (prompt, tokens, reward).
+    """Return minus equation 5, with equation 4, over answers as (prompt, tokens, reward).
 
     The divergence from the start is estimated at the sampled tokens by exp(d) - d - 1 with d the
     difference of log-probabilities (Schulman's k3).
@@ -104,13 +104,21 @@ def seen(monkeypatch: pytest.MonkeyPatch, tiny_policy: Path) -> Seen:
     return found
 
 
-def test_what_is_minimized_is_equations_4_and_5(
+@pytest.mark.slow
+def test_the_minimized_objective_is_that_of_equations_4_and_5(
     tiny_policy: Path, tmp_path: Path, seen: Seen
 ) -> None:
     train(
-        tiny_policy, tmp_path, Letters(), steps=4, beta=BETA, epsilon=EPSILON,
-        temperature=TEMPERATURE, updates_per_batch=2, learning_rate=0.02,
-    )  # fmt: skip
+        tiny_policy,
+        tmp_path,
+        Letters(),
+        steps=4,
+        beta=BETA,
+        epsilon=EPSILON,
+        temperature=TEMPERATURE,
+        updates_per_batch=2,
+        learning_rate=0.02,
+    )
     assert len(seen.trl) == 4
     assert seen.trl == pytest.approx(seen.ours, abs=2e-5)
     clipped = fmean(not 1 - EPSILON <= ratio <= 1 + EPSILON for ratio in seen.ratios)
@@ -118,8 +126,8 @@ def test_what_is_minimized_is_equations_4_and_5(
     assert max(map(abs, seen.ours)) > 1e-3, "a loss of nothing proves nothing"
 
 
-def test_the_estimate_is_the_divergence_and_its_gradient_that_of_the_opposite_one() -> None:
-    """docs/training.md says so: exact, over all tokens of a small vocabulary."""
+def test_the_estimate_is_the_divergence_and_its_gradient_is_that_of_the_opposite_one() -> None:
+    """docs/training/departures.md says so: exact, over all tokens of a small vocabulary."""
     import torch
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Loading policies and sampling from them."""
+"""Tests of loading policies and of sampling from them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from cudal1.errors import TrainingError
-from cudal1.extract import extract
+from cudal1.extract.extract import extract
 from cudal1.problem import DeviceClass, Split
-from cudal1.prompt import PromptStyle, generation_prompt
+from cudal1.prompts.prompt import PromptStyle, generation_prompt
 from cudal1.suite import generator
 from cudal1.train.policy import (
     EMBEDDED,
@@ -39,18 +39,22 @@ def sample(
     sampler: Sampler, chats: list[Chat], *, seed: int | list[int] = 1, **changes: Any
 ) -> list[Sampled]:
     how: dict[str, Any] = {
-        "temperature": 1.0, "top_p": 1.0, "max_new_tokens": 24, "batch_size": 4, **changes
-    }  # fmt: skip
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "max_new_tokens": 24,
+        "batch_size": 4,
+        **changes,
+    }
     return sampler.sample(chats, seed=seed, **how)
 
 
 def ragged() -> list[Chat]:
-    """Prompts of the embedded policy's kind, of different lengths."""
+    """Return prompts of the embedded policy's kind, of different lengths."""
     return [generation_prompt(p, style=PromptStyle.COMPACT).as_chat() for p in HELDOUT]
 
 
 def tokens_of(answer: Sampled) -> list[int]:
-    """The embedded policy's, with the end token."""
+    """Return the embedded policy's tokens of an answer, with the end token."""
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(EMBEDDED)
@@ -59,7 +63,7 @@ def tokens_of(answer: Sampled) -> list[int]:
 
 
 def told_apart(chat: Chat, answer: Sampled) -> tuple[list[int], torch.Tensor]:
-    """An answer's tokens, and the model's log-probabilities where each was drawn: a slow loop."""
+    """Return an answer's tokens, and their log-probabilities under the model, by a slow loop."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED, dtype="float32").eval()
@@ -78,7 +82,7 @@ def told_apart(chat: Chat, answer: Sampled) -> tuple[list[int], torch.Tensor]:
 def drawn(
     scores: list[float], uniforms: torch.Tensor, *, temperature: float = 1.0, top_p: float = 1.0
 ) -> list[int]:
-    """The token that each uniform number draws from one row of scores."""
+    """Return the token that each uniform number draws from one row of scores."""
     draw = Draw(uniforms.unsqueeze(0), temperature=temperature, top_p=top_p)
     scores_BV = torch.tensor([scores] * len(uniforms))
     return draw(torch.empty(0), scores_BV).argmax(-1).tolist()
@@ -88,6 +92,7 @@ EVENLY = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
 PROBS = [0.1, 0.5, 0.15, 0.25]
 
 
+@pytest.mark.slow
 def test_most_answers_of_the_embedded_policy_are_code_that_compiles(embedded: Sampler) -> None:
     chats = [generation_prompt(p, style=PromptStyle.COMPACT).as_chat() for p in HELDOUT]
     answers = embedded.sample(
@@ -109,13 +114,13 @@ def test_the_embedded_tokenizer_gives_text_back_unchanged() -> None:
         assert tokenizer.decode(tokens) == text
 
 
-def test_the_embedded_policy_says_how_it_was_made() -> None:
+def test_the_embedded_policy_documents_how_it_was_made() -> None:
     note = json.loads((EMBEDDED / "pretraining.json").read_text(encoding="utf-8"))
     assert note["generator_version"] == generator.GENERATOR_VERSION
     assert {"settings", "steps_made", "device", "torch"} <= set(note)
 
 
-def test_a_seed_gives_the_same_answers_and_another_seed_others(tiny_policy: Path) -> None:
+def test_one_seed_gives_the_same_answers_and_another_seed_gives_others(tiny_policy: Path) -> None:
     sampler = Sampler(tiny_policy)
     chats = [HELLO] * 6
     assert sample(sampler, chats) == sample(sampler, chats)
@@ -141,7 +146,7 @@ def test_prompts_are_measured_without_the_weights(tiny_policy: Path, tmp_path: P
         token_counter(tmp_path)
 
 
-def test_an_answer_that_is_cut_says_so(tiny_policy: Path) -> None:
+def test_a_truncated_answer_has_the_reason_length(tiny_policy: Path) -> None:
     answers = sample(Sampler(tiny_policy), [HELLO] * 8)
     cut = [answer for answer in answers if answer.num_completion_tokens == 24]
     assert cut
@@ -160,7 +165,7 @@ def test_other_weights_are_another_policy(tiny_policy: Path, tmp_path: Path) -> 
     assert fingerprint(tmp_path / "other") != fingerprint(tiny_policy)
 
 
-def test_a_folder_without_a_policy_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_a_folder_without_a_policy_gives_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(TrainingError, match=r"empty: holds no policy \(config.json is missing\)$"):
         Sampler(tmp_path / "empty")
@@ -168,7 +173,7 @@ def test_a_folder_without_a_policy_is_an_error_of_one_line(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
 @pytest.mark.parametrize("damage", ["cut", "replaced"])
-def test_a_damaged_folder_is_an_error_of_one_line(
+def test_a_damaged_folder_gives_an_error_of_one_line(
     tiny_policy: Path, tmp_path: Path, file: str, damage: str
 ) -> None:
     shutil.copytree(tiny_policy, tmp_path / "broken")
@@ -181,8 +186,9 @@ def test_a_damaged_folder_is_an_error_of_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 0.6, 1.3])
-def test_logprobs_are_those_of_a_slow_loop_whatever_the_temperature(
+def test_logprobs_equal_those_of_a_slow_loop_at_any_temperature(
     embedded: Sampler, temperature: float
 ) -> None:
     chats = ragged()
@@ -201,16 +207,17 @@ def test_logprobs_are_those_of_a_slow_loop_whatever_the_temperature(
     assert num_compared >= 3
 
 
-def test_logprobs_are_left_out_unless_asked_for(tiny_policy: Path) -> None:
+def test_logprobs_are_left_out_unless_requested(tiny_policy: Path) -> None:
     assert {answer.logprobs for answer in sample(Sampler(tiny_policy), [HELLO] * 3)} == {None}
 
 
-def test_asking_for_logprobs_changes_no_answer(tiny_policy: Path) -> None:
+def test_requesting_logprobs_changes_no_answer(tiny_policy: Path) -> None:
     sampler = Sampler(tiny_policy)
     plain, curious = (sample(sampler, [HELLO] * 6, with_logprobs=w) for w in (False, True))
     assert [answer.text for answer in plain] == [answer.text for answer in curious]
 
 
+@pytest.mark.slow
 def test_the_end_token_counts(embedded: Sampler) -> None:
     answers = sample(
         embedded, ragged()[:2], temperature=0.0, max_new_tokens=320, with_logprobs=True
@@ -221,7 +228,8 @@ def test_the_end_token_counts(embedded: Sampler) -> None:
         assert answer.num_completion_tokens == len(tokens_of(answer))
 
 
-def test_no_temperature_takes_the_likeliest_token(embedded: Sampler) -> None:
+@pytest.mark.slow
+def test_the_likeliest_token_is_taken_without_temperature(embedded: Sampler) -> None:
     chat = ragged()[0]
     (answer,) = sample(embedded, [chat], temperature=0.0, max_new_tokens=12)
     tokens, logprobs = told_apart(chat, answer)
@@ -256,7 +264,7 @@ def test_temperature_divides_the_scores() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-30])
-def test_a_temperature_of_next_to_nothing_takes_the_likeliest(temperature: float) -> None:
+def test_a_temperature_near_zero_takes_the_likeliest_token(temperature: float) -> None:
     assert set(drawn([3.0, 90.0, -70.0], EVENLY, temperature=temperature)) == {1}
 
 
@@ -275,9 +283,7 @@ def test_an_impossible_token_is_never_drawn() -> None:
     assert drawn([float("-inf"), 0.0, 0.0, float("-inf")], edges) == [1, 2]
 
 
-def test_what_a_folder_says_about_sampling_does_not_apply(
-    tiny_policy: Path, tmp_path: Path
-) -> None:
+def test_sampling_settings_of_a_folder_are_ignored(tiny_policy: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_policy, tmp_path / "opinionated")
     path = tmp_path / "opinionated" / "generation_config.json"
     opinions = {"do_sample": True, "top_k": 1, "temperature": 0.1, "repetition_penalty": 9.0}
@@ -286,5 +292,6 @@ def test_what_a_folder_says_about_sampling_does_not_apply(
     assert sample(here, [HELLO] * 4) == sample(there, [HELLO] * 4)
 
 
-def test_a_policy_can_be_named_without_loading_it(tiny_policy: Path) -> None:
+@pytest.mark.slow
+def test_a_policy_can_be_identified_without_loading_it(tiny_policy: Path) -> None:
     assert Sampler.fingerprint(tiny_policy) == Sampler(tiny_policy).id

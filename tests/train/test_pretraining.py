@@ -1,4 +1,4 @@
-"""The loop that trains a policy from nothing, on text that is still being made."""
+"""Tests of the loop that trains a new policy, on text that is still being made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def piece(first: int, *lengths: int) -> pretraining.Piece:
-    """Documents that begin with 100, then count up from `first`."""
+    """Return documents that begin with 100, then count up from `first`."""
     tokens = [t for length in lengths for t in (100, *range(first, first + length - 1))]
     return np.array(tokens, dtype=np.int16), list(lengths)
 
@@ -29,35 +29,39 @@ def whole(*pieces: pretraining.Piece, capacity: int = 1000) -> pretraining.Corpu
     return corpus
 
 
-def test_windows_begin_with_a_document_and_go_on_into_the_next() -> None:
+def test_windows_begin_with_a_document_and_continue_into_the_next() -> None:
     corpus = whole(piece(0, 4, 5), piece(50, 6))
     rows = corpus.draw(200, 7, torch.Generator().manual_seed(1)).tolist()
-    assert {tuple(row) for row in rows} == {
-        (100, 0, 1, 2, 100, 0, 1), (100, 0, 1, 2, 3, 100, 50),
-    }  # fmt: skip
+    assert {tuple(row) for row in rows} == {(100, 0, 1, 2, 100, 0, 1), (100, 0, 1, 2, 3, 100, 50)}
 
 
-def test_what_is_beyond_the_capacity_is_left_out_and_counted() -> None:
+def test_text_beyond_the_capacity_is_left_out_and_counted() -> None:
     corpus = whole(piece(0, 40), piece(0, 40), piece(0, 40), piece(0, 10), capacity=100)
     assert (corpus.num_tokens, corpus.num_documents, corpus.is_whole) == (80, 2, True)
     assert corpus.num_dropped == 50
 
 
 @pytest.mark.parametrize(("num_pieces", "num_warnings"), [(4, 0), (7, 1)])
-def test_how_much_was_left_out_is_said_once(
+def test_the_number_of_omitted_documents_is_reported_once(
     tiny_policy: Path, caplog: pytest.LogCaptureFixture, num_pieces: int, num_warnings: int
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny_policy, dtype="float32")
     pretraining.train(
-        model, whole(*(piece(5, 40) for _ in range(num_pieces)), capacity=160), steps=2, rows=1,
-        context=16, learning_rate=0.01, seed=0, on_log=lambda *_: None,
-    )  # fmt: skip
+        model,
+        whole(*(piece(5, 40) for _ in range(num_pieces)), capacity=160),
+        steps=2,
+        rows=1,
+        context=16,
+        learning_rate=0.01,
+        seed=0,
+        on_log=lambda *_: None,
+    )
     warnings = [record.getMessage() for record in caplog.records if record.name == "cudal1"]
     assert len(warnings) == num_warnings
     assert all("120 tokens of text were left out" in line for line in warnings)
 
 
-def test_nobody_waits_for_text_that_is_not_needed_yet() -> None:
+def test_training_does_not_wait_for_text_that_it_does_not_need_yet() -> None:
     go_on = threading.Event()
 
     def slowly() -> Iterator[pretraining.Piece]:
@@ -79,13 +83,20 @@ def test_a_corpus_shorter_than_a_window_is_refused() -> None:
         whole(piece(0, 40)).draw(2, 41, torch.Generator())
 
 
+@pytest.mark.slow
 def test_the_loss_falls(tiny_policy: Path) -> None:
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(tiny_policy, dtype="float32")
     losses: list[float] = []
     steps = pretraining.train(
-        model, whole(*(piece(5, 20) for _ in range(20))), steps=200, rows=4, context=16,
-        learning_rate=0.01, seed=0, on_log=lambda step, loss, rate: losses.append(loss),
-    )  # fmt: skip
+        model,
+        whole(*(piece(5, 20) for _ in range(20))),
+        steps=200,
+        rows=4,
+        context=16,
+        learning_rate=0.01,
+        seed=0,
+        on_log=lambda step, loss, rate: losses.append(loss),
+    )
     assert steps == 200
     assert losses[-1] < 0.5 * losses[0] or losses[-1] < 0.1

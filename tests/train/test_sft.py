@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a tiny model."""
+"""Tests of supervised fine-tuning on a tiny model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ import pytest
 
 from cudal1.errors import TrainingError
 from cudal1.train.checkpoints import latest_checkpoint
-from cudal1.train.sft import Pair, train_sft
+from cudal1.train.sft import Pair, SftSettings, train_sft
 from tests.train.runs import scale
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
-    "batch_size": 4, "loss": "nll", "learning_rate": 0.01, "warmup_steps": 1, "max_tokens": 128,
-    "checkpoint_every": 5, "seed": 3,
-}  # fmt: skip
+    "batch_size": 4,
+    "loss": "nll",
+    "learning_rate": 0.01,
+    "warmup_steps": 1,
+    "max_tokens": 128,
+    "checkpoint_every": 5,
+    "seed": 3,
+}
 
 
 def losses_of(
     policy: Path, folder: Path, pairs: list[Pair], *, steps: int, **changed: Any
 ) -> dict[int, float]:
-    """Train into `folder`/out; the loss by step."""
+    """Train into `folder`/out; return the loss by step."""
     losses: dict[int, float] = {}
 
     def on_log(step: int, values: Mapping[str, float]) -> None:
@@ -37,9 +44,13 @@ def losses_of(
             losses[step] = values["loss"]
 
     train_sft(
-        policy, folder / "out", pairs, work=folder / "work", steps=steps, on_log=on_log,
-        scale=scale(), **{**SETTINGS, **changed},
-    )  # fmt: skip
+        policy,
+        folder / "out",
+        pairs,
+        SftSettings(steps=steps, scale=scale(), **{**SETTINGS, **changed}),
+        work=folder / "work",
+        on_log=on_log,
+    )
     return losses
 
 
@@ -52,10 +63,10 @@ def test_training_lowers_the_loss_and_leaves_only_a_policy(
     assert latest_checkpoint(tmp_path / "work") is not None
 
 
-def test_a_policy_that_has_made_all_its_steps_makes_no_more_and_is_the_same(
+def test_a_policy_that_has_made_all_its_steps_makes_no_more_and_stays_the_same(
     tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
 ) -> None:
-    """A stage may be killed in what follows its training. Seven steps end amid an epoch."""
+    """A stage may be killed in the work after its training. Seven steps end amid an epoch."""
     from safetensors.torch import load_file
 
     losses_of(tiny_policy, tmp_path, pairs, steps=7)
@@ -70,10 +81,10 @@ def test_a_policy_that_has_made_all_its_steps_makes_no_more_and_is_the_same(
     assert all(made[name].equal(again[name]) for name in made)
 
 
-def test_dft_weighs_a_token_with_its_probability(
+def test_dft_weights_a_token_by_its_probability(
     tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
 ) -> None:
-    """To an untrained policy all tokens are about equally likely, so both are known."""
+    """To an untrained policy all tokens are about equally likely, so both losses are known."""
     nll, dft = (
         losses_of(tiny_policy, tmp_path / loss, pairs, steps=5, loss=loss, learning_rate=1e-9)[5]
         for loss in ("nll", "dft")
@@ -81,7 +92,9 @@ def test_dft_weighs_a_token_with_its_probability(
     assert dft == pytest.approx(nll * math.exp(-nll), rel=0.3)
 
 
-def test_a_learned_answer_is_given(tiny_policy: Path, tmp_path: Path, pairs: list[Pair]) -> None:
+def test_the_policy_gives_a_learned_answer(
+    tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
+) -> None:
     from cudal1.train.policy import Sampler
 
     prompt, answer = pairs[0]
@@ -97,13 +110,17 @@ def test_long_pairs_are_counted_and_left_out(
 ) -> None:
     long: Pair = ([{"role": "user", "content": "say it"}], "matrix " * 300)
     num_long = train_sft(
-        tiny_policy, tmp_path / "out", [*pairs, long], work=tmp_path / "work", steps=1,
-        scale=scale(), on_log=lambda step, values: None, **SETTINGS,
-    )  # fmt: skip
+        tiny_policy,
+        tmp_path / "out",
+        [*pairs, long],
+        SftSettings(steps=1, scale=scale(), **SETTINGS),
+        work=tmp_path / "work",
+        on_log=lambda step, values: None,
+    )
     assert num_long == 1
 
 
-def test_pairs_that_are_all_too_long_are_an_error_of_one_line(
+def test_pairs_that_are_all_too_long_give_an_error_of_one_line(
     tiny_policy: Path, tmp_path: Path
 ) -> None:
     long: Pair = ([{"role": "user", "content": "say it"}], "matrix " * 300)
@@ -114,7 +131,7 @@ def test_pairs_that_are_all_too_long_are_an_error_of_one_line(
 VICTIM = """
     import json, os, signal, sys
     from pathlib import Path
-    from cudal1.train.sft import train_sft
+    from cudal1.train.sft import SftSettings, train_sft
     from tests.train.runs import scale
 
     policy, folder, killed_at, pairs, settings = json.loads(sys.stdin.read())
@@ -124,14 +141,14 @@ VICTIM = """
             os.kill(os.getpid(), signal.SIGKILL)
 
     train_sft(
-        Path(policy), Path(folder, "out"), pairs, work=Path(folder, "work"), steps=20,
-        scale=scale(), on_log=on_log, **settings,
+        Path(policy), Path(folder, "out"), pairs,
+        SftSettings(steps=20, scale=scale(), **settings),
+        work=Path(folder, "work"), on_log=on_log,
     )
 """
 
 
-@pytest.mark.slow
-def test_after_a_kill_training_goes_on_from_the_last_whole_checkpoint(
+def test_training_continues_from_the_last_whole_checkpoint_after_a_kill(
     tiny_policy: Path, tmp_path: Path, pairs: list[Pair]
 ) -> None:
     import json
@@ -141,15 +158,18 @@ def test_after_a_kill_training_goes_on_from_the_last_whole_checkpoint(
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     losses = losses_of(tiny_policy, undisturbed, pairs, steps=20)
     victim = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(VICTIM)], check=False, text=True,
+        [sys.executable, "-c", textwrap.dedent(VICTIM)],
+        check=False,
+        text=True,
         input=json.dumps([str(tiny_policy), str(killed), 15, pairs, SETTINGS]),
-        capture_output=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
     assert victim.returncode == -signal.SIGKILL, victim.stderr
     whole = latest_checkpoint(killed / "work")
     assert whole is not None
     assert whole.name == "checkpoint-10"
-    # what a kill in the middle of saving leaves
+    # as a kill leaves it in the middle of saving
     (killed / "work" / "checkpoint-15").mkdir()
     (killed / "work" / "checkpoint-15" / "model.safetensors").write_bytes(b"half")
     resumed = losses_of(tiny_policy, killed, pairs, steps=20)

@@ -1,4 +1,4 @@
-"""A vLLM server's HTTP, as TRL's client speaks it: answers tell which prompt they are to."""
+"""Serve a vLLM server's HTTP for TRL's client; answers tell which prompt they are to."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NUM_TOKENS = 5
 
 
 class Server:
-    """Remembers what it was asked, and lets a test hold answers back."""
+    """A server that records its requests, and lets a test hold answers back."""
 
     def __init__(self) -> None:
         self.url = ""
         self.asked: list[dict[str, Any]] = []
         self.num_syncs = 0
         self.syncs_before: list[int] = []
-        """Of each question, how often weights had come."""
+        """For each request, the number of earlier transfers of weights."""
         self.hold: Callable[[list[int]], object] = lambda prompt: None
-        """Called with a prompt; its answers wait until this returns."""
+        """A function that is called with a prompt; its answers wait until the function returns."""
 
     def complete(self, body: dict[str, Any]) -> dict[str, Any]:
         """Answer all prompts of a request."""
@@ -38,35 +38,38 @@ class Server:
 
 
 def answer(prompt: Sequence[int], index: int) -> list[int]:
-    """The tokens of one answer to a prompt."""
+    """Return the tokens of one answer to a prompt."""
     return [20 + (sum(prompt) + 7 * index + 3 * place) % 200 for place in range(NUM_TOKENS)]
 
 
 def logprobs(tokens: Sequence[int]) -> list[float]:
-    """What the server says of them."""
+    """Return the server's log-probabilities of the tokens."""
     return [-token / 100 for token in tokens]
 
 
 def _choice(prompt: list[int], index: int) -> dict[str, Any]:
     tokens = answer(prompt, index)
     return {
-        "prompt_token_ids": prompt, "token_ids": tokens, "index": index,
+        "prompt_token_ids": prompt,
+        "token_ids": tokens,
+        "index": index,
         "logprobs": {
             "tokens": [f"token_id:{token}" for token in tokens],
-            "token_logprobs": logprobs(tokens), "top_logprobs": [None] * len(tokens),
+            "token_logprobs": logprobs(tokens),
+            "top_logprobs": [None] * len(tokens),
         },
-    }  # fmt: skip
+    }
 
 
 @contextmanager
 def serving(server: Server) -> Generator[None]:
-    """Listen."""
+    """Listen on a free port until the end of the context."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Write no log."""
 
         def do_GET(self) -> None:
             logprobs_mode = {"model_config": {"logprobs_mode": "processed_logprobs"}}

@@ -1,12 +1,13 @@
-"""Run a candidate for what it compiles, in a worker that has no device and is not judged.
+"""Compile what a candidate compiles, in a worker that has no device and is not judged.
 
-Its source is imported, its module constructed as it will be where it is judged, and called once:
-for a GPU in a process that pretends to have one (`pretended`), and in another that does not, where
-it is not called. What compilers left is handed over; what else comes of it says nothing, but for
-what a compiler says of a line of the source while that is imported or its module constructed.
+The worker imports the candidate's source and constructs its module as the judged worker will. Then
+it calls the module once. A build for a GPU runs in two child processes. The first pretends to have
+a GPU (`pretended`) and calls the module. The second does not pretend and does not call. The files
+that compilers left are handed over. All else is ignored, with one exception. A child that does not
+pretend reports what a compiler says of a line of the source during the import or the construction.
 
-Threat: as in `shim`. The problem's source runs beside the candidate's here, for its arguments; that
-is public, and this process is no judge's.
+Threat: as in `shim`. The problem's source runs here beside the candidate's, to supply arguments.
+The problem's source is public, and this process is not a judge's.
 """
 
 from __future__ import annotations
@@ -20,24 +21,26 @@ from types import ModuleType
 
 import torch
 
-from cudal1.harness import wire
-from cudal1.harness.seeding import seed_others
-from cudal1.harness.wire import Job, State
+from cudal1.harness.shared import wire
+from cudal1.harness.shared.packed_source import unpacked
+from cudal1.harness.shared.seeding import seed_others
+from cudal1.harness.shared.wire import Job, State
 from cudal1.harness.worker import builds
 from cudal1.harness.worker.loading import imported
 from cudal1.harness.worker.pretended import a_gpu
 from cudal1.harness.worker.words import report
 
 PROBLEM = "problem"
-"""What the problem's source is imported as."""
+"""Module name under which the problem's source is imported."""
 NOT_BUILT = 1
-"""How a child exits whose extension was not built for a reason that is not the source's own."""
+"""Exit status of a child: an extension was not built, for a reason that is not the source's own."""
 
 
 def build(job: Job, home: str, source: bytes, control: memoryview) -> bool:
-    """Compile what the source compiles; whether it is worth handing over.
+    """Compile what the source compiles; return whether the result is worth handing over.
 
-    Each try is a child's: what ends it, such as a kernel without a GPU, leaves what it compiled.
+    Each try runs in a child process. A try that ends early, such as at a kernel without a GPU,
+    leaves what it compiled before.
     """
     os.environ["MAX_JOBS"] = builds.MAX_JOBS
     if job.builds_for == "cuda":
@@ -46,34 +49,39 @@ def build(job: Job, home: str, source: bytes, control: memoryview) -> bool:
 
 
 def _pretend(job: Job, source: bytes) -> int:
-    """Try it where a GPU seems to be; how the child exits."""
+    """Try the source where a GPU seems to be; return the child's exit status."""
     with a_gpu():
         _try(job, source, is_called=True, on_gpu=True)
     return 0
 
 
 def _speak(job: Job, source: bytes, control: memoryview) -> int:
-    """Try it as it is, and say what a compiler says of the source; how the child exits."""
+    """Try the source as it is and report a compiler's complaint; return the child's exit status."""
     error = _try(job, source, is_called=job.builds_for != "cuda", on_gpu=False)
     if error is None:
         return 0
-    if said := builds.complaint(error, source):
+    if said := builds.complaint(error, _text(source)):
         report(control, control[: wire.TEXT_OFFSET].cast("Q"), State.BUILD_FAILED, said)
     return NOT_BUILT if builds.has_failed(error) else 0
 
 
-def _try(job: Job, source: bytes, *, is_called: bool, on_gpu: bool) -> BaseException | None:
-    """Import, construct and call; what the first two raised.
+def _text(source: bytes) -> str:
+    """Return all files of a packed source, one after another."""
+    main, others = unpacked(source)
+    return "\n".join([main, *others.values()])
 
-    A source may raise anything at all, SystemExit too, and what it compiled before is worth keeping
-    all the same.
+
+def _try(job: Job, source: bytes, *, is_called: bool, on_gpu: bool) -> BaseException | None:
+    """Import the source, construct its module and call it; return what the first two raised.
+
+    A source may raise anything, SystemExit too. What it compiled before that is worth keeping.
     """
     try:
         namespace = imported(source)
     except BaseException as error:  # noqa: BLE001 -- a source may raise anything, SystemExit too
         return error
     try:
-        problem = imported(job.problem.encode(), PROBLEM)
+        problem = imported(job.problem, PROBLEM)
         arguments = ast.literal_eval(repr([*problem.get_init_inputs()]))
     except BaseException:  # noqa: BLE001 -- a problem's source, which the judge will refuse
         return None
@@ -101,7 +109,10 @@ def _call(job: Job, module: torch.nn.Module, problem: ModuleType, *, on_gpu: boo
 
 
 def _in_child(home: str, run: Callable[[], int]) -> bool:
-    """Run it in a child; whether nothing but the source has ended what it compiled."""
+    """Run a function in a child; return whether only the source can have stopped it.
+
+    The result is False after `NOT_BUILT`, and after SIGKILL.
+    """
     child = os.fork()
     if child == 0:
         code = 0
@@ -112,5 +123,5 @@ def _in_child(home: str, run: Callable[[], int]) -> bool:
     _, status = os.waitpid(child, 0)
     builds.unlock(home)
     if os.WIFSIGNALED(status):
-        return os.WTERMSIG(status) != signal.SIGKILL  # the kernel, for want of memory
+        return os.WTERMSIG(status) != signal.SIGKILL  # the kernel is short of memory
     return os.WEXITSTATUS(status) != NOT_BUILT

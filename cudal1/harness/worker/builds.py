@@ -1,8 +1,8 @@
-"""What a candidate's process compiled, for later processes of the same candidate.
+"""Keep what a candidate's process compiled, for later processes of the same candidate.
 
-Compilers are told to keep what they make in one folder, which has one name in every process:
-Triton and Inductor note where a file lies. Threat: all of it is the candidate's to write. It goes
-to the judge as bytes that the judge never looks into, and comes back to the same candidate alone.
+Compilers are told to keep their output in one folder. The folder has one name in every process,
+because Triton and Inductor note where a file lies. Threat: the candidate may write all of it. It
+goes to the judge as bytes that the judge never looks into. It returns to the same candidate alone.
 """
 
 from __future__ import annotations
@@ -22,56 +22,64 @@ from cudal1.harness.worker.extensions.compile import LOCATED, NOT_ITS_FAULT
 
 FOLDER = "built"
 PLACES = {
-    "TRITON_HOME": "", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions",
-    "CUDA_CACHE_PATH": "cuda", "CUPY_CACHE_DIR": "cupy", "NUMBA_CACHE_DIR": "numba",
-}  # fmt: skip
-"""Below that folder, what each compiler is told by."""
+    "TRITON_HOME": "",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "CUDA_CACHE_PATH": "cuda",
+    "CUPY_CACHE_DIR": "cupy",
+    "NUMBA_CACHE_DIR": "numba",
+}
+"""Subfolder of `FOLDER` for each compiler, by the environment variable that tells the compiler."""
 LOCK = "lock"
-"""The file that says that an extension is being compiled, without its owner."""
+"""Name of the file that says that an extension is being compiled; the file does not name its
+owner."""
 LIMIT_S, UNHURRIED_S = 4.0, 15.0
-"""Seconds to hand it over in; the judge waits for twice as long. Each later process would compile
-again what is not handed over."""
+"""Seconds for handing the output over, from a judged worker and from a build worker. The judge
+waits for twice as long. Each later process would compile again what is not handed over."""
 MAX_JOBS = "2"
-"""Files of one candidate compiled at a time, where many candidates are built: PyTorch would take
-one for each core. An extension has one for the host and one of two halves for the device."""
+"""Number of files of one candidate that compile at a time. Many candidates are built at once, and
+PyTorch would start one job for each core. An extension has one file for the host and one of two
+halves for the device."""
 FAILED = re.compile(r"Error (?:building extension|compiling objects)")
-"""What PyTorch says when an extension was not built."""
+"""PyTorch's message when an extension was not built."""
 COMMANDS = re.compile(r"^(?:: )?\[\d+/\d+\] .*\n|^FAILED: .*\n.*\n|^ninja: .*\n?", re.MULTILINE)
-"""Ninja's own lines: each command, the one that failed once more, and that it stops."""
+"""Ninja's own lines: each command, the failed command once more, and the notice that ninja
+stops."""
 ASKS_DEVICE = re.compile(
-    rb"is_available|is_initialized|device_count|get_device|current_device|nvidia-smi|arch=native"
-    rb"|/dev/|/proc/|\bexcept\b|\bsuppress\b"
+    r"is_available|is_initialized|device_count|get_device|current_device|nvidia-smi|arch=native"
+    r"|/dev/|/proc/|\bexcept\b|\bsuppress\b"
 )
-"""In a source that may compile something else where there is a device: it asks, or goes on after
-what failed for want of one."""
+"""Words of a source that may compile something else where there is a device. Such a source asks for
+a device, or goes on after something failed for want of one."""
 
 
 def warm_up() -> None:
     """Import what compiles extensions before workers are forked: each would need 0.2 s for it.
 
-    At its import it asks whether there is a device, which would leave every worker without one.
+    The import asks whether there is a device. Asking the driver would leave every worker without
+    one.
     """
     with (
-        contextlib.suppress(Exception),  # such as of setuptools: who compiles finds it out
+        contextlib.suppress(Exception),  # such as of setuptools: a compiling process meets it
         patch.object(torch.cuda, "is_available", return_value=True),
     ):
         import_module("torch.utils.cpp_extension")
 
 
 def places(home: str) -> dict[str, str]:
-    """What tells compilers where to keep what they make."""
+    """Return the environment variables that tell compilers where to keep their output."""
     return {name: str(Path(home, FOLDER, inner)) for name, inner in PLACES.items()}
 
 
 def has_failed(error: BaseException) -> bool:
-    """Whether an extension was not built, for whatever reason."""
+    """Return whether an error says that an extension was not built, for whatever reason."""
     return FAILED.search(str(error)) is not None
 
 
-def complaint(error: BaseException, source: bytes) -> str:
-    """What a compiler says of a line, if that alone is why an extension was not built; or nothing.
+def complaint(error: BaseException, source: str) -> str:
+    """Return a compiler's message on a line, if that alone stopped an extension; else nothing.
 
-    A candidate can pretend it: then it has not been built.
+    A candidate can pretend such a message: then its extension has not been built.
     """
     said = str(error)
     if not has_failed(error) or LOCATED.search(said) is None:
@@ -82,10 +90,11 @@ def complaint(error: BaseException, source: bytes) -> str:
 
 
 def described(error: BaseException) -> str:
-    """An exception in words; of an extension that was not built, the compiler's own.
+    """Describe an exception; for an extension that was not built, quote the compiler.
 
-    That is the first error of a line, or else (a linker's, say) the last that was said. PyTorch
-    hands on what ninja says, whose commands are longer than what is shown of a reason.
+    The quote is the first error about a line. Without one it is the last lines of output, such as a
+    linker's. PyTorch passes on ninja's output, and ninja's commands are longer than what is shown
+    of a reason.
     """
     said = str(error)
     if has_failed(error):
@@ -100,7 +109,7 @@ def described(error: BaseException) -> str:
 def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
     """Write what was compiled to the judge's file, which cannot grow; return the number of bytes.
 
-    That is 0 if it does not fit, takes longer than `limit_s`, or changes meanwhile.
+    The number is 0 if the files do not fit, take longer than `limit_s`, or change meanwhile.
     """
     deadline = time.monotonic() + limit_s
 
@@ -109,7 +118,7 @@ def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
             raise TimeoutError
         if Path(member.name).name == LOCK:
             return None
-        member.mtime = int(member.mtime)  # ninja takes a file for new that is newer by a rounding
+        member.mtime = int(member.mtime)  # to ninja a file that is newer by a rounding is new
         return member
 
     with contextlib.suppress(Exception), open(descriptor, "wb") as file:
@@ -121,7 +130,7 @@ def hand_over(descriptor: int, home: str, limit_s: float = LIMIT_S) -> int:
 
 
 def unlock(home: str) -> None:
-    """Forget that a process was compiling that has ended: the next would wait for it for good."""
+    """Remove the locks of a compiler that has ended: the next compiler would wait for good."""
     for lock in Path(places(home)["TORCH_EXTENSIONS_DIR"]).rglob(LOCK):
         with contextlib.suppress(OSError):
             lock.unlink()
@@ -130,7 +139,7 @@ def unlock(home: str) -> None:
 def unpack(descriptor: int, home: str) -> None:
     """Lay out the files that an earlier process of the candidate handed over.
 
-    As far as they can be read; whatever the archive says, they lie below `home`.
+    Reading stops at the first error. Whatever the archive says, the files lie below `home`.
     """
     with (
         contextlib.suppress(Exception),

@@ -1,12 +1,12 @@
-"""What Triton does once in each process, done before workers are forked.
+"""Do once what Triton does in each process, before workers are forked.
 
-Importing it, hashing its own sources, asking for its assembler's version and compiling its C
-helpers take two seconds; a worker that inherits all of it compiles a small kernel in 50 ms. Nothing
+Importing Triton, hashing its sources, asking for its assembler's version and compiling its C
+helpers take two seconds. A worker that inherits all of it compiles a small kernel in 50 ms. Nothing
 here touches the driver: a context does not survive a fork.
 """
 
 # pyright: reportMissingImports=false, reportIndexIssue=false
-# Triton comes with PyTorch's CUDA builds alone
+# Only PyTorch's CUDA builds bring Triton
 from __future__ import annotations
 
 import contextlib
@@ -28,9 +28,9 @@ def _nothing(x_ptr):
 
 
 def warm_up() -> None:
-    """Compile a kernel that nobody runs; what stops that, such as no C compiler, is ignored.
+    """Compile a kernel that is never run; ignore what stops that, such as no C compiler.
 
-    Whoever needs Triton then finds out in its own process, and says so.
+    A worker that needs Triton then finds out in its own process, and says so.
     """
     with tempfile.TemporaryDirectory(dir=".") as folder:
         os.environ["TRITON_HOME"] = folder

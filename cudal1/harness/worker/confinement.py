@@ -1,8 +1,8 @@
-"""The limits that a worker puts around itself before any candidate code runs.
+"""Put limits around a worker before any candidate code runs.
 
 Threat: code that forks, fills memory or disk, reads the judge's memory, writes to our files, talks
-to the network, kills others, or leaves its core to compute on two. Each layer is taken where
-kernel and user allow it, and named only when it holds.
+to the network, kills other processes, or leaves its core to compute on two. Each layer is taken
+where kernel and user allow it, and named only when it holds.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ import os
 import resource
 from pathlib import Path
 
-from cudal1.harness import places
+from cudal1.harness.shared import places
 from cudal1.harness.worker import landlock, seccomp
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
-    0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
-)  # fmt: skip
+    0x00020000,
+    0x08000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 1 << 5
 MS_BIND, MS_REC, MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 MNT_DETACH = 2
@@ -29,20 +33,22 @@ CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILE_BYTES = 256 << 20
 MAX_FOLDER_BYTES = 512 << 20
 SHARED = b"size=64m,mode=1777"
-"""Of a worker's /dev/shm."""
+"""Mount options of a worker's /dev/shm."""
 MAX_OPEN_FILES = 256
 MAX_PROCESSES = 512
 PID_MAX = 4096
-"""Of a worker's namespace. How many processes there may be is for `MAX_PROCESSES` to say; who is
-born and dies unseen is told by numbers that must not come round within a burst (`warden`)."""
+"""Largest process number in a worker's namespace. `MAX_PROCESSES` limits how many processes there
+may be. A process that starts and ends unseen shows by its number, so numbers must not come round
+within a burst (`warden`)."""
 OWN_PID_MAX = (6, 14)
-"""Before this kernel, `pid_max` was one for the whole machine and must be left alone."""
+"""First kernel version with a `pid_max` for each namespace. An older kernel has one for the whole
+machine, which must be left alone."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare() -> set[str]:
-    """Make the namespaces that this kernel and user may make; returns the layers they give."""
+    """Make the namespaces that this kernel and user may make; return the layers that they give."""
     user, group = os.geteuid(), os.getegid()
     if user != 0:
         if libc.unshare(CLONE_NEWUSER) != 0:
@@ -58,11 +64,11 @@ def unshare() -> set[str]:
 
 
 def own_mounts(layers: set[str], nodes: list[str]) -> set[str]:
-    """In the first process of the namespaces: its own /proc, and a /dev that holds these nodes.
+    """Give the worker's namespaces their own /proc, and a /dev that holds these nodes.
 
-    A CUDA driver needs to find itself in /proc, and keeps open what GPUs it finds in /dev, to which
-    nothing can be added: where root runs it, it may make nodes that it misses. Returns the layers
-    that hold.
+    A CUDA driver needs to find itself in /proc. It keeps open the GPUs that it finds in /dev.
+    Nothing can be added to this /dev, because a driver run by root may make nodes that it misses.
+    Returns the layers that hold.
     """
     flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
     if "own_pids" not in layers or libc.mount(b"proc", b"/proc", b"proc", flags, None) != 0:
@@ -71,10 +77,10 @@ def own_mounts(layers: set[str], nodes: list[str]) -> set[str]:
 
 
 def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:
-    """In the first process of the namespaces: one folder is writable; which, and the layers.
+    """Make one folder writable for the worker; return the folder and the layers that hold.
 
-    Where it can have one of its own it has the same name for all (`places.HOME`): compilers note
-    where they keep what they made. Else it is `folder`.
+    A private folder has one name in every worker (`places.HOME`), because compilers note where they
+    keep their output. Where none can be made, the folder is `folder`.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -101,7 +107,7 @@ def confine_files(folder: str, layers: set[str]) -> tuple[str, set[str]]:
 
 
 def _own_devices(wanted: list[str]) -> bool:
-    """Replace /dev by one that holds what is harmless; where that fails, all is as before."""
+    """Replace /dev by one that holds harmless nodes alone; a failure leaves /dev unchanged."""
     kept: dict[str, int] = {}
     for name in wanted:
         with contextlib.suppress(FileNotFoundError):
@@ -121,7 +127,7 @@ def _own_devices(wanted: list[str]) -> bool:
 
 
 def _filled(devices: dict[str, int]) -> bool:
-    """Put devices, given by descriptors of the old ones, into a /dev that is empty."""
+    """Put devices, given by descriptors of the old nodes, into a /dev that is empty."""
     try:
         Path("/dev/shm").mkdir()
         if libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", MS_NOSUID | MS_NODEV, SHARED) != 0:
@@ -138,7 +144,7 @@ def _filled(devices: dict[str, int]) -> bool:
 
 
 def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
-    """Bound what the process may take; returns the layers that hold."""
+    """Bound what the process may take; return the layers that hold."""
     with Path("/proc/self/statm").open() as statm:
         mapped, _, _, _, _, data, _ = (
             int(n) * resource.getpagesize() for n in statm.read().split()
@@ -163,7 +169,7 @@ def limit(*, memory_bytes: int, cpu_s: int | None, device: str) -> set[str]:
 
 
 def renounce(folder: str, layers: set[str], nodes: list[str]) -> set[str]:
-    """Give up every privilege, most files and system calls for good; returns layers that hold."""
+    """Give up all privileges, most files and system calls for good; return the layers that hold."""
     gained: set[str] = set()
     if drop_capabilities():
         gained.add("no_capabilities")
@@ -179,23 +185,24 @@ def renounce(folder: str, layers: set[str], nodes: list[str]) -> set[str]:
         gained.add("landlock")
     if seccomp.install(keep_group="own_pids" not in layers):
         gained.add("seccomp")
-        # the warden finds everybody by their numbers, or by the group that nobody leaves
+        # the warden finds processes by their numbers, or by the group that none can leave
         if "own_proc" in layers or "own_pids" not in layers:
             gained.add("freezer")
     return gained
 
 
 def drop_capabilities() -> bool:
-    """Give up root's powers; whether that holds."""
+    """Give up root's powers; return whether that holds."""
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     return libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())) == 0
 
 
 def set_readable(readable: bool) -> None:
-    """Let others of the same user read this process's memory and what /proc has of it, or not.
+    """Let other processes of the same user read this one's memory and its part of /proc, or not.
 
-    The judge is a sibling of what forks workers. Where Yama lets only ancestors read, a worker
-    names everybody: it has nothing to hide, and what other workers may do is for seccomp to say.
+    The judge is a sibling of the process that forks workers. Where Yama lets only ancestors read, a
+    worker admits every process: it has nothing to hide. The system-call filter limits what other
+    workers may do.
     """
     libc.prctl(PR_SET_DUMPABLE, int(readable), 0, 0, 0)
     everybody = ctypes.c_ulong(-1)
@@ -203,7 +210,7 @@ def set_readable(readable: bool) -> None:
 
 
 def keep_only(descriptor: int, needed: set[int]) -> int:
-    """Close all descriptors but one and what a driver needs; standard streams lead nowhere."""
+    """Close all descriptors but one and those a driver needs; lead standard streams nowhere."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

@@ -1,7 +1,7 @@
-"""What the worker's loop needs of a device: its memory, its waiting, and handing outputs over.
+"""Give the worker's loop what it needs of a device: memory, waiting, and handing outputs over.
 
-Threat: as in `shim`: all of this runs beside the candidate and may be patched by it. On a GPU the
-judge's clock stops when the judge's own context has the device, so that work on any stream is in
+Threat: as in `shim`: all of this runs beside the candidate, which may patch it. On a GPU the
+judge's clock stops when the judge's own context has the device. So work on any stream is either in
 the interval or missing.
 """
 
@@ -19,59 +19,59 @@ from typing import Any, Protocol
 
 import torch
 
-from cudal1.harness.vmm import DeviceMemory, bytes_at, cuda_driver
-from cudal1.harness.wire import IN_RING, Job
+from cudal1.harness.shared.vmm import DeviceMemory, bytes_at, cuda_driver
+from cudal1.harness.shared.wire import IN_RING, Job
 from cudal1.harness.worker import fake
 
 WARM_SIZE = 64
 NAP_S = 20e-6
 ALIGNMENT = 512
-"""Of allocations: what CUDA's own give at least."""
+"""Alignment of allocations in bytes, the least that CUDA's own have."""
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-"""Tensors that are what lies in their memory; other classes may be anything."""
+"""Classes of tensors that are what lies in their memory; other classes may be anything."""
 
 
 class Engine(Protocol):
     """One device, seen from inside a worker."""
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
-        """The memory shared with the judge, as bytes."""
+        """Return the memory shared with the judge, as bytes."""
         ...
 
     def part(self, start: int, num_bytes: int) -> torch.Tensor:
-        """Return bytes of the shared memory as a storage of their own, as any tensor has one."""
+        """Return bytes of the shared memory as a tensor with a storage of its own."""
         ...
 
     def place(self, module: Any) -> Any:
-        """The candidate's module, on the device."""
+        """Return the candidate's module, on the device."""
         ...
 
     def calling(self) -> AbstractContextManager[None]:
-        """What surrounds the calls."""
+        """Return the context that surrounds the calls."""
         ...
 
     def release(self) -> None:
-        """The judge holds all that was handed over before."""
+        """Note that the judge holds all outputs that were handed over before."""
         ...
 
     def rest(self) -> None:
-        """Inputs have not come for a while."""
+        """Pause: inputs have not come for a while."""
         ...
 
     def begin(self) -> None:
-        """New inputs are there."""
+        """Prepare for calls: new inputs are there."""
         ...
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Hand an output over; returns where the judge finds it, or 0: in its slot."""
+        """Hand an output over; return where the judge finds it, or 0 for its slot."""
         ...
 
     def copy(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Copy an output to its slot, whatever becomes of it; returns as `store` does."""
+        """Copy an output to its slot in any case; return its place as `store` does."""
         ...
 
     def finish(self) -> None:
-        """Wait until everything is done."""
+        """Wait until all work is done."""
         ...
 
     def forget(self) -> None:
@@ -80,7 +80,7 @@ class Engine(Protocol):
 
 
 class HostEngine:
-    """The CPU."""
+    """An engine for the CPU."""
 
     def __init__(self) -> None:
         self._in_place = False
@@ -88,7 +88,7 @@ class HostEngine:
         self._kept: list[torch.Tensor] = []
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
-        """A mapping of the judge's anonymous file."""
+        """Map the judge's anonymous file and return the mapping."""
         self._in_place = job.in_place
         ring = torch.frombuffer(mmap.mmap(descriptor, job.ring_bytes), dtype=torch.uint8)
         self._ring, self._ring_end = ring.data_ptr(), ring.data_ptr() + job.ring_bytes
@@ -96,32 +96,33 @@ class HostEngine:
         return ring
 
     def part(self, start: int, num_bytes: int) -> torch.Tensor:
-        """A tensor over the mapping."""
+        """Return a tensor over the mapping."""
         return torch.from_numpy(self._bytes[start : start + num_bytes])
 
     def place(self, module: Any) -> Any:
-        """As it is."""
+        """Return the module unchanged."""
         return module
 
     def calling(self) -> AbstractContextManager[None]:
-        """Nothing."""
+        """Return a context that does nothing."""
         return contextlib.nullcontext()
 
     def release(self) -> None:
-        """The memory of earlier outputs may be used again."""
+        """Drop the outputs of earlier calls: their memory may be used again."""
         self._kept.clear()
 
     def rest(self) -> None:
-        """Leave the core to others: what spins computes, which counts."""
+        """Leave the core to other processes: spinning is computing, which counts."""
         time.sleep(NAP_S)
 
     def begin(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Where it lies, kept until the judge holds it; nobody pays, or saves, a copy.
+        """Return where the output lies, and keep the output until the judge holds it.
 
-        What is lazy, expanded or strided is first written out, and paid for here.
+        No copy is paid for, and none is saved. A lazy, expanded or strided output is first written
+        out, and paid for here. Without `in_place` the output is copied to its slot.
         """
         if not self._in_place:
             slot.copy_(value)
@@ -136,22 +137,22 @@ class HostEngine:
         return place if not self._ring <= place < self._ring_end else place - self._ring + IN_RING
 
     def copy(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """To the slot, which lies in the ring."""
+        """Copy the output to its slot, which lies in the ring."""
         slot.copy_(value)
         return slot.data_ptr() - self._ring + IN_RING if self._in_place else 0
 
     def finish(self) -> None:
-        """Calls on a CPU have ended when they return."""
+        """Do nothing: calls on a CPU have ended when they return."""
 
     def forget(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class CudaEngine:
-    """A GPU, the only one that this process sees."""
+    """An engine for a GPU, the only one that this process sees."""
 
     def __init__(self) -> None:
-        """Make the context and what every first call would make; costs a third of a second."""
+        """Make the context and what every first call would make; this takes a third of a second."""
         ones = torch.ones(WARM_SIZE, WARM_SIZE, device="cuda")
         torch.mm(ones, ones)
         torch.cuda.synchronize()
@@ -160,7 +161,7 @@ class CudaEngine:
         self._touched = torch.zeros(1, device="cuda")
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
-        """The judge's memory; what lies behind the slots feeds the calls' own allocations."""
+        """Map the judge's memory and return it; bytes behind the slots feed calls' allocations."""
         memory = DeviceMemory.received(descriptor, job.ring_bytes)
         self._base, self._end = memory.address, memory.address + job.ring_bytes
         start = memory.address + job.layout.total_bytes
@@ -168,18 +169,18 @@ class CudaEngine:
         return memory.tensor()
 
     def part(self, start: int, num_bytes: int) -> torch.Tensor:
-        """A tensor over the judge's memory."""
+        """Return a tensor over the judge's memory."""
         return bytes_at(self._base + start, num_bytes)
 
     def place(self, module: Any) -> Any:
-        """Moved there as anyone would."""
+        """Move the module to the GPU as any caller would."""
         return module.to("cuda")
 
     @contextlib.contextmanager
     def calling(self) -> Iterator[None]:
-        """Have this thread's allocations come from the arena.
+        """Take this thread's allocations from the arena.
 
-        Outputs are then born where the judge can read them: nobody pays, or saves, a copy.
+        Outputs then lie where the judge can read them. No copy is paid for, and none is saved.
         """
         take, give = _TAKE(self._take), _GIVE(self._give)
         # what `torch.cuda.memory.CUDAPluggableAllocator` does with functions of a library
@@ -189,21 +190,21 @@ class CudaEngine:
             yield
 
     def release(self) -> None:
-        """Nothing: the arena's memory is used again as its tensors end."""
+        """Do nothing: the arena's memory is used again as its tensors end."""
 
     def rest(self) -> None:
-        """Look on: the judge copies inputs meanwhile, and a call must not begin late."""
+        """Yield the core but look on: the judge copies inputs, and no call may begin late."""
         os.sched_yield()
 
     def begin(self) -> None:
-        """Have the device turn to this process, which takes it 0.15 ms, while the host goes on.
+        """Turn the device to this process, which takes the device 0.15 ms, while the host goes on.
 
-        Else a module whose first kernel is launched a little later would pay for it.
+        Otherwise a module that launches its first kernel a little later would pay for the turn.
         """
         self._touched.add_(1)
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Where it lies, if that is in the arena and in order; else a copy in the slot."""
+        """Return the output's place, if it is contiguous in the arena; else copy it to its slot."""
         start = value.data_ptr()
         if self._arena <= start < self._end and value.is_contiguous():
             return start - self._base
@@ -211,7 +212,7 @@ class CudaEngine:
         return 0
 
     def copy(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Behind the call, on the stream that it was called on."""
+        """Copy the output to its slot behind the call, on the call's stream."""
         slot.copy_(value)
         return 0
 
@@ -220,7 +221,7 @@ class CudaEngine:
         torch.cuda.synchronize()
 
     def forget(self) -> None:
-        """The caching allocator's."""
+        """Empty the caching allocator."""
         torch.cuda.empty_cache()
 
     def _take(self, size: int, device: int, stream: int | None) -> int:
@@ -228,7 +229,7 @@ class CudaEngine:
         if start + size <= self._end:
             self._next += size
             return start
-        error, pointer = cuda_driver().cuMemAlloc(size)  # outside: such an output is copied
+        error, pointer = cuda_driver().cuMemAlloc(size)  # such an output is copied
         return 0 if int(error) else int(pointer)
 
     def _give(self, pointer: int | None, size: int, device: int, stream: int | None) -> None:
@@ -245,18 +246,18 @@ _GIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, 
 
 
 class FakeEngine(HostEngine):
-    """The pretended asynchronous device: what is stored passes through its default stream.
+    """An engine for the fake device, which sends outputs through its default stream.
 
-    So outputs go to their slots: that copy is what waits for the work before it.
+    Outputs therefore go to their slots: the copy to a slot waits for the work before it.
     """
 
     def __init__(self) -> None:
-        """Have it work while its caller goes on."""
+        """Start the fake device, so that it works while its caller goes on."""
         super().__init__()
         fake.start()
 
     def store(self, value: torch.Tensor, slot: torch.Tensor) -> int:
-        """Enqueued, as a copy on a GPU is."""
+        """Enqueue a copy of the output to its slot, as a copy on a GPU is enqueued."""
         fake.copy(slot, value)
         return 0
 
@@ -274,17 +275,19 @@ def _address(function: Any) -> int:
 
 
 def make_engine(device: str) -> Engine:
-    """The engine of a device class."""
+    """Return the engine of a device class."""
     engines: dict[str, Callable[[], Engine]] = {
-        "cpu": HostEngine, "cuda": CudaEngine, "fake": FakeEngine,
-    }  # fmt: skip
+        "cpu": HostEngine,
+        "cuda": CudaEngine,
+        "fake": FakeEngine,
+    }
     return engines[device]()
 
 
 def open_descriptors() -> set[int]:
-    """Numbers of what this process has open."""
+    """Return the numbers of the descriptors that this process has open."""
     found = [int(path.name) for path in Path("/proc/self/fd").iterdir()]
-    return {number for number in found if _is_open(number)}  # without the folder's own
+    return {number for number in found if _is_open(number)}  # not the listing's own
 
 
 def _is_open(number: int) -> bool:

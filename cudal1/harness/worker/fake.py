@@ -1,16 +1,16 @@
-"""A device that works while its caller goes on, made of threads: for tests without a GPU.
+"""Provide a device of threads that works while its caller goes on, for tests without a GPU.
 
-It has what asynchronous hacks need, and each of them is deterministic here: streams that order only
-their own work, events that record times on a stream, launches that return at once, launches that
-fail without a word, graphs that replay the addresses they captured, and memory that is handed out
-with the bytes of its last owner (harness.md 7.6). A kernel may be given a cost in µs, spent asleep,
-so that kernels of two streams overlap even on one core.
+The device has what asynchronous hacks need, and each hack is deterministic here
+(docs/attacks.md#the-fake-device). Streams order only their own work. Events record times on a
+stream. Launches return at once, and launches that fail say nothing. Graphs replay the addresses
+that they captured. Memory is handed out with the bytes of its last owner. A kernel may be given a
+cost in µs, spent asleep, so that kernels of two streams overlap even on one core.
 
-Until `start` is called every launch runs at once, at no cost, and no thread exists: the judge,
-which runs references to know the answers, never starts it.
+Until `start` is called, every launch runs at once, at no cost, and no thread exists. The judge runs
+references to know the answers, and never starts the device.
 
-Threat: none of its own. It lives in the worker's process, where candidates may do with it what they
-like; only references and candidates of problems for `DeviceClass.FAKE` import it.
+Threat: none of its own. The device lives in the worker's process, where candidates may do with it
+what they like. Only references and candidates of problems for `DeviceClass.FAKE` import it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ import torch
 
 PR_SET_TIMERSLACK = 29
 SHARED_LIMIT_BYTES = 228 * 1024
-"""Shared memory that one launch may ask for, as on an H200; with more it fails and says nothing."""
+"""Bytes of shared memory that one launch may ask for, as on an H200; a launch that asks for more
+fails and says nothing."""
 ERROR_TOO_MUCH_SHARED = 1
 
 Step = Callable[[], object]
 
 
 class Stream:
-    """Work in the order in which it was enqueued, beside that of other streams."""
+    """A queue of work that runs in its order, beside the work of other streams."""
 
     def __init__(self) -> None:
         self._steps: queue.SimpleQueue[Step] | None = None
         _streams.append(self)
 
     def enqueue(self, step: Step) -> None:
-        """Have `step` run after all that was enqueued before it."""
+        """Run `step` after all that was enqueued before it."""
         if not _state.is_started:
             step()
             return
@@ -53,11 +54,11 @@ class Stream:
         self._steps.put(step)
 
     def wait_event(self, event: Event) -> None:
-        """Let nothing that is enqueued from now on run before `event` has passed."""
+        """Hold back all work that is enqueued later until `event` has passed."""
         self.enqueue(event.passed.wait)
 
     def wait_stream(self, other: Stream) -> None:
-        """Let nothing that is enqueued from now on run before all that `other` has now."""
+        """Hold back all work that is enqueued later until all present work of `other` is done."""
         event = Event()
         event.record(other)
         self.wait_event(event)
@@ -66,7 +67,7 @@ class Stream:
         """Wait for all that was enqueued.
 
         Raises:
-            RuntimeError: a kernel failed; as on a GPU, where it is first noticed.
+            RuntimeError: a kernel failed; as on a GPU, this is where the failure is first noticed.
         """
         event = Event()
         event.record(self)
@@ -74,25 +75,25 @@ class Stream:
 
 
 class Event:
-    """A mark in a stream; knows when it was passed."""
+    """A mark in a stream, with the time when it was passed."""
 
     def __init__(self) -> None:
         self.passed = threading.Event()
         self._time_s = 0.0
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put it at the end of a stream, the default one if none is given."""
+        """Put the mark at the end of a stream, the default one if none is given."""
         self.passed.clear()
         (stream or default_stream).enqueue(self._pass)
 
     def synchronize(self) -> None:
-        """Wait until it was passed."""
+        """Wait until the mark was passed."""
         self.passed.wait()
         if _state.failure is not None:
             raise RuntimeError(f"a kernel failed: {_state.failure}") from _state.failure
 
     def elapsed_time(self, later: Event) -> float:
-        """Milliseconds from this one to a later one."""
+        """Return the milliseconds from this event to a later one."""
         return 1e3 * (later._time_s - self._time_s)
 
     def _pass(self) -> None:
@@ -108,7 +109,7 @@ class Graph:
         self.cost_us = 0.0
 
     def replay(self, stream: Stream | None = None) -> None:
-        """Run them again, on the very tensors that they were captured with."""
+        """Run the launches again, on the very tensors that they were captured with."""
         launch(self._run, stream=stream, cost_us=self.cost_us)
 
     def _run(self) -> None:
@@ -117,7 +118,7 @@ class Graph:
 
 
 class _State:
-    """Of this process's device."""
+    """The state of this process's device."""
 
     def __init__(self) -> None:
         self.is_started = False
@@ -126,27 +127,30 @@ class _State:
 
 
 def start() -> None:
-    """From now on launches return before their work is done."""
+    """Start the device: launches then return before their work is done."""
     _state.is_started = True
 
 
 def is_started() -> bool:
-    """Whether this process works on the fake device at all."""
+    """Return whether this process has started the fake device."""
     return _state.is_started
 
 
 def launch(
-    kernel: Callable[..., object], *arguments: Any, stream: Stream | None = None,
-    cost_us: float = 0.0, shared_bytes: int = 0,
-) -> int:  # fmt: skip
-    """Enqueue `kernel(*arguments)`; returns an error code that, as on a GPU, is easily ignored.
+    kernel: Callable[..., object],
+    *arguments: Any,
+    stream: Stream | None = None,
+    cost_us: float = 0.0,
+    shared_bytes: int = 0,
+) -> int:
+    """Enqueue `kernel(*arguments)`; return an error code that, as on a GPU, is easily ignored.
 
     Args:
-        kernel: what to run; it should write into a tensor that it is given.
-        arguments: for it.
-        stream: where; the default stream if none is given.
-        cost_us: how long the device is busy before the result is written.
-        shared_bytes: beyond `SHARED_LIMIT_BYTES` nothing runs.
+        kernel: the function to run; it should write into a tensor that it is given.
+        arguments: the kernel's arguments.
+        stream: the stream to run it on; the default stream if none is given.
+        cost_us: microseconds for which the device is busy before the result is written.
+        shared_bytes: shared memory of the launch; beyond `SHARED_LIMIT_BYTES` nothing runs.
     """
     if shared_bytes > SHARED_LIMIT_BYTES:
         return ERROR_TOO_MUCH_SHARED
@@ -172,7 +176,7 @@ def synchronize() -> None:
 
 @contextlib.contextmanager
 def capture() -> Iterator[Graph]:
-    """A graph of the launches made inside, none of which runs."""
+    """Yield a graph of the launches made inside, none of which runs."""
     _state.capturing = graph = Graph()
     try:
         yield graph
@@ -181,20 +185,20 @@ def capture() -> Iterator[Graph]:
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Memory as it comes: with the bytes of the last freed tensor of that size, else zeros."""
+    """Return memory with the bytes of the last freed tensor of that size, or with zeros."""
     num_bytes = torch.Size(shape).numel() * dtype.itemsize
     if num_bytes == 0:
         return torch.empty(shape, dtype=dtype)
     freed = _freed.setdefault(num_bytes, [])
     memory = freed.pop() if freed else bytearray(num_bytes)
     lease = (ctypes.c_char * num_bytes).from_buffer(memory)
-    # a tensor keeps alive what it was made from: the lease ends with its last view
+    # a tensor keeps its lease alive: the lease ends with the last view
     weakref.finalize(lease, freed.append, memory).atexit = False
     return torch.frombuffer(lease, dtype=dtype).view(shape)
 
 
 def empty_like(tensor: torch.Tensor) -> torch.Tensor:
-    """The same for the shape and dtype of a tensor."""
+    """Return memory as `empty` does, for the shape and dtype of a tensor."""
     return empty(tuple(tensor.shape), tensor.dtype)
 
 
@@ -205,20 +209,20 @@ def _run(step: Step, cost_us: float) -> None:
 
 
 def _work(steps: queue.SimpleQueue[Step]) -> None:
-    # a sleep ends when it should, not up to 50 µs later
+    # make a sleep end when it should, not up to 50 µs later
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
     torch.set_grad_enabled(False)
     while True:
         step = steps.get()
         try:
             step()
-        except BaseException as failure:  # noqa: BLE001 - told to whoever synchronises
+        except BaseException as failure:  # noqa: BLE001 - raised when a caller synchronises
             _state.failure = failure
-        del step  # or its tensors would live until the next one comes
+        del step  # or its tensors would live until the next step
 
 
 _state = _State()
 _streams: list[Stream] = []
 _freed: dict[int, list[bytearray]] = {}
 default_stream = Stream()
-"""Where work goes that names no stream, copies of results among it."""
+"""The stream of work that names no stream, such as copies of results."""

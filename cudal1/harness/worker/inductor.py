@@ -1,9 +1,9 @@
-"""What `torch.compile` imports in each process, done before workers are forked.
+"""Import once what `torch.compile` imports in each process, before workers are forked.
 
-Inductor's import, the hash of its sources and what it imports while it compiles take four seconds
-of each process that compiles; a worker that inherits them needs one. Nothing is compiled in this
-process itself: patterns of the first graph's device are kept for all others. And the driver is not
-touched: a context does not survive a fork.
+Importing Inductor, hashing its sources and importing what it needs to compile take four seconds in
+each process that compiles. A worker that inherits them needs one second. Nothing is compiled in
+this process itself, because Inductor keeps patterns of the first graph's device for all other
+graphs. The driver is not touched: a context does not survive a fork.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from unittest.mock import patch
 import torch
 
 LIMIT_S = 30
-"""For a child that compiles; what it has not told by then is imported later, by who needs it."""
+"""Seconds for a child that compiles. A process that needs a module that the child has not told by
+then imports it later."""
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 SIZE = 64
-"""Of a matrix: smaller ones are multiplied by a program, which a compiler would have to make."""
+"""Rows and columns of a matrix. Smaller matrices are multiplied by a program, which a compiler
+would have to make."""
 
 
 def warm_up() -> None:
-    """Import what a compilation needs; what stops that is ignored: who compiles finds it out."""
+    """Import what a compilation needs; ignore what stops that: a compiling process finds it out."""
     with TemporaryDirectory(dir=".") as os.environ[CACHE]:
         _imported(["torch._inductor.codecache", "torch._inductor.compile_fx"])
         with contextlib.suppress(Exception):
@@ -38,15 +40,15 @@ def warm_up() -> None:
 
 
 def _imported(names: Sequence[str]) -> None:
-    # asked by some, and asking the driver would leave every worker without a device
+    # some modules ask; asking the driver would leave every worker without a device
     with patch.object(torch.cuda, "is_available", return_value=True):
         for name in names:
-            with contextlib.suppress(Exception):  # such as a module of what the child compiled
+            with contextlib.suppress(Exception):  # such as a module that the child compiled
                 import_module(name)
 
 
 def _of_a_compilation() -> list[str]:
-    """Modules that a child imports while it compiles a product of matrices."""
+    """Return the modules that a child imports while it compiles a product of matrices."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -54,7 +56,7 @@ def _of_a_compilation() -> list[str]:
     os.close(writing)
     with open(reading) as told:
         names = told.read().split()
-    with contextlib.suppress(ChildProcessError):  # who started us may have had children ignored
+    with contextlib.suppress(ChildProcessError):  # the parent may have had children ignored
         os.waitpid(child, 0)
     return names
 

@@ -1,9 +1,9 @@
-"""A barrier around files that needs no namespace and no privilege: Landlock (Linux 5.13).
+"""Put a barrier around files that needs no namespace and no privilege: Landlock (Linux 5.13).
 
-Threat: a worker runs under the user who judges, whose home folder, ledger and other candidates it
-could read, and write into the text of its failure. What is not listed cannot be opened, whatever
-its permissions. Where the kernel can, connecting by TCP, abstract sockets and signals to processes
-outside are refused, too.
+Threat: a worker runs under the judge's user. It could read that user's home folder, ledger and
+other candidates, and write them into the text of its failure. A file that is not listed cannot be
+opened, whatever its permissions. Where the kernel can, connecting by TCP, abstract sockets and
+signals to processes outside are refused, too.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
-"""System calls; the same numbers on every machine."""
+"""Numbers of system calls, the same on every machine."""
 VERSION, PATH_BENEATH = 1, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 READ = EXECUTE | READ_FILE | READ_DIR
 USE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 OF_FILES = EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
-"""Rights that a rule for what is no folder may give."""
+"""Rights that a rule may give for anything but a folder."""
 SINCE = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEV))
 """Versions of the interface, and the rights over files that came with each."""
 TCP_SINCE, BIND_AND_CONNECT = 4, 3
@@ -38,10 +38,13 @@ class _PathBeneath(ctypes.Structure):
 
 
 def restrict(
-    *, readable: Iterable[Path], listable: Iterable[Path], writable: Iterable[Path],
+    *,
+    readable: Iterable[Path],
+    listable: Iterable[Path],
+    writable: Iterable[Path],
     devices: Iterable[Path],
-) -> bool:  # fmt: skip
-    """Leave this process and its children only these files; whether that holds.
+) -> bool:
+    """Leave this process and its children only these files; return whether that holds.
 
     Args:
         readable: files and folders to read and execute below.
@@ -53,7 +56,7 @@ def restrict(
     if version < 1:
         return False
     handled = sum(rights for since, rights in SINCE if version >= since)
-    # each version of the kernel knows the fields up to its own, and refuses others that are not 0
+    # a kernel knows the fields up to its own version, and refuses later ones that are not 0
     rules = (ctypes.c_uint64 * 3)(
         handled,
         BIND_AND_CONNECT if version >= TCP_SINCE else 0,
@@ -64,8 +67,11 @@ def restrict(
         return False
     try:
         for paths, rights in (
-            (readable, READ), (listable, READ_DIR), (writable, handled), (devices, USE),
-        ):  # fmt: skip
+            (readable, READ),
+            (listable, READ_DIR),
+            (writable, handled),
+            (devices, USE),
+        ):
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     _allow(ruleset, path, rights & handled)

@@ -1,6 +1,6 @@
-"""A candidate's module from its source, and the tensors of the shared memory.
+"""Make a candidate's module from its source, and tensors over the shared memory.
 
-Threat: as in `shim`, where all of this is called.
+Threat: as in `shim`, which calls all of this.
 """
 
 from __future__ import annotations
@@ -20,31 +20,30 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from cudal1 import source_files
-from cudal1.harness import wire
-from cudal1.harness.seeding import seed_others
-from cudal1.harness.weights import load_by_name
-from cudal1.harness.wire import Job, Layout, TensorSpec, View
+from cudal1.harness.shared import wire
+from cudal1.harness.shared.packed_source import unpacked
+from cudal1.harness.shared.seeding import seed_others
+from cudal1.harness.shared.weights import load_by_name
+from cudal1.harness.shared.wire import Job, Layout, TensorSpec, View
 from cudal1.harness.worker.engine import Engine
 
 MODULE, REFERENCE = "candidate", "Model"
-"""What a source is imported as, and what a problem's defines."""
+"""Module name of an imported source, and the class that a problem's source defines."""
 
 
 def load(
     job: Job, source: bytes, ring: torch.Tensor, engine: Engine
 ) -> tuple[Callable[..., Any], Callable[[], str]]:
-    """Return the module to call, and what loads the ring's weights into it.
+    """Return the module to call, and a function that loads the ring's weights into it.
 
-    It has the weights that its constructor draws under the job's seed, until the judge has others
-    loaded. Then those are taken that it has by the reference's names and shapes, and whatever else
-    it has keeps its value; its outputs decide. Loading returns what to say to people of the names
-    that it lacks.
+    The module has the weights that its constructor draws under the job's seed, until the judge has
+    others loaded. Loading takes the weights that the module has by the reference's names and
+    shapes. All else in the module keeps its value; its outputs decide. The function returns what to
+    say to people of the names that the module lacks. A job without an entry gets a module that
+    computes nothing.
     """
     if not job.entry:
-        slots = outputs(ring, job.layout, 0)
-        # on a GPU its bursts have no calls (`shim`)
-        count = 1 if job.device == "cuda" else job.layout.num_slots
+        slots, count = outputs(ring, job.layout, 0), job.layout.num_slots
         values = itertools.cycle([[torch.ones_like(slot) for slot in slots] for _ in range(count)])
         return lambda *_: next(values), lambda: ""
     namespace = imported(source)
@@ -68,13 +67,14 @@ def load(
 
 
 def imported(source: bytes, name: str = MODULE) -> ModuleType:
-    """Run a source as a module, with its other files beside it.
+    """Run a packed source as a module, with its other files beside it.
 
-    Its file is of one age in every process: Numba takes another for another file.
+    The source's file has one date in every process: Numba takes a file of another date for another
+    file.
     """
     path = Path(f"{name}.py").absolute()
-    files = source_files.split(source.decode())
-    path.write_bytes(files.pop(source_files.MAIN).encode())
+    main, files = unpacked(source)
+    path.write_bytes(main.encode())
     os.utime(path, (0, 0))
     for file_name, text in files.items():
         beside = path.parent / file_name
@@ -92,12 +92,12 @@ def imported(source: bytes, name: str = MODULE) -> ModuleType:
 
 
 def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
-    """Run the reference on what lies in the first slot, and forget it; stop when it is wanted.
+    """Run the reference on the first slot and forget the result; stop once `is_wanted` is true.
 
-    A GPU's programs are loaded when they are first run, each in up to a tenth of a second, and a
-    candidate runs many that the reference does. What this leaves behind it may know: reference,
-    weights and these inputs are public. Without cuDNN, which remembers for good what it chose while
-    somebody else had the device's memory.
+    A GPU's programs are loaded when they first run, each in up to a tenth of a second. A candidate
+    runs many programs that the reference runs. The candidate may know what this leaves behind:
+    reference, weights and these inputs are public. It runs without cuDNN, which remembers for good
+    what it chose while another process had the device's memory.
     """
     dtype = torch.get_default_dtype()
     with contextlib.suppress(Exception), torch.backends.cudnn.flags(enabled=False):
@@ -112,13 +112,13 @@ def practise(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[
 def _practised(job: Job, ring: torch.Tensor, engine: Engine, is_wanted: Callable[[], bool]) -> None:
     with torch.no_grad(), _Until(is_wanted):
         practice = replace(job, entry=REFERENCE)
-        module, load_weights = load(practice, job.practice.encode(), ring, engine)
+        module, load_weights = load(practice, job.practice, ring, engine)
         load_weights()
         module(*arguments(engine, job, 0))
 
 
 class _Until(TorchFunctionMode):
-    """Lets operators run until something happens."""
+    """A mode in which operators run until something happens, and then raise."""
 
     def __init__(self, has_happened: Callable[[], bool]) -> None:
         super().__init__()
@@ -140,8 +140,8 @@ def arguments(engine: Engine, job: Job, slot: int) -> tuple[Any, ...]:
 def inputs(engine: Engine, layout: Layout, slot: int) -> list[torch.Tensor]:
     """Return the inputs of a slot as the problem's generator lays them out.
 
-    Each storage begins where the tensor's own would: strides and offsets mean what they mean
-    elsewhere, and nothing else of the shared memory belongs to it.
+    Each storage begins where the tensor's own would. So strides and offsets mean what they mean
+    elsewhere, and nothing else of the shared memory belongs to the storage.
     """
     start = layout.input_start + slot * layout.input_bytes
     storages = [
@@ -159,7 +159,7 @@ def window(storage: torch.Tensor, view: View) -> torch.Tensor:
 
 
 def outputs(ring: torch.Tensor, layout: Layout, slot: int) -> list[torch.Tensor]:
-    """Return the places of a slot's outputs."""
+    """Return tensors over the places of a slot's outputs."""
     start = layout.output_start + slot * layout.output_bytes
     return [
         view(ring, start + offset, spec)
@@ -168,6 +168,6 @@ def outputs(ring: torch.Tensor, layout: Layout, slot: int) -> list[torch.Tensor]
 
 
 def view(ring: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:
-    """The tensor that begins there, over the same bytes."""
+    """Return the tensor that begins at `start`, over the same bytes."""
     dtype: torch.dtype = getattr(torch, spec.dtype)
     return ring[start : start + spec.num_bytes].view(dtype).view(spec.shape)

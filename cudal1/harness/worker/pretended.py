@@ -1,10 +1,10 @@
-"""A GPU that is not there, for sources that compile only where they find one.
+"""Pretend that there is a GPU, for sources that compile only where they find one.
 
-Of 78 modules of a published release that name `cpp_extension`, 19 compile when they are imported,
-13 more when they are constructed on a CPU, and 42 more only for a GPU: behind `is_available()`,
-after a tensor was moved, or in the first call. So PyTorch is made to say that there is one, and
-tensors are PyTorch's fake ones, which know shape, type and device and have no memory. What needs
-more than that, such as a kernel that is to run, fails, and has been compiled by then.
+A published release has 78 modules that name `cpp_extension`. Of these, 19 compile when they are
+imported, and 13 more when they are constructed on a CPU. Another 42 compile only for a GPU: behind
+`is_available()`, after a tensor was moved, or in the first call. So PyTorch is made to say that
+there is a GPU. Tensors are PyTorch's fake ones, which know shape, type and device and have no
+memory. What needs more, such as a kernel that is to run, fails, and has been compiled by then.
 
 Threat: as in `shim`; nothing but compilers' files comes of it.
 """
@@ -23,17 +23,17 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 ARCH = "TORCH_CUDA_ARCH_LIST"
-"""The variable that says what is compiled for, such as 9.0+PTX."""
+"""Name of the variable that says what is compiled for, such as 9.0+PTX."""
 GPU = torch.device("cuda:0")
 
 
 @contextmanager
 def a_gpu() -> Iterator[None]:
-    """Have everything within find a GPU, and tensors that need no memory."""
+    """Make all code inside find a GPU, and tensors that need no memory."""
     from torch._subclasses import fake_tensor
 
     class WithoutADriver(fake_tensor.FakeTensorMode):
-        """Asks for none, whatever PyTorch says of it."""
+        """A mode of fake tensors that asks for no driver, whatever PyTorch says of it."""
 
         @property
         def avoid_device_init(self) -> bool:
@@ -55,7 +55,7 @@ def a_gpu() -> Iterator[None]:
     with ExitStack() as within:
         for name, answer in answers.items():
             within.enter_context(patch.object(torch.cuda, name, answer))
-        # it would make a context of the GPU's
+        # the original would make a context on the GPU
         within.enter_context(
             patch.object(fake_tensor, "init_gpu_context", lambda *_: None, create=True)
         )
@@ -73,7 +73,7 @@ def _capability() -> tuple[int, int]:
 
 
 class _Moves(TorchFunctionMode):
-    """Moves tensors to the GPU: PyTorch's own functions would ask its driver first."""
+    """A mode that moves tensors to the GPU: PyTorch's own functions would ask its driver first."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -89,7 +89,7 @@ class _Moves(TorchFunctionMode):
 
 
 def _wanted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """Device and type that `Tensor.to` is asked for; None: as they are."""
+    """Return the device and type that `Tensor.to` is asked for; None leaves one unchanged."""
     other = kwargs.get("other", args[0] if args else None)
     if isinstance(other, torch.Tensor):
         return other.device, other.dtype
@@ -111,7 +111,7 @@ def _copied(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def _applied(
     module: torch.nn.Module, function: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True
 ) -> torch.nn.Module:
-    """Replace what a module has, in the place of `Module._apply`, which swaps fake tensors."""
+    """Replace a module's tensors, in the place of `Module._apply`, which swaps fake tensors."""
     for child in module.children() if recurse else ():
         child._apply(function)
     for name, parameter in module._parameters.items():

@@ -1,12 +1,12 @@
-"""What runs around a candidate inside its own process: how it begins, and the loop of bursts.
+"""Run a candidate inside its own process: begin the process, and serve bursts in a loop.
 
-Threat: once the candidate's module is imported, every line here may be patched by it. Nothing this
-file reports is believed; it exists so that honest candidates are called correctly and failures get
-a readable reason. Inputs are views of the shared memory: the judge keeps its own originals, and
-sees when one was written to. Outputs are handed over at once, inside the judge's interval, so that
-lazy, expanded or strided outputs gain nothing; in some bursts that happens only after the last
-call, so that a buffer handed out twice shows. Handing over is saying where an output lies, so that
-there is no copy to be saved: `engine`.
+Threat: once the candidate's module is imported, it may patch every line here. Nothing that this
+file reports is believed. The file exists so that honest candidates are called correctly and
+failures get a readable reason. Inputs are views of the shared memory. The judge keeps its own
+originals, and sees when an input was written to. Outputs are handed over at once, inside the
+judge's interval, so that lazy, expanded or strided outputs gain nothing. In some bursts they are
+handed over only after the last call, so that a buffer handed out twice shows. Handing over is
+saying where an output lies, so that there is no copy to be saved (`engine`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from cudal1.harness import wire
-from cudal1.harness.wire import CHAIN, HAND_OVER, HANDED_OVER, KEEP, Job, State, Word
+from cudal1.harness.shared import wire
+from cudal1.harness.shared.wire import EMPTY, HAND_OVER, HANDED_OVER, KEEP, Job, State, Word
 from cudal1.harness.worker import building, builds, confinement, loading
 from cudal1.harness.worker.engine import Engine, make_engine, open_descriptors
 from cudal1.harness.worker.loading import load, practise
@@ -32,24 +32,28 @@ from cudal1.harness.worker.words import described, report, tell
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 DONE, AWAKE, PUBLISHED = int(Word.DONE), int(Word.AWAKE), int(Word.PUBLISHED)
-"""As plain numbers: what the loop of calls costs, a leaner one would be credited with."""
+"""Indices of words, as plain numbers for speed. A leaner loop of calls would be credited with what
+this one costs."""
 INDUCTOR = {
-    "TORCHINDUCTOR_VEC_ISA_OK": "1", "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
-}  # fmt: skip
-"""Each process would try what the processor has (six seconds), compile headers (five) and start a
-pool, for compilations that most never come to. Read when Inductor is imported."""
+}
+"""Variables that Inductor reads when it is imported. Without them each process would try what the
+processor has (six seconds), compile headers (five seconds) and start a pool. Most processes never
+come to compile."""
 SPINS, YIELDS = 200, 50
-"""Looks at the counter before each further look yields the core, and so many of those before the
-engine may rest: others have the judge's core then, and what a worker spins it computes."""
+"""Number of looks at the counter before each further look yields the core, and number of yields
+before the engine may rest. By then other processes have the judge's core, and what a worker spins
+counts as computed."""
 
 
 def warm_up() -> None:
     """Load what every worker needs; start no thread.
 
-    glibc is told to keep what it was given: otherwise whether a tensor's memory is mapped anew at
-    each call depends on the history of the heap, and two processes that run the same code differ by
-    up to a factor of two.
+    glibc is told to keep what it was given. Otherwise the history of the heap decides whether a
+    tensor's memory is mapped anew at each call. Two processes that run the same code would differ
+    by up to a factor of two.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -69,7 +73,7 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     layers |= confinement.own_mounts(layers, nodes)
     before = open_descriptors()
     engine = make_engine(device)
-    needed = open_descriptors() - before  # a driver's; nothing else was opened here
+    needed = open_descriptors() - before  # the driver's; nothing else was opened
     control_fd, ring_fd, job_fd = _received(channel_fd, 3)
     control = memoryview(mmap.mmap(control_fd, wire.CONTROL_BYTES))
     job = Job.decode(_content(job_fd))
@@ -83,12 +87,12 @@ def serve(channel_fd: int, layers: set[str], device: str, nodes: list[str]) -> N
     layers |= gained
     os.chdir(home)
     os.environ.update({"HOME": home, "TMPDIR": home, **builds.places(home)})
-    tempfile.tempdir = home  # it looks at TMPDIR once, and an import may have asked it
+    tempfile.tempdir = home  # tempfile reads TMPDIR once, and an import may have asked it
     channel = confinement.keep_only(channel_fd, needed)
     layers |= confinement.limit(memory_bytes=job.memory_bytes, cpu_s=job.cpu_s, device=device)
     layers |= confinement.renounce(home, layers, nodes)
     os.write(channel, wire.bits_of(layers))
-    # before a candidate is there: on a GPU it takes longer than a short call
+    # before a candidate is there: on a GPU this takes longer than a short call
     inputs = [loading.arguments(engine, job, slot) for slot in range(job.layout.num_slots)]
     if job.practice:
         practise(job, ring, engine, lambda: _has_word(channel))
@@ -109,7 +113,7 @@ def _allow_tf32(allowed: bool) -> None:
 
 
 def _build(job: Job, home: str, source: bytes, control: memoryview, channel: int) -> None:
-    """Compile what the source compiles, and hand that over."""
+    """Compile what the source compiles, and hand the result over whenever the judge asks."""
     if not building.build(job, home, source, control):
         return
     control[: wire.TEXT_OFFSET].cast("Q")[Word.STATE] = State.READY
@@ -123,14 +127,20 @@ def _hand_over(channel: int, home: str, limit_s: float = builds.LIMIT_S) -> None
 
 
 def _work(
-    job: Job, home: str, source: bytes, control: memoryview, ring: torch.Tensor,
-    inputs: list[tuple[Any, ...]], channel: int, engine: Engine,
-) -> None:  # fmt: skip
+    job: Job,
+    home: str,
+    source: bytes,
+    control: memoryview,
+    ring: torch.Tensor,
+    inputs: list[tuple[Any, ...]],
+    channel: int,
+    engine: Engine,
+) -> None:
     words = control[: wire.TEXT_OFFSET].cast("Q")
     places = control[wire.PLACES_OFFSET :].cast("Q")
     stage = State.BUILD_FAILED
-    # A broad except: a candidate may raise anything at all, and whatever it is, it is the
-    # candidate's failure and a line for people.
+    # A broad except: a candidate may raise anything at all. It is the candidate's failure, and a
+    # line for people.
     try:
         call, load_weights = load(job, source, ring, engine)
         outputs = [loading.outputs(ring, job.layout, slot) for slot in range(job.layout.num_slots)]
@@ -145,8 +155,10 @@ def _work(
                 if words[Word.WEIGHTS] != weights:
                     weights = words[Word.WEIGHTS]
                     tell(control, words, load_weights())
-                burst = _burst if job.entry else _empty_burst
-                burst(words, places, call, inputs, outputs, engine, channel)
+                if words[Word.ORDER] == EMPTY:
+                    _empty_burst(words, engine)
+                else:
+                    _burst(words, places, call, inputs, outputs, engine, channel)
     except _WrongOutputError as error:
         report(control, words, State.WRONG_OUTPUT, str(error))
     except BaseException as error:  # noqa: BLE001
@@ -154,10 +166,14 @@ def _work(
 
 
 def _burst(
-    words: memoryview, places: memoryview, call: Callable[..., Any],
-    inputs: list[tuple[Any, ...]], outputs: list[list[torch.Tensor]], engine: Engine,
+    words: memoryview,
+    places: memoryview,
+    call: Callable[..., Any],
+    inputs: list[tuple[Any, ...]],
+    outputs: list[list[torch.Tensor]],
+    engine: Engine,
     channel: int,
-) -> None:  # fmt: skip
+) -> None:
     count, done = words[Word.NUM_CALLS], words[DONE]
     if order := words[Word.ORDER]:
         engine.release()
@@ -177,13 +193,13 @@ def _burst(
         return
     for slot in range(count):
         if slot:
-            os.read(channel, 1)  # asleep while the judge reads and writes: what computes is counted
+            os.read(channel, 1)  # sleep while the judge reads and writes: computing is counted
         engine.release()
         words[AWAKE] = done + slot + 1
         _await_inputs(words, done + slot + 1, engine)
         engine.begin()
         result = call(*inputs[slot])
-        if not done:  # before any is judged by its bytes
+        if not done:  # before any output is judged by its bytes
             _check(result, outputs[slot])
         _store(result, outputs[slot], places, slot, engine)
         engine.finish()
@@ -191,19 +207,12 @@ def _burst(
         del result
 
 
-def _empty_burst(
-    words: memoryview, places: memoryview, call: Callable[..., Any],
-    inputs: list[tuple[Any, ...]], outputs: list[list[torch.Tensor]], engine: Engine,
-    channel: int,
-) -> None:  # fmt: skip
-    """What a burst takes without its calls.
+def _empty_burst(words: memoryview, engine: Engine) -> None:
+    """Run a burst without its calls; the judge asks only the reference's worker for one.
 
-    Where all are made at once on a GPU, what our Python does around each is hidden by what it
-    computes, and would be subtracted in vain: so nothing is done for each.
+    Where all calls are made at once on a GPU, our Python around each call is hidden by what the
+    call computes. Subtracting that Python would be in vain, so nothing is done for each call.
     """
-    if words[Word.ORDER] == CHAIN:
-        _burst(words, places, call, inputs, outputs, engine, channel)
-        return
     words[AWAKE] = done = words[DONE] + words[Word.NUM_CALLS]
     _await_inputs(words, done, engine)
     engine.begin()
@@ -222,7 +231,7 @@ def _await_inputs(words: memoryview, num_published: int, engine: Engine) -> None
 
 
 class _WrongOutputError(Exception):
-    """The output is not of the kind that the reference's is."""
+    """An output that is not of the kind that the reference's is."""
 
 
 def _store(
@@ -269,12 +278,12 @@ def _listed(result: Any) -> list[Any]:
 
 
 def _has_word(channel_fd: int) -> bool:
-    """Whether the judge has said something."""
+    """Return whether the judge has said something."""
     return bool(select.select([channel_fd], [], [], 0)[0])
 
 
 def _received(channel_fd: int, count: int) -> list[int]:
-    """So many descriptors that the judge sends."""
+    """Return the descriptors that the judge sends, at most `count`; exit if the judge went away."""
     channel = socket.socket(fileno=os.dup(channel_fd))
     message, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(count * 4))
     if not message:
@@ -287,7 +296,7 @@ def _received(channel_fd: int, count: int) -> list[int]:
 
 
 def _content(descriptor: int) -> bytes:
-    """All of a file, which is then closed."""
+    """Return all bytes of a file, and close it."""
     content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
     os.close(descriptor)
     return content

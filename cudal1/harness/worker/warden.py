@@ -1,16 +1,17 @@
-"""Process 1 of a worker's namespace: at the judge's word it stops all others, and lets them go on.
+"""Stop all other processes of a worker's namespace at the judge's word, and let them go on.
 
-Threat: between its own bursts a worker, or whatever it started, burns the core on which its rival
-is timed. The judge has the only other end of the leash; the warden runs no candidate code, has
-given up its capabilities, is not readable, and as process 1 cannot be signalled from inside. A stop
-is one signal to everybody (the kernel delivers it to processes that are just being forked, too) and
-is acknowledged only once every thread has been seen stopped, twice, since what is still exiting may
-wake others. Who cannot be stopped, wakes by itself, or takes more memory than it was given, ends:
-when the warden ends, so does the namespace. How long they computed between two stops is told, too:
-the kernel counts it.
+The warden is process 1 of the namespace. Threat: between its own bursts a worker, or whatever it
+started, burns the core on which its rival is timed. The judge has the only other end of the leash.
+The warden runs no candidate code, has given up its capabilities and is not readable. As process 1
+it cannot be signalled from inside. A stop is one signal to all processes; the kernel delivers it to
+processes that are just being forked, too. A stop is acknowledged only once every thread has been
+seen stopped, twice, since an exiting process may wake others. When the warden ends, so does the
+namespace. So the warden ends when a process cannot be stopped, wakes by itself, or takes more
+memory than it was given. The warden also tells how long processes computed between two stops: the
+kernel counts it.
 
-Without a namespace of its own the keeper does this, by the worker's process group, which the
-system-call filter then lets nobody leave.
+Without a namespace of its own the keeper does this, by the worker's process group. The system-call
+filter then lets no process leave that group.
 """
 
 from __future__ import annotations
@@ -23,18 +24,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudal1.harness.wire import COMPUTED, FREEZE, LIMITS, LOOK, THAW, WATCH, WORKED
+from cudal1.harness.shared.wire import COMPUTED, FREEZE, LIMITS, LOOK, THAW, WATCH, WORKED
 
 STOPPED = frozenset("TZXx")
 STOP_LIMIT_S = 5.0
-"""Who has not stopped by then never will: system calls that end are over long before."""
+"""Seconds after which a process that has not stopped never will: system calls that end are over
+long before."""
 PATIENCE_S = 0.02
-"""After it, waiting in the kernel counts as stopped: such a thread stops before it computes."""
+"""Seconds after which a thread that waits in the kernel counts as stopped: such a thread stops
+before it computes."""
 NAP_S = 0.0001
 WATCH_MS = 50
 STATE, GROUP, NUM_THREADS, RESIDENT = 0, 2, 17, 21
 OWN_TICKS, CHILDREN_S_TICKS = slice(11, 13), slice(13, 15)
-"""Fields of /proc/PID/stat behind the name; ticks in user and in kernel mode."""
+"""Places of fields in /proc/PID/stat behind the name; the slices hold ticks in user and in kernel
+mode."""
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 CPUCLOCK_SCHED = 2
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -42,21 +46,21 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Look:
-    """At all that a worker started, at one moment."""
+    """A look at all processes that a worker started, at one moment."""
 
     states: set[str]
-    """Of all threads."""
+    """States of all threads."""
     processes: list[tuple[str, list[str]]]
-    """Their numbers, and what /proc/PID/stat says behind the name."""
+    """Number of each process, and what /proc/PID/stat says behind its name."""
 
     @property
     def resident_bytes(self) -> int:
-        """What they have in memory; pages that are shared count for each."""
+        """The bytes that the processes have in memory; pages that are shared count for each."""
         return sum(int(fields[RESIDENT]) * PAGE_BYTES for _, fields in self.processes)
 
 
 class Warden:
-    """Holds everything that a worker started."""
+    """A guard of all processes that a worker started."""
 
     def __init__(self, worker: int, *, in_namespace: bool) -> None:
         self._worker = worker
@@ -67,7 +71,7 @@ class Warden:
         self._last_born = ""
 
     def guard(self, *leashes: int) -> None:
-        """Obey what is said on the first leash until any is let go of, or the worker has to end."""
+        """Obey the first leash until any leash is let go of, or the worker ends or has to end."""
         poll = select.poll()
         pidfd = os.pidfd_open(self._worker)
         for descriptor in (pidfd, *leashes):
@@ -105,7 +109,7 @@ class Warden:
     # --- stopping --------------------------------------------------------------------------------
 
     def _freeze(self) -> Look | None:
-        """Stop everybody: who they are; None where that was not achieved."""
+        """Stop all processes; return the last look at them, or None if a process did not stop."""
         started = time.monotonic()
         times_seen = 0
         while True:
@@ -125,7 +129,7 @@ class Warden:
                 time.sleep(NAP_S)
 
     def _thaw(self) -> bool:
-        """Let everybody go on; whether all had stayed stopped until now."""
+        """Let all processes go on; return whether all had stayed stopped until then."""
         if self._is_frozen and not self._look().states <= STOPPED | {"D"}:
             return False
         self._is_frozen = False
@@ -149,7 +153,7 @@ class Warden:
                 states.add(fields[STATE])
                 continue
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                # os.listdir here and below: asked at every freeze, and twice as quick as pathlib
+                # os.listdir here and below: called at every freeze, and twice as quick as pathlib
                 for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                     of_thread = _stat(f"/proc/{process}/task/{thread}/stat")
                     if of_thread:
@@ -171,11 +175,12 @@ class Warden:
     # --- counting --------------------------------------------------------------------------------
 
     def _worked(self, seen: Look) -> tuple[int, int, bool]:
-        """What those computed since this was last asked, what they hold, and if any came or went.
+        """Return ns computed since the last call, bytes held, and whether any process came or went.
 
-        Who came and went in between shows by the last number that was given out. Threat: numbers
-        begin anew after `confinement.PID_MAX`; so many births take longer than a worker is let
-        alone. Without a namespace whoever is born on the machine counts as the worker's.
+        A process that came and went in between shows by the last number that was given out. Threat:
+        numbers begin anew after `confinement.PID_MAX`; so many births take longer than a worker is
+        left alone. Without a namespace every process that is born on the machine counts as the
+        worker's.
         """
         before, born = self._clocks, self._last_born
         self._clocks = {process: _clock_ns(process) for process, _ in seen.processes}
@@ -188,9 +193,10 @@ class Warden:
         return worked_ns, held_bytes, has_changed
 
     def _computed(self, seen: Look) -> tuple[int, int]:
-        """What the worker's own process and what all that it started computed since they began.
+        """Return the ns that the worker's own process computed, and those of all that it started.
 
-        A process that has ended counts with its parent, if that has asked for its ending.
+        Both count from the start of each process. A process that has ended counts with its parent,
+        if the parent has waited for it.
         """
         own, all_together = 0, 0
         for process, fields in seen.processes:
@@ -209,14 +215,14 @@ class Warden:
             os.sched_setaffinity(0, others)
 
     def _is_too_big(self, seen: Look) -> bool:
-        """Whether all together hold too much; pages that are shared count once."""
+        """Return whether all processes together hold too much; pages that are shared count once."""
         if self._limit_bytes is None or seen.resident_bytes <= self._limit_bytes:
             return False
         return sum(_proportional(p, fields) for p, fields in seen.processes) > self._limit_bytes
 
 
 def _stat(path: str) -> list[str]:
-    """The fields behind the name, which may hold anything; none when the process has gone."""
+    """Return the fields behind the name, which may hold anything; none if the process has gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):
@@ -231,19 +237,20 @@ def _stat(path: str) -> list[str]:
 
 
 def _clock_ns(process: str) -> int:
-    """What all threads of a process computed, those that ended among them.
+    """Return the ns that all threads of a process computed, including threads that ended.
 
-    Exact for those that stand still; of one that runs, what it did before its last tick.
+    The number is exact for processes that stand still. For a process that runs, it is what the
+    process did before its last tick.
     """
     try:
         # the number of its clock, as clock_getcpuclockid(3) makes it
         return time.clock_gettime_ns((~int(process) << 3) | CPUCLOCK_SCHED)
-    except OSError:  # it has gone
+    except OSError:  # the process has gone
         return 0
 
 
 def _anonymous(process: str) -> int:
-    """Bytes in memory that are no file's: dropping a library's pages must hide nothing."""
+    """Return bytes in memory that are no file's: dropping a library's pages must hide nothing."""
     try:
         with open(f"/proc/{process}/statm", "rb") as told:
             _, resident, of_files, *_ = told.read().split()
@@ -253,9 +260,9 @@ def _anonymous(process: str) -> int:
 
 
 def _proportional(process: str, fields: list[str]) -> int:
-    """Bytes that no file holds, each page divided by how many processes have it.
+    """Return the bytes that no file holds, each page divided by the number of its processes.
 
-    All that is resident where the process does not let us look.
+    Where the process does not let us look, return all resident bytes.
     """
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()

@@ -1,17 +1,17 @@
-"""What a worker says to people: of its weights, or of its failure. It never decides anything."""
+"""Tell people of a worker's weights or of its failure; what it tells never decides anything."""
 
 from __future__ import annotations
 
 import traceback
 from pathlib import Path
 
-from cudal1.harness import wire
-from cudal1.harness.wire import SOURCE_NAME, State, Word
+from cudal1.harness.shared import wire
+from cudal1.harness.shared.wire import SOURCE_NAME, State, Word
 from cudal1.harness.worker import builds
 
 
 def tell(control: memoryview, words: memoryview, text: str) -> None:
-    """Have people read this."""
+    """Write a text for people into the control memory."""
     shown = text.encode("utf-8", "replace")[: wire.TEXT_BYTES]
     control[wire.TEXT_OFFSET : wire.TEXT_OFFSET + len(shown)] = shown
     words[Word.TEXT_LENGTH] = len(shown)

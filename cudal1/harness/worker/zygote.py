@@ -1,15 +1,20 @@
-"""A process that has imported torch once and forks fresh workers, each to be used for one job.
+"""Import torch once and fork fresh workers, each to be used for one job.
 
-It runs no candidate code, holds no seed, answer or secret, and knows no clock that matters; it was
-started with an empty environment. A fork costs milliseconds where a new interpreter with torch
-costs seconds. It forks before torch has started a thread or a CUDA context.
+The zygote runs no candidate code. It holds no seed, answer or secret, and knows no clock that
+matters. It was started with an empty environment. A fork costs milliseconds where a new interpreter
+with torch costs seconds. The zygote forks before torch has started a thread or a CUDA context.
 
-Protocol with the judge, over its standard input, a socket: it says which layers namespaces will
-give a worker. Then each request carries descriptors: the worker's end of its own channel (on which
-it is given its job, greets, and is told to go), the warden's end of the leash, the keeper's end of
-`life`, and files that take whoever writes 0 to them into a control group. A keeper makes the
-namespaces and has the only copy of `life`'s end: it ends when the judge closes its end, and the
-judge reads the end of the file when warden and worker and all others are gone.
+The zygote speaks with the judge over its standard input, a socket. It says which layers namespaces
+will give a worker, and when it has imported torch. Then each request carries descriptors:
+
+- the worker's end of its own channel, on which it is given its job, greets, and is told to go
+- the warden's end of the leash
+- the keeper's end of `life`
+- files of control groups; writing 0 to one puts the writing process into the group
+
+A keeper makes the namespaces and has the only copy of `life`'s end. The keeper ends when the judge
+closes the other end. The judge reads the end of the file when the warden, the worker and all other
+processes are gone.
 """
 
 from __future__ import annotations
@@ -27,9 +32,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from cudal1.harness import wire
-from cudal1.harness.vmm import cuda_driver
-from cudal1.harness.worker import builds, confinement, inductor, shim
+from cudal1.harness.shared import wire
+from cudal1.harness.shared.vmm import cuda_driver
+from cudal1.harness.worker import confinement
 from cudal1.harness.worker.warden import Warden
 
 MAX_DESCRIPTORS = 8
@@ -56,10 +61,16 @@ def serve(channel: socket.socket, layers: set[str], device: str, nodes: list[str
 
 
 def _keep(
-    channel: socket.socket, layers: set[str], device: str, nodes: list[str], worker_channel: int,
-    leash: int, life: int, *groups: int,
-) -> None:  # fmt: skip
-    """Become the keeper: make namespaces, have a worker in them, and end with it."""
+    channel: socket.socket,
+    layers: set[str],
+    device: str,
+    nodes: list[str],
+    worker_channel: int,
+    leash: int,
+    life: int,
+    *groups: int,
+) -> None:
+    """Become the keeper: make namespaces, start a worker in them, and end with it."""
     channel.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -86,8 +97,8 @@ def _keep(
 
 def _be_warden(
     worker_channel: int, layers: set[str], device: str, nodes: list[str], leash: int
-) -> None:  # fmt: skip
-    """Fork the worker and guard it, as process 1 of the namespace; when this ends, all end."""
+) -> None:
+    """Fork the worker and guard it as process 1 of the namespace; all end with this process."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     confinement.set_readable(False)
@@ -100,8 +111,8 @@ def _be_warden(
 
 def _fork_worker(
     worker_channel: int, layers: set[str], device: str, nodes: list[str], *not_its_own: int
-) -> int:  # fmt: skip
-    """Start the worker, which waits for its job; returns its number."""
+) -> int:
+    """Start the worker, which waits for its job; return its number."""
     worker = os.fork()
     if worker == 0:
         for descriptor in not_its_own:
@@ -109,13 +120,15 @@ def _fork_worker(
         confinement.set_readable(True)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
+        from cudal1.harness.worker import shim
+
         _never_returning(shim.serve, worker_channel, layers, device, nodes)
     os.close(worker_channel)
     return worker
 
 
 def _joined(groups: Sequence[int]) -> set[str]:
-    """Enter the control groups whose lists of members these files are."""
+    """Enter the control groups, given by their files of members; return the layers that hold."""
     try:
         for group in groups:
             os.write(group, b"0")
@@ -134,17 +147,20 @@ def _kill(process: int) -> None:
 
 
 def _never_returning(function: Callable[..., object], *arguments: object) -> NoReturn:
-    """A forked process must not run on in its parent's loop, not even after an error."""
+    """Run a function in a forked process, and end the process.
+
+    A forked process must not run on in its parent's loop, not even after an error.
+    """
     try:
         function(*arguments)
     finally:
         if sys.exc_info()[0] is not None:
-            traceback.print_exc()  # the judge quotes it when a worker does not come about
+            traceback.print_exc()  # the judge quotes it when a worker does not start
         os._exit(0)
 
 
 def _of_namespaces() -> set[str]:
-    """The layers that namespaces give here: a child tries."""
+    """Return the layers that namespaces give here, which a child tries."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         _never_returning(lambda: os.write(writing, " ".join(confinement.unshare()).encode()))
@@ -162,20 +178,31 @@ def main() -> None:
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     device, nodes, *layers = sys.argv[1:]
+    channel.send(wire.bits_of(_of_namespaces()))
+    _warm_up(device)
+    channel.send(wire.UP)
+    serve(channel, {"fork", "empty_environment", *layers}, device, nodes.split(","))
+
+
+def _warm_up(device: str) -> None:
+    """Import what every worker needs; the judge reads the first message meanwhile.
+
+    The imports take seconds.
+    """
+    from cudal1.harness.worker import builds, inductor, shim
+
     shim.warm_up()
     builds.warm_up()
     if device == "cuda":
         inductor.warm_up()
-        with contextlib.suppress(ImportError):  # who needs it says so
+        with contextlib.suppress(ImportError):  # a worker that needs it says so
             cuda_driver()
-        with contextlib.suppress(ImportError):  # no Triton, or another one than we know
+        with contextlib.suppress(ImportError):  # no Triton, or an unknown one
             from cudal1.harness.worker import compilers
 
             compilers.warm_up()
     gc.collect()
-    gc.freeze()  # no worker ever looks for garbage among what all of them share
-    channel.send(wire.bits_of(_of_namespaces()))
-    serve(channel, {"fork", "empty_environment", *layers}, device, nodes.split(","))
+    gc.freeze()  # no worker ever looks for garbage in what all workers share
 
 
 if __name__ == "__main__":

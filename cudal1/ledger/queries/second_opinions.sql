@@ -1,4 +1,4 @@
--- Whom was the adversarial judge to be asked about, why, what did it say (null: nothing), and what did a person decide?
+-- Whom was the reviewer to be asked about, why, what did it say (null: nothing), and what did a person decide?
 with suspected as (
     select candidate_id, problem_id from verdicts where second_opinion = 'asked'
     union

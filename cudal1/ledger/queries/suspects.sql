@@ -1,4 +1,4 @@
--- Which candidates did the adversarial judge or a person call a cheat, and who has decided?
+-- Which candidates did the reviewer or a person call a cheat, and what did a person decide?
 select v.candidate_id, p.level, p.name as problem, v.source as seen_by, v.kind, v.evidence,
        max(d.certified) as certified, w.ruled_at
 from vetoes v left join candidates c using (candidate_id) left join problems p using (problem_id)

@@ -6,6 +6,12 @@ from cudal1.suite.generator.compose import GENERATOR_VERSION, apart, generate, i
 from cudal1.suite.generator.families import FAMILIES, KNOBS, Family
 
 __all__ = [
-    "FAMILIES", "GENERATOR_VERSION", "KNOBS", "Family", "apart", "generate", "is_reserved",
+    "FAMILIES",
+    "GENERATOR_VERSION",
+    "KNOBS",
+    "Family",
+    "apart",
+    "generate",
+    "is_reserved",
     "problems",
-]  # fmt: skip
+]

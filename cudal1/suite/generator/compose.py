@@ -1,6 +1,6 @@
 """Problems in KernelBench's format, composed of one to four operations; endless, and deterministic.
 
-Held-out problems differ from training problems in the *combination* of operations: a sixth of all
+Held-out problems differ from training problems in the *combination* of operations. A sixth of all
 combinations of two or more is reserved by hash, for every device class and seed, and never trained
 on.
 """
@@ -19,51 +19,59 @@ from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.suite.generator.families import BY_NAME, FAMILIES, KNOBS, Family
 
 GENERATOR_VERSION: Final = "1"
-"""Part of every generated problem's revision: raise it when the same arguments give other text."""
+"""Part of every generated problem's revision; raised when the same arguments give other text."""
 
 _RESERVED_SHARE: Final = 6
 _FUNCTIONS: Final = ("torch.relu", "torch.tanh", "torch.sigmoid")
 _CONSTANTS: Final = ("0.1", "0.2", "0.25", "0.5", "0.75", "1.5", "2.0")
 _BLOCKS: Final = 8
-"""Heads, and blocks of columns: loops stay short."""
+"""Number of attention heads, and of blocks of columns: loops stay short."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """What a device class draws from; CUDA tensors hold 16 to 128 MiB, far above a launch."""
+    """The sizes of a device class; CUDA tensors hold 16 to 128 MiB, far above a launch."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     tall: tuple[int, ...]
-    """Rows where the best chunk depends on them."""
+    """Numbers of rows where the best chunk depends on them."""
     cubic: tuple[int, int]
-    """Most rows and columns for a problem that multiplies matrices."""
+    """Maximum rows and columns of a problem that multiplies matrices."""
     knob: tuple[tuple[int, int], ...]
     """Rows and columns of a problem with a knob."""
     unseen: tuple[tuple[int, int], ...]
-    """More of them, which only held-out problems have."""
+    """Rows and columns of a problem with a knob that only held-out problems have."""
     inner: tuple[int, ...]
-    """What lies between the matrices of a chain."""
+    """Inner dimensions of a chain of matrices."""
 
 
 _SMALL: Final = _Sizes(
-    (64, 96, 128, 192, 256), (64, 96, 128, 192, 256), (64, 256, 512, 1024), (256, 256),
-    ((256, 64), (512, 64), (128, 128), (512, 128), (256, 256)), ((384, 96), (192, 192)),
+    (64, 96, 128, 192, 256),
+    (64, 96, 128, 192, 256),
+    (64, 256, 512, 1024),
+    (256, 256),
+    ((256, 64), (512, 64), (128, 128), (512, 128), (256, 256)),
+    ((384, 96), (192, 192)),
     (16, 64, 256),
-)  # fmt: skip
+)
 _SIZES: Final = {
     DeviceClass.CPU: _SMALL,
     DeviceClass.FAKE: _SMALL,
     DeviceClass.CUDA: _Sizes(
-        (4096, 8192), (1024, 2048, 4096), (4096, 8192, 16384), (4096, 2048),
+        (4096, 8192),
+        (1024, 2048, 4096),
+        (4096, 8192, 16384),
+        (4096, 2048),
         ((8192, 512), (16384, 512), (32768, 512), (4096, 1024), (8192, 1024), (16384, 1024)),
-        ((12288, 512), (6144, 1024), (8192, 768)), (64, 256, 1024),
+        ((12288, 512), (6144, 1024), (8192, 768)),
+        (64, 256, 1024),
     ),
-}  # fmt: skip
+}
 
 
 def is_reserved(families: Sequence[str]) -> bool:
-    """Whether a combination of operations is held out; single operations never are."""
+    """Return whether a combination of operations is held out; single operations never are."""
     if len(families) < 2:
         return False
     digest = sha256(" ".join(sorted(families)).encode()).digest()
@@ -80,17 +88,17 @@ def generate(
     families: Sequence[str] | None = None,
     num_knobs: int = 0,
 ) -> Problem:
-    """Problem number `index` of a seed; equal arguments give equal problems.
+    """Return problem number `index` of a seed; equal arguments give equal problems.
 
     Args:
-        seed: of the whole series.
+        seed: seed of the whole series.
         index: number in the series.
-        device_class: whose sizes to draw.
-        num_stages: operations, 1 to 4.
+        device_class: class of the device to draw sizes for.
+        num_stages: number of operations, 1 to 4.
         split: TRAIN never has a reserved combination, HELDOUT always (when of two stages or more).
         families: names of the operations in order, instead of drawing them.
-        num_knobs: so many of the operations that are drawn have a knob (`families.KNOBS`), and
-            never two in a row; fewer where they do not fit.
+        num_knobs: number of drawn operations with a knob (`families.KNOBS`), never two in a row;
+            fewer where they do not fit.
 
     Raises:
         ConfigError: for an unknown operation, or one that cannot be followed by others.
@@ -117,7 +125,7 @@ def generate(
 def problems(
     count: int, *, seed: int, device_class: DeviceClass, split: Split, max_stages: int = 3
 ) -> list[Problem]:
-    """`count` different problems with one to `max_stages` operations (held-out: two or more)."""
+    """Return `count` different problems of 1 to `max_stages` operations (held-out: from 2 on)."""
     found: dict[str, Problem] = {}
     index = 0
     while len(found) < count:
@@ -158,7 +166,7 @@ def _draw(rng: random.Random, num_stages: int, split: Split, num_knobs: int) -> 
 
 
 def apart(rng: random.Random, num_stages: int, count: int) -> tuple[int, ...]:
-    """Places for knobs among stages: two chains of products in a row would be a longer one."""
+    """Return places for knobs among stages: two adjacent products would be a longer one."""
     fitting = [
         places
         for places in combinations(range(num_stages), min(count, (num_stages + 1) // 2))

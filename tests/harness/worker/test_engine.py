@@ -1,4 +1,4 @@
-"""On the CPU an output stays where it is, whatever kind of tensor it is."""
+"""On the CPU an output stays in its place, whatever kind of tensor it is."""
 
 from __future__ import annotations
 
@@ -9,22 +9,32 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cudal1.harness.memory import Memory
-from cudal1.harness.rings import sealed
-from cudal1.harness.wire import IN_RING, Job, Layout, TensorSpec
+from cudal1.harness.sandbox.memory import Memory
+from cudal1.harness.sandbox.rings import sealed
+from cudal1.harness.shared.wire import IN_RING, Job, Layout, TensorSpec
 from cudal1.harness.worker.engine import HostEngine
 
 SHAPE = (16, 16)
 LAYOUT = Layout((), (), (TensorSpec("float32", SHAPE),), 1)
 JOB = Job(
-    device="cpu", entry="", init_inputs="[]", weight_names=(), layout=LAYOUT, seed=0,
-    memory_bytes=0, cpu_s=None, core=None, folder="", ring_bytes=LAYOUT.total_bytes,
-    allow_tf32=False, in_place=True,
-)  # fmt: skip
+    device="cpu",
+    entry="",
+    init_inputs="[]",
+    weight_names=(),
+    layout=LAYOUT,
+    seed=0,
+    memory_bytes=0,
+    cpu_s=None,
+    core=None,
+    folder="",
+    ring_bytes=LAYOUT.total_bytes,
+    allow_tf32=False,
+    in_place=True,
+)
 
 
 class Doubled(torch.Tensor):
-    """Its memory is not what it is: whoever looks at it sees the double."""
+    """A tensor that shows the double of what its memory holds."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):  # pyright: ignore
@@ -78,14 +88,14 @@ def test_an_output_of_any_kind_is_found_where_the_engine_says(kind: str, memory:
     assert torch.equal(found, expected)
 
 
-def test_what_is_plain_is_not_copied() -> None:
+def test_a_plain_output_is_not_copied() -> None:
     engine, slot = engine_and_slot(JOB)
     value = torch.randn(SHAPE)
     assert engine.store(value, slot) == value.data_ptr()
     assert not slot.any()
 
 
-def test_an_output_in_the_ring_is_named_by_where_it_lies_there() -> None:
+def test_an_output_in_the_ring_is_named_by_its_place_there() -> None:
     engine, slot = engine_and_slot(JOB)
     assert engine.store(slot[3:], slot) == IN_RING + 3 * slot.stride(0) * slot.element_size()
 
@@ -101,7 +111,7 @@ def test_an_output_lives_until_the_judge_holds_it() -> None:
     assert torch.UntypedStorage._expired(alive[0])  # pyright: ignore
 
 
-def test_where_the_judge_cannot_read_outputs_go_to_their_slots() -> None:
+def test_outputs_go_to_their_slots_if_the_judge_cannot_read_them() -> None:
     engine, slot = engine_and_slot(replace(JOB, in_place=False))
     value = torch.randn(SHAPE)
     assert engine.store(value.t(), slot) == 0

@@ -1,4 +1,4 @@
-"""Extensions are compiled with few headers and nvcc's halves at once, or else as they stand."""
+"""Extensions are compiled with few headers and both halves of nvcc at once, or else unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cudal1.harness.places import EXTENSIONS
+from cudal1.harness.shared.places import EXTENSIONS
 from cudal1.harness.worker.extensions import compile as compiling
 from cudal1.harness.worker.extensions.compile import Source
 from cudal1.harness.worker.extensions.headers import (
@@ -36,7 +36,7 @@ UNUSUAL = """
 #include <torch/extension.h>
 torch::Tensor ours(torch::Tensor x) { return torch::nn::functional::relu(x); }
 """
-"""Needs headers that hardly anybody does."""
+"""A source that needs headers of rare use."""
 MISTAKEN = "#include <ATen/core/Tensor.h>\nat::Tensor ours = no_such_thing;\n"
 BOUND = (
     ADD
@@ -46,7 +46,7 @@ m.def("add", torch::wrap_pybind_function(add), "add");
 }
 """
 )
-"""As `load_inline` writes it."""
+"""A source with a module, as `load_inline` writes it."""
 KERNEL = """
 #include <torch/extension.h>
 __global__ void add(const float* x, float* y, int n) {
@@ -66,7 +66,7 @@ Compile = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def compile_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compile:
-    """Compile a file of that content in an empty folder, as PyTorch would have it done."""
+    """Return a function that compiles a file in an empty folder with PyTorch's command."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDAL1_PYTHON", sys.executable)
 
@@ -77,19 +77,23 @@ def compile_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compile:
         Path(name).write_text(content)
         return subprocess.run(
             [EXTENSIONS / compiler, *command(name, compiler), *options],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     return compiled
 
 
 def command(source: str, compiler: str = "g++") -> list[str]:
-    """What PyTorch gives a compiler for a file of an extension."""
+    """Return the arguments that PyTorch gives a compiler for a file of an extension."""
     given = ["-MD", "-MF", "ours.o.d"] if compiler == "nvcc" else ["-MMD", "-MF", "ours.o.d"]
     given += ["-DTORCH_EXTENSION_NAME=ours", "-DTORCH_API_INCLUDE_EXTENSION_H"]
     folders = [
-        str(HEADERS), str(HEADERS / "torch/csrc/api/include"), sysconfig.get_paths()["include"],
-    ]  # fmt: skip
+        str(HEADERS),
+        str(HEADERS / "torch/csrc/api/include"),
+        sysconfig.get_paths()["include"],
+    ]
     for folder in folders:
         given += ["-isystem", folder]
     flags = ["-fPIC"]
@@ -99,7 +103,7 @@ def command(source: str, compiler: str = "g++") -> list[str]:
 
 
 def _included(text: str, folder: Path) -> set[str]:
-    """All headers of PyTorch's that a text has come, by name."""
+    """Return the names of all PyTorch headers that a text brings."""
     for name, content in fewer_headers(text, HEADERS).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
@@ -107,16 +111,27 @@ def _included(text: str, folder: Path) -> set[str]:
     given = command(str(folder / "ours.cpp"))
     folders = given[given.index("-isystem") : given.index("-fPIC")]
     told = subprocess.run(
-        ["c++", "-DAT_PER_OPERATOR_HEADERS", "-isystem", folder, *folders, "-std=c++20", "-M",
-         folder / "ours.cpp"], capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [
+            "c++",
+            "-DAT_PER_OPERATOR_HEADERS",
+            "-isystem",
+            folder,
+            *folders,
+            "-std=c++20",
+            "-M",
+            folder / "ours.cpp",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return {name.partition("/include/")[2] for name in told.stdout.split()}
 
 
 # --- which headers --------------------------------------------------------------------------------
 
 
-def test_operators_come_that_a_source_has_a_word_for() -> None:
+def test_a_source_brings_the_operators_that_it_has_a_word_for() -> None:
     lines = fewer_headers(ADD, HEADERS)["ATen/ATen.h"].splitlines()
     assert {"#include <ATen/ops/add.h>", "#include <ATen/ops/ones_like.h>"} <= set(lines)
     assert sum("ATen/ops/" in line for line in lines) == 2
@@ -129,12 +144,12 @@ def test_no_header_brings_all_operators() -> None:
     assert not any("Functions.h" in text for text in headers.values())
 
 
-def test_pybind_comes_for_a_module_only() -> None:
+def test_pybind_comes_for_a_module_alone() -> None:
     assert "pybind" in fewer_headers(BOUND, HEADERS)["torch/extension.h"]
     assert "pybind" not in fewer_headers(ADD, HEADERS)["torch/extension.h"]
 
 
-def test_who_registers_operators_has_the_registry() -> None:
+def test_a_source_that_registers_operators_has_the_registry() -> None:
     assert "torch/library.h" in fewer_headers(ADD, HEADERS)
     assert "torch/library.h" not in fewer_headers("TORCH_LIBRARY(ours, m) {}", HEADERS)
 
@@ -149,13 +164,17 @@ def test_a_kernel_s_tensors_bring_no_values_of_torchscript(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "torch::TensorOptions().requires_grad(true)", "x.requires_\\\ngrad_()",
-        "torch::autograd::Function<F>", "x.index({torch::indexing::Slice()})",
-        "at::cat /* both */ ({x, x})", "c10::List<at::Tensor> list;", "x.index_put_({i}, 1)",
+        "torch::TensorOptions().requires_grad(true)",
+        "x.requires_\\\ngrad_()",
+        "torch::autograd::Function<F>",
+        "x.index({torch::indexing::Slice()})",
+        "at::cat /* both */ ({x, x})",
+        "c10::List<at::Tensor> list;",
+        "x.index_put_({i}, 1)",
         "sum_to(x, x.sizes())",
     ],
-)  # fmt: skip
-def test_who_needs_gradients_or_lists_has_their_headers(text: str) -> None:
+)
+def test_a_source_that_needs_gradients_or_lists_has_their_headers(text: str) -> None:
     headers = fewer_headers(f"{ADD}\n{text}", HEADERS)
     assert VARIABLES not in headers
     assert "IListRef" not in headers.get("ATen/DeviceGuard.h", "")
@@ -171,19 +190,19 @@ def test_words_that_kernels_use_bring_nothing(text: str) -> None:
     assert "ATen/ops/index.h" not in headers["ATen/ATen.h"]
 
 
-def test_a_comment_in_a_string_is_none() -> None:
+def test_a_comment_mark_in_a_string_begins_no_comment() -> None:
     assert bare('f("/*"); x /* y */ ("//"); // z') == 'f("/*"); x   ("//");  '
     assert bare("'\\'' // \\\nmore\nnext") == "'\\''  \nnext"
 
 
-def test_those_factories_come_that_there_is_a_word_for() -> None:
+def test_a_source_brings_the_factories_that_it_has_a_word_for() -> None:
     text = fewer_headers(ADD, HEADERS)[FACTORIES]
     assert FACTORY.findall(text) == ["ones_like"]
     assert FACTORY.findall(fewer_headers("tensor", HEADERS)[FACTORIES]) == ["tensor"]
 
 
 def test_a_factory_makes_a_variable_of_what_aten_made() -> None:
-    """Which is all that is replaced, where nobody asks for gradients."""
+    """Without gradients, the call that makes the variable is all that is replaced."""
     text = (HEADERS / FACTORIES).read_text()
     functions = FACTORY.findall(text)
     assert len(functions) > 100
@@ -200,7 +219,7 @@ def test_functions_that_come_with_indexing_are_known_by_name(header: str) -> Non
 
 @pytest.fixture
 def of_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Source | None]:
-    """What is made of a command that compiles a file of that content."""
+    """Return a function that makes a `Source` of a command, for a file of given content."""
     monkeypatch.chdir(tmp_path)
 
     def made(content: str, *arguments: str) -> Source | None:
@@ -210,7 +229,7 @@ def of_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return made
 
 
-def test_a_usual_source_is_known(of_command: Callable[..., Source | None]) -> None:
+def test_a_usual_source_is_recognised(of_command: Callable[..., Source | None]) -> None:
     assert of_command(BOUND) is not None
 
 
@@ -256,7 +275,7 @@ def test_a_source_that_may_mean_something_else_is_left_alone(
 @pytest.mark.parametrize(
     "asked", ["TORCH_VERSION_MAJOR >= 2", "defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900"]
 )
-def test_a_source_may_ask_what_is_answered_either_way(
+def test_a_source_may_ask_for_macros_that_are_the_same_either_way(
     of_command: Callable[..., Source | None], asked: str
 ) -> None:
     assert of_command(ADD + f"#if {asked}\nint tag;\n#endif\n") is not None
@@ -283,7 +302,7 @@ def test_a_command_with_headers_of_its_own_is_left_alone(
     ],
     ids=["linked", "several files", "no output", "without PyTorch's headers"],
 )
-def test_what_is_no_file_of_an_extension_is_left_alone(
+def test_a_command_that_compiles_no_file_of_an_extension_is_left_alone(
     of_command: Callable[..., Source | None], arguments: list[str]
 ) -> None:
     assert of_command(ADD, *arguments) is None
@@ -292,16 +311,18 @@ def test_what_is_no_file_of_an_extension_is_left_alone(
 # --- compiled for real ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_compiler
-def test_a_usual_extension_needs_no_more(compile_here: Compile, tmp_path: Path) -> None:
+def test_a_usual_extension_compiles_with_few_headers(compile_here: Compile, tmp_path: Path) -> None:
     done = compile_here(BOUND)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ours.o.headers/ATen/ATen.h").is_file(), "all of them had to come"
 
 
+@pytest.mark.slow
 @needs_compiler
-def test_what_is_ambiguous_remains_so(compile_here: Compile) -> None:
-    """A source that PyTorch refuses is no extension here either."""
+def test_an_ambiguous_source_remains_ambiguous(compile_here: Compile) -> None:
+    """An extension that PyTorch refuses is refused here, too."""
     done = compile_here(
         "#include <torch/types.h>\nusing namespace torch;\n"
         "at::Tensor f(at::Tensor x) { return empty_like(x); }\n"
@@ -310,8 +331,9 @@ def test_what_is_ambiguous_remains_so(compile_here: Compile) -> None:
     assert done.returncode != 0
 
 
+@pytest.mark.slow
 @needs_compiler
-def test_functions_of_float_are_of_float(compile_here: Compile) -> None:
+def test_functions_of_a_float_return_a_float(compile_here: Compile) -> None:
     done = compile_here(
         "#include <torch/extension.h>\n#include <cmath>\n"
         "static_assert(sizeof(exp(1.0f)) == 4 && sizeof(abs(1.5)) == 8);\n"
@@ -322,13 +344,14 @@ def test_functions_of_float_are_of_float(compile_here: Compile) -> None:
 
 @pytest.mark.slow
 @needs_compiler
-def test_a_source_that_needs_more_gets_all(compile_here: Compile, tmp_path: Path) -> None:
+def test_a_source_that_needs_more_gets_all_headers(compile_here: Compile, tmp_path: Path) -> None:
     done = compile_here(UNUSUAL)
     assert done.returncode == 0, done.stderr
     assert "ours.o.headers" not in (tmp_path / "ours.o.d").read_text()
     assert not (tmp_path / "ours.o.headers").exists()
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_an_error_is_the_compiler_s_own(compile_here: Compile) -> None:
     done = compile_here(MISTAKEN)
@@ -340,7 +363,7 @@ def test_an_error_is_the_compiler_s_own(compile_here: Compile) -> None:
 
 
 @needs_compiler
-def test_what_is_no_extension_goes_to_the_compiler(
+def test_a_command_without_an_extension_goes_to_the_compiler(
     compile_here: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDAL1_PYTHON", "/bin/false")
@@ -351,9 +374,10 @@ def test_what_is_no_extension_goes_to_the_compiler(
     assert done.stdout == plain.stdout != ""
 
 
+@pytest.mark.slow
 @needs_compiler
-def test_what_is_asked_of_the_preprocessor_has_the_same_answer(tmp_path: Path) -> None:
-    """Of macros that people ask for by name; others leave a source as it stands."""
+def test_macros_have_the_same_names_with_few_headers(tmp_path: Path) -> None:
+    """It covers macros that people ask for by name; others leave a source unchanged."""
     names = re.compile(r"#define ((?:TORCH|AT|C10|PY|PYBIND11)_\w*(?:VERSION|ENABLED|OPENMP)\w*)")
     for name, content in fewer_headers(BOUND, HEADERS).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -365,8 +389,10 @@ def test_what_is_asked_of_the_preprocessor_has_the_same_answer(tmp_path: Path) -
         folders = given[given.index("-isystem") : given.index("-fPIC")]
         told = subprocess.run(
             ["c++", *options, *folders, "-std=c++20", "-dM", "-E", tmp_path / "asks.cpp"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return set(names.findall(told.stdout))
 
     few = defined("-DAT_PER_OPERATOR_HEADERS", "-isystem", str(tmp_path))
@@ -376,7 +402,7 @@ def test_what_is_asked_of_the_preprocessor_has_the_same_answer(tmp_path: Path) -
 
 @pytest.mark.slow
 @needs_nvcc
-def test_a_kernel_is_compiled_by_both_halves(compile_here: Compile, tmp_path: Path) -> None:
+def test_both_halves_compile_a_kernel(compile_here: Compile, tmp_path: Path) -> None:
     done = compile_here(KERNEL, compiler="nvcc")
     assert done.returncode == 0, done.stderr
     code = (tmp_path / "ours.o").read_bytes()
@@ -390,7 +416,7 @@ def test_a_kernel_is_compiled_by_both_halves(compile_here: Compile, tmp_path: Pa
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """How often a compiler has run, after a file was written and compiled once more."""
+    """Return a function that compiles a file and returns how often the compiler has run."""
     monkeypatch.chdir(tmp_path)
     compiler = tmp_path / "cc"
     compiler.write_text(
@@ -429,7 +455,7 @@ def test_a_missing_object_is_made_again(runs: Callable[..., int], tmp_path: Path
     assert runs() == 2
 
 
-def test_what_compilers_listen_to_counts(
+def test_an_environment_variable_of_compilers_counts(
     runs: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runs() == 1
@@ -444,7 +470,7 @@ def test_a_note_does_not_outlive_a_newer_object(runs: Callable[..., int], tmp_pa
     assert runs(ADD) == 3
 
 
-def test_a_damaged_note_is_no_failure(runs: Callable[..., int], tmp_path: Path) -> None:
+def test_a_damaged_note_only_costs_a_compilation(runs: Callable[..., int], tmp_path: Path) -> None:
     assert runs() == 1
     (tmp_path / "ours.o.made").write_text("[]")
     assert runs() == 2
@@ -471,16 +497,19 @@ load("ours", ["ours.cpp"], build_directory=".")
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
 @needs_compiler
-def test_who_writes_his_file_in_each_process_has_it_compiled_in_the_first(tmp_path: Path) -> None:
-    """What is appended to an object is still there if nobody has made it anew."""
+def test_a_file_that_each_process_writes_is_compiled_in_the_first_alone(tmp_path: Path) -> None:
+    """Bytes appended to an object are still there if it was not compiled again."""
     made, mark = tmp_path / "ours.o", b"as the first process left it"
     environment = os.environ | {"CXX": str(EXTENSIONS / "g++"), "CUDAL1_PYTHON": sys.executable}
 
     def run(content: str) -> None:
         subprocess.run(
-            [sys.executable, "-c", WRITES, content], cwd=tmp_path, env=environment, check=True,
+            [sys.executable, "-c", WRITES, content],
+            cwd=tmp_path,
+            env=environment,
+            check=True,
             capture_output=True,
-        )  # fmt: skip
+        )
 
     run(BOUND)
     made.write_bytes(made.read_bytes() + mark)
@@ -495,7 +524,7 @@ def test_who_writes_his_file_in_each_process_has_it_compiled_in_the_first(tmp_pa
 
 @pytest.fixture
 def stages(tmp_path: Path) -> Callable[..., str]:
-    """An nvcc that would run these programs; each of them notes that it ran."""
+    """Return a function that makes an nvcc; each program that it runs notes that it ran."""
 
     def made(programs: tuple[str, ...] = HALVES, failing: str = "") -> str:
         for name in {*programs, "nvcc"}:
@@ -516,11 +545,11 @@ def stages(tmp_path: Path) -> Callable[..., str]:
 
 
 def logged(folder: Path) -> list[int]:
-    """Numbers of the commands that ran, in their order."""
+    """Return the numbers of the commands that ran, in their order."""
     return [int(line.split()[1]) for line in (folder / "log").read_text().splitlines()]
 
 
-def test_each_half_runs_in_order_and_what_needs_both_runs_last(
+def test_each_half_runs_in_order_and_the_step_that_needs_both_runs_last(
     stages: Callable[..., str], tmp_path: Path
 ) -> None:
     steps = Steps.of(stages(), ["-c", "ours.cu", "-o", "ours.o"], tmp_path, module="_ours_")
@@ -532,7 +561,7 @@ def test_each_half_runs_in_order_and_what_needs_both_runs_last(
     assert ran[-1] == 7
 
 
-def test_both_halves_name_the_module_that_was_named_before(
+def test_both_halves_use_the_module_name_that_was_given(
     stages: Callable[..., str], tmp_path: Path
 ) -> None:
     steps = Steps.of(stages(), ["-o", "ours.o"], tmp_path, module="_ours_")
@@ -542,7 +571,7 @@ def test_both_halves_name_the_module_that_was_named_before(
 
 
 @pytest.mark.parametrize("failing", ["cudafe++", "cicc", "ptxas"])
-def test_what_needs_both_does_not_run_after_a_failure(
+def test_the_step_that_needs_both_halves_does_not_run_after_a_failure(
     stages: Callable[..., str], tmp_path: Path, failing: str
 ) -> None:
     steps = Steps.of(stages(failing=failing), ["-o", "ours.o"], tmp_path, module="_ours_")
@@ -551,7 +580,7 @@ def test_what_needs_both_does_not_run_after_a_failure(
     assert 7 not in logged(tmp_path)
 
 
-def test_ninja_is_told_what_the_file_was_made_from(
+def test_ninja_is_told_the_files_that_an_object_depends_on(
     stages: Callable[..., str], tmp_path: Path
 ) -> None:
     steps = Steps.of(stages(), ["-MD", "-MF", "ours.d", "-o", "ours.o"], tmp_path, module="_ours_")
@@ -564,11 +593,11 @@ def test_ninja_is_told_what_the_file_was_made_from(
     [(*HALVES[:5], "cicc", "ptxas", *HALVES[5:]), HALVES[:1], (*HALVES, "nvlink")],
     ids=["two architectures", "preprocessed", "linked"],
 )
-def test_what_is_not_one_file_for_one_architecture_is_left_to_nvcc(
+def test_a_command_for_more_than_one_file_and_architecture_is_left_to_nvcc(
     stages: Callable[..., str], tmp_path: Path, programs: tuple[str, ...]
 ) -> None:
     assert Steps.of(stages(programs), ["-o", "ours.o"], tmp_path, module="_ours_") is None
 
 
-def test_programs_can_be_run_where_the_package_lies() -> None:
+def test_the_package_s_compilers_can_be_run() -> None:
     assert all(os.access(EXTENSIONS / name, os.X_OK) for name in ("g++", "nvcc"))

@@ -15,7 +15,7 @@ from cudal1.harness.worker import fake
 
 COST_US = 20_000.0
 NUM_TRIES = 50
-"""One of them must do: another process may have the core meanwhile."""
+"""Tries, of which one must succeed: another process may have the core meanwhile."""
 
 
 @pytest.fixture
@@ -30,7 +30,8 @@ def _add(out: torch.Tensor, x: torch.Tensor) -> None:
     torch.add(x, 1.0, out=out)
 
 
-def test_before_it_is_started_a_launch_has_run_when_it_returns_and_no_thread_exists() -> None:
+@pytest.mark.slow
+def test_a_launch_before_the_start_has_run_when_it_returns_and_starts_no_thread() -> None:
     code = (
         "import threading, torch\nfrom cudal1.harness.worker import fake\n"
         "out = fake.empty((4,))\nfake.launch(out.fill_, 3.0, cost_us=1e9)\n"
@@ -63,7 +64,7 @@ def test_one_stream_keeps_its_order() -> None:
 
 
 @pytest.mark.usefixtures("started")
-def test_the_default_stream_does_not_wait_for_another_unless_it_is_told_to() -> None:
+def test_the_default_stream_waits_for_another_only_if_it_is_told_to() -> None:
     side, out = fake.Stream(), fake.empty((4,)).zero_()
     early, late, go_on = fake.empty((4,)), fake.empty((4,)), threading.Event()
     fake.launch(go_on.wait, stream=side)
@@ -122,7 +123,7 @@ def test_fresh_memory_holds_the_bytes_of_the_last_freed_tensor_of_its_size() -> 
     assert fake.empty(shape).unique().tolist() == [1.0]
 
 
-def test_a_tensor_of_another_size_or_an_empty_one_gets_nothing_of_it() -> None:
+def test_a_tensor_of_another_size_gets_no_bytes_of_a_freed_one() -> None:
     freed = fake.empty((3, 11)).fill_(1.0)
     del freed
     assert fake.empty((3, 13)).unique().tolist() == [0.0]
@@ -154,7 +155,7 @@ def test_a_graph_replays_the_tensors_it_was_captured_with_at_one_launch() -> Non
 
 
 @pytest.mark.usefixtures("started")
-def test_a_kernel_that_fails_is_noticed_by_whoever_synchronises() -> None:
+def test_a_synchronisation_raises_the_failure_of_a_kernel() -> None:
     fake.launch(torch.zeros(2).copy_, torch.zeros(3))
     with pytest.raises(RuntimeError, match="a kernel failed"):
         fake.synchronize()

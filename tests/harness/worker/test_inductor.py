@@ -1,4 +1,4 @@
-"""What a process inherits that compiles: imports, and nothing else."""
+"""A process that compiles inherits imports and nothing else."""
 
 from __future__ import annotations
 
@@ -39,25 +39,30 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     (here := folder / "here").mkdir()
     root = str(Path(__file__).parents[3])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=here, capture_output=True, text=True, check=False,
+        [sys.executable, "-c", PROGRAM],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PYTHONPATH": root, "TMPDIR": str(cache), "HOME": str(here)},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_compilation_finds_its_modules_imported(told: dict[str, list[str]]) -> None:
     assert len(told["imported_later"]) < 30, told["imported_later"]  # of more than 1,500
 
 
-def test_nothing_is_compiled_in_the_process_itself(told: dict[str, object]) -> None:
+def test_warming_up_compiles_nothing(told: dict[str, object]) -> None:
     assert not told["compiled"]
 
 
 @pytest.mark.parametrize("what", ["new_threads", "children", "files", "asks"])
-def test_nothing_is_left_behind(told: dict[str, object], what: str) -> None:
+def test_warming_up_leaves_nothing_behind(told: dict[str, object], what: str) -> None:
     assert not told[what]
 
 
-def test_the_environment_is_as_it_was(told: dict[str, object]) -> None:
+def test_warming_up_does_not_change_the_environment(told: dict[str, object]) -> None:
     assert told["environment"]

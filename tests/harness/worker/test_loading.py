@@ -1,4 +1,4 @@
-"""What a worker does while it waits for a candidate, and the inputs that it gives one."""
+"""A waiting worker practises with the reference; a candidate gets the inputs of the layout."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from cudal1.harness.burst import Desk
-from cudal1.harness.interval import Ending, wait_ready
-from cudal1.harness.patience import Patience
-from cudal1.harness.rings import sealed
-from cudal1.harness.sandbox import Worker
-from cudal1.harness.wire import Layout, TensorSpec, View
+from cudal1.harness.exchange.burst import BurstRunner
+from cudal1.harness.exchange.interval import Ending, wait_ready
+from cudal1.harness.sandbox.patience import Patience
+from cudal1.harness.sandbox.rings import sealed
+from cudal1.harness.sandbox.sandbox import Worker
+from cudal1.harness.sandbox.sources import packed_source
+from cudal1.harness.sandbox.zygote import Zygote
+from cudal1.harness.shared.packed_source import packed
+from cudal1.harness.shared.wire import Layout, TensorSpec, View
 from cudal1.harness.worker.engine import HostEngine
 from cudal1.harness.worker.loading import MODULE, imported, inputs
-from cudal1.harness.zygote import Zygote
-from cudal1.source_files import join
 from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker, until
 from tests.harness.worker.test_engine import JOB as TOY_JOB
 
 SLOW_S = 600.0
-"""Far more than `LIMIT_S`, within which a worker must be ready."""
+"""Seconds that the slow reference takes, far more than the `LIMIT_S` in which a worker must be
+ready."""
 HAS_COME = """
 import builtins, sys, torch
 
@@ -35,7 +37,7 @@ def has_come():
         frame = frame.f_back
     frame.f_locals["ring"][:512].view(torch.int64)[1] = 1
 """
-"""For a reference: the judge sees how far it is."""
+"""The beginning of a reference that shows the judge how far it is."""
 REFERENCE = f"""{HAS_COME}
 builtins.practised = 0
 
@@ -71,11 +73,11 @@ def zygote() -> Iterator[Zygote]:
 
 
 def _after(zygote: Zygote, practice: str, body: str) -> Worker:
-    """One that had practised so far as it says before it was given a candidate."""
+    """Start a worker, let it practise until `has_come`, then give it a candidate."""
     first = start_worker(zygote, "")
-    job = replace(first.job, practice=practice)
+    job = replace(first.job, practice=packed_source(practice))
     first.close()
-    ring = Desk(LAYOUT, torch.device("cpu")).make_ring([])
+    ring = BurstRunner(LAYOUT, torch.device("cpu")).make_ring([])
     worker = zygote.welcome(zygote.begin(job, ring))
     until(lambda: counts(worker)[1] == 1)
     worker.load(TOP + body)
@@ -83,18 +85,19 @@ def _after(zygote: Zygote, practice: str, body: str) -> Worker:
     return worker
 
 
-def test_it_runs_the_reference(zygote: Zygote) -> None:
+@pytest.mark.slow
+def test_a_waiting_worker_runs_the_reference(zygote: Zygote) -> None:
     body = "import builtins\ncounts[0] = builtins.practised"
     with _after(zygote, REFERENCE, body) as worker:
         assert counts(worker)[0] == 1
 
 
-def test_it_stops_when_it_is_wanted(zygote: Zygote) -> None:
+def test_a_waiting_worker_stops_when_a_candidate_comes(zygote: Zygote) -> None:
     with _after(zygote, SLOW, "counts[0] = 1") as worker:
         assert counts(worker)[0] == 1
 
 
-def test_nothing_that_the_reference_raises_or_switches_on_hinders_a_candidate(
+def test_a_reference_that_raises_or_switches_something_on_hinders_no_candidate(
     zygote: Zygote,
 ) -> None:
     body = "counts[0] = torch.backends.cuda.matmul.allow_tf32 + torch.backends.cudnn.allow_tf32"
@@ -102,7 +105,7 @@ def test_nothing_that_the_reference_raises_or_switches_on_hinders_a_candidate(
         assert counts(worker)[0] == 0
 
 
-def test_nothing_of_it_is_left(zygote: Zygote) -> None:
+def test_the_practised_reference_is_gone_when_a_candidate_is_loaded(zygote: Zygote) -> None:
     body = "import builtins, gc\ncounts[0] = builtins.alive() is not None"
     left = REFERENCE.replace(
         "        builtins.practised = 1", "        builtins.alive = weakref.ref(self)"
@@ -111,12 +114,13 @@ def test_nothing_of_it_is_left(zygote: Zygote) -> None:
         assert counts(worker)[0] == 0
 
 
-def test_what_it_switches_on_is_switched_off(zygote: Zygote) -> None:
+def test_settings_that_the_reference_switches_on_are_switched_off(zygote: Zygote) -> None:
     body = "counts[0] = torch.zeros(1).dtype == torch.float64 or torch.backends.cudnn.benchmark"
     left = REFERENCE.replace(
-        "class Model", "torch.set_default_dtype(torch.float64)\n"
+        "class Model",
+        "torch.set_default_dtype(torch.float64)\n"
         "torch.backends.cudnn.benchmark = True\nclass Model",
-    )  # fmt: skip
+    )
     with _after(zygote, left, body) as worker:
         assert counts(worker)[0] == 0
 
@@ -140,7 +144,7 @@ ARRANGED = Layout(
 
 @pytest.fixture
 def given() -> list[torch.Tensor]:
-    """The inputs of the second slot, whose elements are numbered."""
+    """The inputs of the second slot, with numbered elements."""
     size = ARRANGED.total_bytes
     descriptor, _ = sealed("ring", size)
     engine = HostEngine()
@@ -153,7 +157,7 @@ def given() -> list[torch.Tensor]:
     return inputs(engine, ARRANGED, 1)
 
 
-def test_inputs_have_the_strides_and_values_that_the_layout_says(given: list[torch.Tensor]) -> None:
+def test_inputs_have_the_strides_and_values_of_the_layout(given: list[torch.Tensor]) -> None:
     numbers = torch.arange(44.0)
     assert given[0].equal(numbers[4:].view(10, 4).t())
     assert given[1].equal(numbers[4:19:5].expand(2, 3))
@@ -164,7 +168,9 @@ def test_inputs_have_the_strides_and_values_that_the_layout_says(given: list[tor
     assert [t.requires_grad for t in given] == [False, True, False, False, False]
 
 
-def test_what_inputs_share_a_write_to_one_changes_in_the_other(given: list[torch.Tensor]) -> None:
+def test_a_write_to_one_input_changes_another_that_shares_its_memory(
+    given: list[torch.Tensor],
+) -> None:
     given[0][0, 0] = 99.0
     assert given[1][0, 0].item() == 99.0
 
@@ -172,7 +178,7 @@ def test_what_inputs_share_a_write_to_one_changes_in_the_other(given: list[torch
 def test_a_storage_is_a_tensor_s_own_and_offsets_count_from_its_beginning(
     given: list[torch.Tensor],
 ) -> None:
-    """Else `as_strided` with an offset would read another input, or a weight."""
+    """Otherwise `as_strided` with an offset would read another input, or a weight."""
     storage = given[0].untyped_storage()
     assert (storage.nbytes(), given[0].storage_offset()) == (176, 4)
     assert given[0].as_strided((3,), (1,), 0).tolist() == [0.0, 1.0, 2.0]
@@ -211,6 +217,6 @@ def test_a_source_is_imported_under_one_name_whatever_lies_beside_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
-    module = imported(join("class ModelNew: ...\n", others).encode())
+    module = imported(packed("class ModelNew: ...\n", others))
     assert module.__name__ == module.ModelNew.__module__ == MODULE
     assert sys.modules.pop(MODULE) is module

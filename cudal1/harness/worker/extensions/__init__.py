@@ -1,5 +1,5 @@
-"""What PyTorch calls instead of `c++` and `nvcc` when a candidate compiles an extension.
+"""Stand in for `c++` and `nvcc` when a candidate compiles an extension through PyTorch.
 
-`g++` and `nvcc` are found by their names (`cudal1.harness.launch` tells PyTorch), and hand what is
-part of an extension to this folder (`__main__`), everything else to the compiler itself.
+PyTorch finds `g++` and `nvcc` by their names (`cudal1.harness.sandbox.launch` tells PyTorch). Both
+hand the files of an extension to this folder (`__main__`), and all else to the compiler itself.
 """

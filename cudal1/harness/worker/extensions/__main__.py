@@ -1,7 +1,7 @@
-"""Compile as `g++` and `nvcc` beside this file ask for it, in a process of its own.
+"""Compile what `g++` and `nvcc` beside this file ask for, in a process of its own.
 
-Run as a folder, by an interpreter without our package or site-packages: so this folder is a package
-of its own here, found in the one above.
+The folder is run by an interpreter without our package or site-packages. So the folder is a package
+of its own here, found in the folder above.
 """
 
 import sys

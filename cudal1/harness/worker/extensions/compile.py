@@ -1,15 +1,15 @@
-"""Compile one file of an extension: with the headers that it needs, and nvcc's two halves at once.
+"""Compile one file of an extension, with only the headers that it needs and nvcc's halves at once.
 
 `torch/extension.h` is 450,000 lines. A C++ compiler parses them once, nvcc three times: its front
 ends for host and device, one after the other, then the host's compiler. Most kernels need tensors
-and a few operators by name, which is a fifth of that (`headers`); the two front ends need not wait
+and a few operators by name, which is a fifth of that (`headers`). The two front ends need not wait
 for each other (`steps`). What does not compile so is compiled as it was asked for, and that
-decides. And a source that an earlier process of the candidate had compiled in the same way is not
-compiled again.
+decides. A source that an earlier process of the candidate compiled in the same way is not compiled
+again.
 
-Whatever goes wrong in here is left to the compiler, and what that says of a line of the source is
-said again where the same is to be compiled once more. Threat: none but what a candidate's own
-processes can do anyway; it may as well call the compiler itself.
+Whatever goes wrong in here is left to the compiler. What the compiler says of a line of the source
+is said again where the same is to be compiled once more. Threat: none but what a candidate's own
+processes can do anyway. A candidate may as well call the compiler itself.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 
-from .headers import fewer_headers, is_usual  # the package has two names: `__main__`
+from .headers import fewer_headers, is_usual  # relative: the package has two names (`__main__`)
 from .steps import WITHOUT_COLLECTING, Done, Steps, after, said
 
 SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
 LANDMARKS = ("ATen/ops", "torch/all.h", "Python.h", "cuda_runtime.h")
-"""One of which lies in each folder of headers that is not a candidate's own."""
+"""Files and folders, one of which lies in each folder of headers that is not a candidate's own."""
 FURTHER_HEADERS = re.compile(r"(?:^@|(?:^|[\s,='\"])-(?:I|i\w|-include|-pre-include|-?opt))")
-"""In an option that brings headers, or options from a file."""
+"""An option that brings headers, or options from a file."""
 PATHS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 HEARD = (*PATHS, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
-"""Variables that compilers listen to."""
+"""Environment variables that compilers read."""
 LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
-"""What a compiler says of a line."""
+"""A compiler's message about a line."""
 NOT_ITS_FAULT = re.compile(
     r"signal|killed|terminated|memory|bad_alloc|no space|quota|too many open|temporarily"
     r"|internal compiler|input/output|bus error|timed? ?out",
     re.IGNORECASE,
 )
-"""Somewhere in what is said where the machine may be to blame."""
+"""Words in a compiler's output when the machine may be to blame."""
 
 
 def main(compiler: str, arguments: list[str]) -> int:
-    """Compile; the exit status of what compiled it last."""
+    """Compile; return the exit status of the last compilation, here or in an earlier process."""
     source = None
     with contextlib.suppress(Exception):
         source = Source.of(arguments)
@@ -76,7 +76,7 @@ def main(compiler: str, arguments: list[str]) -> int:
 
 @dataclass(frozen=True)
 class Source:
-    """A file that is compiled, with no headers but PyTorch's, CUDA's, Python's and the system's."""
+    """A file to compile, with no headers but PyTorch's, CUDA's, Python's and the system's."""
 
     arguments: list[str]
     path: Path
@@ -87,7 +87,7 @@ class Source:
 
     @classmethod
     def of(cls, arguments: list[str]) -> Source | None:
-        """None for any other command.
+        """Return the source that a command compiles, or None for any other command.
 
         Raises:
             OSError: the file cannot be read.
@@ -110,7 +110,10 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """Beside the output, and it stays: ninja notes which headers a file was made from."""
+        """The folder of headers, beside the output.
+
+        The folder stays: ninja notes which headers a file was made from.
+        """
         return Path(f"{self.output}.headers")
 
     # --- once is enough ---------------------------------------------------------------------------
@@ -120,11 +123,12 @@ class Source:
         return Path(f"{self.output}.made")
 
     def known(self) -> int | None:
-        """The exit status of this command for this text, if that was found before.
+        """Return the exit status of this command for this text, if an earlier process found it.
 
-        If it was good, the output is new again. A source that writes a file and compiles it writes
-        it in each of its processes, and ninja goes by dates: the object that an earlier process
-        handed over would be older than its source. If not, what the compiler said is said again.
+        After a success the output gets a new date. A source that writes a file and compiles it
+        writes it in each of its processes, and ninja goes by dates. The object that an earlier
+        process handed over would be older than its source. After a failure the compiler's output is
+        written again.
 
         Raises:
             OSError, ValueError, KeyError: there is no note that can be read.
@@ -136,16 +140,16 @@ class Source:
             sys.stderr.write(note["said"])
             return status
         os.utime(self.output)
-        if told := after("-MF", self.arguments):  # ninja takes it away when it has read it
+        if told := after("-MF", self.arguments):  # ninja removes the file when it has read it
             Path(told).write_text(note["dependencies"])
         return 0
 
     def forget(self) -> None:
-        """An object that is made now is another one."""
+        """Remove the note: an object that is made after this is another one."""
         self._note.unlink(missing_ok=True)
 
     def note(self, done: Done) -> None:
-        """Remember what came of it, unless the machine may be to blame."""
+        """Note the result of a compilation, unless the machine may be to blame for a failure."""
         words, told = os.fsdecode(done.stdout), after("-MF", self.arguments)
         is_good = done.returncode == 0
         if not is_good and (NOT_ITS_FAULT.search(words) or not LOCATED.search(words)):
@@ -166,7 +170,7 @@ class Source:
     # --- fewer headers ----------------------------------------------------------------------------
 
     def compiled(self, compiler: str) -> Done:
-        """Compile it with fewer headers; all that was said is in `stdout`."""
+        """Compile the source with fewer headers; all output is in `stdout`."""
         for name, content in fewer_headers(self.text, Path(self.torch)).items():
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The headers that a source of an extension needs of PyTorch's, where fewer do.
+"""Choose the headers of PyTorch's that a source of an extension needs, where fewer do.
 
-What a source means stays. Only a usual one is treated so: it asks the preprocessor nothing that the
-headers left out could answer. What is left out then is declarations that it has no word for, of
-PyTorch's own headers.
+The source keeps its meaning. Only a usual source is treated so: it asks the preprocessor nothing
+that the headers left out could answer. Then only declarations that the source has no word for are
+left out, of PyTorch's own headers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ ANSWERED = re.compile(
     r"defined|\d\w*|__CUDA_ARCH__|__CUDACC__|__NVCC__|__cplusplus|__GNUC__|CUDART_VERSION"
     r"|TORCH_VERSION_\w+|USE_ROCM|NDEBUG"
 )
-"""What a source may ask the preprocessor, beside what it defines itself: the same either way."""
+"""Words that a source may ask the preprocessor about, beside those that it defines itself; their
+answers are the same either way."""
 OF_PYTORCH = re.compile(r"AT_|C10|CAFFE2|D?CHECK|FATAL|PY|RECORD|THP|TORCH|(?:UN)?LIKELY|V?LOG")
-"""Names that a source may not define only where nobody else has."""
+"""Beginnings of PyTorch's names, which a source may not define on condition that they are
+undefined."""
 NEVER_TWICE = re.compile(r"incbin|#\s*embed|__has_include|__(?:DATE|TIME|TIMESTAMP)__")
-"""In a source that may become something else though it says the same."""
+"""Words of a source that may become something else though its text is the same."""
 HIDES_WORDS = re.compile(r"##|%:|CONCAT|(?<!\w)(?:u8|[uUL])?R\"|\d'\d")
 """Names that are made of others, directives that look like none, and what hides a comment."""
 COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')""", re.DOTALL)
@@ -33,36 +35,39 @@ EVERY_OPERATOR = (
     "ATen/core/ivalue.h",
     "ATen/core/jit_type.h",
 )
-"""What `ATen/ATen.h` includes that declares all operators, or values of TorchScript."""
+"""Headers that `ATen/ATen.h` includes and that declare all operators, or values of TorchScript."""
 ALWAYS = ("torch/types.h", "torch/version.h", "ATen/Config.h", "ATen/Parallel.h")
-"""The last three for what they define."""
+"""Headers for every source; the last three are there for what they define."""
 OF_PYTHON = ("math.h", "stdlib.h")
-"""What `Python.h` includes that changes which functions a source calls: of `float`, or `double`."""
+"""Headers that `Python.h` includes and that change which functions a source calls: those of
+`float`, or those of `double`."""
 TORCHSCRIPT = ("ATen/TensorIndexing.h", "ATen/core/IListRef.h")
-"""What tensors bring in that declares values of TorchScript: instantiating their templates is more
-than a half of what compilers do with the rest."""
+"""Headers that tensors bring in and that declare values of TorchScript. Instantiating their
+templates is more than half of what compilers do with the rest."""
 OF_LISTS = re.compile(r"^inline [^\n]*\(ITensorListRef \w+\) \{\n.*?^\}\n", re.M | re.S)
 FACTORIES = "torch/csrc/autograd/generated/variable_factories.h"
 FACTORY = re.compile(r"^inline at::Tensor (\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
 LITERALS = "#include <torch/csrc/api/include/torch/detail/TensorDataContainer.h>\n"
-"""What one of them takes, `tensor`."""
+"""The include for the argument of one factory, `tensor`."""
 OPERATOR = re.compile(r"^#include <ATen/ops/(\w+)\.h>\n", re.MULTILINE)
 VARIABLES = "torch/csrc/autograd/variable.h"
 NO_GRADIENTS = """#pragma once
 #include <ATen/core/Tensor.h>
 namespace torch::autograd { inline at::Tensor make_variable(at::Tensor x, bool) { return x; } }
 """
-"""In its place: all that factories need, `torch::empty` and its like, where nobody asks for
-`requires_grad`. The graph of gradients brings values of TorchScript."""
+"""Content that replaces `VARIABLES`. It is all that factories need, `torch::empty` and its like, in
+a source that does not ask for `requires_grad`. The graph of gradients brings values of
+TorchScript."""
 NEEDS_MORE = re.compile(
     r"requires_grad|autograd|Variable|IValue|index_put_"
     r"|\b(?:ITensorListRef|IListRef|List|Dict|Slice|TensorIndex|indexing)\b"
     r"|\b(?:_?sum_to|(?:are|is)_expandable|check_defined|expand_(?:(?:in|out)place|size)"
     r"|infer(?:_size|_dense|Expand)|(?:has|assert_no|get|assert)_\w*overlap)"
 )
-"""The first means something else without gradients. The last are functions of tensors that come
-with indexing, so that an own one of that name might be called instead. Others are declared nowhere
-else, and a compiler that found it out would have worked for nothing."""
+"""Words of a source that needs all headers of tensors. The first means something else without
+gradients. The last are functions of tensors that come with indexing, so that a source's own
+function of that name might be called instead. The other words are declared nowhere else, and a
+compiler that found it out would have worked for nothing."""
 LISTS = re.compile(r"ListRef|List<")
 BINDINGS = ("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 FOR_PYTHON = re.compile(r"\bpy::|pybind11|\bPY_?[A-Z]|\bPy[A-Z_]|\bTHP")
@@ -70,7 +75,7 @@ REGISTERS = "TORCH_LIBRARY"
 
 
 def is_usual(text: str, folder: Path) -> bool:
-    """Whether a text needs PyTorch, no headers beside it, and always says the same."""
+    """Return whether a text needs PyTorch, no headers in `folder`, and always says the same."""
     text = bare(text)
     included = [name.partition("//")[0].strip() for name in INCLUDE.findall(text)]
     if not any(re.match(r"[<\"](?:torch|ATen)/", name) for name in included):
@@ -89,14 +94,15 @@ def is_usual(text: str, folder: Path) -> bool:
 
 
 def bare(text: str) -> str:
-    """A text as the preprocessor sees it: lines that were split are one, comments are spaces."""
+    """Return a text as the preprocessor sees it: split lines are joined, comments are spaces."""
     return COMMENT.sub(lambda found: found[1] or " ", SPLICE.sub("", text))
 
 
 def fewer_headers(text: str, torch: Path) -> dict[str, str]:
-    """By name, headers to be found before PyTorch's when this text is compiled.
+    """Return headers by name, to be found before PyTorch's when this text is compiled.
 
-    Operators have a header each, and those come that the text has a word for.
+    Operators have a header each. The result includes those of operators that the text has a word
+    for.
 
     Raises:
         OSError: a header of PyTorch's is not where it was.
@@ -133,7 +139,7 @@ def fewer_headers(text: str, torch: Path) -> dict[str, str]:
 
 
 def _factories(words: set[str], text: str) -> str:
-    """The header of factories, with those that there is a word for."""
+    """Return the header of factories, with only those that the text has a word for."""
     called = words | {word.removesuffix("_symint") for word in words}
     if "tensor" not in words:
         text = text.replace(LITERALS, "")

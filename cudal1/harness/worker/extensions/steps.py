@@ -1,6 +1,6 @@
-"""What nvcc would run for one file, its halves at once.
+"""Run what nvcc would run for one file, with its two halves at once.
 
-Its front ends for host and device need not wait for each other, and nvcc runs one after the other.
+nvcc runs its front ends for host and device one after the other, though neither need wait.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from itertools import pairwise
 from pathlib import Path
 
 HALVES = ("gcc", "cudafe++", "gcc", "cicc", "ptxas", "fatbinary", "rm", "gcc")
-"""What nvcc runs for one architecture: the host's half, the device's half, both together."""
+"""Programs that nvcc runs for one architecture: the host's half, the device's half, both
+together."""
 NUM_HOST, NUM_HALVES = 2, 7
 WITHOUT_COLLECTING = ("--param", "ggc-min-heapsize=2000000")
-"""kB: looking for garbage is a sixth of what the host's compiler does, and there is memory."""
+"""Options that let the host's compiler keep garbage; the size is in kB. Looking for garbage is a
+sixth of what that compiler does, and there is memory."""
 DRY = "#$ "
 Done = subprocess.CompletedProcess[bytes]
 
 
 def after(option: str, arguments: Sequence[str]) -> str:
-    """The value of an option that is a word of its own; empty where it is not given."""
+    """Return the value of an option that is a word of its own; empty where it is not given."""
     return next((value for name, value in pairwise(arguments) if name == option), "")
 
 
 def said(command: list[str] | str, environment: dict[str, str] | None = None) -> Done:
-    """Run something; all it says is in `stdout`."""
+    """Run a command; all its output is in `stdout`."""
     return subprocess.run(
         command,
         shell=isinstance(command, str),
@@ -44,9 +46,10 @@ def said(command: list[str] | str, environment: dict[str, str] | None = None) ->
 
 @dataclass(frozen=True)
 class Steps:
-    """The commands that nvcc would run, as it says itself, in an order of ours.
+    """The commands that nvcc would run, as nvcc lists them, in an order of ours.
 
-    Both halves name one module, whose identifier nvcc lets the host's half make; it is made before.
+    Both halves name one module. nvcc lets the host's half make the module's identifier; here it is
+    made before.
     """
 
     commands: list[str]
@@ -54,7 +57,7 @@ class Steps:
 
     @classmethod
     def of(cls, nvcc: str, arguments: list[str], scratch: Path, *, module: str) -> Steps | None:
-        """None where nvcc would do something else than compile a file for one architecture."""
+        """Return the steps, or None where nvcc would not compile a file for one architecture."""
         dependencies = after("-MF", arguments)
         kept = [each for each in arguments if each not in {"-MD", "-MF", dependencies}]
         told = said([nvcc, *kept, "--dryrun"], {**os.environ, "TMPDIR": str(scratch)})
@@ -82,14 +85,14 @@ class Steps:
         return cls(commands, environment)
 
     def run(self) -> Done:
-        """Both halves at once, then what needs both; the first failure decides."""
+        """Run both halves at once, then what needs both; the first failure decides."""
         device = list[Done]()
-        others = self.commands[NUM_HOST : NUM_HALVES - 1]  # what is removed lies in our own folder
+        others = self.commands[NUM_HOST : NUM_HALVES - 1]  # without `rm`: the folder is ours
         thread = threading.Thread(target=lambda: device.append(self._in_turn(others)))
         thread.start()
         host = self._in_turn(self.commands[:NUM_HOST])
         thread.join()
-        if not device:  # it could not even be begun
+        if not device:  # the device's half could not be begun
             return Done([], 1, host.stdout)
         for done in (host, *device):
             if done.returncode:
@@ -99,7 +102,7 @@ class Steps:
         return last
 
     def _in_turn(self, commands: list[str]) -> Done:
-        """Until one fails; what all of them said."""
+        """Run commands until one fails; return the last one, with the output of all."""
         done = Done(commands, 0, b"")
         for command in commands:
             heard = done.stdout

@@ -1,0 +1,1 @@
+"""Measurements of what becomes of answers: bills, extraction, retrieval."""

@@ -1,0 +1,1 @@
+"""Measurements of judging: verdicts a second, and cheats that get through."""

@@ -1,0 +1,1 @@
+"""Compare KernelBench's own evaluation with ours."""

@@ -1,0 +1,1 @@
+"""Measurements of the ledger at a size of millions, and under kills."""

@@ -1,0 +1,1 @@
+"""Measurements of the clock: of equals, of gains, of noise."""

@@ -1,0 +1,1 @@
+"""Measurements of a policy's learning and sampling: speed and memory."""

@@ -1,0 +1,1 @@
+"""The extraction of a candidate's source from a model's text."""

@@ -1,0 +1,1 @@
+"""Reading of files that people name, as Python reads them."""

@@ -1,0 +1,1 @@
+"""Admission: a trial of each reference, and of the check that its candidates must pass."""

@@ -1,0 +1,1 @@
+"""Compilers and the finished builds of candidates: made ahead of judging, kept for later runs."""

@@ -1,0 +1,182 @@
+"""Compare outputs of a burst with the answers to its inputs, and explain a wrong output.
+
+Threat: outputs are bytes that the judge holds. An answer is computed here after the output for its
+input has been captured. The reference's worker may have given an answer before, to the judge alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cudal1.harness.checks import guards
+from cudal1.harness.checks.progress import Progress
+from cudal1.harness.exchange.burst import Burst, BurstRunner
+from cudal1.harness.exchange.failure import Failure
+from cudal1.harness.oracle.answering import tells
+from cudal1.harness.oracle.correctness import Comparison, agree, compare
+from cudal1.harness.oracle.oracle import Key, Oracle, RefusalError
+from cudal1.protocol import Contract, EvalProtocol
+from cudal1.verdict import Status
+
+if TYPE_CHECKING:
+    import torch
+
+NUM_REMEMBERED = 4
+"""Number of bursts of which a right output is kept, to tell whether a later output repeats one."""
+
+
+class OutputCheck:
+    """A comparison of a candidate's outputs with the oracle's answers.
+
+    Args:
+        oracle: computes the answers.
+        runner: holds the outputs.
+        protocol: says how close they must be.
+        progress: the candidate's progress; notes what was compared and seen.
+    """
+
+    def __init__(
+        self, oracle: Oracle, runner: BurstRunner, protocol: EvalProtocol, progress: Progress
+    ) -> None:
+        self.has_other_weights = False
+        """True if the candidate's weights are others than the seed's."""
+        self._oracle = oracle
+        self._runner = runner
+        self._protocol = protocol
+        self._progress = progress
+        self._earlier: deque[list[torch.Tensor]] = deque(maxlen=NUM_REMEMBERED)
+
+    def compare(self, burst: Burst, *, exact: bool, reference: Burst | None) -> None:
+        """Compare all outputs of a burst.
+
+        The reference's worker may have run on the same inputs. Its outputs, which the judge holds,
+        are then looked at first. What they do not settle is computed here.
+
+        Raises:
+            Failure: outputs are wrong.
+        """
+        self._refuse_misuse(burst)
+        self._progress.compared.has_begun = True
+        settled = set[int]() if reference is None else self._settled(burst, reference)
+        self._progress.compared.num_inputs += len(settled)
+        for slot, draw in enumerate(burst.draws):
+            if slot in settled:
+                continue
+            outputs = self._runner.output(burst, slot)
+            try:
+                key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
+                if not exact and not self._agree(outputs, key):
+                    key = self._oracle.exact_key(draw)  # may be hard on the reference, too
+            except RefusalError:
+                if draw.is_own:
+                    raise
+                continue  # an input that the reference cannot do says nothing
+            telling = [
+                (output, answer, error)
+                for output, (answer, error) in zip(outputs, key, strict=True)
+                if tells(draw, error)
+            ]
+            compared = [compare(output, answer, error) for output, answer, error in telling]
+            is_right = all(each.meets(self._protocol.precision) for each in compared)
+            if not is_right and not self._oracle.is_in_range(draw):
+                continue
+            for comparison in compared:
+                self._progress.compared.note(comparison, self._protocol.precision)
+                if not comparison.meets(self._protocol.precision):
+                    self._fail(burst, slot, comparison)
+            self._progress.compared.num_inputs += bool(telling)
+            if slot == 0 and reference is None:  # else it has been kept
+                self._earlier.append([answer for answer, _ in key])
+        self._runner.release(burst)
+
+    def _refuse_misuse(self, burst: Burst) -> None:
+        """Refuse writes to inputs that must stay, and outputs that lie where they must not.
+
+        Raises:
+            Failure: there are such writes or outputs.
+        """
+        if burst.inputs_changed and not self._oracle.mutates_inputs:
+            self._progress.saw(leaves_inputs=False)
+        if self._progress.seen.leaves_inputs is False and self._is_drop_in:
+            evidence = "an input in the ring was written to"
+            raise Failure(
+                Status.INCORRECT,
+                "changed its inputs in place, which the reference does not",
+                (guards.flag("changed_input", evidence),),
+            )
+        if burst.is_refused:
+            evidence = "an output lies in pages that are shared or of a file"
+            raise Failure(
+                Status.INCORRECT,
+                "an output lies in shared memory or in a file, where it may stand at several "
+                "addresses: return a tensor of its own",
+                (guards.flag("shared_pages", evidence),),
+            )
+
+    def _settled(self, burst: Burst, reference: Burst) -> set[int]:
+        """Return the calls with outputs that meet the asked class, after one look at all calls."""
+        assert burst.draws == reference.draws
+        self._earlier.append([answer.clone() for answer in self._runner.output(reference, 0)])
+        errors = [self._oracle.error(draw.family) for draw in burst.draws]
+        settled = set(range(len(errors)))
+        for outputs_NX, answers_NX in zip(
+            self._runner.outputs(burst), self._runner.outputs(reference), strict=True
+        ):
+            found = agree(outputs_NX, answers_NX, errors, self._protocol.precision)
+            settled &= {slot for slot, good in enumerate(found) if good}
+        return settled
+
+    def _agree(self, outputs: list[torch.Tensor], key: Key) -> bool:
+        pairs = zip(outputs, key, strict=True)
+        return all(compare(x, y, e).meets(self._protocol.precision) for x, (y, e) in pairs)
+
+    def _fail(self, burst: Burst, slot: int, comparison: Comparison) -> None:
+        compared, draw = self._progress.compared, burst.draws[slot]
+        asked, met = self._protocol.precision, compared.precision
+        compared.mismatch = (
+            f"input {compared.num_inputs} ({draw.family}): "
+            f"{comparison.mismatch or 'not comparable'}"
+        )
+        if met is not None:
+            found = guards.flag("lower_precision", f"relative error {comparison.relative_l2:.1e}")
+            raise Failure(
+                Status.INCORRECT,
+                f"correct only in the looser precision class {met}, not {asked}",
+                (found,),
+            )
+        try:
+            answers = [[y for y, _ in self._oracle.key(other)] for other in burst.draws]
+        except RefusalError:  # it cannot do another call's input: there is nothing to compare with
+            answers = []
+        found = guards.explain(
+            self._runner,
+            burst,
+            slot,
+            answers=answers,
+            earlier=self._earlier,
+            error=self._oracle.error(draw.family),
+        )
+        if found is None and self.has_other_weights and self._is_of_the_seed(burst, slot):
+            raise Failure(
+                Status.INCORRECT,
+                "does not follow its weights: others were loaded by the "
+                "reference's names, and its output is still that of its constructor's",
+            )
+        if found is None:
+            raise Failure(Status.INCORRECT, f"wrong output: {compared.mismatch}")
+        status = Status.HACKED if found.kind in guards.CHEATS else Status.INCORRECT
+        raise Failure(status, f"{found.kind}: {found.evidence}", (found,))
+
+    def _is_of_the_seed(self, burst: Burst, slot: int) -> bool:
+        """Return whether the output is right for the weights that the constructor drew."""
+        self._oracle.change_weights(None)
+        with suppress(RefusalError):
+            key = self._oracle.key(burst.draws[slot])
+            return self._agree(self._runner.output(burst, slot), key)
+        return False
+
+    @property
+    def _is_drop_in(self) -> bool:
+        return self._protocol.contract is Contract.DROP_IN

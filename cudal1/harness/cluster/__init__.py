@@ -1,0 +1,1 @@
+"""Judge on devices of other machines, through Ray."""

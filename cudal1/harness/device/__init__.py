@@ -1,0 +1,1 @@
+"""Devices: their peak rates, locks, turns among judges, and states of rest."""

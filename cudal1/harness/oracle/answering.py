@@ -1,0 +1,155 @@
+"""Have a reference answer draws: its own answers, exact ones, and the errors allowed between them.
+
+This module runs the *reference* alone, never a candidate.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
+
+from cudal1.harness.inputs.draws import Change, Draw, Draws, Tensors
+from cudal1.harness.inputs.families import nudged
+from cudal1.harness.oracle.calls import Calls
+from cudal1.harness.oracle.correctness import ReferenceError, reference_error
+from cudal1.harness.oracle.models import Models
+from cudal1.harness.reference.reference_code import RefusalError
+from cudal1.protocol import PrecisionClass
+
+if TYPE_CHECKING:
+    import torch
+
+TOO_HARD = 0.02
+"""Relative L2 error of the reference above which a single draw of another family says nothing. On
+the problem's own inputs every output is compared; there this is the largest error that widens a
+bound."""
+ROUNDED_SHARE = 0.5
+"""Share that counts of the error of a reference with operators rounded as a class allows. Bounds
+widen to four times a reference's error, so an honest candidate may be twice as far off as that
+reference."""
+NUM_NUDGES = 4
+
+
+def tells(draw: Draw, error: ReferenceError) -> bool:
+    """Return whether an output for `draw` says anything, given the reference's error there."""
+    return draw.is_own or error.relative_l2 <= TOO_HARD
+
+
+class Answering:
+    """Answers draws with a reference.
+
+    Args:
+        models: compute the answers.
+        draws: the inputs; replaced once more is known of them.
+        calls: of the models.
+        precision: the class that candidates have to meet.
+    """
+
+    def __init__(
+        self, models: Models, draws: Draws, calls: Calls, precision: PrecisionClass
+    ) -> None:
+        from cudal1.harness.oracle.operators import narrowest, rounding
+
+        self.draws = draws
+        self.calls = calls
+        self.mutates_inputs = True
+        """True if a call writes to its inputs; each call then has copies."""
+        self._models = models
+        self._rounding = rounding(precision)
+        self._narrowest = narrowest(precision)
+
+    def plain(self, draw: Draw, mode: AbstractContextManager[object] | None = None) -> Tensors:
+        """Return the reference's own outputs, under a mode that interferes with its operators.
+
+        Raises:
+            RefusalError: the reference cannot do the input, or gives other kinds of outputs than
+                usual.
+        """
+        change = copied if self.mutates_inputs else None
+        return self.calls.plain(self._models.model, self.draws.given(draw, change), mode)
+
+    def exact(self, draw: Draw) -> Tensors:
+        """Return the outputs in float64, or the reference's own where it cannot be run in float64.
+
+        Raises:
+            RefusalError: the reference cannot do the input, or gives other kinds of outputs than
+                usual.
+        """
+        if self._models.exact is None:
+            return self.plain(draw)
+        given = self.draws.given(draw, self._copying(_as_double))
+        return self.calls.exact(self._models.exact, given)
+
+    def errors(self, draw: Draw, plains: Tensors, exacts: Tensors) -> list[ReferenceError]:
+        """Return the reference's error in each output, widened by rounding that the class has."""
+        return self.with_rounding(draw, errors_of(plains, exacts), exacts)
+
+    def with_rounding(
+        self, draw: Draw, errors: list[ReferenceError], exacts: Tensors
+    ) -> list[ReferenceError]:
+        """Return the errors, widened to those of a reference that rounds as the class allows."""
+        if self._rounding is None:
+            return errors
+        from cudal1.harness.oracle.operators import Rounding
+
+        try:
+            rounded = self.plain(draw, Rounding(self._rounding))
+        except RefusalError:  # its operators cannot be interfered with
+            return errors
+        return [
+            error.larger(reference_error(x, y).times(ROUNDED_SHARE))
+            for error, x, y in zip(errors, rounded, exacts, strict=True)
+        ]
+
+    def is_in_range(self, draw: Draw, plain: Tensors) -> bool:
+        """Return whether operators of the narrowest type in the class reach no infinity.
+
+        float16 ends at 65,504. Overflow on the problem's own inputs is the problem's business.
+        Inputs of another family may be a hundred times as large; a candidate in float16 owes no
+        larger range there. `plain` are the reference's own outputs.
+        """
+        if self._narrowest is None or draw.is_own:
+            return True
+        from cudal1.harness.oracle.operators import Rounding
+
+        try:
+            narrow = self.plain(draw, Rounding(self._narrowest))
+        except RefusalError:  # its operators cannot be interfered with
+            return True
+        pairs = zip(narrow, plain, strict=True)
+        return all(x.isfinite().equal(y.isfinite()) for x, y in pairs)
+
+    def nudged(self, draw: Draw) -> list[Tensors]:
+        """Return exact answers to inputs that are off by as much as an honest candidate's rounding.
+
+        Numbers that lie as near to each other as a rounding error may decide an integer: two
+        largest values, a half to be rounded. Where such a nudge changes the integer, an honest
+        candidate may give the other integer, too.
+        """
+        if not any(t.is_floating_point() for t in draw.inputs):
+            return []
+        assert self._models.exact is not None
+        answers: list[Tensors] = []
+        for _ in range(NUM_NUDGES):
+            inputs = self.draws.given(draw, self._copying(nudged))
+            with suppress(RefusalError):
+                answers.append(self.calls.exact(self._models.exact, inputs))
+        return answers
+
+    def _copying(self, change: Change) -> Change:
+        """Return the change, done to copies where the reference writes to its inputs."""
+        return (lambda tensor: change(tensor.clone())) if self.mutates_inputs else change
+
+
+def errors_of(plains: Tensors, exacts: Tensors) -> list[ReferenceError]:
+    """Return the error of each of a reference's own outputs against the one in float64."""
+    return [reference_error(x, y) for x, y in zip(plains, exacts, strict=True)]
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy: a change of inputs that leaves their values."""
+    return tensor.clone()
+
+
+def _as_double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor

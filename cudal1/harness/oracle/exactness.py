@@ -1,0 +1,90 @@
+"""Decide which outputs are compared with answers in float64, and when.
+
+An output that agrees with the reference's own, within the class's tolerance and the reference's
+measured error, is right. An output that does not agree may still be right: the input may be hard
+for the reference, too, and float64 decides. So right outputs mostly need no float64, which at real
+sizes takes more of a GPU than all calls that are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudal1.harness.oracle.answering import tells
+from cudal1.harness.oracle.correctness import Expected
+from cudal1.harness.oracle.oracle import Draw, Key, Oracle, Tensors
+from cudal1.protocol import PrecisionClass
+
+EXACT_INPUTS = 16
+"""Number of inputs on a CPU with outputs that are compared with float64 first. Other outputs are
+compared with the reference's own, as timed ones are, and with float64 where they do not agree. On a
+GPU only outputs of the first stage are compared with float64 first."""
+
+
+def is_exact_first(oracle: Oracle, stage: int, num_inputs: int) -> bool:
+    """Return whether the next output of a check is compared with float64 first.
+
+    Args:
+        oracle: computes the answers.
+        stage: of the check, from 1.
+        num_inputs: number of inputs that the check has compared already.
+    """
+    if oracle.device.type == "cuda":
+        return stage == 1
+    return num_inputs < EXACT_INPUTS
+
+
+class Admission:
+    """Says of many outputs for one draw whether the check lets them pass, by its own rule.
+
+    Args:
+        oracle: computes the answers, in float64 once that is needed.
+        draw: the inputs.
+        plains: the reference's own outputs.
+        precision: the class that outputs have to meet.
+        is_exact: whether they are compared with float64 first.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        draw: Draw,
+        plains: Tensors,
+        precision: PrecisionClass,
+        *,
+        is_exact: bool,
+    ) -> None:
+        self._oracle = oracle
+        self._draw = draw
+        self._plains = plains
+        self._precision = precision
+        self._is_exact = is_exact
+        key = oracle.exact_key(draw, plains) if is_exact else oracle.key(draw, plains)
+        self._expected = [self._expectations(key)]
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if any output would pass."""
+        return not any(self._expected[0])
+
+    def admits(self, outputs: Tensors) -> bool:
+        """Return whether outputs pass; an output of which the draw says nothing passes."""
+        if _pass(outputs, self._expected[0]):
+            return True
+        if self._is_exact:
+            return False
+        if len(self._expected) == 1:
+            key = self._oracle.exact_key(self._draw, self._plains)
+            self._expected.append(self._expectations(key))
+        return _pass(outputs, self._expected[1])
+
+    def _expectations(self, key: Key) -> list[Expected | None]:
+        return [
+            Expected(answer, error, self._precision) if tells(self._draw, error) else None
+            for answer, error in key
+        ]
+
+
+def _pass(outputs: Tensors, expected: Sequence[Expected | None]) -> bool:
+    pairs = zip(outputs, expected, strict=True)
+    return all(answer is None or answer.admits(output) for output, answer in pairs)

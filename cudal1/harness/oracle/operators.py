@@ -1,0 +1,159 @@
+"""Interfere with a reference's operators, below Python: round them, or leave one out."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from cudal1.protocol import PrecisionClass
+
+TF32_DROPPED_BITS = 13
+
+
+def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """Round a tensor to the ten bits behind the point that a TF32 operand has; in its own dtype."""
+    words = tensor.float().view(torch.int32)
+    rounded = words + (1 << (TF32_DROPPED_BITS - 1)) & -(1 << TF32_DROPPED_BITS)
+    return torch.where(tensor.isfinite(), rounded.view(torch.float32).to(tensor.dtype), tensor)
+
+
+def to_half(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a function that converts a tensor to a half type and back."""
+    return lambda tensor: tensor.to(dtype).to(tensor.dtype)
+
+
+def rounding(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return the rounding that a class allows of operands and results; None: none."""
+    return {
+        PrecisionClass.STRICT: None,
+        PrecisionClass.TF32: to_tf32,
+        PrecisionClass.HALF: to_half(torch.bfloat16),
+    }[precision]
+
+
+def narrowest(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return the conversion through the type of the smallest range in a class; None: no conversion.
+
+    Operators may use that type.
+    """
+    return to_half(torch.float16) if precision is PrecisionClass.HALF else None
+
+
+class _Interfering(TorchDispatchMode):
+    """A mode that PyTorch's compiler does not compile.
+
+    PyTorch would import its compiler for that, at the first operator: 1.5 s in each process. Where
+    nothing has imported it, nothing compiles.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._uncompiled: Callable[..., Any] | None = None
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # `__torch_dispatch__` skips it
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
+        if disable is None:
+            return self.interfere(func, args, kwargs or {})
+        interfere = self._uncompiled = self._uncompiled or disable(self.interfere, wrapping=False)
+        return interfere(func, args, kwargs or {})
+
+    @abstractmethod
+    def interfere(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the result of an operator, interfered with."""
+
+
+class Rounding(_Interfering):
+    """A mode in which operators take and give rounded float32 (or wider) numbers.
+
+    Kernels in lower precision that add up in float32 do the same. Real half kernels are not used:
+    CPUs lack some of them, and views and in-place operators need their own tensors.
+    """
+
+    def __init__(self, rounded: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self._rounded = rounded
+
+    def interfere(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the rounded result on rounded operands; a view is only passed on."""
+        if _is_view(func):
+            return func(*args, **kwargs)
+        if func._schema.is_mutable:  # its first argument must stay the same tensor
+            result = func(args[0], *tree_map(self._round, list(args[1:])), **kwargs)
+            for tensor in _tensors(result):
+                tensor.copy_(self._round(tensor))
+            return result
+        result = func(*tree_map(self._round, list(args)), **tree_map(self._round, dict(kwargs)))
+        return tree_map(self._round, result)
+
+    def _round(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        return self._rounded(value)
+
+
+class Dropping(_Interfering):
+    """A mode in which one operator, by its number, only returns an input of the same kind.
+
+    Without a number no operator is left out. `droppable` has the numbers of the operators with a
+    result like one of their inputs, except those that only copy or view it.
+    """
+
+    def __init__(self, number: int | None = None) -> None:
+        super().__init__()
+        self.droppable: list[int] = []
+        self._number = number
+        self._count = 0
+
+    def interfere(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the result, or instead of it an input where the operator is the one to drop."""
+        number, self._count = self._count, self._count + 1
+        given = _tensors((args, kwargs))
+        changes = func._schema.is_mutable and bool(given)
+        before = given[0].clone() if changes and number == self._number else None
+        result = func(*args, **kwargs)
+        several = isinstance(result, tuple | list)
+        first: Any = result[0] if several and result else result
+        if not isinstance(first, torch.Tensor):
+            return result
+        alike = [t for t in given if t.shape == first.shape and t.dtype == first.dtype]
+        if not alike:
+            return result
+        if changes or not _is_copy(func, alike[0], first):
+            self.droppable.append(number)
+        if number != self._number:
+            return result
+        if before is not None:
+            return first.copy_(before)
+        return [alike[0], *result[1:]] if several else alike[0]
+
+
+def _is_view(func: Any) -> bool:
+    """Return whether the result shares memory with an argument that is not written to."""
+    infos = [value.alias_info for value in func._schema.returns]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def _is_copy(func: Any, given: torch.Tensor, result: torch.Tensor) -> bool:
+    if func.overloadpacket is torch.ops.aten.clone:
+        return True
+    return given.data_ptr() == result.data_ptr() and given.stride() == result.stride()
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]

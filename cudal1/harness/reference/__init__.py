@@ -1,0 +1,1 @@
+"""Run a problem's own code so that whatever it does costs that problem alone."""

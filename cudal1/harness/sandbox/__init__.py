@@ -1,0 +1,1 @@
+"""Start, limit, watch and end worker processes; every candidate runs inside one."""

@@ -1,0 +1,399 @@
+"""Give each problem a pool in its own process: what a reference does costs that problem only.
+
+The device's process holds the lock and the zygote's process, and runs no problem's code. It forks a
+process for each problem, which keeps the oracle and asks for workers as any pool does. Threat: none
+new; a problem is trusted by its user's word. But what it raises, prints or changes, or how it ends,
+must not reach another problem's verdicts.
+
+Long because each way in which a problem's process may end is to be seen in one place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import deque
+from collections.abc import Collection
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing.connection import wait
+from subprocess import SubprocessError
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from cudal1.errors import (
+    CrowdedCandidateError,
+    CrowdedError,
+    DeviceLostError,
+    SuiteError,
+    UnfitError,
+    WorkerError,
+)
+from cudal1.harness.admission.known_references import KnownReferences
+from cudal1.harness.device.ceilings import Ceilings, Peaks
+from cudal1.harness.device.device import Device, num_lanes_of
+from cudal1.harness.device.turns import Turns, TurnsFile
+from cudal1.harness.judgement import Judgement
+from cudal1.harness.reference.forked import Ended, Forked
+from cudal1.harness.reference.reference_code import CALL_LIMIT_S
+from cudal1.harness.sandbox.launch import Lent, Source, Start, launch
+from cudal1.harness.schedule.pending import Asked, Pending
+from cudal1.harness.schedule.pool import NUM_PREPARED, Pool
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+
+if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
+    from cudal1.harness.admission.trying import ReferenceTrial
+
+DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
+"""Errors that a problem's process does not survive: what it holds may be lost, or is not wanted."""
+
+
+@dataclass
+class _Lane:
+    """A place for the process of one problem."""
+
+    number: int
+    forked: Forked | None = None
+    problem_id: str = ""
+    source: Source | None = None
+    """The zygote's process that forks its workers."""
+    pending: Pending | None = None
+    until: float = 0.0
+
+    def close(self) -> None:
+        """End the lane's process."""
+        forked, self.forked, self.problem_id = self.forked, None, ""
+        if forked is not None:
+            forked.close()
+
+    def kill(self) -> None:
+        """End the lane's process as it stands."""
+        forked, self.forked, self.problem_id = self.forked, None, ""
+        if forked is not None:
+            forked.kill()
+
+
+class Pools:
+    """Pools on a device that is held alone while they are open, each problem in its own process.
+
+    On a GPU several problems are judged side by side, and take turns in timing (`turns`).
+
+    Args:
+        device: what they judge on.
+        protocol: says how candidates are judged.
+        wait_s: for how many seconds to wait for a device that another judge holds.
+        start: starts the zygote's process.
+        known: has what earlier runs have found of references.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        protocol: EvalProtocol,
+        *,
+        wait_s: float = 0.0,
+        start: Start = launch,
+        known: KnownReferences | None = None,
+    ) -> None:
+        self.device = device
+        self.protocol = protocol
+        self._wait_s = wait_s
+        self._start = start
+        self._known = known
+        self._source: Source | Lent | None = None
+        self._peaks: Peaks | None = None
+        self._num_active = num_lanes_of(device)
+        num_lanes = max(NUM_PREPARED[device.device_class], self._num_active)
+        self._lanes = deque(_Lane(number) for number in range(num_lanes))
+        """Lanes in the order of their last use, the latest used last."""
+        self._waiting = deque[Pending]()
+        self._fit = set[str]()
+        """Ids of problems of which a trial has found that they can be judged."""
+        self._crowded = set[str]()
+        """Ids of problems for which there was too little room beside others."""
+        self._turns: TurnsFile | None = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Lock the device and start the zygote's process.
+
+        Raises:
+            DeviceError: another process is judging on the device.
+            WorkerError: the zygote's process does not start.
+        """
+        with ExitStack() as opening:
+            opening.enter_context(self.device.locked(wait_s=self._wait_s))
+            opening.callback(self._end_source)
+            opening.callback(self._forget_all)
+            self._source = self._start(self.device)
+            if self._num_active > 1:
+                self._turns = opening.enter_context(closing(TurnsFile()))
+            import_once().set_num_threads(1)  # a fork must find no other threads
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def judge(self, problem: Problem, *arguments: Any, **named: Any) -> Pending:
+        """Ask the problem's pool to judge a candidate: `Pool.judge`."""
+        return self._begin(Asked(problem, "judge", arguments, named))
+
+    def confirm(self, problem: Problem, *arguments: Any, **named: Any) -> Pending:
+        """Ask the problem's pool to confirm a claim: `Pool.confirm`."""
+        return self._begin(Asked(problem, "confirm", arguments, named))
+
+    def _begin(self, asked: Asked) -> Pending:
+        asked = replace(asked, is_alone=asked.problem.id in self._crowded)
+        pending = Pending(self, asked)
+        self._waiting.append(pending)
+        self.go_on()
+        return pending
+
+    # --- lanes -----------------------------------------------------------------------------------
+
+    def awaited(self, pending: Pending) -> Collection[int]:
+        """Return the descriptor of the process that was asked; of all, if none was asked yet."""
+        lanes = self._lanes_of(pending)
+        return [lane.forked.fileno() for lane in lanes if lane.forked is not None]
+
+    def until(self, pending: Pending) -> float:
+        """Return when that process is given up, or the first one of all, by the monotonic clock."""
+        return min((lane.until for lane in self._lanes_of(pending)), default=time.monotonic())
+
+    def go_on(self) -> None:
+        """Take in the answers that have come, and ask as many questions as may be asked."""
+        for lane in self._busy():
+            assert lane.forked is not None
+            has_said = bool(wait([lane.forked.fileno()], 0))
+            if has_said or time.monotonic() >= lane.until:
+                self._hear(lane, lane.forked)
+        while (pending := self._next()) is not None:
+            self._waiting.remove(pending)
+            self._ask(pending)
+
+    def _busy(self) -> list[_Lane]:
+        return [lane for lane in self._lanes if lane.pending is not None]
+
+    def _lanes_of(self, pending: Pending) -> list[_Lane]:
+        busy = self._busy()
+        return [lane for lane in busy if lane.pending is pending] or busy
+
+    def _next(self) -> Pending | None:
+        """Return the question to ask next, if one may be asked.
+
+        A problem that no lane is at comes first. A question that must be asked alone comes last, so
+        that lanes stand idle for it once.
+        """
+        busy = [lane.pending for lane in self._lanes if lane.pending is not None]
+        if len(busy) >= self._num_active or any(each.asked.is_alone for each in busy):
+            return None
+        at = {each.asked.problem.id for each in busy}
+        beside = [each for each in self._waiting if not each.asked.is_alone]
+        for pending in beside:
+            if pending.asked.problem.id not in at:
+                return pending
+        if not beside and not busy:
+            return next(iter(self._waiting), None)
+        in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
+        return next((each for each in beside if each.asked.problem.id not in in_trial), None)
+
+    def _is_in_trial(self, pending: Pending) -> bool:
+        """Return whether a question is to tell first that its problem can be judged."""
+        asked = pending.asked
+        return asked.named.get("trial") is not None and asked.problem.id not in self._fit
+
+    def _ask(self, pending: Pending) -> None:
+        asked = pending.asked
+        if asked.problem.id in self._fit and "trial" in asked.named:
+            asked = pending.asked = replace(asked, named={**asked.named, "trial": None})
+        pending.num_tries += 1
+        free = [lane for lane in self._lanes if lane.pending is None]
+        same = (lane for lane in free if lane.problem_id == asked.problem.id)
+        lane = next(same, None) or next((each for each in free if each.forked is None), free[0])
+        self._lanes.remove(lane)
+        self._lanes.append(lane)
+        if asked.is_alone:
+            for each in free:
+                each.close()
+        lane.pending = pending
+        try:
+            if lane.problem_id != asked.problem.id or lane.forked is None:
+                lane.close()
+                self._prepare(lane, asked)
+            assert lane.forked is not None
+            lane.until = lane.forked.begin(
+                asked.name, asked.problem, *asked.arguments, **asked.named
+            )
+        except Exception as error:  # noqa: BLE001 -- for the caller that asked
+            self._fail(lane, error)
+
+    def _prepare(self, lane: _Lane, asked: Asked) -> None:
+        """Start a process for the problem in a lane."""
+        self._peaks = self._peaks or self._measured()
+        assert isinstance(self._source, Source)
+        keeps = [self._source.channel.fileno()]
+        keeps += [] if self._turns is None else [self._turns.fileno()]
+        lane.source = self._source
+        trial: ReferenceTrial | None = asked.named.get("trial")
+        lane.forked = Forked(
+            partial(self._make, lane, asked.is_alone),
+            keeps=keeps,
+            call_limit_s=trial.call_limit_s if trial else CALL_LIMIT_S,
+        )
+        lane.problem_id = asked.problem.id
+
+    def _hear(self, lane: _Lane, forked: Forked) -> None:
+        try:
+            said: Judgement = forked.finish()
+        except Exception as error:  # noqa: BLE001 -- for the caller that asked
+            self._fail(lane, error)
+            return
+        pending, lane.pending = lane.pending, None
+        assert pending is not None
+        if said.found is not None:
+            self._fit.add(pending.asked.problem.id)
+        pending.settle(said)
+
+    def _fail(self, lane: _Lane, error: Exception) -> None:
+        """Report why a lane has no answer, or have the question asked once more."""
+        pending, lane.pending = lane.pending, None
+        assert pending is not None
+        asked, source = pending.asked, lane.source
+        if isinstance(error, DEADLY):
+            lane.kill()
+        if isinstance(error, CrowdedError) and self._num_active > 1 and not asked.is_alone:
+            self._have_alone(pending, whole_problem=not isinstance(error, CrowdedCandidateError))
+            return
+        key = asked.problem.key
+        if isinstance(error, Ended):
+            error = SuiteError(f"{key}: its reference {error}")
+        elif isinstance(error, UnfitError):
+            try:
+                require_working(self.device)  # else the lost device is the reason
+            except DeviceLostError as lost:
+                error = lost
+        elif isinstance(error, DeviceLostError):
+            try:
+                require_working(self.device)
+                error = SuiteError(f"{key}: loses the device for its process: {error}")
+            except DeviceLostError as lost:
+                error = lost
+        elif isinstance(error, MemoryError):
+            error = SuiteError(f"{key}: too large for the memory here: {error}")
+        elif isinstance(error, WorkerError):
+            self._renew()
+            if source is not self._source and pending.num_tries == 1:
+                # the zygote's process that forked its workers had ended
+                self._waiting.appendleft(pending)
+                return
+        self._settle(pending, error)
+
+    def _have_alone(self, pending: Pending, *, whole_problem: bool) -> None:
+        """Ask once more while nothing else is on the device.
+
+        With `whole_problem`, all waiting questions of the problem are asked alone, too.
+        """
+        pending.asked = replace(pending.asked, is_alone=True)
+        self._waiting.appendleft(pending)
+        if whole_problem:
+            self._crowded.add(pending.asked.problem.id)
+            for each in self._waiting:
+                if each.asked.problem.id in self._crowded:
+                    each.asked = replace(each.asked, is_alone=True)
+
+    def _settle(self, pending: Pending, error: Exception) -> None:
+        """Settle a question with an error, and all that wait for a trial that has failed."""
+        settled = [pending]
+        if self._is_in_trial(pending) and isinstance(error, SuiteError):
+            problem_id = pending.asked.problem.id
+            waiting = [each for each in self._waiting if each.asked.problem.id == problem_id]
+            settled += filter(self._is_in_trial, waiting)
+        for each in settled[1:]:
+            self._waiting.remove(each)
+        for each in settled:
+            each.settle(None, error)
+
+    def _measured(self) -> Peaks:
+        """Return the device's ceilings, measured in a process that leaves no context behind.
+
+        They are measured once for all problems.
+        """
+        forked = Forked(self._ceilings)
+        try:
+            return forked.ask("peaks")
+        finally:
+            forked.close()
+
+    def _ceilings(self) -> Ceilings:
+        return Ceilings(self.device.torch_name, core=self.device.worker_core, known=self._peaks)
+
+    def _make(self, lane: _Lane, is_alone: bool) -> Pool:
+        """Open a pool in the problem's process.
+
+        The pool holds no lock, and has its workers forked by the zygote's process of the device.
+        """
+        assert isinstance(self._source, Source)
+        source = Lent(self._source)
+        turns = Turns() if self._turns is None else self._turns.opened()
+        device = self.device
+        if device.lane_cores:
+            device = device.model_copy(update={"worker_core": device.lane_cores[lane.number]})
+        pool = Pool(
+            device,
+            self.protocol,
+            start=lambda _: source,
+            holds=True,
+            ceilings=self._ceilings(),
+            turns=turns,
+            num_lanes=1 if is_alone else self._num_active,
+            known=self._known,
+        )
+        return pool.__enter__()
+
+    def _renew(self) -> None:
+        """Start another zygote's process where the last one has ended."""
+        if self._source is not None and not self._source.is_running():
+            for lane in self._lanes:
+                if lane.pending is None:
+                    lane.close()
+            self._end_source()
+            self._source = self._start(self.device)
+
+    def _forget_all(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+
+    def _end_source(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+
+def import_once() -> Any:
+    """Import PyTorch for all processes that are forked."""
+    torch = importlib.import_module("torch")
+    if torch.version.cuda is not None:
+        # else each process finds this out before its first kernel, which takes half a second
+        with suppress(ImportError, AttributeError, OSError, AssertionError, SubprocessError):
+            importlib.import_module("triton.runtime.cache").triton_key()
+            importlib.import_module("triton.backends.nvidia.driver").libcuda_dirs()
+    return torch
+
+
+def require_working(device: Device) -> None:
+    """Have a fresh process compute one sum on a device.
+
+    A context of this process would not survive the next fork.
+    """
+    try:
+        Forked(device.require_working).close()
+    except Ended as error:
+        raise DeviceLostError(f"device {device.kind} {device.id}: its process {error}") from error

@@ -1,0 +1,1 @@
+"""The screen of a source: signs of cheats, and copies of the reference."""

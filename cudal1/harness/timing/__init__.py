@@ -1,0 +1,1 @@
+"""Time candidates: quads of bursts, their statistics, and how far a claim is believed."""

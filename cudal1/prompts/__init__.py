@@ -1,0 +1,1 @@
+"""Prompts: the templates, and the code that fills them."""

@@ -1,0 +1,1 @@
+"""Figures: frames in, SVG out."""

@@ -1,0 +1,1 @@
+"""Tables: frames in, headings and cells out."""

@@ -1,0 +1,1 @@
+"""Selection: exemplars for a prompt, rewards for answers, and the better of two policies."""

@@ -1,0 +1,1 @@
+"""Settings as records: params.yaml, profiles and protocols."""

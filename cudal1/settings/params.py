@@ -1,0 +1,392 @@
+"""params.yaml as records: a section for each stage, and sections that several stages share.
+
+There are no defaults: a setting that is not in the file is invisible to DVC. Secrets are not
+parameters (they stay in the environment), nor are facts about the machine.
+
+The module is long because it states the unit and the source of each setting, once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from cudal1.baseline import Baseline, on
+from cudal1.problem import DeviceClass, Split
+from cudal1.prompts.prompt import PromptStyle
+from cudal1.protocol import EvalProtocol
+from cudal1.record import Record
+from cudal1.selection.contrast import ContrastParams, Sampling
+from cudal1.selection.reward import SmoothScope
+from cudal1.settings.provider_settings import ProviderSettings
+from cudal1.settings.scale import ScaleParams
+from cudal1.settings.settings_file import read_settings
+
+REVIEWER = "reviewer"
+"""The reviewer's name in bills."""
+ITEM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
+ItemName = Annotated[str, StringConstraints(pattern=ITEM_NAME)]
+"""A name that DVC, file names and a shell take without quoting."""
+
+
+class ProblemsParams(Record):
+    """Stage `problems`."""
+
+    source: Literal["shipped", "kernelbench"]
+    path: str | None
+    """KernelBench: folder of a checkout; None loads the hub dataset."""
+    revision: str | None
+    """KernelBench: revision of the hub dataset; None is its newest."""
+    levels: tuple[Annotated[int, Field(ge=1, le=4)], ...] = Field(min_length=1)
+    sizes: str | None
+    """KernelBench: a YAML file of constants by problem, to fit this device; None keeps the suite's
+    own."""
+    generated_train: int = Field(ge=0)
+    """Number of problems from the procedural generator, to train on."""
+    generated_heldout: int = Field(ge=0)
+    """Number of problems with a reserved combination of operators: never trained on."""
+    generated_seed: int
+    max_reference_ms: float = Field(gt=0)
+    """Milliseconds of one call above which a reference is rejected, since judging it takes too
+    long."""
+
+
+class PolicyParams(Record):
+    """Stage `policy`, and the settings of policies' prompts everywhere."""
+
+    source: str
+    """`embedded`, a local folder, or a hub id."""
+    revision: str | None
+    """Revision of a hub id."""
+    prompts: PromptStyle
+    max_prompt_tokens: int = Field(gt=0)
+    """Maximum tokens of a prompt to a policy; problems with longer prompts are left to the
+    providers."""
+    max_new_tokens: int = Field(gt=0)
+    batch_size: int = Field(gt=0)
+    """Number of answers sampled at a time."""
+
+
+class EvaluationParams(Record):
+    """The examination of each stage's policy on held-out problems."""
+
+    num_problems: int = Field(gt=0)
+    num_samples: int = Field(gt=0)
+    """Number of answers to each problem."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    seed: int
+
+
+class GenerateParams(Record):
+    """Stage `generate`, one instance for each provider."""
+
+    attempts: int = Field(gt=0)
+    """Maximum number of answers for each problem and provider (paper 2.2: 20)."""
+    successes: int = Field(gt=0)
+    """Successes after which a provider is not asked about a problem again (paper 2.2: 2)."""
+    seed: int
+    prompts: PromptStyle
+    providers: dict[ItemName, ProviderSettings] = Field(min_length=1)
+
+
+class FilterParams(Record):
+    """Stage `filter`."""
+
+    keep: int = Field(gt=0)
+    """Maximum number of successful candidates for each problem and provider (paper 2.2: 2)."""
+
+
+class SftLoss(StrEnum):
+    """The loss of one token of an answer to learn."""
+
+    NLL = "nll"
+    """The token's negative log-likelihood."""
+    DFT = "dft"
+    """The negative log-likelihood times the token's probability (dynamic fine-tuning, arXiv
+    2508.05629). Tokens that the policy would hardly write, as in unfamiliar code, do not outweigh
+    the rest."""
+
+
+class TrainingParams(Record):
+    """Settings of supervised training, in stage 1 and in each round of stage 2."""
+
+    steps: int = Field(gt=0)
+    batch_size: int = Field(gt=0)
+    loss: SftLoss
+    learning_rate: float = Field(gt=0)
+    warmup_steps: int = Field(ge=0)
+    max_tokens: int = Field(gt=0)
+    """Maximum tokens of prompt and answer; longer pairs are left out and counted."""
+    checkpoint_every: int = Field(gt=0)
+    """Number of steps between checkpoints."""
+    seed: int
+
+
+class SftParams(TrainingParams):
+    """Stage `sft` (paper 2.2)."""
+
+
+class Round(Record):
+    """One round of stage 2."""
+
+    init: ItemName
+    """Policy that the round starts from: `sft`, or the round before."""
+
+
+class SelfsupParams(TrainingParams):
+    """Stage `selfsup@ROUND` (paper 2.3)."""
+
+    rounds: dict[ItemName, Round] = Field(min_length=1)
+    """Rounds by name; DVC chains them through `init`."""
+    num_problems: int = Field(gt=0)
+    """Number of training problems that a round samples answers to."""
+    num_samples: int = Field(gt=0)
+    """Number of answers to each problem."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+
+
+class RlParams(ContrastParams):
+    """Stage `rl` (paper 2.4)."""
+
+    init: ItemName
+    """Policy that the stage starts from: the last round of stage 2."""
+    num_problems: int = Field(gt=0)
+    """Maximum number of training problems to learn on; an epoch shows each of them once."""
+    steps: int = Field(gt=0)
+    prompts_per_step: int = Field(gt=0)
+    group_size: int = Field(ge=2)
+    """Number of answers to one prompt, G."""
+    learning_rate: float = Field(gt=0)
+    beta: float = Field(ge=0)
+    """Weight of the KL term (equation 5)."""
+    epsilon: float = Field(gt=0, lt=1)
+    """Clip range of the probability ratio (equation 5)."""
+    updates_per_batch: int = Field(ge=1)
+    """Number of optimiser passes over each batch of answers; above 1 the clip acts."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    sampling: Sampling
+    """The method of choosing exemplars."""
+    plain_share: float = Field(ge=0, le=1)
+    """Share of prompts without exemplars, so that the plain skill survives."""
+    smooth_k: float = Field(gt=0)
+    """k of equation 6 (paper 3.2: 1.5)."""
+    smooth_scope: SmoothScope
+    """The rewards that equation 6 takes its mean and deviation of."""
+    smooth_window: int = Field(gt=1)
+    """Number of latest rewards that mean and deviation cover; not under `smooth_scope: group`."""
+    smooth_refresh: int = Field(gt=0)
+    """Number of batches between refreshes of mean and deviation; not under `smooth_scope:
+    group`."""
+    smooth_log: bool
+    """True if log(1 + reward) is smoothed in place of the reward."""
+    checkpoint_every: int = Field(gt=0)
+    """Number of steps between checkpoints; an interrupted run loses at most as many."""
+    vllm_server: str | None = Field(pattern=r"^https?://")
+    """Address of the vLLM server that samples the answers and is sent the weights before each step
+    (docs/training/how-to.md); None: the training processes sample."""
+    seed: int
+
+
+class MethodKind(StrEnum):
+    """A baseline of the paper's table 5."""
+
+    VANILLA = "vanilla"
+    """The best of all answers to the plain prompt."""
+    EVOLVE = "evolve"
+    """Rounds of contrastive prompts that show the method's own successes."""
+
+
+class MethodParams(Record):
+    """One method of stage `search`: the way to ask a provider with fixed weights."""
+
+    method: MethodKind
+    sampling: Sampling
+    """The method of choosing exemplars; `none` for vanilla, and only there."""
+    reads: str
+    """Path that DVC must have made before, such as the folder of a local policy; without such a
+    path, `data/shards/problems`."""
+    provider: ProviderSettings
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if (self.method is MethodKind.VANILLA) != (self.sampling is Sampling.NONE):
+            raise ValueError(f"method {self.method} with sampling {self.sampling}")
+        path = getattr(self.provider, "path", None)
+        if isinstance(path, str) and path.startswith("data/") and self.reads != path:
+            raise ValueError(
+                f"reads must be {path}, which the provider reads, or DVC will not know"
+            )
+        return self
+
+
+class SearchParams(ContrastParams):
+    """Stage `search@METHOD`: the settings that all methods share, so that they can be compared."""
+
+    split: Split
+    """Split that the problems are taken from."""
+    num_problems: int = Field(gt=0)
+    """Number of problems, evenly spread over the split; all of it, if it has no more."""
+    rounds: int = Field(gt=0)
+    """Number of rounds; `evolve` chooses exemplars anew in each, and the first has none to choose
+    from."""
+    answers_per_round: int = Field(gt=0)
+    """Number of answers to each problem in a round; `vanilla` is given as many in all."""
+    prompts: PromptStyle
+    seed: int
+    methods: dict[ItemName, MethodParams] = Field(min_length=1)
+
+
+class TransferParams(Record):
+    """Stage `transfer@DEVICE`."""
+
+    devices: tuple[ItemName, ...] = Field(min_length=1)
+    """Names of devices, under which results are filed; each instance runs only on the device of its
+    name."""
+    per_problem: int = Field(gt=0)
+    """Number of best candidates of each problem that are judged again."""
+
+
+class ReviewerParams(Record):
+    """The reviewer, which every stage that measures speed asks (paper 3.2)."""
+
+    provider: ProviderSettings | None
+    """Provider of the reviewer; None: there is no reviewer, and verdicts say so."""
+    above: float = Field(gt=1)
+    """Certified speedup from which on the reviewer is asked about every success."""
+    above_record: float = Field(gt=1)
+    """The same as a multiple of the problem's best so far (the paper: a jump of the reward)."""
+    when_screened: bool
+    """True if the reviewer is asked about a gain with an advisory flag of the screen."""
+    spot_share: float = Field(ge=0, le=1)
+    """Share of all other gains that the reviewer is asked about, drawn by their ids."""
+    num_cases: int = Field(ge=0)
+    """Number of confirmed cheats that the reviewer is shown, the most similar ones (the paper:
+    3)."""
+    attempts: int = Field(gt=0)
+    """Number of requests before a reply counts as no answer."""
+
+
+class LessonsParams(Record):
+    """Stage `lessons` of a night: new answers of the champion, and the ledger's best successes."""
+
+    num_problems: int = Field(gt=0)
+    """Number of training problems that the champion answers anew."""
+    num_samples: int = Field(gt=0)
+    """Number of answers to each problem."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    keep: int = Field(gt=0)
+    """Number of best successes of each training problem that a challenger learns."""
+    seed: int
+    """Seed, to which the night's number is added."""
+
+
+class DuelParams(Record):
+    """Stage `duel` of a night: challenger against champion."""
+
+    num_problems: int = Field(gt=0)
+    """Maximum number of new held-out problems: the duel ends as soon as it is decided."""
+    num_samples: int = Field(gt=0)
+    """Number of answers of each policy to each problem."""
+    temperature: float = Field(gt=0)
+    top_p: float = Field(gt=0, le=1)
+    max_reward: float = Field(gt=0)
+    """Reward as which a larger one counts: a bound on means needs a bounded reward."""
+    alpha: float = Field(gt=0, lt=0.5)
+    """Probability that a champion is ever replaced by a policy that is no better."""
+    seed: int
+    """Seed of problems and answers, to which the night's number is added."""
+
+
+class ReportParams(Record):
+    """Stage `report`."""
+
+    title: str
+    fast_p: tuple[float, ...] = Field(min_length=1)
+    """Thresholds p of fast_p."""
+    baselines: tuple[Baseline, ...]
+    """Other ways of running each reference that candidates are compared with; eager is always
+    one."""
+
+
+class Params(Record):
+    """All sections of params.yaml."""
+
+    device: DeviceClass
+    """Class of the device that judges candidates; problems take its sizes."""
+    protocol: EvalProtocol
+    problems: ProblemsParams
+    policy: PolicyParams
+    evaluation: EvaluationParams
+    generate: GenerateParams
+    filter: FilterParams
+    scale: ScaleParams
+    sft: SftParams
+    selfsup: SelfsupParams
+    rl: RlParams
+    search: SearchParams
+    transfer: TransferParams
+    reviewer: ReviewerParams
+    report: ReportParams
+    lessons: LessonsParams
+    challenger: TrainingParams
+    """Stage `challenger` of a night: supervised training of the champion on the lessons."""
+    duel: DuelParams
+
+    @property
+    def max_contrast_tokens(self) -> int:
+        """The maximum tokens of a prompt of stage `rl`, with exemplars as long as answers."""
+        return self.policy.max_prompt_tokens + self.rl.num_exemplars * self.policy.max_new_tokens
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Self:
+        if not self.protocol.timing:
+            raise ValueError("protocol.timing must be true: every reward is a measured speedup")
+        others = set(on(self.device)) - {Baseline.EAGER}
+        if wrong := [each for each in self.report.baselines if each not in others]:
+            why = "is always there" if wrong[0] is Baseline.EAGER else "needs a GPU"
+            raise ValueError(f"report.baselines: {wrong[0]} {why}; leave it out")
+        # one name, one bill: the ledger tells providers apart by it
+        named = [*self.generate.providers, *self.search.methods, REVIEWER]
+        if twice := [name for name in named if named.count(name) > 1]:
+            raise ValueError(
+                f"{twice[0]} names two of generate.providers, search.methods and {REVIEWER}: their "
+                "bills would be one; rename it"
+            )
+        self._refuse_what_cannot_be_split()
+        policies = {"base", "sft", *self.selfsup.rounds}
+        starts = {f"selfsup.rounds.{name}.init": r.init for name, r in self.selfsup.rounds.items()}
+        for key, init in {**starts, "rl.init": self.rl.init}.items():
+            if init not in policies:
+                raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
+        return self
+
+    def _refuse_what_cannot_be_split(self) -> None:
+        group = self.rl.group_size
+        batches = {
+            "sft.batch_size": (self.sft.batch_size, 1),
+            "selfsup.batch_size": (self.selfsup.batch_size, 1),
+            "challenger.batch_size": (self.challenger.batch_size, 1),
+            "rl.prompts_per_step": (self.rl.prompts_per_step * group, group),
+        }
+        for key, (rows, unit) in batches.items():
+            try:
+                self.scale.passes(rows, unit=unit)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> Params:
+        """Read and check params.yaml.
+
+        Raises:
+            ConfigError: the file is absent or not YAML, or a key is missing, unknown or wrong;
+                the message gives its dotted path.
+        """
+        return read_settings(path, cls, remedy="run this in the project's folder")

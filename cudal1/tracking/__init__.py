@@ -1,0 +1,1 @@
+"""MLflow: curves and checkpoints for people to look at, and the registry of policies."""

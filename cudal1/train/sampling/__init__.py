@@ -1,0 +1,1 @@
+"""Sample answers of a policy while it is trained."""

@@ -1,0 +1,134 @@
+"""Sample the answers of a batch, and offer each of them as soon as possible.
+
+A vLLM server is asked for all groups at once. One process samples all answers together, and
+finished answers are built while others are still being sampled. Several processes offer together,
+and would wait for each other in the middle of their batches: they offer when all answers have
+ended. Where judges have devices of their own, groups are sampled one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from cudal1.train.environment import Offers
+from cudal1.train.sampling.attention import is_plain
+from cudal1.train.sampling.rollouts import OnEnd, Rollouts
+from cudal1.train.sampling.served import Served
+
+
+class Answering:
+    """A sampler that answers one batch after the other.
+
+    Args:
+        trainer: TRL's, with our `environment`.
+        offers: receives the answers.
+    """
+
+    def __init__(self, trainer: Any, offers: Offers) -> None:
+        self._trainer = trainer
+        self._offers = offers
+        self._rollouts = _rollouts(trainer)
+        self._served = Served(trainer.vllm_generation) if trainer.use_vllm else None
+        self._sent_at: int | None = None
+        """The training step that the server's weights come from."""
+        self._problem_ids: Sequence[str] = ()
+        self._answers: list[list[int]] = []
+        self._logprobs: list[list[float]] = []
+
+    def sample(
+        self,
+        problem_ids: Sequence[str],
+        prompts: Sequence[list[int]],
+        plainly: Callable[[Sequence[list[int]]], list[list[int]]],
+    ) -> tuple[list[list[int]], list[list[float]] | None]:
+        """Return each prompt's answer as tokens, and log-probabilities where a server gives them.
+
+        Args:
+            problem_ids: problems of the prompts; those of a group are next to each other.
+            prompts: tokens.
+            plainly: TRL's sampling, for policies that `Rollouts` cannot sample from.
+        """
+        self._problem_ids = problem_ids
+        self._answers = [[] for _ in prompts]
+        self._logprobs = [[] for _ in prompts]
+        together = not self._trainer.environment.judges_meanwhile
+        is_alone = self._trainer.accelerator.num_processes == 1
+        if self._served is not None:
+            self._send_weights()
+            self._served.sample(prompts, self._trainer.num_generations, self._take)
+            return self._answers, self._logprobs
+        if self._rollouts is not None and together and is_alone:
+            self._rolled_out(self._rollouts, prompts, on_end=self._take)
+            return self._answers, None
+        for part in _parts(problem_ids, together=together):
+            asked = prompts[part.start : part.stop]
+            self._take(
+                part,
+                plainly(asked)
+                if self._rollouts is None
+                else self._rolled_out(self._rollouts, asked),
+            )
+        return self._answers, None
+
+    def _take(
+        self,
+        places: Sequence[int],
+        answers: list[list[int]],
+        logprobs: list[list[float]] | None = None,
+    ) -> None:
+        """Take answers that have just ended, by their places in the batch."""
+        for i, place in enumerate(places):
+            self._answers[place] = answers[i]
+            self._logprobs[place] = [] if logprobs is None else logprobs[i]
+        tokenizer = self._trainer.processing_class
+        texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
+        problem_ids = [self._problem_ids[place] for place in places]
+        self._offers.make(places, problem_ids, texts, self._trainer.state.global_step)
+
+    def _send_weights(self) -> None:
+        step = self._trainer.state.global_step
+        if step != self._sent_at:
+            self._trainer.vllm_generation.sync_weights()
+            self._trainer.accelerator.wait_for_everyone()  # the first one sends before any asks
+            self._sent_at = step
+
+    def _rolled_out(
+        self, rollouts: Rollouts, prompts: Sequence[list[int]], *, on_end: OnEnd | None = None
+    ) -> list[list[int]]:
+        from trl.models.utils import unwrap_model_for_generation
+
+        trainer = self._trainer
+        with unwrap_model_for_generation(
+            trainer.model_wrapped,
+            trainer.accelerator,
+            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+        ) as model:
+            return rollouts.sample(model, prompts, on_end=on_end)
+
+
+def _rollouts(trainer: Any) -> Rollouts | None:
+    """Return our sampler, or None where TRL samples itself (`generate`, vLLM, gathered shards)."""
+    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if trainer.use_vllm or sharded or not is_plain(trainer.model):
+        return None
+    return Rollouts(
+        temperature=trainer.temperature,
+        top_p=trainer.top_p,
+        max_new_tokens=trainer.max_completion_length,
+        end_ids=trainer.eos_token_ids,
+        pad_id=trainer.processing_class.pad_token_id,
+    )
+
+
+def _parts(problem_ids: Sequence[str], *, together: bool) -> Iterator[range]:
+    """Yield places of answers that are sampled at once: all, or group by group."""
+    if together:
+        yield range(len(problem_ids))
+        return
+    first = 0
+    for _, group in groupby(problem_ids):
+        last = first + len(list(group))
+        yield range(first, last)
+        first = last

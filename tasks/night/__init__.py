@@ -1,0 +1,1 @@
+"""Stages of a night: train a challenger, and promote it if it is certified better."""

@@ -1,0 +1,227 @@
+"""Candidates that compile have minutes for it; candidates that hang have seconds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.harness.builds.builder import Builder
+from cudal1.harness.schedule.pool import Pool
+from cudal1.problem import Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status, Verdict
+from tests.harness.conftest import OpenPool
+
+pytestmark = pytest.mark.slow
+
+NamedProblem = Callable[[str], Problem]
+Judged = Callable[..., Verdict]
+"""A function that returns the verdict on a source, maybe under unusual limits."""
+SHORT = {"start_timeout_s": 8.0, "build_timeout_s": 16.0, "call_timeout_s": 1.0}
+"""Limits in seconds; a busy machine needs some of them to start a process that only waits."""
+SOURCE = """
+import subprocess, time
+import torch
+import torch.nn as nn
+
+# {words}
+burn = ["/bin/sh", "-c", "ulimit -t {cpu_s}; while :; do :; done"]
+done = []
+
+
+def compiles():
+    if not done:
+        done.append(0)
+        {does}
+
+
+if {at_import}:
+    compiles()
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        compiles()
+        return x * torch.sigmoid(x)
+"""
+EXTENSION = "torch.utils.cpp_extension"
+LIBRARY = "torch.compile"
+SLEEPS, BURNS, SPINS = "time.sleep(600)", "subprocess.run(burn)", "while True: pass"
+LOADING, CALL = "did not finish loading in 8 s", "a call did not return in time"
+COMPILING = "did not finish compiling in 16 s"
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("c++") and shutil.which("ninja")), reason="no compiler here"
+)
+
+
+@pytest.fixture
+def judged(open_pool: OpenPool, quick: EvalProtocol, named_problem: NamedProblem) -> Judged:
+    def of(source: str, **limits: float) -> Verdict:
+        silu = named_problem("silu")
+        candidate = Candidate(problem_id=silu.id, source=source)
+        limited = EvalProtocol.model_validate({**quick.model_dump(), **SHORT, **limits})
+        with open_pool(limited) as pool:
+            return pool.judge(silu, candidate, timing=False).verdict
+
+    return of
+
+
+@pytest.mark.parametrize("at_import", [True, False])
+def test_a_candidate_may_compile_for_longer_than_loading_may_take(
+    judged: Judged, at_import: bool
+) -> None:
+    source = SOURCE.format(words=EXTENSION, cpu_s=10, does=BURNS, at_import=at_import)
+    verdict = judged(source, build_timeout_s=300.0)
+    assert verdict.status is Status.CORRECT, verdict.reason
+    assert verdict.phases is not None
+    assert verdict.phases.compiling_s > SHORT["start_timeout_s"]
+    assert verdict.phases.compiling_s > verdict.phases.starting_s + verdict.phases.checking_s
+
+
+@pytest.mark.parametrize(
+    ("words", "does", "at_import", "reason"),
+    [
+        (EXTENSION, BURNS, True, COMPILING),
+        (EXTENSION, BURNS, False, COMPILING),
+        (LIBRARY, SPINS, True, COMPILING),
+        (LIBRARY, SPINS, False, COMPILING),
+        (EXTENSION, SPINS, True, LOADING),  # compilers of extensions are other processes
+        (EXTENSION, SPINS, False, CALL),
+        (EXTENSION, SLEEPS, True, LOADING),
+        (LIBRARY, SLEEPS, False, CALL),
+        ("nothing", BURNS, True, LOADING),
+        ("nothing", BURNS, False, CALL),
+    ],
+)
+def test_a_candidate_that_does_not_end_times_out_in_the_phase_that_it_is_in(
+    judged: Judged, words: str, does: str, at_import: bool, reason: str
+) -> None:
+    source = SOURCE.format(words=words, cpu_s=600, does=does, at_import=at_import)
+    verdict = judged(source)
+    assert verdict.status is Status.TIMED_OUT
+    assert verdict.reason == reason
+
+
+def test_a_candidate_that_hangs_after_compiling_is_told_its_compiling_time(judged: Judged) -> None:
+    does = "subprocess.run(burn); time.sleep(600)"
+    source = SOURCE.format(words=EXTENSION, cpu_s=2, does=does, at_import=True)
+    verdict = judged(source, build_timeout_s=300.0)
+    assert verdict.status is Status.TIMED_OUT
+    assert (verdict.reason or "").startswith(f"{LOADING}, compiling aside (")
+
+
+IN_THE_CONSTRUCTOR = """
+import os
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+CODE = "torch::Tensor silu(torch::Tensor x) {{ return x * torch::{function}(x); }}"
+is_judged = "MAX_JOBS" not in os.environ
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        note = Path(os.environ["TORCH_EXTENSIONS_DIR"], "ours", "main.o.made")
+        if is_judged and not note.exists():
+            raise RuntimeError("it was not compiled ahead")
+        {build}
+
+    def forward(self, x):
+        return x * torch.sigmoid(x) if self.ours is None else self.ours.silu(x)
+"""
+BUILDS = 'self.ours = load_inline("ours", cpp_sources=CODE, functions=["silu"])'
+FALLS_BACK = f"""try:
+            {BUILDS}
+        except Exception:
+            self.ours = None
+"""
+
+
+@pytest.fixture
+def built_and_judged(
+    pool: Pool, quick: EvalProtocol, named_problem: NamedProblem, tmp_path: Path
+) -> Judged:
+    def of(source: str) -> Verdict:
+        silu = named_problem("silu")
+        candidate = Candidate(problem_id=silu.id, source=source)
+        with Builder([pool.device], quick, tmp_path, num_workers=1) as builder:
+            failure = builder.begin(silu, candidate).result()
+            built = builder.content(candidate)
+        return pool.judge(silu, candidate, timing=False, built=built, not_built=failure).verdict
+
+    return of
+
+
+@needs_compiler
+def test_a_constructor_s_extension_is_only_loaded_by_the_judge(built_and_judged: Judged) -> None:
+    verdict = built_and_judged(IN_THE_CONSTRUCTOR.format(function="sigmoid", build=BUILDS))
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@needs_compiler
+def test_a_constructor_that_falls_back_after_a_compiler_error_is_correct(
+    built_and_judged: Judged,
+) -> None:
+    source = IN_THE_CONSTRUCTOR.format(function="no_such_thing", build=FALLS_BACK)
+    verdict = built_and_judged(source)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@needs_compiler
+def test_an_extension_that_a_constructor_cannot_compile_is_not_built_and_the_line_is_named(
+    built_and_judged: Judged,
+) -> None:
+    source = IN_THE_CONSTRUCTOR.format(function="no_such_thing", build=BUILDS)
+    verdict = built_and_judged(source)
+    assert verdict.status is Status.NO_BUILD
+    before, found, _ = (verdict.reason or "").partition("no_such_thing")
+    assert found
+    assert ": error: " in before
+
+
+COMPILED = """
+import torch
+import torch.nn as nn
+from torch._dynamo.utils import counters
+
+
+@torch.compile
+def silu(x):
+    return x * torch.sigmoid(x)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = silu(x)
+        if counters["inductor"]["fxgraph_cache_hit"]:
+            raise RuntimeError("it was compiled before")
+        return y
+"""
+
+
+@needs_compiler
+def test_the_next_process_finds_the_code_of_torch_compile(
+    pool: Pool, named_problem: NamedProblem
+) -> None:
+    silu = named_problem("silu")
+    candidate = Candidate(problem_id=silu.id, source=COMPILED)
+    first = pool.judge(silu, candidate, timing=False).verdict
+    assert first.status is Status.CORRECT, first.reason
+    assert first.phases is not None
+    assert first.phases.compiling_s > first.phases.checking_s
+    again = pool.judge(silu, candidate, timing=False).verdict
+    assert (again.reason or "").startswith("RuntimeError: it was compiled before")
+
+
+@needs_compiler
+def test_the_code_of_torch_compile_for_a_processor_is_made_ahead(built_and_judged: Judged) -> None:
+    verdict = built_and_judged(COMPILED)
+    assert (verdict.reason or "").startswith("RuntimeError: it was compiled before")

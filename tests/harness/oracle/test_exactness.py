@@ -1,0 +1,86 @@
+"""Float64 answers come first where the check says so, and decide wherever outputs disagree."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from cudal1.harness.oracle.correctness import ReferenceError
+from cudal1.harness.oracle.exactness import EXACT_INPUTS, Admission, is_exact_first
+from cudal1.protocol import PrecisionClass
+
+PLAIN = torch.linspace(1.0, 2.0, 64)
+EXACT = PLAIN.double() * 1.01
+"""An exact answer from which the reference is far off."""
+NONE, HARD = ReferenceError(0.0, 0.0), ReferenceError(0.5, 0.5)
+
+
+class Answers:
+    """An oracle of one draw that counts how often it is asked for float64."""
+
+    def __init__(self, *, error: ReferenceError = NONE) -> None:
+        self.num_exact = 0
+        self._error = error
+
+    def key(self, _draw: Any, plains: Any) -> Any:
+        return [(plain, self._error) for plain in plains]
+
+    def exact_key(self, _draw: Any, plains: Any) -> Any:
+        self.num_exact += 1
+        return [(EXACT, self._error) for _ in plains]
+
+
+def admission(oracle: Any, *, is_exact: bool) -> Admission:
+    draw: Any = SimpleNamespace(is_own=False)
+    return Admission(oracle, draw, [PLAIN], PrecisionClass.STRICT, is_exact=is_exact)
+
+
+@pytest.mark.parametrize(
+    ("device", "stage", "num_inputs", "is_first"),
+    [
+        ("cpu", 1, 0, True),
+        ("cpu", 2, EXACT_INPUTS - 1, True),
+        ("cpu", 2, EXACT_INPUTS, False),
+        ("cuda", 1, 0, True),
+        ("cuda", 1, EXACT_INPUTS, True),
+        ("cuda", 2, 3, False),
+    ],
+)
+def test_float64_comes_first_in_the_first_stage_alone_on_a_gpu(
+    device: str, stage: int, num_inputs: int, is_first: bool
+) -> None:
+    oracle: Any = SimpleNamespace(device=torch.device(device))
+    assert is_exact_first(oracle, stage, num_inputs) is is_first
+
+
+def test_an_output_that_agrees_with_the_reference_needs_no_float64() -> None:
+    oracle = Answers()
+    assert admission(oracle, is_exact=False).admits([PLAIN.clone()])
+    assert oracle.num_exact == 0
+
+
+def test_an_output_that_disagrees_passes_if_float64_says_so_and_float64_runs_once() -> None:
+    oracle = Answers()
+    mine = admission(oracle, is_exact=False)
+    assert mine.admits([EXACT.float()])
+    assert not mine.admits([PLAIN + 1])
+    assert oracle.num_exact == 1
+
+
+def test_the_reference_s_own_output_may_be_wrong_where_float64_comes_first() -> None:
+    mine = admission(Answers(), is_exact=True)
+    assert mine.admits([EXACT.float()])
+    assert not mine.admits([PLAIN.clone()])
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+@pytest.mark.parametrize("error", [NONE, HARD])
+def test_a_draw_on_which_the_reference_is_far_off_says_nothing(
+    error: ReferenceError, is_exact: bool
+) -> None:
+    mine = admission(Answers(error=error), is_exact=is_exact)
+    assert mine.says_nothing is (error is HARD)
+    assert mine.admits([PLAIN + 1]) is (error is HARD)

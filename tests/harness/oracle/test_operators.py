@@ -1,0 +1,99 @@
+"""Operators are rounded or left out, and the rest of a computation does not change."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from cudal1.harness.oracle.operators import Dropping, Rounding, to_half, to_tf32
+
+X = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def dropped(compute, place: int = -1) -> torch.Tensor:
+    """Return a result without one of the operators that can be left out, the last by default."""
+    with torch.no_grad():
+        with (recorded := Dropping()):
+            compute(X.clone())
+        with Dropping(recorded.droppable[place]):
+            return compute(X.clone())
+
+
+@pytest.mark.parametrize(
+    ("compute", "left"),
+    [
+        (lambda x: torch.relu(x * 2), X * 2),
+        (lambda x: (x * 2).relu_(), X * 2),
+        (lambda x: torch.softmax(x.exp(), dim=-1).clone(), X.exp()),
+        (lambda x: x.tanh().sort(dim=-1)[0], X.tanh()),
+        (lambda x: x.exp().sum(dim=-1), X.sum(dim=-1)),
+        (lambda x: torch.layer_norm(x * 3, (8,)), X * 3),
+    ],
+)
+def test_the_last_operator_that_keeps_shape_and_dtype_can_be_left_out(compute, left) -> None:
+    assert torch.equal(dropped(compute), left)
+
+
+def test_an_earlier_operator_can_be_left_out() -> None:
+    assert torch.equal(dropped(lambda x: torch.relu(x * 2), place=-2), torch.relu(X))
+
+
+def test_no_operator_is_left_out_unless_asked() -> None:
+    with Dropping():
+        result = torch.relu(X)
+    assert torch.equal(result, torch.relu(X))
+
+
+def test_rounding_is_that_of_a_half_type_and_leaves_the_given_tensors_alone() -> None:
+    x, weight = X.clone(), X.clone()
+    with Rounding(to_half(torch.float16)):
+        result = x @ weight.t()
+    half = X.half().float()
+    assert torch.equal(result, (half @ half.t()).half().float())
+    assert torch.equal(x, X)
+    assert torch.equal(weight, X)
+
+
+def test_rounding_follows_views_and_in_place_operators() -> None:
+    with Rounding(to_half(torch.bfloat16)):
+        y = torch.zeros(8, 8)
+        y[:4] = X[:4]
+        y[:4].mul_(0.3)
+    assert torch.equal(y[:4], (X[:4].bfloat16().float() * 0.3).bfloat16().float())
+
+
+def test_integers_are_not_rounded() -> None:
+    with Rounding(to_half(torch.bfloat16)):
+        assert int(torch.tensor(1001) + 1) == 1002
+
+
+def test_tf32_keeps_ten_bits_rounds_to_the_nearest_and_leaves_non_finite_values() -> None:
+    step = 2.0**-10
+    given = torch.tensor([1 + step, 1 + 0.4 * step, -1 - 0.6 * step, 0.0, float("inf")])
+    assert to_tf32(given).tolist() == [1 + step, 1.0, -1 - step, 0.0, float("inf")]
+    assert to_tf32(torch.tensor([float("nan")])).isnan().all()
+    assert to_tf32(torch.tensor([1 / 3], dtype=torch.float64)).dtype == torch.float64
+
+
+def test_interference_imports_no_compiler() -> None:
+    code = (
+        "import sys, torch\n"
+        "from cudal1.harness.oracle.operators import Dropping, Rounding, to_tf32\n"
+        "with Dropping(), Rounding(to_tf32):\n"
+        "    torch.relu(torch.ones(3) * 2)\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_a_compiled_function_is_interfered_with_as_an_eager_one_is() -> None:
+    half = to_half(torch.float16)
+    compiled = torch.compile(lambda x: x @ x, backend="eager")
+    with Rounding(half):
+        result = compiled(X)
+    with Rounding(half):
+        assert torch.equal(result, X @ X)

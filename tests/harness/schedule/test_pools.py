@@ -1,0 +1,231 @@
+"""Each problem of a device has a process of its own; several run at once if there are lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cudal1.candidate import Candidate
+from cudal1.errors import CrowdedError, SuiteError, UnfitError
+from cudal1.harness.admission.trying import ReferenceTrial
+from cudal1.harness.device.device import Device, find_device
+from cudal1.harness.schedule.pending import Pending
+from cudal1.harness.schedule.pool import Pool
+from cudal1.harness.schedule.pools import Pools
+from cudal1.problem import DeviceClass, Problem
+from cudal1.protocol import EvalProtocol
+from cudal1.verdict import Status
+from tests.harness.noting import LACKS_MEMORY, Noting, Said
+
+pytestmark = pytest.mark.slow
+
+NAMES = ("fake_silu", "fake_pair", "fake_chain")
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    """A fake device on which three judges take turns, apart from the one that other tests lock."""
+    plain = find_device(DeviceClass.FAKE)
+    core = -1 if plain.worker_core is None else plain.worker_core
+    cores = (core,) * 3 if plain.worker_core is not None else ()
+    return plain.model_copy(update={"id": f"{plain.id}-lanes", "lane_cores": cores})
+
+
+@pytest.fixture
+def pools(device: Device, quick: EvalProtocol) -> Iterator[Pools]:
+    if not device.lane_cores:
+        pytest.skip("a machine with one core has no lanes")
+    with Pools(device, quick) as opened:
+        yield opened
+
+
+def test_several_problems_are_judged_at_once(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    def begun(name: str) -> Pending:
+        problem = named_problem(name)
+        return pools.judge(problem, Candidate(problem_id=problem.id, source=problem.null_source))
+
+    pending = [begun(name) for name in (*NAMES, *NAMES)]
+    assert len(pools._busy()) == len(NAMES)
+    assert {lane.problem_id for lane in pools._busy()} == {named_problem(n).id for n in NAMES}
+    for each in pending:
+        verdict = each.result().verdict
+        assert verdict.status is Status.CORRECT, verdict.reason
+        assert verdict.measurement is not None
+        assert verdict.measurement.certified <= 1.02
+    assert not pools._busy()
+
+
+def test_a_problem_that_ends_its_process_costs_only_itself(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    good = named_problem("fake_silu")
+    ends = good.model_copy(update={"source": f"{good.source}\nimport os; os._exit(3)\n"})
+    asked = [
+        pools.judge(each, Candidate(problem_id=each.id, source=each.null_source), timing=False)
+        for each in (ends, good, ends)
+    ]
+    for pending in (asked[0], asked[2]):
+        with pytest.raises(SuiteError, match="ends its process"):
+            pending.result()
+    assert asked[1].result().verdict.status is Status.CORRECT
+
+
+def test_a_problem_that_finds_no_memory_is_tried_once_more_alone(
+    pools: Pools, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = named_problem("fake_silu")
+    real = Pool.judge
+
+    def judge(self: Pool, *arguments: object, **named: object) -> object:
+        if self._num_lanes > 1:
+            raise CrowdedError("no room")
+        return real(self, *arguments, **named)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Pool, "judge", judge)  # before the problem's process is forked
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    asked = [pools.judge(problem, candidate, timing=False) for _ in range(2)]
+    assert all(each.result().verdict.status is Status.CORRECT for each in asked)
+    assert all(each.asked.is_alone for each in asked)
+
+
+def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    problem = named_problem("fake_silu")
+    sources = ["raise RuntimeError('CUDA out of memory')", problem.null_source]
+    candidates = [Candidate(problem_id=problem.id, source=source) for source in sources]
+    first = pools.judge(problem, candidates[0], timing=False)
+    assert first.result().verdict.status is Status.NO_BUILD
+    other = pools.judge(problem, candidates[1], timing=False)
+    assert other.result().verdict.status is Status.CORRECT
+    assert (first.asked.is_alone, other.asked.is_alone) == (True, False)
+
+
+# --- trials --------------------------------------------------------------------------------------
+
+
+def _asked(
+    pools: Pools, problem: Problem, trial: ReferenceTrial, count: int = 1, timing: bool = False
+) -> list[Pending]:
+    sources = [f"{problem.null_source}\n# {number}" for number in range(count)]
+    candidates = [Candidate(problem_id=problem.id, source=source) for source in sources]
+    return [pools.judge(problem, each, timing=timing, trial=trial) for each in candidates]
+
+
+def _changed(problem: Problem, lines: str) -> Problem:
+    return problem.model_copy(update={"source": f"{problem.source}\n{lines}\n"})
+
+
+def _held(pools: Pools) -> set[str]:
+    """Return the problems that have a process."""
+    return {lane.problem_id for lane in pools._lanes if lane.forked is not None}
+
+
+def test_a_problem_is_tried_once_however_many_candidates_wait(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem, trial = named_problem("fake_silu"), Noting(tmp_path)
+    judgements = [each.result() for each in _asked(pools, problem, trial, count=4)]
+    assert {each.verdict.status for each in judgements} == {Status.CORRECT}
+    assert trial.num_tries(problem) == 1
+    assert sum(each.found is not None for each in judgements) == 1
+
+
+def test_a_trial_s_finding_holds_when_the_process_is_gone(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem, trial = named_problem("fake_silu"), Noting(tmp_path)
+    for _ in range(2):
+        (pending,) = _asked(pools, problem, trial)
+        assert pending.result().verdict.status is Status.CORRECT
+        for lane in pools._lanes:
+            lane.close()
+    assert trial.num_tries(problem) == 1
+
+
+def test_a_problem_that_cannot_be_judged_costs_its_own_candidates_alone(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    good = named_problem("fake_silu")
+    bad = _changed(good, "# not this one")
+    trial = Noting(tmp_path, {bad.id: ("the output is constant",)})
+    refused = _asked(pools, bad, trial, count=3)
+    judged = _asked(pools, good, trial, count=2)
+    for pending in refused:
+        with pytest.raises(UnfitError) as caught:
+            pending.result()
+        assert str(caught.value) == f"{bad.key}: the output is constant"
+        assert caught.value.found == Said("the output is constant")
+    assert [each.result().verdict.status for each in judged] == [Status.CORRECT] * 2
+    assert (trial.num_tries(bad), trial.num_tries(good)) == (1, 1)
+    assert _held(pools) == {good.id}
+
+
+def test_a_problem_that_lacks_memory_beside_others_is_tried_alone(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem = named_problem("fake_silu")
+    trial = Noting(tmp_path, {problem.id: (LACKS_MEMORY, None)})
+    (pending,) = _asked(pools, problem, trial)
+    assert pending.result().verdict.status is Status.CORRECT
+    assert pending.asked.is_alone
+    assert trial.num_tries(problem) == 2
+
+
+def test_a_problem_that_lacks_memory_alone_is_refused(
+    pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
+) -> None:
+    problem = named_problem("fake_silu")
+    trial = Noting(tmp_path, {problem.id: (LACKS_MEMORY,)})
+    for pending in _asked(pools, problem, trial, count=2):
+        with pytest.raises(UnfitError, match="CUDA out of memory"):
+            pending.result()
+    assert trial.num_tries(problem) == 2
+    assert _held(pools) == set()
+
+
+ODD = {
+    "while True: pass": "its reference does not return within 5 s",
+    "import os; os._exit(3)": "its reference ends its process (exit status 3)",
+    "raise SystemExit(4)": "its reference ends its process (exit status 4)",
+    "import os; os.abort()": "its reference crashes (SIGABRT)",
+    "raise ValueError('no\\nshape')": "raises ValueError: no shape",
+    "torch.ones(1 << 36)": "raises RuntimeError: ",
+    "return x * 0.0": "the output is constant",
+    "print('said'); import os; os.write(1, b'said')": "",
+}
+"""Lines in a reference's forward, each with a part of its reason; empty if it can be judged."""
+
+
+def test_an_odd_reference_gets_its_reason_and_costs_no_other(
+    quick: EvalProtocol, named_problem: Callable[[str], Problem]
+) -> None:
+    cpu = find_device(DeviceClass.CPU)
+    good = named_problem("silu")
+    forward = "    def forward(self, x):\n"
+    problems = {
+        lines: good.model_copy(
+            update={"source": good.source.replace(forward, f"{forward}        {lines}\n")}
+        )
+        for lines in ODD
+    }
+    trial = ReferenceTrial(quick, max_reference_ms=60_000.0, call_limit_s=5.0)
+    own = cpu.model_copy(update={"id": f"{cpu.id}-odd"})
+    said: dict[str, str] = {}
+    with Pools(own, quick) as opened:
+        asked = {lines: _asked(opened, each, trial) for lines, each in problems.items()}
+        for lines, (pending,) in asked.items():
+            try:
+                verdict = pending.result().verdict
+                said[lines] = "" if verdict.status is Status.CORRECT else f"{verdict.reason}"
+            except SuiteError as error:
+                said[lines] = str(error).removeprefix(f"{problems[lines].key}: ")
+        assert _held(opened) == {problems[lines].id for lines, reason in ODD.items() if not reason}
+    assert [lines for lines, reason in ODD.items() if bool(reason) != bool(said[lines])] == []
+    wrong = {lines: said[lines] for lines, reason in ODD.items() if reason not in said[lines]}
+    assert wrong == {}
+    assert [lines for lines, reason in said.items() if "\n" in reason] == []

@@ -1,0 +1,186 @@
+"""Tests that a mistake in params.yaml gives one line with its dotted path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cudal1.errors import ConfigError
+from cudal1.settings import profiles
+from cudal1.settings.params import Params
+
+SHIPPED = Path(__file__).parents[2] / "params.yaml"
+KEYS = [
+    "device",
+    "protocol.min_quads",
+    "selfsup.rounds.r1.init",
+    "rl.tau",
+    "search.num_islands",
+    "search.methods.evolve-island.sampling",
+    "report.fast_p",
+]
+
+
+@pytest.fixture
+def content() -> dict[str, Any]:
+    return yaml.safe_load(SHIPPED.read_text())
+
+
+def _refusal(content: object, folder: Path) -> str:
+    file = folder / "params.yaml"
+    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    with pytest.raises(ConfigError) as caught:
+        Params.load(file)
+    said = str(caught.value)
+    assert said.startswith(f"{file}: ")
+    assert "\n" not in said
+    return said.removeprefix(f"{file}: ")
+
+
+def test_baselines_that_the_device_cannot_run_are_refused(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["report"]["baselines"] = ["compile", "cuda_graph"]
+    assert "report.baselines: cuda_graph needs a GPU; leave it out" in _refusal(content, tmp_path)
+
+
+def test_the_eager_baseline_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    content["report"]["baselines"] = ["eager"]
+    assert "report.baselines: eager is always there" in _refusal(content, tmp_path)
+
+
+def _section(content: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    *parents, name = path.split(".")
+    for parent in parents:
+        content = content[parent]
+    return content, name
+
+
+def test_the_shipped_file_is_valid() -> None:
+    assert Params.load(SHIPPED).protocol.timing
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_missing_key_is_named(path: str, content: dict[str, Any], tmp_path: Path) -> None:
+    section, name = _section(content, path)
+    del section[name]
+    assert _refusal(content, tmp_path) == f"{path}: missing key; add it"
+
+
+@pytest.mark.parametrize("path", [f"{path}x" for path in KEYS])
+def test_an_unknown_key_is_named(path: str, content: dict[str, Any], tmp_path: Path) -> None:
+    section, name = _section(content, path)
+    section[name] = 1
+    assert _refusal(content, tmp_path).startswith(f"{path}: unknown key;")
+
+
+@pytest.mark.parametrize("path", KEYS)
+def test_a_value_of_the_wrong_type_is_named_and_shown(
+    path: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    section, name = _section(content, path)
+    section[name] = {"what": "is this"}
+    said = _refusal(content, tmp_path)
+    assert said.startswith(f"{path}")
+    assert "is this" in said
+
+
+def test_a_misspelt_key_is_both_missing_and_unknown(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["rl"]["tua"] = content["rl"].pop("tau")
+    said = _refusal(content, tmp_path)
+    assert "rl.tau: missing key" in said
+    assert "rl.tua: unknown key" in said
+
+
+def test_a_setting_of_a_provider_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+    content["generate"]["providers"]["replay"] = {"kind": "replay"}
+    assert _refusal(content, tmp_path).startswith("generate.providers.replay.")
+
+
+def test_a_provider_of_an_unknown_kind_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+    content["generate"]["providers"]["replay"] = {"kind": "oracle"}
+    said = _refusal(content, tmp_path)
+    assert said == "generate.providers.replay.kind: must be rewriter, replay, openai, local or vllm"
+
+
+def test_a_name_that_no_file_can_have_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    providers = content["generate"]["providers"]
+    providers["a/b"] = providers["replay"]
+    said = _refusal(content, tmp_path)
+    assert said == "generate.providers.a/b: 'a/b' may hold a to z, 0 to 9, - and _ only"
+
+
+def test_a_wrong_item_of_a_list_is_reported_once(content: dict[str, Any], tmp_path: Path) -> None:
+    content["problems"]["levels"] = [9]
+    said = _refusal(content, tmp_path)
+    assert said.startswith("problems.levels.0: ")
+    assert ";" not in said
+
+
+def test_a_protocol_that_contradicts_itself_is_named(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["protocol"]["max_quads"] = 8
+    assert _refusal(content, tmp_path).startswith("protocol: ")
+
+
+@pytest.mark.parametrize(("method", "sampling"), [("vanilla", "bucket"), ("evolve", "none")])
+def test_a_method_that_contradicts_its_sampling_is_named(
+    method: str, sampling: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["search"]["methods"]["evolve-island"].update(method=method, sampling=sampling)
+    said = _refusal(content, tmp_path)
+    assert said == f"search.methods.evolve-island: method {method} with sampling {sampling}"
+
+
+def test_a_policy_that_a_method_reads_must_be_its_providers(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["search"]["methods"]["vanilla-sft"]["reads"] = "data/policy/rl"
+    said = _refusal(content, tmp_path)
+    assert said.startswith("search.methods.vanilla-sft: reads must be data/policy/sft")
+
+
+@pytest.mark.slow
+def test_a_method_without_a_policy_may_read_any_path(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["search"]["methods"]["vanilla-sft"].update(
+        reads="data/shards/problems", provider={"kind": "rewriter", "teacher": "fuser"}
+    )
+    file = tmp_path / "params.yaml"
+    file.write_text(yaml.safe_dump(content))
+    assert Params.load(file).search.methods["vanilla-sft"].reads == "data/shards/problems"
+
+
+@pytest.mark.parametrize("name", ["fuser", "reviewer"])
+def test_each_name_belongs_to_one_bill(name: str, content: dict[str, Any], tmp_path: Path) -> None:
+    methods = content["search"]["methods"]
+    methods[name] = methods["vanilla-sft"]
+    said = _refusal(content, tmp_path)
+    assert said.startswith(f"{name} names two of generate.providers, search.methods and reviewer")
+
+
+def test_a_value_in_place_of_a_key_s_variable_is_not_repeated(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    hosted = profiles.load("paper", profiles.ProviderProfile).providers["o1"].model_dump()
+    content["generate"]["providers"]["hosted"] = {**hosted, "api_key_env": "sk-proj-0123456789"}
+    said = _refusal(content, tmp_path)
+    assert "api_key_env: must be the name of an environment variable" in said
+    assert "sk-proj" not in said
+
+
+@pytest.mark.parametrize("text", ["", "3", "- a", "a: [1"])
+def test_a_file_that_is_not_a_mapping_is_refused(text: str, tmp_path: Path) -> None:
+    assert _refusal(text, tmp_path)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"params\.yaml: cannot be read \(No such file"):
+        Params.load(tmp_path / "params.yaml")
