@@ -8,7 +8,8 @@
 #   check                    import everything, doctor, and one verdict on a shipped problem
 #   release MINUTES ARG…     benchmarks.release
 #   real_sizes MINUTES ARG…  benchmarks.judging.real_sizes
-#   profile SECONDS ARG…     benchmarks.judging.real_sizes on 60 problems, with stacks of all its processes
+#   profile SECONDS release or real_sizes ARG…
+#                            one of these two, with stacks of all its processes
 #   null_test, corpus or throughput ARG…
 #
 # Checkouts, folders and the device are given to each; ARG… is everything else that it takes.
@@ -42,6 +43,11 @@ case $WHAT in
         ;;
 esac
 FOUND=$ROOT/state/${NAME:=$WHAT} WORK=$ROOT/scratch/$NAME
+declare -A MODULES=(
+    [null_test]=benchmarks.timing.null_test
+    [corpus]=benchmarks.judging.corpus
+    [throughput]=benchmarks.judging.throughput
+)
 OURS=("$PYTHON" -I -u -X utf8 "$ROOT/tree/cudal1/start.py")
 
 leave_results() {
@@ -115,31 +121,32 @@ check() {
     return $code
 }
 
-release() {
+# Put a benchmark's command into ASKED, with the signal that ends it.
+ask_release() {
     local minutes=${1:?minutes} peer=()
     shift
     part release || return
     [ -e "$ROOT/kernelbench" ] && peer=(--kernelbench "$ROOT/kernelbench")
-    limited TERM "${OURS[@]}" benchmarks.release --checkout "$ROOT/release" "${peer[@]}" \
-        --device "$DEVICE" --out "$FOUND" --work "$WORK" --minutes "$minutes" "$@"
+    ASKED=(TERM "${OURS[@]}" benchmarks.release --checkout "$ROOT/release" "${peer[@]}"
+        --device "$DEVICE" --out "$FOUND" --work "$WORK" --minutes "$minutes" "$@")
 }
 
-real_sizes() {
+ask_real_sizes() {
     local minutes=${1:?minutes}
     shift
     part kernelbench || return
-    limited INT "${OURS[@]}" benchmarks.judging.real_sizes --checkout "$ROOT/kernelbench" \
-        --device "$DEVICE" --state "$FOUND" --work "$WORK" --out "$FOUND" --minutes "$minutes" "$@"
+    ASKED=(INT "${OURS[@]}" benchmarks.judging.real_sizes --checkout "$ROOT/kernelbench"
+        --device "$DEVICE" --state "$FOUND" --work "$WORK" --out "$FOUND" --minutes "$minutes" "$@")
 }
 
 # From the start, with empty caches: what an earlier profile judged would not be judged again.
 profile() {
-    local seconds=${1:?seconds} minutes scripts gpus=
-    shift
-    part kernelbench || return
+    local seconds=${1:?seconds} what=${2:?release or real_sizes} minutes scripts gpus=
+    shift 2
     rm -rf "$FOUND" "$WORK"
     mkdir -p "$FOUND" "$WORK"
     minutes=$("$PYTHON" -c "print(float('$seconds') / 60)") || return
+    "ask_$what" "$minutes" "$@" || return
     scripts=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("scripts"))') || return
     if command -v nvidia-smi > /dev/null; then
         nvidia-smi --query-gpu=index,utilization.gpu,memory.used,clocks.sm,power.draw,timestamp \
@@ -148,9 +155,7 @@ profile() {
     fi
     # nothing is paused to be looked at: that would disturb timings; a few samples fail instead
     limited INT "$scripts/py-spy" record --subprocesses --nonblocking --idle --rate 50 \
-        --format raw --output "$WORK/stacks.txt" -- \
-        "${OURS[@]}" benchmarks.judging.real_sizes --checkout "$ROOT/kernelbench" --device "$DEVICE" \
-        --state "$FOUND" --work "$WORK" --out "$FOUND" --sample 60 --minutes "$minutes" "$@" |
+        --format raw --output "$WORK/stacks.txt" -- "${ASKED[@]:1}" |
         grep -v "behind in sampling"
     [ -n "$gpus" ] && kill "$gpus"
     gzip -c "$WORK/stacks.txt" > "$FOUND/stacks.txt.gz" || return
@@ -164,6 +169,9 @@ trap 'exit 143' TERM INT HUP
 prepare && restore || exit
 cd "$ROOT/tree" || exit
 case $WHAT in
-    check | release | real_sizes | profile) "$WHAT" "$@" ;;
-    *) limited INT "${OURS[@]}" "benchmarks.$WHAT" --device "$DEVICE" --out "$FOUND" "$@" ;;
+    check | profile) "$WHAT" "$@" ;;
+    release | real_sizes) "ask_$WHAT" "$@" && limited "${ASKED[@]}" ;;
+    *)
+        limited INT "${OURS[@]}" "${MODULES[$WHAT]}" --device "$DEVICE" --out "$FOUND" "$@"
+        ;;
 esac

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import re
 import subprocess
 import sys
 import tarfile
@@ -79,6 +81,14 @@ def imported_by(modules: tuple[str, ...]) -> set[str]:
 
 
 @pytest.mark.slow
+def test_each_benchmark_that_the_script_names_exists() -> None:
+    script = read_text(ROOT / "benchmarks" / "lent" / "run.sh")
+    named = set(re.findall(r"\bbenchmarks(?:\.\w+)+", script))
+    assert {"benchmarks.timing.null_test", "benchmarks.release"} <= named
+    for name in named:
+        assert importlib.util.find_spec(name), name
+
+
 def test_the_wheels_are_exactly_the_packages_that_the_programs_import() -> None:
     distributions = packages_distributions()
     wanted = {

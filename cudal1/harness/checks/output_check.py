@@ -76,7 +76,7 @@ class OutputCheck:
             telling = [
                 (output, answer, error)
                 for output, (answer, error) in zip(outputs, key, strict=True)
-                if tells(draw, error)
+                if tells(draw, error, self._protocol.precision)
             ]
             compared = [compare(output, answer, error) for output, answer, error in telling]
             is_right = all(each.meets(self._protocol.precision) for each in compared)

@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     import torch
 
 TOO_HARD = 0.02
-"""Relative L2 error of the reference above which a single draw of another family says nothing. On
-the problem's own inputs every output is compared; there this is the largest error that widens a
-bound."""
+"""Largest relative L2 error of the reference that widens a bound on the problem's own inputs, where
+every output is compared."""
+MAX_ERROR = {
+    PrecisionClass.STRICT: 1e-3,
+    PrecisionClass.TF32: TOO_HARD,
+    PrecisionClass.HALF: TOO_HARD,
+}
+"""Relative L2 error of the reference, by class, above which another family says nothing, and so
+does a single draw of it."""
 ROUNDED_SHARE = 0.5
 """Share that counts of the error of a reference with operators rounded as a class allows. Bounds
 widen to four times a reference's error, so an honest candidate may be twice as far off as that
@@ -30,9 +36,9 @@ reference."""
 NUM_NUDGES = 4
 
 
-def tells(draw: Draw, error: ReferenceError) -> bool:
+def tells(draw: Draw, error: ReferenceError, precision: PrecisionClass) -> bool:
     """Return whether an output for `draw` says anything, given the reference's error there."""
-    return draw.is_own or error.relative_l2 <= TOO_HARD
+    return draw.is_own or error.relative_l2 <= MAX_ERROR[precision]
 
 
 class Answering:

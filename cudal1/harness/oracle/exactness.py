@@ -79,8 +79,9 @@ class Admission:
         return _pass(outputs, self._expected[1])
 
     def _expectations(self, key: Key) -> list[Expected | None]:
+        precision = self._precision
         return [
-            Expected(answer, error, self._precision) if tells(self._draw, error) else None
+            Expected(answer, error, precision) if tells(self._draw, error, precision) else None
             for answer, error in key
         ]
 
