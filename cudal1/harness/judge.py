@@ -298,6 +298,7 @@ class ProblemJudge:
         stages = range(1, len(self._protocol.correctness_stages) + 1)
         if self._draws_weights(examination):  # under two seeds, each in a process of its own
             with self._workers.candidate(candidate) as worker, self._builds_kept(worker, candidate):
+                self._workers.expect_another()
                 examination.await_build(worker)
                 self._check(worker, examination, stages[:1])
             examination, stages = examination.another(), stages[1:]

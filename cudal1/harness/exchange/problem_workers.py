@@ -165,6 +165,11 @@ class ProblemWorkers:
         if self._next is None and self._begins_next:
             self._next = self._begin_candidate()
 
+    def expect_another(self) -> None:
+        """Have a worker for a candidate's second process get ready, where other judges are."""
+        if self._is_shared:
+            self._zygote.expect(1)
+
     @contextmanager
     def reference(self, *, fresh: bool, seed: int | None = None) -> Iterator[Worker]:
         """Lend a worker with the reference; one measurement uses it up, or several if not `fresh`.

@@ -70,15 +70,18 @@ class Invariant(Record, ABC):
 
 
 def sample(tensor: torch.Tensor, count: int = SAMPLE) -> torch.Tensor:
-    """Return up to `count` of a tensor's values, at places that follow no pattern."""
+    """Return up to `count` of a tensor's values, on the CPU, at places that follow no pattern.
+
+    A GPU would have to load programs to sort the few values, in each process anew.
+    """
     import torch
 
     if tensor.numel() <= count:
-        return tensor.reshape(-1)
+        return tensor.reshape(-1).cpu()
     # a generator of its own: the random numbers of other code do not change
-    generator = torch.Generator(tensor.device).manual_seed(0)
-    places = torch.randint(tensor.numel(), (count,), generator=generator, device=tensor.device)
-    return tensor[torch.unravel_index(places, tensor.shape)]
+    generator = torch.Generator("cpu").manual_seed(0)
+    places = torch.randint(tensor.numel(), (count,), generator=generator, device="cpu")
+    return _at(tensor, places, tensor.dim()).cpu()
 
 
 def some_rows(tensor: torch.Tensor, dim: int) -> torch.Tensor:
@@ -89,8 +92,20 @@ def some_rows(tensor: torch.Tensor, dim: int) -> torch.Tensor:
     count = moved[..., 0].numel()
     if count <= SAMPLE_ROWS:
         return moved.reshape(count, -1)
-    places = torch.linspace(0, count - 1, SAMPLE_ROWS, device=tensor.device).long()
-    return moved[torch.unravel_index(places, moved.shape[:-1])]
+    places = torch.linspace(0, count - 1, SAMPLE_ROWS, device="cpu").long()
+    return _at(moved, places, moved.dim() - 1)
+
+
+def _at(tensor: torch.Tensor, places: torch.Tensor, num_dims: int) -> torch.Tensor:
+    """Return what lies at places, counted in the order of so many first dimensions.
+
+    `torch.unravel_index` does the same, and imports PyTorch's compiler.
+    """
+    indices: list[torch.Tensor] = []
+    for size in reversed(tensor.shape[:num_dims]):
+        indices.append((places % size).to(tensor.device))
+        places = places // size
+    return tensor[tuple(reversed(indices))]
 
 
 def is_few_valued(tensor: torch.Tensor) -> bool:

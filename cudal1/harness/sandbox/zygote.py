@@ -39,7 +39,8 @@ class Zygote:
         minimum: groups of layers (`layers.MINIMUM`); of each one must hold around a worker.
         unsafe: start workers even where the minimum does not hold, and mark the layers of each.
         start: starts the process.
-        num_idle: workers that wait for a job; by default as many as suit the device.
+        num_idle: workers that wait for a job once one was begun, beside those that `expect` starts;
+            by default as many as suit the device.
 
     Raises:
         WorkerError: the process does not start.
@@ -61,7 +62,7 @@ class Zygote:
         self._idle_workers: list[IdleWorker] = []
         self._leaving: list[Worker] = []
         self._is_still = False
-        self._num_idle = num_idle or NUM_IDLE[device.device_class]
+        self._num_idle = NUM_IDLE[device.device_class] if num_idle is None else num_idle
         # the first worker decides this; the fake device's stream stores what it is given
         self._in_place = None if device.device_class is DeviceClass.CPU else False
         self._source = start(device)
@@ -69,6 +70,11 @@ class Zygote:
     def is_alive(self) -> bool:
         """Return whether the zygote can still be asked."""
         return self._source.is_running()
+
+    def expect(self, count: int) -> None:
+        """Start idle workers, so many that are needed soon: each makes its context meanwhile."""
+        if not self._is_still:
+            self._top_up(count)
 
     def start(self, job: Job, ring: Ring, source: str) -> Worker:
         """Give `job`, `ring` and `source` to a fresh worker, and welcome it.

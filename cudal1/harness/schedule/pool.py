@@ -30,7 +30,7 @@ from cudal1.harness.judge import ProblemJudge
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.sandbox.launch import Start, launch
 from cudal1.harness.sandbox.layers import MINIMUM
-from cudal1.harness.sandbox.zygote import NUM_IDLE, Zygote
+from cudal1.harness.sandbox.zygote import Zygote
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
@@ -106,7 +106,8 @@ class Pool:
                 minimum=self._minimum,
                 unsafe=self.protocol.unsafe,
                 start=self._start,
-                num_idle=NUM_IDLE[self.device.device_class] if self._num_lanes == 1 else 1,
+                # beside other judges none that nobody needs: contexts of all are made in a row
+                num_idle=None if self._num_lanes == 1 else 0,
             )
             opening.callback(self._zygote.close)
             opening.callback(self._forget_all)
@@ -186,6 +187,7 @@ class Pool:
         if problem.id in self._prepared:
             return None
         with self._turns.using(), undisturbed(self.device):
+            self._expect_workers()
             found = trial.find_out(problem, self.device, self._turns)
         if found.reason is None:
             return found
@@ -225,6 +227,7 @@ class Pool:
         import torch
 
         zygote.settle()  # workers of the last problem hold memory, and so does its judge
+        self._expect_workers()
         if self.device.device_class is DeviceClass.CUDA:
             torch.cuda.empty_cache()  # what is cached has other sizes
         try:
@@ -240,6 +243,12 @@ class Pool:
             )
         except torch.OutOfMemoryError as error:
             raise CrowdedError(too_large(problem, self.device, error)) from error
+
+    def _expect_workers(self) -> None:
+        """Have workers for the reference and the first candidate get ready beside other work."""
+        if self._num_lanes > 1:
+            assert self._zygote is not None
+            self._zygote.expect(2)
 
     def _finish(self) -> Callable[[], None]:
         """Wait for what was begun on the device, before a problem is prepared."""

@@ -46,6 +46,12 @@ from cudal1.protocol import EvalProtocol
 if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
     from cudal1.harness.admission.trying import ReferenceTrial
 
+FIRST_KERNEL = (
+    "triton.experimental.gluon",
+    "triton.tools.tensor_descriptor",
+    "cudal1.harness.oracle.deviation_kernels",
+)
+"""Modules that a process would import for its first Triton kernel."""
 DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
 """Errors that a problem's process does not survive: what it holds may be lost, or is not wanted."""
 
@@ -385,6 +391,9 @@ def import_once() -> Any:
         with suppress(ImportError, AttributeError, OSError, AssertionError, SubprocessError):
             importlib.import_module("triton.runtime.cache").triton_key()
             importlib.import_module("triton.backends.nvidia.driver").libcuda_dirs()
+        with suppress(ImportError):
+            for module in FIRST_KERNEL:
+                importlib.import_module(module)
     return torch
 
 
