@@ -35,16 +35,20 @@ JANITOR = 'exec 3<&0 </dev/null; "$@" <&3 3<&- & exec 3<&-; wait $!; exec rm -rf
 """Shell command: run a command with a socket as its standard input, then remove a folder."""
 
 
-def launch(device: Device) -> Source:
+def launch(device: Device, *, compilers: bool = False) -> Source:
     """Start the process, inside bubblewrap unless a worker has weaker layers there than outside.
+
+    With `compilers` it imports first what compilers inside a worker need on a GPU, which takes
+    seconds. Threat: it must import them before it has forked a worker, which might write to its
+    folder.
 
     Raises:
         WorkerError: the process does not start.
     """
-    source = Source(device, wrapped=True)
+    source = Source(device, wrapped=True, compilers=compilers)
     if source.is_wrapped and not ("own_pids" in source.layers and source.is_up()):
         # inside, namespaces may be refused that are granted outside and that keep out more
-        bare = Source(device, wrapped=False)
+        bare = Source(device, wrapped=False, compilers=compilers)
         if "own_pids" in bare.layers or not source.is_up():
             source, bare = bare, source
         bare.kill()
@@ -62,7 +66,7 @@ class Source:
     not remove it.
     """
 
-    def __init__(self, device: Device, *, wrapped: bool) -> None:
+    def __init__(self, device: Device, *, wrapped: bool, compilers: bool) -> None:
         self.folder = tempfile.mkdtemp(prefix="cudal1-")
         Path(self.folder).chmod(0o711)
         nodes = places.devices(device.device_class, device.node)
@@ -70,7 +74,8 @@ class Source:
         self.is_wrapped = bool(wrapper)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [*wrapper, *processes.python("cudal1.harness.worker.zygote")]
-        command += [device.device_class, ",".join(nodes), *["bubblewrap"] * self.is_wrapped]
+        command += [device.device_class, str(int(compilers)), ",".join(nodes)]
+        command += ["bubblewrap"] * self.is_wrapped
         # workers that get ready must not disturb the worker that is timed: off its core until
         # needed
         with theirs, _elsewhere(device.reserved_cores):

@@ -100,7 +100,7 @@ class Pool:
             if not self._holds:
                 opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.enter_context(unreadable())
-            self._turns.halt = self._finish
+            self._turns.halt = self._halt
             self._zygote = Zygote(
                 self.device,
                 minimum=self._minimum,
@@ -250,13 +250,19 @@ class Pool:
             assert self._zygote is not None
             self._zygote.expect(2)
 
-    def _finish(self) -> Callable[[], None]:
-        """Wait for what was begun on the device, before a problem is prepared."""
+    def _halt(self) -> Callable[[], None]:
+        """Stop what was begun on the device before a problem is prepared; return what resumes it.
+
+        Workers that get ready make contexts, for which the driver interrupts the work of a GPU.
+        """
         import torch
 
+        assert self._zygote is not None
+        still = ExitStack()
+        still.enter_context(self._zygote.still())
         if self.device.device_class is DeviceClass.CUDA and torch.cuda.is_initialized():
             torch.cuda.synchronize()
-        return lambda: None
+        return still.close
 
     def _forget_all(self) -> None:
         for prepared in self._prepared.values():

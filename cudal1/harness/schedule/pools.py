@@ -32,6 +32,7 @@ from cudal1.errors import (
 )
 from cudal1.harness.admission.known_references import KnownReferences
 from cudal1.harness.device.ceilings import Ceilings, Peaks
+from cudal1.harness.builds.toolchain import compiles_itself
 from cudal1.harness.device.device import Device, num_lanes_of
 from cudal1.harness.device.turns import Turns, TurnsFile
 from cudal1.harness.judgement import Judgement
@@ -40,7 +41,7 @@ from cudal1.harness.reference.reference_code import CALL_LIMIT_S
 from cudal1.harness.sandbox.launch import Lent, Source, Start, launch
 from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import NUM_PREPARED, Pool
-from cudal1.problem import Problem
+from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 
 if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
@@ -63,8 +64,10 @@ class _Lane:
     number: int
     forked: Forked | None = None
     problem_id: str = ""
-    source: Source | None = None
+    source: Source | Lent | None = None
     """The zygote's process that forks its workers."""
+    has_compilers: bool = False
+    """True if that process has imported compilers."""
     pending: Pending | None = None
     until: float = 0.0
 
@@ -108,7 +111,9 @@ class Pools:
         self._wait_s = wait_s
         self._start = start
         self._known = known
-        self._source: Source | Lent | None = None
+        self._sources: dict[bool, Source | Lent] = {}
+        """Processes that fork workers: one without compilers, and on a GPU one with them, once a
+        source has named one."""
         self._peaks: Peaks | None = None
         self._num_active = num_lanes_of(device)
         num_lanes = max(NUM_PREPARED[device.device_class], self._num_active)
@@ -131,9 +136,9 @@ class Pools:
         """
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
-            opening.callback(self._end_source)
+            opening.callback(self._end_sources)
             opening.callback(self._forget_all)
-            self._source = self._start(self.device)
+            self._sources[False] = self._start(self.device)
             if self._num_active > 1:
                 self._turns = opening.enter_context(closing(TurnsFile()))
             import_once().set_num_threads(1)  # a fork must find no other threads
@@ -231,9 +236,13 @@ class Pools:
                 each.close()
         lane.pending = pending
         try:
+            compilers = self._wants_compilers(asked)
             if lane.problem_id != asked.problem.id or lane.forked is None:
                 lane.close()
-                self._prepare(lane, asked)
+            elif compilers and not lane.has_compilers:
+                lane.close()
+            if lane.forked is None:
+                self._prepare(lane, asked, compilers=compilers)
             assert lane.forked is not None
             lane.until = lane.forked.begin(
                 asked.name, asked.problem, *asked.arguments, **asked.named
@@ -241,13 +250,21 @@ class Pools:
         except Exception as error:  # noqa: BLE001 -- for the caller that asked
             self._fail(lane, error)
 
-    def _prepare(self, lane: _Lane, asked: Asked) -> None:
+    def _wants_compilers(self, asked: Asked) -> bool:
+        """Return whether a worker for the question may compile in its own process, for a GPU."""
+        if self.device.device_class is not DeviceClass.CUDA:
+            return False
+        sources = asked.problem.source, asked.arguments[0].source
+        return any(compiles_itself(source) for source in sources)
+
+    def _prepare(self, lane: _Lane, asked: Asked, *, compilers: bool) -> None:
         """Start a process for the problem in a lane."""
         self._peaks = self._peaks or self._measured()
-        assert isinstance(self._source, Source)
-        keeps = [self._source.channel.fileno()]
+        if compilers not in self._sources:
+            self._sources[compilers] = launch(self.device, compilers=compilers)
+        lane.source, lane.has_compilers = self._sources[compilers], compilers
+        keeps = [lane.source.channel.fileno()]
         keeps += [] if self._turns is None else [self._turns.fileno()]
-        lane.source = self._source
         trial: ReferenceTrial | None = asked.named.get("trial")
         lane.forked = Forked(
             partial(self._make, lane, asked.is_alone),
@@ -296,7 +313,7 @@ class Pools:
             error = SuiteError(f"{key}: too large for the memory here: {error}")
         elif isinstance(error, WorkerError):
             self._renew()
-            if source is not self._source and pending.num_tries == 1:
+            if source not in self._sources.values() and pending.num_tries == 1:
                 # the zygote's process that forked its workers had ended
                 self._waiting.appendleft(pending)
                 return
@@ -346,8 +363,8 @@ class Pools:
 
         The pool holds no lock, and has its workers forked by the zygote's process of the device.
         """
-        assert isinstance(self._source, Source)
-        source = Lent(self._source)
+        assert isinstance(lane.source, Source)
+        source = Lent(lane.source)
         turns = Turns() if self._turns is None else self._turns.opened()
         device = self.device
         if device.lane_cores:
@@ -365,21 +382,22 @@ class Pools:
         return pool.__enter__()
 
     def _renew(self) -> None:
-        """Start another zygote's process where the last one has ended."""
-        if self._source is not None and not self._source.is_running():
-            for lane in self._lanes:
-                if lane.pending is None:
-                    lane.close()
-            self._end_source()
-            self._source = self._start(self.device)
+        """Start another zygote's process where one has ended."""
+        if all(source.is_running() for source in self._sources.values()):
+            return
+        for lane in self._lanes:
+            if lane.pending is None:
+                lane.close()
+        self._end_sources()
+        self._sources[False] = self._start(self.device)
 
     def _forget_all(self) -> None:
         for lane in self._lanes:
             lane.close()
 
-    def _end_source(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
+    def _end_sources(self) -> None:
+        while self._sources:
+            _, source = self._sources.popitem()
             source.close()
 
 

@@ -172,37 +172,45 @@ def _of_namespaces() -> set[str]:
 def main() -> None:
     """Import torch without starting its threads, then serve.
 
-    argv: the device class, names in /dev that its workers may use, and layers that hold already.
+    argv: the device class, whether to import compilers (1 or 0), names in /dev that its workers may
+    use, and layers that hold already.
     """
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     channel = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    device, nodes, *layers = sys.argv[1:]
+    device, compilers, nodes, *layers = sys.argv[1:]
     channel.send(wire.bits_of(_of_namespaces()))
-    _warm_up(device)
+    _warm_up(device, compilers=compilers == "1")
     channel.send(wire.UP)
     serve(channel, {"fork", "empty_environment", *layers}, device, nodes.split(","))
 
 
-def _warm_up(device: str) -> None:
+def _warm_up(device: str, *, compilers: bool) -> None:
     """Import what every worker needs; the judge reads the first message meanwhile.
 
-    The imports take seconds.
+    The imports take seconds, those of compilers five more.
     """
-    from cudal1.harness.worker import builds, inductor, shim
+    from cudal1.harness.worker import builds, shim
 
     shim.warm_up()
     builds.warm_up()
     if device == "cuda":
-        inductor.warm_up()
         with contextlib.suppress(ImportError):  # a worker that needs it says so
             cuda_driver()
-        with contextlib.suppress(ImportError):  # no Triton, or an unknown one
-            from cudal1.harness.worker import compilers
-
-            compilers.warm_up()
+        if compilers:
+            _warm_up_compilers()
     gc.collect()
     gc.freeze()  # no worker ever looks for garbage in what all workers share
+
+
+def _warm_up_compilers() -> None:
+    from cudal1.harness.worker import inductor
+
+    inductor.warm_up()
+    with contextlib.suppress(ImportError):  # no Triton, or an unknown one
+        from cudal1.harness.worker import compilers
+
+        compilers.warm_up()
 
 
 if __name__ == "__main__":

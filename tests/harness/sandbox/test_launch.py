@@ -98,7 +98,8 @@ class Played:
     inside: tuple[tuple[str, ...], bool]
     outside: tuple[tuple[str, ...], bool]
 
-    def __init__(self, _device: Device, *, wrapped: bool) -> None:
+    def __init__(self, _device: Device, *, wrapped: bool, compilers: bool) -> None:
+        assert not compilers
         self.is_wrapped, self.is_killed, self.is_awaited = wrapped, False, False
         self.layers, self._comes_up = self.inside if wrapped else self.outside
         self.made.append(self)

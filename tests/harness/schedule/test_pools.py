@@ -11,7 +11,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import CrowdedError, SuiteError, UnfitError
 from cudal1.harness.admission.trying import ReferenceTrial
 from cudal1.harness.device.device import Device, find_device
-from cudal1.harness.schedule.pending import Pending
+from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.schedule.pools import Pools
 from cudal1.problem import DeviceClass, Problem
@@ -229,3 +229,37 @@ def test_an_odd_reference_gets_its_reason_and_costs_no_other(
     wrong = {lines: said[lines] for lines, reason in ODD.items() if reason not in said[lines]}
     assert wrong == {}
     assert [lines for lines, reason in said.items() if "\n" in reason] == []
+
+
+def test_a_source_that_names_a_compiler_has_workers_that_have_imported_it(
+    pools: Pools, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu = pools.device.model_copy(update={"device_class": DeviceClass.CUDA})
+    monkeypatch.setattr(pools, "device", on_gpu)
+    problem = named_problem(NAMES[0])
+    sources = [problem.null_source, f"{problem.null_source}\n# triton", problem.null_source]
+    found = [
+        pools._wants_compilers(
+            Asked(problem, "judge", (Candidate(problem_id="", source=each),), {})
+        )
+        for each in sources
+    ]
+    assert found == [False, True, False]
+
+
+def test_a_problem_has_other_workers_once_a_candidate_wants_compilers(
+    pools: Pools, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Pools, "_wants_compilers", lambda _, asked: "triton" in asked.arguments[0].source
+    )
+    problem = named_problem(NAMES[0])
+    used: list[bool] = []
+    for source in (problem.null_source, f"{problem.null_source}\n# triton", problem.null_source):
+        candidate = Candidate(problem_id=problem.id, source=source)
+        pending = pools.judge(problem, candidate, timing=False)
+        (lane,) = pools._busy()
+        used.append(lane.has_compilers)
+        assert pending.result().verdict.status is Status.CORRECT
+    assert used == [False, True, True]
+    assert len({id(source) for source in pools._sources.values()}) == 2
