@@ -107,6 +107,19 @@ def parse_prefect(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def commands() -> dict[str, Any]:
+    """Return every command and subcommand, by its whole name."""
+    root: Any = typer.main.get_command(app)
+    found: dict[str, Any] = {}
+    for name, each in root.commands.items():
+        command = each.load() if isinstance(each, Waiting) else each
+        subs = command.commands if isinstance(command, TyperGroup) else {}
+        found |= {f"cudal1 {name} {sub}": under for sub, under in subs.items()}
+        if not subs:
+            found[f"cudal1 {name}"] = command
+    return found
+
+
 def examples(text: str) -> Iterator[str]:
     """Return the commands after "Example:" in a command's help."""
     for paragraph in text.split("\n\n"):

@@ -69,12 +69,15 @@ class Waiting(TyperCommand):
 
 
 def _prepare(command: Any, called: str) -> None:
-    """Send libraries' prints during the command to standard error, and name missing extras.
+    """Let a command refuse empty arguments, keep to its answer, and name missing extras.
 
-    Subcommands are prepared in the same way.
+    Libraries' prints during the command go to standard error. Subcommands are prepared in the same
+    way.
     """
     for name, each in getattr(command, "commands", {}).items():
         _prepare(each, f"{called} {name}")
+    for parameter in command.params:
+        _refuse_empty(parameter)
     run = command.callback
     if run is None:
         return
@@ -86,6 +89,24 @@ def _prepare(command: Any, called: str) -> None:
             return run(**given)
 
     command.callback = alone
+
+
+def _refuse_empty(parameter: Any) -> None:
+    """Let a parameter refuse an empty text, which an unset variable of a shell leaves.
+
+    No parameter means anything by an empty text, and a path would become the current folder.
+    """
+    process = parameter.process_value
+    remedy = "give a value"
+    if parameter.param_type_name == "option":
+        remedy += ", or leave the option out"
+
+    def process_filled(context: Any, value: Any) -> Any:
+        if "" in (value if isinstance(value, list | tuple) else [value]):
+            raise typer.BadParameter(f"it is empty; {remedy}", context, parameter)
+        return process(context, value)
+
+    parameter.process_value = process_filled
 
 
 class OneLine(TyperGroup):

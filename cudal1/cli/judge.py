@@ -79,13 +79,6 @@ BaselinesOption = Annotated[
 ChecksOption = Annotated[bool, typer.Option("--checks-only", help="Is it correct? Time nothing")]
 
 
-def _path_named(text: str) -> Path:
-    """Return the path that an argument names; an empty one would name the current folder."""
-    if not text:  # of an unset variable of a shell
-        raise typer.BadParameter("it is empty; name a file or a folder")
-    return Path(text)
-
-
 InvariantsOption = Annotated[
     bool,
     typer.Option(
@@ -99,16 +92,11 @@ def judge(
     problem: Annotated[
         Path | None,
         typer.Argument(
-            metavar="PROBLEM",
-            help="A file with Model, get_inputs, get_init_inputs, or a folder",
-            parser=_path_named,
+            metavar="PROBLEM", help="A file with Model, get_inputs, get_init_inputs, or a folder"
         ),
     ] = None,
     candidate: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="CANDIDATE", help="A file with ModelNew, or a folder", parser=_path_named
-        ),
+        Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew, or a folder")
     ] = None,
     candidates: CandidatesOption = None,
     suite: SuiteOption = None,

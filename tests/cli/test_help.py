@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer
-from typer.core import TyperGroup
 
-from cudal1.cli import COMMANDS, Waiting, app
-from tests.commands import examples, parse
+from cudal1.cli import COMMANDS, app
+from tests.commands import commands, examples, parse
 
 HEAVY = (
     "torch",
@@ -39,23 +37,7 @@ HEAVY = (
 )
 
 
-def loaded(command: Any) -> Any:
-    return command.load() if isinstance(command, Waiting) else command
-
-
-def commands() -> Iterator[tuple[str, Any]]:
-    """Return every command and subcommand, by its whole name."""
-    root: Any = typer.main.get_command(app)
-    for name in root.commands:
-        command = loaded(root.commands[name])
-        if isinstance(command, TyperGroup):
-            for sub, each in command.commands.items():
-                yield f"cudal1 {name} {sub}", each
-        else:
-            yield f"cudal1 {name}", command
-
-
-ALL = dict(commands())
+ALL = commands()
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -71,7 +53,7 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_s_help_begins_with_its_line_in_the_list(name: str) -> None:
     root: Any = typer.main.get_command(app)
-    own = loaded(root.commands[name]).help
+    own = root.commands[name].load().help
     assert " ".join(own.split("\n\n")[0].split()) == COMMANDS[name]
 
 

@@ -199,8 +199,6 @@ def test_files_that_cannot_be_used_are_named_in_one_line(
         (["judge", "model.py", "faster.py", "--device", "gpu"], "'gpu' is not one of"),
         (["judge", "model.py", "faster.py", "--protocol", "fast"], "no protocol fast"),
         (["judge", "model.py", "faster.py", "--params", "x"], "x: cannot be read"),
-        (["judge", "", "faster.py"], "'PROBLEM': it is empty; name a file or a folder"),
-        (["judge", "model.py", ""], "'CANDIDATE': it is empty; name a file or a folder"),
         (["juge"], "No such command 'juge'"),
     ],
 )

@@ -96,16 +96,9 @@ def compile_ahead(
     return compiled
 
 
-HONEST_CASES = [
-    pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (COMPILES in case.source))
-    for case in HONEST
-]
-"""The honest twins. Those that compile are slow: PyTorch's headers take a quarter of a minute."""
-
-
 @pytest.mark.slow
 @patiently
-@pytest.mark.parametrize("case", HONEST_CASES)
+@pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
 def test_an_honest_twin_earns_what_its_header_says_without_an_alarm(
     case: Case,
     judge: Judge,

@@ -48,8 +48,8 @@ def narrowest(precision: PrecisionClass) -> Callable[[torch.Tensor], torch.Tenso
 class _Interfering(TorchDispatchMode):
     """A mode that PyTorch's compiler does not compile.
 
-    PyTorch would import its compiler for that, at the first operator: 1.5 s in each process. Where
-    nothing has imported it, nothing compiles.
+    PyTorch would import its compiler for that, at the first operator: more than a second of
+    processor time in each process. Where nothing has imported it, nothing compiles.
     """
 
     def __init__(self) -> None:

@@ -37,11 +37,13 @@ def beside(file: TurnsFile) -> Iterator[Callable[..., Any]]:
             try:
                 function(file.opened(), *arguments)
                 status = 0
-            except Exception:  # noqa: BLE001 -- any failure is shown
-                traceback.print_exc()
-                sys.stderr.flush()
             finally:
-                os._exit(status)  # what the test process does at its end is not repeated here
+                if status:
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                # the fork is a copy of pytest in the middle of a test: unwound, it would run
+                # fixtures' ends, reports and exit handlers, which belong to the test process
+                os._exit(status)
 
         process = FORK.Process(target=alone, daemon=True)
         process.start()
