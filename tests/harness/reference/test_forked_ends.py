@@ -9,7 +9,6 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -61,7 +60,7 @@ class Odd:
                 info = os.fstat(number)
             except OSError:
                 continue
-            if info.st_rdev != os.stat(os.devnull).st_rdev:
+            if info.st_rdev != Path(os.devnull).stat().st_rdev:
                 found.append(number)
         return found
 
