@@ -34,6 +34,10 @@ ROUNDED_SHARE = 0.5
 widen to four times a reference's error, so an honest candidate may be twice as far off as that
 reference."""
 NUM_NUDGES = 4
+NUM_CHANCES = 8
+"""Number of programs that round by chance. If one element decides, an honest error is above four
+times the largest of eight others once in ten thousand times, and above four times one error once in
+six times."""
 
 
 def tells(draw: Draw, error: ReferenceError, precision: PrecisionClass) -> bool:
@@ -61,6 +65,7 @@ class Answering:
         self.mutates_inputs = True
         """True if a call writes to its inputs; each call then has copies."""
         self._models = models
+        self._precision = precision
         self._rounding = rounding(precision)
         self._narrowest = narrowest(precision)
 
@@ -141,6 +146,29 @@ class Answering:
             with suppress(RefusalError):
                 answers.append(self.calls.exact(self._models.exact, inputs))
         return answers
+
+    def by_chance(self, draw: Draw, exacts: Tensors) -> list[ReferenceError]:
+        """Return the largest error in each output of programs that round by chance.
+
+        The reference's own error is one such error. Where few elements decide the error (a sum
+        that cancels before a steep function), one may be small by luck.
+        """
+        from cudal1.harness.oracle.operators import ADDING, HALF_UNIT, Shaking
+
+        assert self._models.exact is not None
+        half_unit = HALF_UNIT[self._precision]
+        share = 1.0 if self._rounding is None else ROUNDED_SHARE
+        worst = [ReferenceError(0.0, 0.0)] * len(exacts)
+        for seed in range(NUM_CHANCES):
+            mode = Shaking(self._rounding, half_unit, adding=ADDING[self._precision], seed=seed)
+            given = self.draws.given(draw, self._copying(_as_double))
+            with suppress(RefusalError):
+                shaken = self.calls.exact(self._models.exact, given, mode)
+                errors = errors_of(shaken, exacts)
+                worst = [
+                    one.larger(error.times(share)) for one, error in zip(worst, errors, strict=True)
+                ]
+        return worst
 
     def _copying(self, change: Change) -> Change:
         """Return the change, done to copies where the reference writes to its inputs."""

@@ -48,9 +48,14 @@ class Calls:
         self._require(outputs, [dtype_name(output) for output in outputs])
         return outputs
 
-    def exact(self, model: torch.nn.Module, inputs: Tensors) -> Tensors:
-        """Return the outputs of the model that computes in float64."""
-        outputs = self._called(model, inputs, None)
+    def exact(
+        self,
+        model: torch.nn.Module,
+        inputs: Tensors,
+        mode: AbstractContextManager[object] | None = None,
+    ) -> Tensors:
+        """Return the outputs of the model that computes in float64, under a mode as in `plain`."""
+        outputs = self._called(model, inputs, mode)
         alike = [
             o.is_floating_point() == ("float" in spec.dtype)
             for o, spec in zip(outputs, self.specs, strict=False)

@@ -23,6 +23,11 @@ WORST_ELEMENT = 3.0
 """Error of the worst of a thousand elements, relative to the error of all. It holds where errors
 are as random as those of an untrained deep network (MobileNetV2 in TF32: 4 and 14 %)."""
 
+LIKE = {PrecisionClass.STRICT: 1.0, PrecisionClass.TF32: 3.0, PrecisionClass.HALF: 3.0}
+"""Factor between an error by chance and the reference's that counts as no difference. In the looser
+classes the reference's error decides most bounds; its rounding to the nearest errs half as far as
+rounding up or down, and the largest of eight errors exceeds another one by a third."""
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -67,6 +72,18 @@ class ReferenceError:
             self.others + other.others,
         )
 
+    def unless_like(self, other: ReferenceError, precision: PrecisionClass) -> ReferenceError:
+        """Return the error, with the parts of another one that are unlike its own in a class."""
+
+        def part(mine: float, theirs: float) -> float:
+            return theirs if theirs > LIKE[precision] * mine else mine
+
+        return replace(
+            self,
+            relative_l2=part(self.relative_l2, other.relative_l2),
+            element=part(self.element, other.element),
+        )
+
 
 ORDER = (PrecisionClass.STRICT, PrecisionClass.TF32, PrecisionClass.HALF)
 """Precision classes, the tightest first."""
@@ -84,6 +101,11 @@ _BY_DTYPE = {
 }
 ERROR_MARGIN = 4.0
 """Factor by which a candidate may be farther from the oracle than the reference is."""
+
+
+FAR = 0.08
+"""Relative L2 error of an output that no rounding explains: `ERROR_MARGIN` times the reference's
+largest error that widens a bound (`answering.TOO_HARD`)."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,22 @@ class Expected:
                 return False
             off = math.hypot(off, _norms(x_part, y_part)[1])
         return off <= relative_l2 * self._size
+
+
+def is_near(output: torch.Tensor, answer: torch.Tensor) -> bool:
+    """Return whether an output is so near to the answer that rounding may explain its error.
+
+    A far output is found out at its first part.
+    """
+    x, y = output.reshape(1, -1), answer.reshape(1, -1)
+    size, off = _norms(y, y)[0], 0.0
+    if not math.isfinite(size):  # its elements may be near, where they are finite
+        return True
+    for parts in in_parts(x, y):
+        off = math.hypot(off, _norms(*parts)[1])
+        if not off <= FAR * size:
+            return False
+    return True
 
 
 def _nearest(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,19 @@ from torch.utils._pytree import tree_leaves, tree_map
 from cudal1.protocol import PrecisionClass
 
 TF32_DROPPED_BITS = 13
+HALF_UNIT = {
+    PrecisionClass.STRICT: 2.0**-24,
+    PrecisionClass.TF32: 2.0**-11,
+    PrecisionClass.HALF: 2.0**-9,
+}
+"""Largest relative error of a number that is rounded as a class allows: to float32, TF32,
+bfloat16."""
+ADDING = {PrecisionClass.STRICT: 4.0, PrecisionClass.TF32: 1.0, PrecisionClass.HALF: 1.0}
+"""Rounding errors, for each operand of an operator that adds up. In the looser classes operands are
+rounded and sums are float32. In `strict` the sums round: of n numbers added one by one they make
+about as much as an error of sqrt(n) / 2 for each operand."""
+SINGLE = {torch.Tag.pointwise, torch.Tag.nondeterministic_seeded}
+"""Tags of operators that round each result once, or that a second call would not repeat."""
 
 
 def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
@@ -21,6 +35,11 @@ def to_tf32(tensor: torch.Tensor) -> torch.Tensor:
     words = tensor.float().view(torch.int32)
     rounded = words + (1 << (TF32_DROPPED_BITS - 1)) & -(1 << TF32_DROPPED_BITS)
     return torch.where(tensor.isfinite(), rounded.view(torch.float32).to(tensor.dtype), tensor)
+
+
+def to_float32(tensor: torch.Tensor) -> torch.Tensor:
+    """Round a tensor to float32; in its own dtype."""
+    return tensor.float().to(tensor.dtype)
 
 
 def to_half(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -107,6 +126,73 @@ class Rounding(_Interfering):
         return self._rounded(value)
 
 
+class Shaking(_Interfering):
+    """A mode in which a model in float64 rounds as programs of a narrower type may, by chance.
+
+    This is Monte Carlo arithmetic (Parker, UCLA CSD-970002, 1997). Each result is rounded up or
+    down by chance. An operator that adds up rounds many times within: its operands are shaken by as
+    much as they may be rounded. A number that needs no rounding stays as it is, so that whole
+    numbers, ties and zeros do.
+
+    Args:
+        rounded: rounds to the narrower type; None: to float32.
+        half_unit: largest relative error of such a rounding.
+        adding: such errors for each operand of an operator that adds up.
+        seed: of the chance; PyTorch's own generators stay as they are.
+    """
+
+    def __init__(
+        self,
+        rounded: Callable[[torch.Tensor], torch.Tensor] | None,
+        half_unit: float,
+        *,
+        adding: float,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self._rounded = rounded or to_float32
+        self._half_unit = half_unit
+        self._operand_error = adding * half_unit
+        self._seed = seed
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def interfere(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the result, rounded by chance; a view is only passed on."""
+        result = func(*args, **kwargs)
+        if _is_view(func):
+            return result
+        if func._schema.is_mutable:
+            for tensor in _tensors(result):
+                tensor.copy_(self._round(tensor, tensor))
+            return result
+        if SINGLE & set(func.tags):
+            return tree_map(lambda value: self._round(value, value), result)
+        shake = partial(self._shake, error=self._operand_error)
+        shaken = func(*tree_map(shake, list(args)), **tree_map(shake, dict(kwargs)))
+        return tree_map(self._round, result, shaken)
+
+    def _round(self, exact: Any, shaken: Any) -> Any:
+        """Return a shaken result, rounded by chance, where the exact result needs rounding."""
+        if not _is_double(exact):
+            return exact
+        nearest = self._rounded(exact)
+        by_chance = self._rounded(self._shake(shaken, error=self._half_unit))
+        is_rounded = (nearest != exact) & nearest.isfinite() & by_chance.isfinite()
+        return torch.where(is_rounded, by_chance, exact)
+
+    def _shake(self, value: Any, *, error: float) -> Any:
+        """Return a tensor's values, off by at most a relative error."""
+        if not _is_double(value):
+            return value
+        generator = self._generators.get(value.device)
+        if generator is None:
+            generator = torch.Generator(value.device).manual_seed(self._seed)
+            self._generators[value.device] = generator
+        noise = torch.empty_like(value, memory_format=torch.contiguous_format)
+        noise.uniform_(-error, error, generator=generator)
+        return value * (1.0 + noise)
+
+
 class Dropping(_Interfering):
     """A mode in which one operator, by its number, only returns an input of the same kind.
 
@@ -141,6 +227,10 @@ class Dropping(_Interfering):
         if before is not None:
             return first.copy_(before)
         return [alike[0], *result[1:]] if several else alike[0]
+
+
+def _is_double(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype is torch.float64
 
 
 def _is_view(func: Any) -> bool:

@@ -7,6 +7,7 @@ candidate.
 from __future__ import annotations
 
 import ast
+import math
 import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -263,6 +264,20 @@ class Oracle:
                 error = replace(error, others=(plain, *(answers[place] for answers in nudged)))
             key.append((exact, known.larger(error.at_most(TOO_HARD) if draw.is_own else error)))
         return key
+
+    def widened(self, draw: Draw, key: Key) -> Key:
+        """Return an exact key with the errors that honest programs may make there by chance.
+
+        It is for an output that an exact key does not let pass: it takes many calls.
+        """
+        if self._models.exact is None:
+            return key
+        limit = TOO_HARD if draw.is_own else math.inf
+        errors = self._answering.by_chance(draw, [answer for answer, _ in key])
+        return [
+            (answer, known.unless_like(error.at_most(limit), self._precision))
+            for (answer, known), error in zip(key, errors, strict=True)
+        ]
 
     def is_in_range(self, draw: Draw) -> bool:
         """Return whether operators of the narrowest type in the class reach no infinity."""

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import time
+import traceback
 from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.connection import Connection
@@ -41,6 +42,8 @@ STALL_LIMIT_S = 30
 answer that never ends."""
 END_LIMIT_S = 5.0
 """Seconds that a process may take to end after it has closed its end of the pipe."""
+MAX_FRAMES, MAX_NOTE = 20, 8000
+"""Innermost frames, and characters, of the traceback that comes with an error."""
 
 Ask = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -224,11 +227,14 @@ def _tried(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an error of a class that the other process has."""
+    """Return an error of a class that the other process has, with the traceback as its note."""
     if isinstance(error, CudaL1Error):
         return error
     said = describe(error)
-    return MemoryError(said) if lacks_memory(said) else WorkerError(said)
+    portable = MemoryError(said) if lacks_memory(said) else WorkerError(said)
+    trace = "".join(traceback.format_exception(error, limit=-MAX_FRAMES))
+    portable.add_note(f"in the forked process: {trace[-MAX_NOTE:]}")
+    return portable
 
 
 def _settle(folder: str, call_limit_s: float) -> None:

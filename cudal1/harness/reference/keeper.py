@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import resource
 import select
 import signal
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import NoReturn
 
 import psutil
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-MAX_DESCRIPTORS = 1 << 16
+STREAMS = (0, 1, 2)
 END_LIMIT_S = 5.0
 """Seconds that a keeper may take to end after it is asked to; a stopped keeper never ends by
 itself."""
@@ -58,14 +58,32 @@ def fork_kept(run: Callable[[], NoReturn]) -> int:
 
 
 def close_all_but(*kept: int) -> None:
-    """Close all inherited descriptors, except standard streams and some others.
+    """Close all inherited files, except standard streams and some others; their numbers stay taken.
 
     A problem that writes to descriptors at random, or that leaves a process behind, must not reach
-    the pipes and locks of the process that forked it.
+    the pipes and locks of the process that forked it. The fork also inherits Python objects that
+    own these descriptors: sockets, files, suspended context managers. Each closes its number, and
+    may write to it, when it is freed, which the collector does at any time. If the number were
+    free, a later open would get it, and an inherited object would close a file of the fork's own.
+    So each number leads to `/dev/null` until its owner closes it. Inherited garbage is not
+    collected at all.
     """
-    bounds = [2, *sorted(kept), MAX_DESCRIPTORS]
-    for last, following in pairwise(bounds):
-        os.closerange(last + 1, following)
+    gc.freeze()
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    spared = {*STREAMS, nowhere, *kept}
+    for number in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 -- numbers, not paths
+        if number not in spared and _is_open(number):
+            os.dup2(nowhere, number, inheritable=False)
+    os.close(nowhere)
+
+
+def _is_open(number: int) -> bool:
+    """Return whether a descriptor is open; that of a finished listing of descriptors is not."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def end_kept(keeper: int, *, patience_s: float = 0.0) -> int:

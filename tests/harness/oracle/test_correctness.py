@@ -18,6 +18,7 @@ from cudal1.harness.oracle.correctness import (
     ReferenceError,
     agree,
     compare,
+    is_near,
     reference_error,
 )
 from cudal1.protocol import PrecisionClass
@@ -460,3 +461,24 @@ def test_an_answer_too_large_for_a_finite_distance_makes_the_error_infinite() ->
     answer = torch.tensor([largest, 1.0], dtype=torch.float64)
     found = reference_error(answer * 0.5, answer)
     assert (found.relative_l2, found.element) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("precision", "factor"), [(PrecisionClass.STRICT, 1.0), (PrecisionClass.TF32, 3.0)]
+)
+def test_an_error_by_chance_counts_only_where_it_is_unlike_the_reference_s(
+    precision: PrecisionClass, factor: float
+) -> None:
+    own = ReferenceError(1e-4, 1e-3)
+    chance = ReferenceError(0.99 * factor * 1e-4, 1.01 * factor * 1e-3)
+    assert own.unless_like(chance, precision) == ReferenceError(1e-4, chance.element)
+
+
+@pytest.mark.parametrize(("off", "is_so"), [(0.079, True), (0.081, False), (float("nan"), False)])
+def test_an_output_is_near_up_to_eight_per_cent(off: float, is_so: bool) -> None:
+    answer = torch.linspace(-1, 1, 1 << 18, dtype=torch.float64)
+    assert is_near(((1 + off) * answer).float(), answer) is is_so
+
+
+def test_an_output_may_be_near_where_an_answer_is_not_finite() -> None:
+    assert is_near(torch.ones(3), torch.tensor([1.0, float("inf"), 1.0]))

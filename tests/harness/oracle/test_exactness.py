@@ -19,11 +19,14 @@ NONE, HARD = ReferenceError(0.0, 0.0), ReferenceError(0.5, 0.5)
 
 
 class Answers:
-    """An oracle of one draw that counts how often it is asked for float64."""
+    """An oracle of one draw that counts how often it is asked for float64 and for a wider key."""
 
-    def __init__(self, *, error: ReferenceError = NONE) -> None:
-        self.num_exact = 0
+    def __init__(
+        self, *, error: ReferenceError = NONE, by_chance: ReferenceError | None = None
+    ) -> None:
+        self.num_exact = self.num_widened = 0
         self._error = error
+        self._by_chance = by_chance or error
 
     def key(self, _draw: Any, plains: Any) -> Any:
         return [(plain, self._error) for plain in plains]
@@ -31,6 +34,10 @@ class Answers:
     def exact_key(self, _draw: Any, plains: Any) -> Any:
         self.num_exact += 1
         return [(EXACT, self._error) for _ in plains]
+
+    def widened(self, _draw: Any, key: Any) -> Any:
+        self.num_widened += 1
+        return [(answer, self._by_chance) for answer, _ in key]
 
 
 def admission(oracle: Any, *, is_exact: bool) -> Admission:
@@ -84,3 +91,16 @@ def test_a_draw_on_which_the_reference_is_far_off_says_nothing(
     mine = admission(Answers(error=error), is_exact=is_exact)
     assert mine.says_nothing is (error is HARD)
     assert mine.admits([PLAIN + 1]) is (error is HARD)
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_an_output_that_disagrees_passes_if_rounding_by_chance_is_as_far_off(
+    is_exact: bool,
+) -> None:
+    oracle = Answers(by_chance=ReferenceError(1e-3, 1e-3))
+    mine = admission(oracle, is_exact=is_exact)
+    assert mine.admits([EXACT.float()])
+    assert oracle.num_widened == 0
+    assert mine.admits([EXACT.float() * 1.003])
+    assert not mine.admits([EXACT.float() * 1.005])
+    assert oracle.num_widened == 1

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from cudal1.harness.oracle.operators import Dropping, Rounding, to_half, to_tf32
+from cudal1.harness.oracle.operators import Dropping, Rounding, Shaking, to_half, to_tf32
 
 X = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
 
@@ -97,3 +97,67 @@ def test_a_compiled_function_is_interfered_with_as_an_eager_one_is() -> None:
         result = compiled(X)
     with Rounding(half):
         assert torch.equal(result, X @ X)
+
+
+# --- rounding by chance --------------------------------------------------------------------------
+
+HALF_UNIT = 2.0**-24
+
+
+def shaken(compute, x: torch.Tensor, *, adding: float = 4.0, seed: int = 1) -> torch.Tensor:
+    """Return a result in float64, rounded to float32 by chance."""
+    with torch.no_grad(), Shaking(None, HALF_UNIT, adding=adding, seed=seed):
+        return compute(x.double())
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: torch.exp(x),
+        lambda x: x * 0.1,
+        lambda x: (x * 0.1).add_(1.0),
+        lambda x: x @ x.t(),
+        lambda x: x.sum(dim=0),
+        lambda x: torch.softmax(x, dim=-1),
+    ],
+)
+def test_a_result_that_needs_rounding_is_rounded_by_chance(compute) -> None:
+    exact = compute(X.double())
+    one, other = (shaken(compute, X, seed=seed) for seed in (1, 2))
+    assert not torch.equal(one, other)
+    for result in (one, other):
+        assert torch.equal(result, result.float().double())
+        assert float((result - exact).norm() / exact.norm()) < 20 * HALF_UNIT
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: torch.floor(x),
+        lambda x: torch.relu(x).max(dim=-1)[0],
+        lambda x: x @ x.t(),
+        lambda x: x.cumsum(dim=0) / 4,
+        lambda x: x.sort(dim=-1)[0],
+        lambda x: (x > 1).double(),
+        lambda x: x.argmax(dim=-1),
+        lambda x: torch.where(x == 2, x, -x).mean(dim=0),
+    ],
+)
+def test_a_result_that_needs_no_rounding_stays_as_it_is(compute) -> None:
+    x = (X * 2).round()
+    assert torch.equal(shaken(compute, x), compute(x.double()))
+
+
+def test_a_sum_that_cancels_is_shaken_as_far_as_its_terms_round() -> None:
+    x = torch.cat([X * 1e4, -X * 1e4, X * 1e-4])
+    exact = x.double().sum(dim=0)
+    off = (shaken(lambda x: x.sum(dim=0), x) - exact).abs()
+    assert float(off.max()) > 1e4 * HALF_UNIT
+    assert float(off.max()) < 1e4 * HALF_UNIT * 4 * len(x)
+
+
+def test_shaking_leaves_generators_and_given_tensors_alone() -> None:
+    x, state = X.double(), torch.get_rng_state()
+    shaken(lambda given: given @ given.t(), x)
+    assert torch.equal(x, X.double())
+    assert torch.equal(torch.get_rng_state(), state)

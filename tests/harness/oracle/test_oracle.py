@@ -651,3 +651,65 @@ def test_earlier_weights_come_back_without_a_constructor(
     assert torch.equal(answers(), first)
     oracle.restore(other)
     assert torch.equal(answers(), second)
+
+
+# --- draws that are hard for every program -------------------------------------------------------
+
+STEEP = """total = x[0]
+        for term in x[1:]:
+            total = total + term
+        return torch.tanh(total)"""
+"""A reference with outputs that are 1 or -1, but for a sum that nearly cancels."""
+TERMS = "torch.randint(-(1 << 20), 1 << 20, (32, 64)) * 1e-3"
+"""Its inputs: additions of float32 round alike on every machine."""
+
+
+def added_backwards(x: torch.Tensor) -> torch.Tensor:
+    """Return what an honest candidate gives: it adds from the last term to the first."""
+    total = x[-1]
+    for term in x[:-1].flip(0):
+        total = total + term
+    return torch.tanh(total)
+
+
+@pytest.mark.parametrize("seed", [1269, 1434, 3469, 3595])
+def test_an_honest_output_passes_where_the_reference_was_lucky(seed: int) -> None:
+    oracle = oracle_of(STEEP, TERMS)
+    draw = oracle.draw(seed)
+    key = oracle.exact_key(draw)
+    output = added_backwards(draw.inputs[0])
+    assert compare(output, *key[0]).worst[PrecisionClass.STRICT] > 1.5
+    ((answer, error),) = oracle.widened(draw, key)
+    assert compare(output, answer, error).worst[PrecisionClass.STRICT] < 0.5
+    wrong = torch.tanh(draw.inputs[0][1:].sum(dim=0))
+    assert not compare(wrong, answer, error).meets(PrecisionClass.HALF)
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return x * torch.sigmoid(x)", "torch.randn(64, 64)"),
+        ("return torch.softmax(x, dim=-1)", "torch.randn(64, 64)"),
+        ("return x @ x.t()", "torch.randn(64, 512)"),
+        ("return torch.floor(x) + torch.sign(x) + x.round()", "torch.randn(64, 64) * 9"),
+        ("return torch.cumsum(x, dim=1)", "torch.rand(16, 512)"),
+        ("return torch.relu_(torch.layer_norm(x + 1, x.shape))", "torch.randn(64, 64)"),
+    ],
+)
+def test_a_key_is_not_wider_where_every_program_is_close(forward: str, inputs: str) -> None:
+    oracle = oracle_of(forward, inputs)
+    for seed in range(4):
+        for family in oracle.families:
+            draw = oracle.draw(seed, family)
+            key = oracle.exact_key(draw)
+            ((answer, error),) = oracle.widened(draw, key)
+            off = answer * (1 + 1e-4)
+            assert not compare(off.float(), answer, error).meets(PrecisionClass.STRICT), family
+
+
+def test_a_key_without_float64_cannot_be_widened() -> None:
+    oracle = oracle_of("return torch.tanh(x)")
+    draw = oracle.draw(1)
+    oracle._models.exact = None
+    key = oracle.exact_key(draw)
+    assert oracle.widened(draw, key) is key

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,15 +52,31 @@ class Odd:
     def fail(self) -> None:
         raise LookupError("word")
 
-    def open_descriptors(self) -> list[int]:
+    def open_files(self) -> list[int]:
+        """Return the descriptors of open files, `/dev/null` aside."""
         found: list[int] = []
         for number in range(3, 256):
             try:
-                os.fstat(number)
+                info = os.fstat(number)
             except OSError:
                 continue
-            found.append(number)
+            if info.st_rdev != Path(os.devnull).stat().st_rdev:
+                found.append(number)
         return found
+
+
+INHERITED: list[socket.socket] = []
+
+
+class Heir:
+    """An object that frees what its process has inherited."""
+
+    def num_closed(self) -> int:
+        """Open files, free all that is inherited, and return how many of the files are closed."""
+        files = [os.open("/", os.O_RDONLY) for _ in range(256)]
+        INHERITED.clear()
+        gc.collect()
+        return sum(not Path(f"/proc/self/fd/{file}").exists() for file in files)
 
 
 @pytest.fixture
@@ -105,7 +123,7 @@ def test_descriptors_that_are_not_kept_are_closed_in_the_process() -> None:
     kept, other = os.pipe()
     forked = Forked(Odd, keeps=[kept])
     try:
-        is_open = forked.ask("open_descriptors")
+        is_open = forked.ask("open_files")
     finally:
         forked.close()
         os.close(kept)
@@ -114,6 +132,38 @@ def test_descriptors_that_are_not_kept_are_closed_in_the_process() -> None:
     assert other not in is_open
 
 
-def test_an_error_of_the_object_is_raised_here(odd: Forked) -> None:
-    with pytest.raises(WorkerError, match="LookupError: word"):
+def test_an_inherited_object_that_is_freed_closes_no_file_of_the_process() -> None:
+    INHERITED.extend(socket.socketpair())
+    try:
+        forked = Forked(Heir)
+    finally:
+        INHERITED.clear()
+    try:
+        assert forked.ask("num_closed") == 0
+    finally:
+        forked.close()
+
+
+def test_inherited_garbage_closes_no_file_of_the_process() -> None:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        garbage: list[object] = [*socket.socketpair()]
+        garbage.append(garbage)
+        del garbage
+        forked = Forked(Heir)
+    finally:
+        if was_enabled:
+            gc.enable()
+    try:
+        assert forked.ask("num_closed") == 0
+    finally:
+        forked.close()
+
+
+def test_an_error_of_the_object_is_raised_here_and_says_where(odd: Forked) -> None:
+    with pytest.raises(WorkerError, match="LookupError: word") as caught:
         odd.ask("fail")
+    (note,) = caught.value.__notes__
+    assert f'{Path(__file__).name}", line' in note
+    assert "in fail" in note
