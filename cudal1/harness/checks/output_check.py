@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cudal1.harness.checks import guards
@@ -16,7 +17,7 @@ from cudal1.harness.exchange.burst import Burst, BurstRunner
 from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.oracle.answering import tells
 from cudal1.harness.oracle.correctness import Comparison, agree, compare
-from cudal1.harness.oracle.exactness import are_near
+from cudal1.harness.oracle.exactness import Widening, are_near
 from cudal1.harness.oracle.oracle import Key, Oracle, RefusalError
 from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 NUM_REMEMBERED = 4
 """Number of bursts of which a right output is kept, to tell whether a later output repeats one."""
+MAX_REMEMBERED_BYTES = 4 << 30
+"""Bytes of these outputs; above, only those of the last burst are kept."""
 
 
 class OutputCheck:
@@ -71,7 +74,7 @@ class OutputCheck:
                 if not exact and not self._agree(outputs, key):
                     key = self._oracle.exact_key(draw)  # may be hard on the reference, too
                 if not self._agree(outputs, key) and are_near(outputs, key):
-                    key = self._oracle.widened(draw, key)  # and the reference may be lucky
+                    key = Widening(self._oracle, draw, key).key(partial(self._agree, outputs))
             except RefusalError:
                 if draw.is_own:
                     raise
@@ -91,7 +94,7 @@ class OutputCheck:
                     self._fail(burst, slot, comparison)
             self._progress.compared.num_inputs += bool(telling)
             if slot == 0 and reference is None:  # else it has been kept
-                self._earlier.append([answer for answer, _ in key])
+                self._remember([y.to(x.dtype) for x, (y, _) in zip(outputs, key, strict=True)])
         self._runner.release(burst)
 
     def _refuse_misuse(self, burst: Burst) -> None:
@@ -118,10 +121,19 @@ class OutputCheck:
                 (guards.flag("shared_pages", evidence),),
             )
 
+    def _remember(self, answers: list[torch.Tensor]) -> None:
+        """Keep the answers to a call, and as many earlier ones as there is room for."""
+        self._earlier.append(answers)
+        while len(self._earlier) > 1 and self._num_remembered_bytes() > MAX_REMEMBERED_BYTES:
+            self._earlier.popleft()
+
+    def _num_remembered_bytes(self) -> int:
+        return sum(each.nbytes for answers in self._earlier for each in answers)
+
     def _settled(self, burst: Burst, reference: Burst) -> set[int]:
         """Return the calls with outputs that meet the asked class, after one look at all calls."""
         assert burst.draws == reference.draws
-        self._earlier.append([answer.clone() for answer in self._runner.output(reference, 0)])
+        self._remember([answer.clone() for answer in self._runner.output(reference, 0)])
         errors = [self._oracle.error(draw.family) for draw in burst.draws]
         settled = set(range(len(errors)))
         for outputs_NX, answers_NX in zip(

@@ -147,8 +147,8 @@ class Answering:
                 answers.append(self.calls.exact(self._models.exact, inputs))
         return answers
 
-    def by_chance(self, draw: Draw, exacts: Tensors) -> list[ReferenceError]:
-        """Return the largest error in each output of programs that round by chance.
+    def by_chance(self, draw: Draw, exacts: Tensors, num_chances: int) -> list[ReferenceError]:
+        """Return the largest error in each output of so many programs that round by chance.
 
         The reference's own error is one such error. Where few elements decide the error (a sum
         that cancels before a steep function), one may be small by luck.
@@ -159,7 +159,7 @@ class Answering:
         half_unit = HALF_UNIT[self._precision]
         share = 1.0 if self._rounding is None else ROUNDED_SHARE
         worst = [ReferenceError(0.0, 0.0)] * len(exacts)
-        for seed in range(NUM_CHANCES):
+        for seed in range(num_chances):
             mode = Shaking(self._rounding, half_unit, adding=ADDING[self._precision], seed=seed)
             given = self.draws.given(draw, self._copying(_as_double))
             with suppress(RefusalError):

@@ -9,9 +9,9 @@ either may be right, too: the input may be hard, and the reference lucky (`Oracl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from cudal1.harness.oracle.answering import tells
+from cudal1.harness.oracle.answering import NUM_CHANCES, tells
 from cudal1.harness.oracle.correctness import Expected, is_near
 from cudal1.harness.oracle.oracle import Draw, Key, Oracle, Tensors
 from cudal1.protocol import PrecisionClass
@@ -20,6 +20,10 @@ EXACT_INPUTS = 16
 """Number of inputs on a CPU with outputs that are compared with float64 first. Other outputs are
 compared with the reference's own, as timed ones are, and with float64 where they do not agree. On a
 GPU only outputs of the first stage are compared with float64 first."""
+
+BEYOND_LUCK = 300.0
+"""Factor that the largest of several errors by chance hardly exceeds one of them by: once in two
+hundred times, if one element decides. An output that is further off is wrong without the others."""
 
 
 def is_exact_first(oracle: Oracle, stage: int, num_inputs: int) -> bool:
@@ -62,7 +66,7 @@ class Admission:
         self._is_exact = is_exact
         self._key = oracle.exact_key(draw, plains) if is_exact else oracle.key(draw, plains)
         self._expected = [self._expectations(self._key)]
-        self._widened: list[Expected | None] | None = None
+        self._widening: Widening | None = None
 
     @property
     def says_nothing(self) -> bool:
@@ -71,22 +75,22 @@ class Admission:
 
     def admits(self, outputs: Tensors) -> bool:
         """Return whether outputs pass; an output of which the draw says nothing passes."""
-        return any(_pass(outputs, expected) for expected in self._wider_and_wider(outputs))
-
-    def _wider_and_wider(self, outputs: Tensors) -> Iterator[list[Expected | None]]:
-        """Yield what is expected of outputs: by a key, and by wider ones until the outputs pass."""
-        yield self._expected[0]
+        if _pass(outputs, self._expected[0]):
+            return True
         if not self._is_exact:
             if len(self._expected) == 1:
                 self._key = self._oracle.exact_key(self._draw, self._plains)
                 self._expected.append(self._expectations(self._key))
-            yield self._expected[1]
+            if _pass(outputs, self._expected[1]):
+                return True
         if not are_near(outputs, self._key):
-            return
-        if self._widened is None:
-            key = self._oracle.widened(self._draw, self._key)
-            self._widened = self._expectations(key)
-        yield self._widened
+            return False
+
+        def pass_by(key: Key) -> bool:
+            return _pass(outputs, self._expectations(key))
+
+        self._widening = self._widening or Widening(self._oracle, self._draw, self._key)
+        return pass_by(self._widening.key(pass_by))
 
     def _expectations(self, key: Key) -> list[Expected | None]:
         precision = self._precision
@@ -94,6 +98,37 @@ class Admission:
             Expected(answer, error, precision) if tells(self._draw, error, precision) else None
             for answer, error in key
         ]
+
+
+class Widening:
+    """An exact key, widened for outputs that it does not let pass: the reference may be lucky.
+
+    Args:
+        oracle: computes the answers.
+        draw: the inputs.
+        key: the exact key of the draw.
+    """
+
+    def __init__(self, oracle: Oracle, draw: Draw, key: Key) -> None:
+        self._oracle = oracle
+        self._draw = draw
+        self._exact_key = key
+        self._keys: dict[int, Key] = {}
+
+    def key(self, pass_by: Callable[[Key], bool]) -> Key:
+        """Return the widened key for outputs of which `pass_by` says whether a key lets them pass.
+
+        It is not widened to the end, which takes many calls, where no luck explains the outputs.
+        """
+        key = self._widened(1)
+        beyond = [(answer, error.times(BEYOND_LUCK)) for answer, error in key]
+        return self._widened(NUM_CHANCES) if pass_by(beyond) else key
+
+    def _widened(self, num_chances: int) -> Key:
+        if num_chances not in self._keys:
+            key = self._oracle.widened(self._draw, self._exact_key, num_chances)
+            self._keys[num_chances] = key
+        return self._keys[num_chances]
 
 
 def are_near(outputs: Tensors, key: Key) -> bool:

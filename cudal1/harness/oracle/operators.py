@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from cudal1.harness.oracle.parts import flat_parts
 from cudal1.protocol import PrecisionClass
 
 TF32_DROPPED_BITS = 13
@@ -175,22 +176,30 @@ class Shaking(_Interfering):
         """Return a shaken result, rounded by chance, where the exact result needs rounding."""
         if not _is_double(exact):
             return exact
-        nearest = self._rounded(exact)
-        by_chance = self._rounded(self._shake(shaken, error=self._half_unit))
-        is_rounded = (nearest != exact) & nearest.isfinite() & by_chance.isfinite()
-        return torch.where(is_rounded, by_chance, exact)
+        result = torch.empty_like(exact, memory_format=torch.contiguous_format)
+        for ours, right, off in flat_parts(result, exact, shaken):
+            nearest = self._rounded(right)
+            by_chance = self._rounded(off * self._noise(off, self._half_unit))
+            is_rounded = (nearest != right) & nearest.isfinite() & by_chance.isfinite()
+            ours.copy_(torch.where(is_rounded, by_chance, right))
+        return result
 
     def _shake(self, value: Any, *, error: float) -> Any:
         """Return a tensor's values, off by at most a relative error."""
         if not _is_double(value):
             return value
-        generator = self._generators.get(value.device)
+        result = torch.empty_like(value, memory_format=torch.contiguous_format)
+        for ours, mine in flat_parts(result, value):
+            torch.mul(mine, self._noise(mine, error), out=ours)
+        return result
+
+    def _noise(self, like: torch.Tensor, error: float) -> torch.Tensor:
+        """Return factors for a tensor's values, off from 1 by at most an error."""
+        generator = self._generators.get(like.device)
         if generator is None:
-            generator = torch.Generator(value.device).manual_seed(self._seed)
-            self._generators[value.device] = generator
-        noise = torch.empty_like(value, memory_format=torch.contiguous_format)
-        noise.uniform_(-error, error, generator=generator)
-        return value * (1.0 + noise)
+            generator = torch.Generator(like.device).manual_seed(self._seed)
+            self._generators[like.device] = generator
+        return torch.empty_like(like).uniform_(-error, error, generator=generator).add_(1.0)
 
 
 class Dropping(_Interfering):

@@ -265,15 +265,15 @@ class Oracle:
             key.append((exact, known.larger(error.at_most(TOO_HARD) if draw.is_own else error)))
         return key
 
-    def widened(self, draw: Draw, key: Key) -> Key:
+    def widened(self, draw: Draw, key: Key, num_chances: int) -> Key:
         """Return an exact key with the errors that honest programs may make there by chance.
 
-        It is for an output that an exact key does not let pass: it takes many calls.
+        It is for an output that an exact key does not let pass: it takes a call for each chance.
         """
         if self._models.exact is None:
             return key
         limit = TOO_HARD if draw.is_own else math.inf
-        errors = self._answering.by_chance(draw, [answer for answer, _ in key])
+        errors = self._answering.by_chance(draw, [answer for answer, _ in key], num_chances)
         return [
             (answer, known.unless_like(error.at_most(limit), self._precision))
             for (answer, known), error in zip(key, errors, strict=True)

@@ -31,8 +31,8 @@ from cudal1.errors import (
     WorkerError,
 )
 from cudal1.harness.admission.known_references import KnownReferences
-from cudal1.harness.device.ceilings import Ceilings, Peaks
 from cudal1.harness.builds.toolchain import compiles_itself
+from cudal1.harness.device.ceilings import Ceilings, Peaks
 from cudal1.harness.device.device import Device, num_lanes_of
 from cudal1.harness.device.turns import Turns, TurnsFile
 from cudal1.harness.judgement import Judgement
@@ -237,11 +237,9 @@ class Pools:
         lane.pending = pending
         try:
             compilers = self._wants_compilers(asked)
-            if lane.problem_id != asked.problem.id or lane.forked is None:
+            is_there = lane.forked is not None and lane.problem_id == asked.problem.id
+            if not is_there or (compilers and not lane.has_compilers):
                 lane.close()
-            elif compilers and not lane.has_compilers:
-                lane.close()
-            if lane.forked is None:
                 self._prepare(lane, asked, compilers=compilers)
             assert lane.forked is not None
             lane.until = lane.forked.begin(

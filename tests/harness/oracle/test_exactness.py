@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from cudal1.harness.oracle.answering import NUM_CHANCES
 from cudal1.harness.oracle.correctness import ReferenceError
 from cudal1.harness.oracle.exactness import EXACT_INPUTS, Admission, is_exact_first
 from cudal1.protocol import PrecisionClass
@@ -19,12 +20,13 @@ NONE, HARD = ReferenceError(0.0, 0.0), ReferenceError(0.5, 0.5)
 
 
 class Answers:
-    """An oracle of one draw that counts how often it is asked for float64 and for a wider key."""
+    """An oracle of one draw that notes how often it is asked for what takes long."""
 
     def __init__(
         self, *, error: ReferenceError = NONE, by_chance: ReferenceError | None = None
     ) -> None:
-        self.num_exact = self.num_widened = 0
+        self.num_exact = 0
+        self.chances: list[int] = []
         self._error = error
         self._by_chance = by_chance or error
 
@@ -35,8 +37,8 @@ class Answers:
         self.num_exact += 1
         return [(EXACT, self._error) for _ in plains]
 
-    def widened(self, _draw: Any, key: Any) -> Any:
-        self.num_widened += 1
+    def widened(self, _draw: Any, key: Any, num_chances: int) -> Any:
+        self.chances.append(num_chances)
         return [(answer, self._by_chance) for answer, _ in key]
 
 
@@ -100,7 +102,15 @@ def test_an_output_that_disagrees_passes_if_rounding_by_chance_is_as_far_off(
     oracle = Answers(by_chance=ReferenceError(1e-3, 1e-3))
     mine = admission(oracle, is_exact=is_exact)
     assert mine.admits([EXACT.float()])
-    assert oracle.num_widened == 0
+    assert oracle.chances == []
     assert mine.admits([EXACT.float() * 1.003])
     assert not mine.admits([EXACT.float() * 1.005])
-    assert oracle.num_widened == 1
+    assert oracle.chances == [1, NUM_CHANCES]
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_one_chance_is_enough_where_no_luck_explains_an_output(is_exact: bool) -> None:
+    oracle = Answers(by_chance=ReferenceError(1e-7, 1e-7))
+    mine = admission(oracle, is_exact=is_exact)
+    assert not mine.admits([EXACT.float() * 1.01])
+    assert oracle.chances == [1]

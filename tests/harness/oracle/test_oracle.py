@@ -15,6 +15,7 @@ from cudal1.errors import SuiteError
 from cudal1.harness.inputs.draws import Draws
 from cudal1.harness.inputs.families import FAMILIES, NUDGE
 from cudal1.harness.oracle import reference_examination
+from cudal1.harness.oracle.answering import NUM_CHANCES
 from cudal1.harness.oracle.correctness import ReferenceError, compare
 from cudal1.harness.oracle.operators import Dropping, to_half, to_tf32
 from cudal1.harness.oracle.oracle import Draw, Oracle, RefusalError
@@ -679,7 +680,7 @@ def test_an_honest_output_passes_where_the_reference_was_lucky(seed: int) -> Non
     key = oracle.exact_key(draw)
     output = added_backwards(draw.inputs[0])
     assert compare(output, *key[0]).worst[PrecisionClass.STRICT] > 1.5
-    ((answer, error),) = oracle.widened(draw, key)
+    ((answer, error),) = oracle.widened(draw, key, NUM_CHANCES)
     assert compare(output, answer, error).worst[PrecisionClass.STRICT] < 0.5
     wrong = torch.tanh(draw.inputs[0][1:].sum(dim=0))
     assert not compare(wrong, answer, error).meets(PrecisionClass.HALF)
@@ -702,7 +703,7 @@ def test_a_key_is_not_wider_where_every_program_is_close(forward: str, inputs: s
         for family in oracle.families:
             draw = oracle.draw(seed, family)
             key = oracle.exact_key(draw)
-            ((answer, error),) = oracle.widened(draw, key)
+            ((answer, error),) = oracle.widened(draw, key, NUM_CHANCES)
             off = answer * (1 + 1e-4)
             assert not compare(off.float(), answer, error).meets(PrecisionClass.STRICT), family
 
@@ -712,4 +713,4 @@ def test_a_key_without_float64_cannot_be_widened() -> None:
     draw = oracle.draw(1)
     oracle._models.exact = None
     key = oracle.exact_key(draw)
-    assert oracle.widened(draw, key) is key
+    assert oracle.widened(draw, key, NUM_CHANCES) is key
