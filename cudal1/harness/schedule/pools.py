@@ -116,7 +116,9 @@ class Pools:
         source has named one."""
         self._peaks: Peaks | None = None
         self._num_active = num_lanes_of(device)
-        num_lanes = max(NUM_PREPARED[device.device_class], self._num_active)
+        # a lane has a core of its own, where the device has cores for lanes
+        num_prepared = 1 if device.lane_cores else NUM_PREPARED[device.device_class]
+        num_lanes = max(num_prepared, self._num_active)
         self._lanes = deque(_Lane(number) for number in range(num_lanes))
         """Lanes in the order of their last use, the latest used last."""
         self._waiting = deque[Pending]()

@@ -59,6 +59,21 @@ def test_several_problems_are_judged_at_once(
     assert not pools._busy()
 
 
+def test_a_problem_that_is_at_a_lane_gets_another_one_of_the_same_cores(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    def begun(name: str) -> Pending:
+        problem = named_problem(name)
+        candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+        return pools.judge(problem, candidate, timing=False)
+
+    for name in NAMES:  # a process at each lane
+        assert begun(name).result().verdict.status is Status.CORRECT
+    again = [begun(NAMES[0]) for _ in range(2)]
+    assert len(pools._busy()) == 2
+    assert [each.result().verdict.status for each in again] == [Status.CORRECT] * 2
+
+
 def test_a_problem_that_ends_its_process_costs_only_itself(
     pools: Pools, named_problem: Callable[[str], Problem]
 ) -> None:
