@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from cudal1.harness.checks import output_check
 from cudal1.harness.checks.output_check import OutputCheck
 from cudal1.harness.checks.progress import Progress
 from cudal1.harness.exchange.failure import Failure
@@ -52,3 +53,17 @@ def test_an_output_in_lower_precision_fails_on_such_an_input(
     coarse = added_backwards(draw.inputs[0]) * (1 + 2**-10)
     with pytest.raises(Failure, match="correct only in the looser precision class tf32"):
         _compare(oracle, draw, coarse, quick, exact=exact)
+
+
+def test_of_large_answers_only_the_last_are_remembered(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = oracle_of(STEEP, TERMS)
+    check = OutputCheck(oracle, SimpleNamespace(), quick, Progress())  # type: ignore[arg-type]
+    answers = [torch.full((4,), float(number)) for number in range(6)]
+    for answer in answers:
+        check._remember([answer])
+    assert [float(kept[0][0]) for kept in check._earlier] == [2.0, 3.0, 4.0, 5.0]
+    monkeypatch.setattr(output_check, "MAX_REMEMBERED_BYTES", answers[0].nbytes)
+    check._remember([answers[0]])
+    assert [float(kept[0][0]) for kept in check._earlier] == [0.0]
