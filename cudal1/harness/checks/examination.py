@@ -261,13 +261,13 @@ class Examination:
             otherwise = f"did not finish compiling in {self._protocol.build_timeout_s:g} s"
         return Failure(Status.TIMED_OUT, otherwise)
 
-    def num_calls(self) -> int:
+    def num_calls(self, *, times: int = 1) -> int:
         """Return the number of calls in a timed burst.
 
-        They are as many as the target time holds, and fewer for a slow candidate.
+        They are as many as the target time holds so many times, and fewer for a slow candidate.
         """
         longest_us = max(self.reference_call_us, self.progress.call_us / SLOWER_SHARE)
-        wanted = round(self._protocol.burst_us / longest_us)
+        wanted = round(times * self._protocol.burst_us / longest_us)
         return max(1, min(self._runner.layout.num_slots, wanted))
 
     def fresh(self, count: int) -> list[Draw]:

@@ -4,8 +4,9 @@ Judges of one device are processes that one process has forked (`pools`). A judg
 device holds a lock that others may share. A judge that times holds the lock alone. A judge that
 waits to time shows that it waits, and the judges that use the device pass it on at the next of
 their many opportunities. To pass it on, a judge has its workers stand still, waits until its own
-work on the device is over, and gives the lock up. Locks end with their process. Threat: none new;
-workers have none of these files.
+work on the device is over, and gives the lock up. All wait for the last to do so. Therefore a judge
+that wants to time waits a while for others that want to, while the rest goes on, and they time one
+after the other. Locks end with their process. Threat: none new; workers have none of these files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from pathlib import Path
 GATE, DEVICE = 0, 1
 """Byte offsets of the two locks in the file. A judge that wants to time holds the first one alone,
 so that no other judge takes the second one meanwhile."""
+WANTING, READY = 1 << 32, 1 << 33
+"""Offsets of locks of one byte, at the process's number. A judge holds the first while it waits to
+time, and the second once it waits no more for others that want to."""
+COMPANY = 3
+"""Number of judges that time one after the other, where so many want to in time."""
+COMPANY_S, LOOK_S = 1.0, 0.002
+"""Seconds that a judge waits for such others; seconds between two looks."""
 _FLOCK = struct.Struct("hh4xqqi4x")
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
 _READ, _WRITE, _NONE = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
@@ -130,21 +138,50 @@ class Turns:
         assert self._is_using, "whoever times uses the device"
         self._end()
         go_on, self._go_on = self._go_on, _nothing
+        self._await_company()
         self._lock(GATE, _WRITE)
         self._lock(DEVICE, _WRITE)
+        self._lock(READY + os.getpid(), _NONE)
         self._is_timing, began = True, time.monotonic()
         try:
             yield
         finally:
             self.timed_s += time.monotonic() - began
-            self._is_timing, self._is_using = False, True
-            # a lock that is held alone becomes shared in one step
-            self._lock(DEVICE, _READ)
-            self._lock(GATE, _NONE)
+            self._is_timing = False
+            if self._count_others(READY):
+                self._lock(DEVICE, _NONE)
+                self._lock(GATE, _NONE)
+                self._begin()
+            else:
+                # a lock that is held alone becomes shared in one step
+                self._lock(DEVICE, _READ)
+                self._lock(GATE, _NONE)
+            self._is_using = True
             go_on()
+
+    def _await_company(self) -> None:
+        """Wait until enough judges want to time, or nothing is gained by waiting for others."""
+        began = time.monotonic()
+        self._lock(WANTING + os.getpid(), _WRITE)
+        while (
+            time.monotonic() < began + COMPANY_S
+            and self._count_others(WANTING) + 1 < COMPANY
+            and not self._count_others(READY)
+            and not self._is_wanted()
+            and self._told(DEVICE, 1, _WRITE)[0] != _NONE
+        ):
+            time.sleep(LOOK_S)
+        self.waited_s += time.monotonic() - began
+        self._lock(READY + os.getpid(), _WRITE)
+        self._lock(WANTING + os.getpid(), _NONE)
 
     def _begin(self) -> Callable[[], None]:
         self._lock(GATE, _READ)
+        while self._count_others(READY):  # they time first, one after the other
+            self._lock(GATE, _NONE)
+            time.sleep(LOOK_S)
+            self.waited_s += LOOK_S
+            self._lock(GATE, _READ)
         self._lock(DEVICE, _READ)
         self._lock(GATE, _NONE)
         self._is_using = True
@@ -157,10 +194,24 @@ class Turns:
         self._lock(DEVICE, _NONE)
 
     def _is_wanted(self) -> bool:
+        return self._told(GATE, 1, _READ)[0] != _NONE
+
+    def _count_others(self, first: int, length: int = WANTING) -> int:
+        """Return the number of bytes in a range that other judges have locked."""
+        if length <= 0:
+            return 0
+        kind, place = self._told(first, length, _WRITE)
+        if kind == _NONE:
+            return 0
+        before, behind = place - first, first + length - place - 1
+        return 1 + self._count_others(first, before) + self._count_others(place + 1, behind)
+
+    def _told(self, first: int, length: int, kind: int) -> tuple[int, int]:
+        """Return kind and place of a lock that keeps this judge from locking bytes in this way."""
         assert self._descriptor is not None
-        asked = _FLOCK.pack(_READ, os.SEEK_SET, GATE, 1, 0)
+        asked = _FLOCK.pack(kind, os.SEEK_SET, first, length, 0)
         told = _FLOCK.unpack(fcntl.fcntl(self._descriptor, fcntl.F_OFD_GETLK, asked))
-        return told[0] != _NONE
+        return told[0], told[2]
 
     def _lock(self, byte: int, kind: int) -> None:
         """Wait for a lock of one byte, or give it up."""

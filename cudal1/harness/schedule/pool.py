@@ -106,7 +106,7 @@ class Pool:
                 minimum=self._minimum,
                 unsafe=self.protocol.unsafe,
                 start=self._start,
-                # beside other judges none that nobody needs: contexts of all are made in a row
+                # beside other judges only those that are needed: contexts are made one by one
                 num_idle=None if self._num_lanes == 1 else 0,
             )
             opening.callback(self._zygote.close)

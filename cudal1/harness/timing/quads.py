@@ -36,8 +36,8 @@ DECOYS = 0.6
 inputs of other families. What only those inputs need cannot be dropped once the checks are over."""
 REPLANNED, LONGER = 2, 3
 """Factor by which a candidate must turn out faster than it seemed before bursts become longer.
-Factor by which bursts become longer where nothing is decided. A candidate that is slow at first
-would otherwise be seen on few inputs."""
+Factor by which bursts become longer where nothing is decided, up to so many target times. A
+candidate that is slow at first would otherwise be seen on few inputs."""
 OTHERS_IN_DECOY, ENOUGH_DECOYS, ENOUGH_INPUTS = 8, 4, 2
 """Inputs of a decoy for each one of another family. Number of decoys within which enough inputs of
 every family come. Number of inputs of a family that are enough: a single one may happen to be
@@ -172,8 +172,10 @@ class Quads:
         is certified when one might be: what disturbs a burst is the same for longer ones.
         """
         if self._mixes_families:
-            longer = min(LONGER * count, self._runner.layout.num_slots)
-            return longer if rule.is_undecided(ratios, self._protocol) else count
+            if not rule.is_undecided(ratios, self._protocol):
+                return count
+            enough = max(count, self._examination.num_calls(times=LONGER))
+            return min(LONGER * count, enough, self._runner.layout.num_slots)
         wanted = self._examination.num_calls()
         return wanted if wanted >= REPLANNED * count else count
 

@@ -55,7 +55,7 @@ def test_an_output_in_lower_precision_fails_on_such_an_input(
         _compare(oracle, draw, coarse, quick, exact=exact)
 
 
-def test_of_large_answers_only_the_last_are_remembered(
+def test_large_answers_are_remembered_one_at_a_time(
     quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = oracle_of(STEEP, TERMS)

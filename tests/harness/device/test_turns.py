@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cudal1.harness.device import turns as module
 from cudal1.harness.device.turns import Turns, TurnsFile
 
 LIMIT_S = 60.0
@@ -66,6 +67,12 @@ def _time(turns: Turns, has_it: Event, over: Event) -> None:
     with turns.using(), turns.timing():
         has_it.set()
         over.wait(LIMIT_S)
+
+
+def _time_briefly(turns: Turns, has_it: Event) -> None:
+    with turns.using(), turns.timing():
+        has_it.set()
+        time.sleep(0.1)  # longer than between two looks of a judge that waits to time
 
 
 def test_several_judges_use_a_device_at_once(file: TurnsFile, beside: Callable[..., Any]) -> None:
@@ -134,6 +141,55 @@ def test_a_turn_ends_with_its_process(file: TurnsFile, beside: Callable[..., Any
     process.kill()
     with file.opened().using():
         pass
+
+
+def test_judges_that_want_to_time_do_so_one_after_the_other(
+    file: TurnsFile, beside: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMPANY", 2)
+    monkeypatch.setattr(module, "COMPANY_S", LIMIT_S)
+    halts: list[float] = []
+
+    def halt() -> Callable[[], None]:
+        halts.append(time.monotonic())
+        return lambda: None
+
+    turns = file.opened()
+    turns.halt = halt
+    timed = [FORK.Event(), FORK.Event()]
+    ends = time.monotonic() + LIMIT_S
+    with turns.using():
+        beside(_time_briefly, timed[0])
+        assert not timed[0].wait(0.3)
+        assert turns.pass_on() == 0.0
+        beside(_time_briefly, timed[1])
+        while not all(each.is_set() for each in timed):
+            turns.pass_on()
+            assert time.monotonic() < ends
+        assert len(halts) == 1
+
+
+def test_a_judge_does_not_wait_for_company_for_long(
+    file: TurnsFile, beside: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMPANY_S", 0.05)
+    has_it, over, turns = FORK.Event(), FORK.Event(), file.opened()
+    over.set()
+    ends = time.monotonic() + LIMIT_S
+    with turns.using():
+        beside(_time, has_it, over)
+        while not has_it.is_set():
+            turns.pass_on()
+            assert time.monotonic() < ends
+
+
+def test_a_judge_that_is_alone_waits_for_no_company(
+    file: TurnsFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COMPANY_S", float("inf"))
+    turns = file.opened()
+    with turns.using(), turns.timing():
+        assert turns.is_alone
 
 
 def test_each_of_many_judges_that_time_is_alone(

@@ -51,7 +51,7 @@ class Stage:
             fresh=self._fresh,
             compare=self._compare,
             mixed=self._mixed,
-            num_calls=lambda: COUNT,
+            num_calls=lambda *, times=1: times * COUNT,
             order=order,
             is_drop_in=False,
             give_weights=lambda *_: None,
@@ -264,3 +264,13 @@ def test_a_claim_to_bear_out_is_measured_until_it_is_borne_out(
 )
 def test_numbers_of_calls_are_few_and_not_too_small(count: float, coarse: int) -> None:
     assert module._coarse(count) == coarse
+
+
+@pytest.mark.parametrize(("fit", "longer"), [(24, 24), (9, 9), (2, 8)])
+def test_undecided_bursts_become_as_long_as_three_target_times(
+    fit: int, longer: int, quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(quick, monkeypatch, Order.KEEP)
+    monkeypatch.setattr(stage.quads._examination, "num_calls", lambda *, times: fit)
+    monkeypatch.setattr(rule, "is_undecided", lambda *_: True)
+    assert stage.quads._replanned(COUNT, []) == longer
