@@ -76,6 +76,6 @@ def report_our_own_failure(
     else.
     """
     sys.__excepthook__(kind, error, trace)
-    said = traceback.format_exception_only(kind, error)[-1]
+    said = traceback.format_exception_only(kind, error)[0]  # notes follow
     say(f"a failure of cudal1's own, which says nothing of what was asked: {said}")
     raise SystemExit(CANNOT)

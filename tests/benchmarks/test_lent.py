@@ -80,7 +80,6 @@ def imported_by(modules: tuple[str, ...]) -> set[str]:
     return packages
 
 
-@pytest.mark.slow
 def test_each_benchmark_that_the_script_names_exists() -> None:
     script = read_text(ROOT / "benchmarks" / "lent" / "run.sh")
     named = set(re.findall(r"\bbenchmarks(?:\.\w+)+", script))
@@ -89,6 +88,7 @@ def test_each_benchmark_that_the_script_names_exists() -> None:
         assert importlib.util.find_spec(name), name
 
 
+@pytest.mark.slow
 def test_the_wheels_are_exactly_the_packages_that_the_programs_import() -> None:
     distributions = packages_distributions()
     wanted = {

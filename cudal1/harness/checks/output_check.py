@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cudal1.harness.checks import guards
@@ -18,7 +17,7 @@ from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.oracle.answering import tells
 from cudal1.harness.oracle.correctness import Comparison, agree, compare
 from cudal1.harness.oracle.exactness import Widening, are_near
-from cudal1.harness.oracle.oracle import Key, Oracle, RefusalError
+from cudal1.harness.oracle.oracle import Draw, Key, Oracle, RefusalError
 from cudal1.protocol import Contract, EvalProtocol
 from cudal1.verdict import Status
 
@@ -28,7 +27,10 @@ if TYPE_CHECKING:
 NUM_REMEMBERED = 4
 """Number of bursts of which a right output is kept, to tell whether a later output repeats one."""
 MAX_REMEMBERED_BYTES = 4 << 30
-"""Bytes of these outputs; above, only those of the last burst are kept."""
+"""Bytes of these outputs that are kept, but for those of the last burst."""
+MAX_WIDENED = 32
+"""Number of a candidate's outputs for which answers are widened. An honest one needs that on one
+input in a thousand."""
 
 
 class OutputCheck:
@@ -70,21 +72,12 @@ class OutputCheck:
                 continue
             outputs = self._runner.output(burst, slot)
             try:
-                key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
-                if not exact and not self._agree(outputs, key):
-                    key = self._oracle.exact_key(draw)  # may be hard on the reference, too
-                if not self._agree(outputs, key) and are_near(outputs, key):
-                    key = Widening(self._oracle, draw, key).key(partial(self._agree, outputs))
+                key = self._key(draw, outputs, exact=exact)
             except RefusalError:
                 if draw.is_own:
                     raise
                 continue  # an input that the reference cannot do says nothing
-            telling = [
-                (output, answer, error)
-                for output, (answer, error) in zip(outputs, key, strict=True)
-                if tells(draw, error, self._protocol.precision)
-            ]
-            compared = [compare(output, answer, error) for output, answer, error in telling]
+            compared = list(self._compared(draw, outputs, key).values())
             is_right = all(each.meets(self._protocol.precision) for each in compared)
             if not is_right and not self._oracle.is_in_range(draw):
                 continue
@@ -92,7 +85,7 @@ class OutputCheck:
                 self._progress.compared.note(comparison, self._protocol.precision)
                 if not comparison.meets(self._protocol.precision):
                     self._fail(burst, slot, comparison)
-            self._progress.compared.num_inputs += bool(telling)
+            self._progress.compared.num_inputs += bool(compared)
             if slot == 0 and reference is None:  # else it has been kept
                 self._remember([y.to(x.dtype) for x, (y, _) in zip(outputs, key, strict=True)])
         self._runner.release(burst)
@@ -120,6 +113,39 @@ class OutputCheck:
                 "addresses: return a tensor of its own",
                 (guards.flag("shared_pages", evidence),),
             )
+
+    def _key(self, draw: Draw, outputs: list[torch.Tensor], *, exact: bool) -> Key:
+        """Return the answers that outputs are held to: the reference's own, or wider ones.
+
+        Threat: a candidate that is nearly right would have every output held to the widest key,
+        which takes a hundred calls.
+        """
+        key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
+        if not exact and self._failing(draw, outputs, key):
+            key = self._oracle.exact_key(draw)  # may be hard on the reference, too
+        failing = self._failing(draw, outputs, key)
+        if not failing or self._progress.num_widened == MAX_WIDENED:
+            return key
+        if not are_near([outputs[place] for place in failing], [key[place] for place in failing]):
+            return key
+        self._progress.num_widened += 1  # the reference may be lucky
+        return Widening(self._oracle, draw, key).key(
+            lambda wider: not self._failing(draw, outputs, wider)
+        )
+
+    def _compared(self, draw: Draw, outputs: list[torch.Tensor], key: Key) -> dict[int, Comparison]:
+        """Return the comparison of each output that says something, by its place."""
+        pairs = zip(outputs, key, strict=True)
+        return {
+            place: compare(output, answer, error)
+            for place, (output, (answer, error)) in enumerate(pairs)
+            if tells(draw, error)
+        }
+
+    def _failing(self, draw: Draw, outputs: list[torch.Tensor], key: Key) -> list[int]:
+        """Return the places of outputs that say something and do not meet the class."""
+        compared = self._compared(draw, outputs, key).items()
+        return [place for place, each in compared if not each.meets(self._protocol.precision)]
 
     def _remember(self, answers: list[torch.Tensor]) -> None:
         """Keep the answers to a call, and as many earlier ones as there is room for."""

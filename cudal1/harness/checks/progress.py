@@ -116,6 +116,8 @@ class Progress:
     """Properties that were seen, beyond the outputs."""
     call_us: float = float("inf")
     """Rough time of one call in µs, harness included."""
+    num_widened: int = 0
+    """Number of outputs for which answers were widened (`output_check`)."""
     layers: tuple[str, ...] = ()
     is_to_confirm: bool = False
     """True if the candidate has made a claim that counts only if another device agrees."""

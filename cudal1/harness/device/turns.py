@@ -27,7 +27,7 @@ WANTING, READY = 1 << 32, 1 << 33
 """Offsets of locks of one byte, at the process's number. A judge holds the first while it waits to
 time, and the second once it waits no more for others that want to."""
 COMPANY = 3
-"""Number of judges that time one after the other, where so many want to in time."""
+"""Number of judges, at least, that time one after the other, where so many want to in time."""
 COMPANY_S, LOOK_S = 1.0, 0.002
 """Seconds that a judge waits for such others; seconds between two looks."""
 _FLOCK = struct.Struct("hh4xqqi4x")
@@ -38,7 +38,8 @@ _READ, _WRITE, _NONE = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
 class TurnsFile:
     """The file of a device's turns, in the process that forks its judges."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_judges: int) -> None:
+        self._num_judges = num_judges
         self._descriptor, path = tempfile.mkstemp(prefix="cudal1-turns-")
         Path(path).unlink()
 
@@ -51,7 +52,8 @@ class TurnsFile:
 
         Locks belong to an open file description, so each judge opens the file anew.
         """
-        return Turns(os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDWR | os.O_CLOEXEC))
+        path = f"/proc/self/fd/{self._descriptor}"
+        return Turns(os.open(path, os.O_RDWR | os.O_CLOEXEC), num_judges=self._num_judges)
 
     def close(self) -> None:
         """Close the file."""
@@ -63,10 +65,12 @@ class Turns:
 
     Args:
         descriptor: of a file that all judges of the device have opened; None: there are no others.
+        num_judges: of the device.
     """
 
-    def __init__(self, descriptor: int | None = None) -> None:
+    def __init__(self, descriptor: int | None = None, *, num_judges: int = 1) -> None:
         self._descriptor = descriptor
+        self._company = min(COMPANY, num_judges)
         self.halt: Callable[[], Callable[[], None]] = _nothing_to_halt
         """Function that stops all that the judge has on the device, and returns a function that
         resumes it."""
@@ -138,10 +142,13 @@ class Turns:
         assert self._is_using, "whoever times uses the device"
         self._end()
         go_on, self._go_on = self._go_on, _nothing
-        self._await_company()
-        self._lock(GATE, _WRITE)
-        self._lock(DEVICE, _WRITE)
-        self._lock(READY + os.getpid(), _NONE)
+        try:
+            self._await_company()
+            self._lock(GATE, _WRITE)
+            self._lock(DEVICE, _WRITE)
+        finally:  # held by a process that goes on, they would keep all others waiting
+            self._lock(WANTING + os.getpid(), _NONE)
+            self._lock(READY + os.getpid(), _NONE)
         self._is_timing, began = True, time.monotonic()
         try:
             yield
@@ -165,7 +172,7 @@ class Turns:
         self._lock(WANTING + os.getpid(), _WRITE)
         while (
             time.monotonic() < began + COMPANY_S
-            and self._count_others(WANTING) + 1 < COMPANY
+            and self._count_others(WANTING) + 1 < self._company
             and not self._count_others(READY)
             and not self._is_wanted()
             and self._told(DEVICE, 1, _WRITE)[0] != _NONE
@@ -173,14 +180,14 @@ class Turns:
             time.sleep(LOOK_S)
         self.waited_s += time.monotonic() - began
         self._lock(READY + os.getpid(), _WRITE)
-        self._lock(WANTING + os.getpid(), _NONE)
 
     def _begin(self) -> Callable[[], None]:
         self._lock(GATE, _READ)
         while self._count_others(READY):  # they time first, one after the other
             self._lock(GATE, _NONE)
+            began = time.monotonic()
             time.sleep(LOOK_S)
-            self.waited_s += LOOK_S
+            self.waited_s += time.monotonic() - began
             self._lock(GATE, _READ)
         self._lock(DEVICE, _READ)
         self._lock(GATE, _NONE)

@@ -52,6 +52,11 @@ class ReferenceError:
     others: tuple[torch.Tensor, ...] = field(default=(), compare=False)
     """More answers for integers and booleans, each as right as the oracle's, element by element."""
 
+    @property
+    def is_finite(self) -> bool:
+        """Return whether both parts are finite numbers."""
+        return math.isfinite(self.relative_l2) and math.isfinite(self.element)
+
     def at_most(self, limit: float) -> ReferenceError:
         """Return the error, limited to `limit`, with the worst of many elements accordingly."""
         return replace(

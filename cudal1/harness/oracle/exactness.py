@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cudal1.harness.oracle.answering import NUM_CHANCES, tells
-from cudal1.harness.oracle.correctness import Expected, is_near
+from cudal1.harness.oracle.correctness import Expected, ReferenceError, is_near
 from cudal1.harness.oracle.oracle import Draw, Key, Oracle, Tensors
 from cudal1.protocol import PrecisionClass
 
@@ -75,27 +75,26 @@ class Admission:
 
     def admits(self, outputs: Tensors) -> bool:
         """Return whether outputs pass; an output of which the draw says nothing passes."""
-        if _pass(outputs, self._expected[0]):
+        if not (failing := _failing(outputs, self._expected[0])):
             return True
         if not self._is_exact:
             if len(self._expected) == 1:
                 self._key = self._oracle.exact_key(self._draw, self._plains)
                 self._expected.append(self._expectations(self._key))
-            if _pass(outputs, self._expected[1]):
+            if not (failing := _failing(outputs, self._expected[1])):
                 return True
-        if not are_near(outputs, self._key):
+        if not are_near([outputs[place] for place in failing], [self._key[p] for p in failing]):
             return False
 
-        def pass_by(key: Key) -> bool:
-            return _pass(outputs, self._expectations(key))
+        def lets_pass(key: Key) -> bool:
+            return not _failing(outputs, self._expectations(key))
 
         self._widening = self._widening or Widening(self._oracle, self._draw, self._key)
-        return pass_by(self._widening.key(pass_by))
+        return lets_pass(self._widening.key(lets_pass))
 
     def _expectations(self, key: Key) -> list[Expected | None]:
-        precision = self._precision
         return [
-            Expected(answer, error, precision) if tells(self._draw, error, precision) else None
+            Expected(answer, error, self._precision) if tells(self._draw, error) else None
             for answer, error in key
         ]
 
@@ -113,22 +112,26 @@ class Widening:
         self._oracle = oracle
         self._draw = draw
         self._exact_key = key
-        self._keys: dict[int, Key] = {}
+        self._errors = list[list[ReferenceError]]()
+        """Errors by one chance, and by all."""
 
-    def key(self, pass_by: Callable[[Key], bool]) -> Key:
-        """Return the widened key for outputs of which `pass_by` says whether a key lets them pass.
+    def key(self, lets_pass: Callable[[Key], bool]) -> Key:
+        """Return the widened key for outputs of which `lets_pass` says whether a key fits them.
 
         It is not widened to the end, which takes many calls, where no luck explains the outputs.
         """
-        key = self._widened(1)
-        beyond = [(answer, error.times(BEYOND_LUCK)) for answer, error in key]
-        return self._widened(NUM_CHANCES) if pass_by(beyond) else key
+        if not self._errors:
+            self._errors.append(self._by_chance(range(1)))
+        key = self._oracle.widened(self._exact_key, self._errors[0])
+        if not lets_pass([(answer, error.times(BEYOND_LUCK)) for answer, error in key]):
+            return key
+        if len(self._errors) == 1:
+            pairs = zip(self._errors[0], self._by_chance(range(1, NUM_CHANCES)), strict=True)
+            self._errors.append([one.larger(other) for one, other in pairs])
+        return self._oracle.widened(self._exact_key, self._errors[1])
 
-    def _widened(self, num_chances: int) -> Key:
-        if num_chances not in self._keys:
-            key = self._oracle.widened(self._draw, self._exact_key, num_chances)
-            self._keys[num_chances] = key
-        return self._keys[num_chances]
+    def _by_chance(self, seeds: range) -> list[ReferenceError]:
+        return self._oracle.by_chance(self._draw, self._exact_key, seeds)
 
 
 def are_near(outputs: Tensors, key: Key) -> bool:
@@ -136,14 +139,15 @@ def are_near(outputs: Tensors, key: Key) -> bool:
 
     Only what the key says of numbers that are not whole can be widened.
     """
-    inexact = [
-        is_near(output, answer)
-        for output, (answer, _) in zip(outputs, key, strict=True)
-        if output.is_floating_point()
-    ]
-    return bool(inexact) and all(inexact)
+    pairs = zip(outputs, key, strict=True)
+    return all(x.is_floating_point() and is_near(x, answer) for x, (answer, _) in pairs)
 
 
-def _pass(outputs: Tensors, expected: Sequence[Expected | None]) -> bool:
+def _failing(outputs: Tensors, expected: Sequence[Expected | None]) -> list[int]:
+    """Return the places of outputs that do not pass."""
     pairs = zip(outputs, expected, strict=True)
-    return all(answer is None or answer.admits(output) for output, answer in pairs)
+    return [
+        place
+        for place, (output, answer) in enumerate(pairs)
+        if answer is not None and not answer.admits(output)
+    ]

@@ -182,7 +182,7 @@ class Shaking(_Interfering):
             by_chance = self._rounded(off * self._noise(off, self._half_unit))
             is_rounded = (nearest != right) & nearest.isfinite() & by_chance.isfinite()
             ours.copy_(torch.where(is_rounded, by_chance, right))
-        return result
+        return _laid_out_as(exact, result)
 
     def _shake(self, value: Any, *, error: float) -> Any:
         """Return a tensor's values, off by at most a relative error."""
@@ -191,7 +191,7 @@ class Shaking(_Interfering):
         result = torch.empty_like(value, memory_format=torch.contiguous_format)
         for ours, mine in flat_parts(result, value):
             torch.mul(mine, self._noise(mine, error), out=ours)
-        return result
+        return _laid_out_as(value, result)
 
     def _noise(self, like: torch.Tensor, error: float) -> torch.Tensor:
         """Return factors for a tensor's values, off from 1 by at most an error."""
@@ -200,6 +200,20 @@ class Shaking(_Interfering):
             generator = torch.Generator(like.device).manual_seed(self._seed)
             self._generators[like.device] = generator
         return torch.empty_like(like).uniform_(-error, error, generator=generator).add_(1.0)
+
+
+class Watching(_Interfering):
+    """A mode that only notes whether any operator takes or gives float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_doubles = False
+
+    def interfere(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the operator's result as it is."""
+        result = func(*args, **kwargs)
+        self.has_doubles |= any(map(_is_double, tree_leaves([args, kwargs, result])))
+        return result
 
 
 class Dropping(_Interfering):
@@ -236,6 +250,11 @@ class Dropping(_Interfering):
         if before is not None:
             return first.copy_(before)
         return [alike[0], *result[1:]] if several else alike[0]
+
+
+def _laid_out_as(like: torch.Tensor, contiguous: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with the strides of another one, on which a reference's views may depend."""
+    return contiguous if like.is_contiguous() else torch.empty_like(like).copy_(contiguous)
 
 
 def _is_double(value: Any) -> bool:

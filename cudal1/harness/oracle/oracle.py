@@ -7,7 +7,6 @@ candidate.
 from __future__ import annotations
 
 import ast
-import math
 import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -265,18 +264,27 @@ class Oracle:
             key.append((exact, known.larger(error.at_most(TOO_HARD) if draw.is_own else error)))
         return key
 
-    def widened(self, draw: Draw, key: Key, num_chances: int) -> Key:
-        """Return an exact key with the errors that honest programs may make there by chance.
+    def by_chance(self, draw: Draw, key: Key, seeds: Sequence[int]) -> list[ReferenceError]:
+        """Return the errors that honest programs may make by chance; each seed takes a call.
 
-        It is for an output that an exact key does not let pass: it takes a call for each chance.
+        They are 0 where the answers are not in float64.
         """
-        if self._models.exact is None:
-            return key
-        limit = TOO_HARD if draw.is_own else math.inf
-        errors = self._answering.by_chance(draw, [answer for answer, _ in key], num_chances)
+        import torch
+
+        answers = [answer for answer, _ in key]
+        is_exact = all(y.dtype is torch.float64 for y in answers if y.is_floating_point())
+        if self._models.exact is None or not is_exact:
+            return [ReferenceError(0.0, 0.0)] * len(key)
+        return self._answering.by_chance(draw, answers, seeds)
+
+    def widened(self, key: Key, by_chance: Sequence[ReferenceError]) -> Key:
+        """Return an exact key, for an output that it does not let pass, with errors by chance.
+
+        These are limited as on the problem's own inputs: a draw that says something still does.
+        """
         return [
-            (answer, known.unless_like(error.at_most(limit), self._precision))
-            for (answer, known), error in zip(key, errors, strict=True)
+            (answer, known.unless_like(error.at_most(TOO_HARD), self._precision))
+            for (answer, known), error in zip(key, by_chance, strict=True)
         ]
 
     def is_in_range(self, draw: Draw) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cudal1.harness.inputs.draws import Draw, Tensors
 from cudal1.harness.inputs.families import FAMILIES, OWN
-from cudal1.harness.oracle.answering import MAX_ERROR, TOO_HARD, Answering, copied, errors_of
+from cudal1.harness.oracle.answering import TOO_HARD, Answering, copied, errors_of
 from cudal1.harness.oracle.correctness import ReferenceError
 from cudal1.harness.oracle.models import Models
 from cudal1.harness.oracle.parts import flat_parts
@@ -25,6 +25,9 @@ from cudal1.protocol import PrecisionClass
 if TYPE_CHECKING:
     import torch
 
+MAX_FAMILY_ERROR = 1e-3
+"""Largest error of the reference on a family in class `strict`; a family with a larger one says
+nothing. In the looser classes the limit is `TOO_HARD`."""
 ALIKE, NOISE_MARGIN = 1e-6, 4.0
 """Largest difference between outputs of two models with the same weights. The first is absolute;
 the second is a factor on the difference between runs of one model. The larger limit counts."""
@@ -52,10 +55,12 @@ class ReferenceExamination:
     def __init__(
         self, answering: Answering, models: Models, code: ReferenceCode, precision: PrecisionClass
     ) -> None:
+        from cudal1.harness.oracle.operators import rounding
+
         self._answering = answering
         self._models = models
         self._code = code
-        self._max_error = MAX_ERROR[precision]
+        self._max_error = MAX_FAMILY_ERROR if rounding(precision) is None else TOO_HARD
         self._off_by = 0.0
         """Largest error of the reference's outputs against those in float64, on its own inputs."""
 

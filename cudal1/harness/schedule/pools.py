@@ -140,9 +140,9 @@ class Pools:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
             opening.callback(self._end_sources)
             opening.callback(self._forget_all)
-            self._sources[False] = self._start(self.device)
+            self._source(compilers=False)
             if self._num_active > 1:
-                self._turns = opening.enter_context(closing(TurnsFile()))
+                self._turns = opening.enter_context(closing(TurnsFile(self._num_active)))
             import_once().set_num_threads(1)  # a fork must find no other threads
             self._open = opening.pop_all()
         return self
@@ -251,18 +251,21 @@ class Pools:
             self._fail(lane, error)
 
     def _wants_compilers(self, asked: Asked) -> bool:
-        """Return whether a worker for the question may compile in its own process, for a GPU."""
+        """Return whether a worker may compile in its own process, for a GPU.
+
+        All questions that wait for the problem count: a lane is prepared once for them.
+        """
         if self.device.device_class is not DeviceClass.CUDA:
             return False
-        sources = asked.problem.source, asked.arguments[0].source
+        waiting = [each.asked for each in self._waiting]
+        same = [asked, *(each for each in waiting if each.problem.id == asked.problem.id)]
+        sources = [asked.problem.source, *(each.arguments[0].source for each in same)]
         return any(compiles_itself(source) for source in sources)
 
     def _prepare(self, lane: _Lane, asked: Asked, *, compilers: bool) -> None:
         """Start a process for the problem in a lane."""
         self._peaks = self._peaks or self._measured()
-        if compilers not in self._sources:
-            self._sources[compilers] = launch(self.device, compilers=compilers)
-        lane.source, lane.has_compilers = self._sources[compilers], compilers
+        lane.source, lane.has_compilers = self._source(compilers=compilers), compilers
         keeps = [lane.source.channel.fileno()]
         keeps += [] if self._turns is None else [self._turns.fileno()]
         trial: ReferenceTrial | None = asked.named.get("trial")
@@ -382,23 +385,38 @@ class Pools:
         return pool.__enter__()
 
     def _renew(self) -> None:
-        """Start another zygote's process where one has ended."""
-        if all(source.is_running() for source in self._sources.values()):
-            return
+        """Forget a zygote's process that has ended; another one is started when it is needed."""
+        ended = [source for source in self._sources.values() if not source.is_running()]
         for lane in self._lanes:
-            if lane.pending is None:
+            if lane.pending is None and lane.source in ended:
                 lane.close()
-        self._end_sources()
-        self._sources[False] = self._start(self.device)
+        self._sources = {k: source for k, source in self._sources.items() if source not in ended}
+        for source in set(ended):
+            source.close()
+
+    def _source(self, *, compilers: bool) -> Source | Lent:
+        """Return a zygote's process, started if need be.
+
+        Where one with compilers does not start, one without takes its place: then each worker
+        imports them.
+        """
+        if compilers and True not in self._sources:
+            try:
+                self._sources[True] = launch(self.device, compilers=True)
+            except WorkerError:
+                self._sources[True] = self._source(compilers=False)
+        if not compilers and False not in self._sources:
+            self._sources[False] = self._start(self.device)
+        return self._sources[compilers]
 
     def _forget_all(self) -> None:
         for lane in self._lanes:
             lane.close()
 
     def _end_sources(self) -> None:
-        while self._sources:
-            _, source = self._sources.popitem()
+        for source in set(self._sources.values()):
             source.close()
+        self._sources.clear()
 
 
 def import_once() -> Any:

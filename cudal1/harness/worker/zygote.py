@@ -207,7 +207,8 @@ def _warm_up_compilers() -> None:
     from cudal1.harness.worker import inductor
 
     inductor.warm_up()
-    with contextlib.suppress(ImportError):  # no Triton, or an unknown one
+    # no Triton, an unknown one, or a driver that it cannot use
+    with contextlib.suppress(ImportError, AttributeError, OSError, RuntimeError):
         from cudal1.harness.worker import compilers
 
         compilers.warm_up()

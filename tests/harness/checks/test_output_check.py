@@ -67,3 +67,20 @@ def test_large_answers_are_remembered_one_at_a_time(
     monkeypatch.setattr(output_check, "MAX_REMEMBERED_BYTES", answers[0].nbytes)
     check._remember([answers[0]])
     assert [float(kept[0][0]) for kept in check._earlier] == [0.0]
+
+
+def test_answers_are_widened_for_so_many_outputs_of_a_candidate_and_no_more(
+    quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output_check, "MAX_WIDENED", 0)
+    oracle = oracle_of(STEEP, TERMS)
+    draw = oracle.draw(LUCKY_SEED)
+    with pytest.raises(Failure, match="correct only in the looser precision class tf32"):
+        _compare(oracle, draw, added_backwards(draw.inputs[0]), quick, exact=True)
+
+
+def test_an_output_that_needed_a_wider_answer_is_counted(quick: EvalProtocol) -> None:
+    oracle = oracle_of(STEEP, TERMS)
+    draw = oracle.draw(LUCKY_SEED)
+    progress = _compare(oracle, draw, added_backwards(draw.inputs[0]), quick, exact=True)
+    assert progress.num_widened == 1

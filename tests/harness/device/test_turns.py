@@ -23,7 +23,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def file() -> Iterator[TurnsFile]:
-    with closing(TurnsFile()) as opened:
+    with closing(TurnsFile(4)) as opened:
         yield opened
 
 

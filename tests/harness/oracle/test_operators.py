@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from cudal1.harness.oracle.operators import Dropping, Rounding, Shaking, to_half, to_tf32
+from cudal1.harness.oracle.operators import Dropping, Rounding, Shaking, Watching, to_half, to_tf32
 
 X = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
 
@@ -161,3 +161,29 @@ def test_shaking_leaves_generators_and_given_tensors_alone() -> None:
     shaken(lambda given: given @ given.t(), x)
     assert torch.equal(x, X.double())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: torch.relu(x.t()).t().view(64),
+        lambda x: torch.relu(x.view(1, 4, 4, 4).permute(0, 3, 1, 2)).permute(0, 2, 3, 1).view(64),
+    ],
+)
+def test_results_rounded_by_chance_have_the_usual_strides(compute) -> None:
+    assert torch.equal(shaken(compute, X), compute(X.double()))
+
+
+@pytest.mark.parametrize(
+    ("compute", "has_doubles"),
+    [
+        (lambda x: torch.tanh(x @ x), False),
+        (lambda x: x.double().sum(), True),
+        (lambda x: x.sum(dtype=torch.float64).float(), True),
+        (lambda x: torch.tanh(x * 2.0), False),
+    ],
+)
+def test_operators_in_float64_are_noted(compute, has_doubles: bool) -> None:
+    with torch.no_grad(), Watching() as watching:
+        compute(X)
+    assert watching.has_doubles is has_doubles

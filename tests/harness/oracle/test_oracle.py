@@ -15,10 +15,10 @@ from cudal1.errors import SuiteError
 from cudal1.harness.inputs.draws import Draws
 from cudal1.harness.inputs.families import FAMILIES, NUDGE
 from cudal1.harness.oracle import reference_examination
-from cudal1.harness.oracle.answering import NUM_CHANCES
+from cudal1.harness.oracle.answering import NUM_CHANCES, TOO_HARD, tells
 from cudal1.harness.oracle.correctness import ReferenceError, compare
 from cudal1.harness.oracle.operators import Dropping, to_half, to_tf32
-from cudal1.harness.oracle.oracle import Draw, Oracle, RefusalError
+from cudal1.harness.oracle.oracle import Draw, Key, Oracle, RefusalError
 from cudal1.harness.oracle.reference_examination import ReferenceExamination
 from cudal1.harness.reference.reference import Reference
 from cudal1.harness.shared.seeding import others
@@ -665,6 +665,11 @@ TERMS = "torch.randint(-(1 << 20), 1 << 20, (32, 64)) * 1e-3"
 """Its inputs: additions of float32 round alike on every machine."""
 
 
+def widened(oracle: Oracle, draw: Draw, key: Key) -> Key:
+    """Return an exact key widened by all chances."""
+    return oracle.widened(key, oracle.by_chance(draw, key, range(NUM_CHANCES)))
+
+
 def added_backwards(x: torch.Tensor) -> torch.Tensor:
     """Return what an honest candidate gives: it adds from the last term to the first."""
     total = x[-1]
@@ -680,7 +685,7 @@ def test_an_honest_output_passes_where_the_reference_was_lucky(seed: int) -> Non
     key = oracle.exact_key(draw)
     output = added_backwards(draw.inputs[0])
     assert compare(output, *key[0]).worst[PrecisionClass.STRICT] > 1.5
-    ((answer, error),) = oracle.widened(draw, key, NUM_CHANCES)
+    ((answer, error),) = widened(oracle, draw, key)
     assert compare(output, answer, error).worst[PrecisionClass.STRICT] < 0.5
     wrong = torch.tanh(draw.inputs[0][1:].sum(dim=0))
     assert not compare(wrong, answer, error).meets(PrecisionClass.HALF)
@@ -703,7 +708,7 @@ def test_a_key_is_not_wider_where_every_program_is_close(forward: str, inputs: s
         for family in oracle.families:
             draw = oracle.draw(seed, family)
             key = oracle.exact_key(draw)
-            ((answer, error),) = oracle.widened(draw, key, NUM_CHANCES)
+            ((answer, error),) = widened(oracle, draw, key)
             off = answer * (1 + 1e-4)
             assert not compare(off.float(), answer, error).meets(PrecisionClass.STRICT), family
 
@@ -713,4 +718,34 @@ def test_a_key_without_float64_cannot_be_widened() -> None:
     draw = oracle.draw(1)
     oracle._models.exact = None
     key = oracle.exact_key(draw)
-    assert oracle.widened(draw, key, NUM_CHANCES) is key
+    assert widened(oracle, draw, key) == key
+
+
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return torch.tanh(x @ x.t() / 8)", "torch.randn(64, 64, dtype=torch.float64)"),
+        (
+            "y = x.double(); return ((y * y).mean(1) - y.mean(1) ** 2).float()",
+            "torch.randn(64, 64) + 300",
+        ),
+        ("return (x.sum(0, dtype=torch.float64) * 1e-3).float()", "torch.randn(64, 64)"),
+    ],
+)
+def test_a_reference_that_computes_in_float64_has_no_errors_by_chance(
+    forward: str, inputs: str
+) -> None:
+    oracle = oracle_of(forward, inputs)
+    for family in oracle.families:
+        draw = oracle.draw(3, family)
+        key = oracle.exact_key(draw)
+        assert widened(oracle, draw, key) == key
+
+
+def test_a_draw_says_as_much_with_a_widened_key() -> None:
+    oracle = oracle_of(STEEP, TERMS)
+    draw = oracle.draw(3, oracle.families[1])
+    key = oracle.exact_key(draw)
+    ((_, error),) = oracle.widened(key, [ReferenceError(0.5, 0.5)])
+    assert error == ReferenceError(TOO_HARD, 3 * TOO_HARD)
+    assert tells(draw, error)
