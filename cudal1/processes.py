@@ -104,7 +104,7 @@ STEERING = {
     "GUNICORN_": "the same",
     "WEB_CONCURRENCY": "the same",
     "FLASK_": "the same",
-    "FORWARDED_ALLOW_IPS": "whose headers servers believe",
+    "FORWARDED_ALLOW_IPS": "proxies that servers believe",
     "PYTEST_": "how tests run",
     "COVERAGE_": "code that runs when an interpreter starts",
     "LD_PRELOAD": "code that runs in every process",

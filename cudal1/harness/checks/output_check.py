@@ -72,16 +72,14 @@ class OutputCheck:
                 continue
             outputs = self._runner.output(burst, slot)
             try:
-                key = self._key(draw, outputs, exact=exact)
+                key, compared = self._held_to(draw, outputs, exact=exact)
             except RefusalError:
                 if draw.is_own:
                     raise
                 continue  # an input that the reference cannot do says nothing
-            compared = list(self._compared(draw, outputs, key).values())
-            is_right = all(each.meets(self._protocol.precision) for each in compared)
-            if not is_right and not self._oracle.is_in_range(draw):
+            if self._failing(compared) and not self._oracle.is_in_range(draw):
                 continue
-            for comparison in compared:
+            for comparison in compared.values():
                 self._progress.compared.note(comparison, self._protocol.precision)
                 if not comparison.meets(self._protocol.precision):
                     self._fail(burst, slot, comparison)
@@ -114,24 +112,29 @@ class OutputCheck:
                 (guards.flag("shared_pages", evidence),),
             )
 
-    def _key(self, draw: Draw, outputs: list[torch.Tensor], *, exact: bool) -> Key:
-        """Return the answers that outputs are held to: the reference's own, or wider ones.
+    def _held_to(
+        self, draw: Draw, outputs: list[torch.Tensor], *, exact: bool
+    ) -> tuple[Key, dict[int, Comparison]]:
+        """Return the answers that outputs are held to, and their comparison with these.
 
-        Threat: a candidate that is nearly right would have every output held to the widest key,
-        which takes a hundred calls.
+        Where outputs do not agree with the first answers, wider ones follow. Threat: a candidate
+        that is nearly right would have every output held to the widest, which take a hundred calls.
         """
         key = self._oracle.exact_key(draw) if exact else self._oracle.key(draw)
-        if not exact and self._failing(draw, outputs, key):
+        compared = self._compared(draw, outputs, key)
+        if not exact and self._failing(compared):
             key = self._oracle.exact_key(draw)  # may be hard on the reference, too
-        failing = self._failing(draw, outputs, key)
+            compared = self._compared(draw, outputs, key)
+        failing = self._failing(compared)
         if not failing or self._progress.num_widened == MAX_WIDENED:
-            return key
+            return key, compared
         if not are_near([outputs[place] for place in failing], [key[place] for place in failing]):
-            return key
+            return key, compared
         self._progress.num_widened += 1  # the reference may be lucky
-        return Widening(self._oracle, draw, key).key(
-            lambda wider: not self._failing(draw, outputs, wider)
+        key = Widening(self._oracle, draw, key).key(
+            lambda wider: not self._failing(self._compared(draw, outputs, wider))
         )
+        return key, self._compared(draw, outputs, key)
 
     def _compared(self, draw: Draw, outputs: list[torch.Tensor], key: Key) -> dict[int, Comparison]:
         """Return the comparison of each output that says something, by its place."""
@@ -142,10 +145,10 @@ class OutputCheck:
             if tells(draw, error)
         }
 
-    def _failing(self, draw: Draw, outputs: list[torch.Tensor], key: Key) -> list[int]:
-        """Return the places of outputs that say something and do not meet the class."""
-        compared = self._compared(draw, outputs, key).items()
-        return [place for place, each in compared if not each.meets(self._protocol.precision)]
+    def _failing(self, compared: dict[int, Comparison]) -> list[int]:
+        """Return the places of outputs that do not meet the class."""
+        precision = self._protocol.precision
+        return [place for place, each in compared.items() if not each.meets(precision)]
 
     def _remember(self, answers: list[torch.Tensor]) -> None:
         """Keep the answers to a call, and as many earlier ones as there is room for."""

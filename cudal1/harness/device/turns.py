@@ -139,7 +139,7 @@ class Turns:
         if self.is_alone:
             yield
             return
-        assert self._is_using, "whoever times uses the device"
+        assert self._is_using, "a judge that times uses the device"
         self._end()
         go_on, self._go_on = self._go_on, _nothing
         try:

@@ -20,8 +20,9 @@ from cudal1.harness.device.device import Device
 from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.sandbox.launch import Source, launch
+from cudal1.harness.schedule.importing import import_once
 from cudal1.harness.schedule.pending import Pending
-from cudal1.harness.schedule.pools import Pools, import_once
+from cudal1.harness.schedule.pools import Pools
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 

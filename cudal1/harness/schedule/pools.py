@@ -4,21 +4,17 @@ The device's process holds the lock and the zygote's process, and runs no proble
 process for each problem, which keeps the oracle and asks for workers as any pool does. Threat: none
 new; a problem is trusted by its user's word. But what it raises, prints or changes, or how it ends,
 must not reach another problem's verdicts.
-
-Long because each way in which a problem's process may end is to be seen in one place.
 """
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import deque
 from collections.abc import Collection
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import wait
-from subprocess import SubprocessError
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,20 +35,16 @@ from cudal1.harness.judgement import Judgement
 from cudal1.harness.reference.forked import Ended, Forked
 from cudal1.harness.reference.reference_code import CALL_LIMIT_S
 from cudal1.harness.sandbox.launch import Lent, Source, Start, launch
+from cudal1.harness.schedule.importing import import_once
 from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import NUM_PREPARED, Pool
+from cudal1.harness.schedule.zygotes import Zygotes
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 
 if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
     from cudal1.harness.admission.trying import ReferenceTrial
 
-FIRST_KERNEL = (
-    "triton.experimental.gluon",
-    "triton.tools.tensor_descriptor",
-    "cudal1.harness.oracle.deviation_kernels",
-)
-"""Modules that a process would import for its first Triton kernel."""
 DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
 """Errors that a problem's process does not survive: what it holds may be lost, or is not wanted."""
 
@@ -109,11 +101,8 @@ class Pools:
         self.device = device
         self.protocol = protocol
         self._wait_s = wait_s
-        self._start = start
         self._known = known
-        self._sources: dict[bool, Source | Lent] = {}
-        """Processes that fork workers: one without compilers, and on a GPU one with them, once a
-        source has named one."""
+        self._zygotes = Zygotes(device, start)
         self._peaks: Peaks | None = None
         self._num_active = num_lanes_of(device)
         # a lane has a core of its own, where the device has cores for lanes
@@ -138,9 +127,9 @@ class Pools:
         """
         with ExitStack() as opening:
             opening.enter_context(self.device.locked(wait_s=self._wait_s))
-            opening.callback(self._end_sources)
+            opening.callback(self._zygotes.close)
             opening.callback(self._forget_all)
-            self._source(compilers=False)
+            self._zygotes.source(compilers=False)
             if self._num_active > 1:
                 self._turns = opening.enter_context(closing(TurnsFile(self._num_active)))
             import_once().set_num_threads(1)  # a fork must find no other threads
@@ -265,7 +254,8 @@ class Pools:
     def _prepare(self, lane: _Lane, asked: Asked, *, compilers: bool) -> None:
         """Start a process for the problem in a lane."""
         self._peaks = self._peaks or self._measured()
-        lane.source, lane.has_compilers = self._source(compilers=compilers), compilers
+        lane.source = self._zygotes.source(compilers=compilers)
+        lane.has_compilers = compilers
         keeps = [lane.source.channel.fileno()]
         keeps += [] if self._turns is None else [self._turns.fileno()]
         trial: ReferenceTrial | None = asked.named.get("trial")
@@ -316,7 +306,7 @@ class Pools:
             error = SuiteError(f"{key}: too large for the memory here: {error}")
         elif isinstance(error, WorkerError):
             self._renew()
-            if source not in self._sources.values() and pending.num_tries == 1:
+            if source not in self._zygotes and pending.num_tries == 1:
                 # the zygote's process that forked its workers had ended
                 self._waiting.appendleft(pending)
                 return
@@ -385,52 +375,15 @@ class Pools:
         return pool.__enter__()
 
     def _renew(self) -> None:
-        """Forget a zygote's process that has ended; another one is started when it is needed."""
-        ended = [source for source in self._sources.values() if not source.is_running()]
+        """Close idle lanes of a zygote's process that has ended; another one starts when needed."""
+        ended = self._zygotes.ended()
         for lane in self._lanes:
             if lane.pending is None and lane.source in ended:
                 lane.close()
-        self._sources = {k: source for k, source in self._sources.items() if source not in ended}
-        for source in set(ended):
-            source.close()
-
-    def _source(self, *, compilers: bool) -> Source | Lent:
-        """Return a zygote's process, started if need be.
-
-        Where one with compilers does not start, one without takes its place: then each worker
-        imports them.
-        """
-        if compilers and True not in self._sources:
-            try:
-                self._sources[True] = launch(self.device, compilers=True)
-            except WorkerError:
-                self._sources[True] = self._source(compilers=False)
-        if not compilers and False not in self._sources:
-            self._sources[False] = self._start(self.device)
-        return self._sources[compilers]
 
     def _forget_all(self) -> None:
         for lane in self._lanes:
             lane.close()
-
-    def _end_sources(self) -> None:
-        for source in set(self._sources.values()):
-            source.close()
-        self._sources.clear()
-
-
-def import_once() -> Any:
-    """Import PyTorch for all processes that are forked."""
-    torch = importlib.import_module("torch")
-    if torch.version.cuda is not None:
-        # else each process finds this out before its first kernel, which takes half a second
-        with suppress(ImportError, AttributeError, OSError, AssertionError, SubprocessError):
-            importlib.import_module("triton.runtime.cache").triton_key()
-            importlib.import_module("triton.backends.nvidia.driver").libcuda_dirs()
-        with suppress(ImportError):
-            for module in FIRST_KERNEL:
-                importlib.import_module(module)
-    return torch
 
 
 def require_working(device: Device) -> None:

@@ -59,7 +59,8 @@ def test_large_answers_are_remembered_one_at_a_time(
     quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oracle = oracle_of(STEEP, TERMS)
-    check = OutputCheck(oracle, SimpleNamespace(), quick, Progress())  # type: ignore[arg-type]
+    runner: Any = SimpleNamespace()
+    check = OutputCheck(oracle, runner, quick, Progress())
     answers = [torch.full((4,), float(number)) for number in range(6)]
     for answer in answers:
         check._remember([answer])

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CrowdedError, SuiteError, UnfitError, WorkerError
+from cudal1.errors import CrowdedError, SuiteError, UnfitError
 from cudal1.harness.admission.trying import ReferenceTrial
 from cudal1.harness.device.device import Device, find_device
-from cudal1.harness.schedule import pools as module
 from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.schedule.pools import Pools
@@ -278,45 +277,4 @@ def test_a_problem_has_other_workers_once_a_candidate_wants_compilers(
         used.append(lane.has_compilers)
         assert pending.result().verdict.status is Status.CORRECT
     assert used == [False, True, True]
-    assert len({id(source) for source in pools._sources.values()}) == 2
-
-
-class Played:
-    """A process that forks workers, which runs or has ended."""
-
-    def __init__(self, *, runs: bool) -> None:
-        self.runs, self.is_closed = runs, False
-
-    def is_running(self) -> bool:
-        return self.runs
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-def test_the_end_of_one_process_that_forks_workers_leaves_the_other(
-    device: Device, quick: EvalProtocol
-) -> None:
-    pools, one, other = Pools(device, quick), Played(runs=True), Played(runs=False)
-    pools._sources = {False: one, True: other}  # type: ignore[dict-item]
-    pools._renew()
-    assert pools._sources == {False: one}
-    assert (one.is_closed, other.is_closed) == (False, True)
-
-
-def test_a_process_without_compilers_takes_the_place_of_one_that_does_not_start(
-    device: Device, quick: EvalProtocol, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries: list[bool] = []
-
-    def launch(_device: Device, *, compilers: bool) -> None:
-        tries.append(compilers)
-        raise WorkerError("it does not start")
-
-    monkeypatch.setattr(module, "launch", launch)
-    pools, one = Pools(device, quick), Played(runs=True)
-    pools._sources = {False: one}  # type: ignore[dict-item]
-    assert [pools._source(compilers=True) for _ in range(2)] == [one, one]
-    assert tries == [True]
-    pools._end_sources()
-    assert one.is_closed
+    assert pools._zygotes.source(compilers=True) is not pools._zygotes.source(compilers=False)
