@@ -21,9 +21,10 @@ EXACT_INPUTS = 16
 compared with the reference's own, as timed ones are, and with float64 where they do not agree. On a
 GPU only outputs of the first stage are compared with float64 first."""
 
-BEYOND_LUCK = 300.0
-"""Factor that the largest of several errors by chance hardly exceeds one of them by: once in two
-hundred times, if one element decides. An output that is further off is wrong without the others."""
+BEYOND_LUCK = {1: 300.0, 2: 20.0, 4: 5.5, NUM_CHANCES: 1.0}
+"""Numbers of errors by chance, each with a factor. The largest of all errors exceeds the largest of
+so many by that factor once in two hundred times, if one element decides. An output that is further
+off is wrong without the others, which take most of the time."""
 
 
 def is_exact_first(oracle: Oracle, stage: int, num_inputs: int) -> bool:
@@ -112,26 +113,36 @@ class Widening:
         self._oracle = oracle
         self._draw = draw
         self._exact_key = key
-        self._errors = list[list[ReferenceError]]()
-        """Errors by one chance, and by all."""
+        self._errors = dict[int, list[ReferenceError]]()
+        """The largest errors by chance, by their number."""
 
     def key(self, lets_pass: Callable[[Key], bool]) -> Key:
         """Return the widened key for outputs of which `lets_pass` says whether a key fits them.
 
-        It is not widened to the end, which takes many calls, where no luck explains the outputs.
+        It is widened until it fits them or no luck explains them: each error takes two calls in
+        float64.
         """
-        if not self._errors:
-            self._errors.append(self._by_chance(range(1)))
-        key = self._oracle.widened(self._exact_key, self._errors[0])
-        if not lets_pass([(answer, error.times(BEYOND_LUCK)) for answer, error in key]):
-            return key
-        if len(self._errors) == 1:
-            pairs = zip(self._errors[0], self._by_chance(range(1, NUM_CHANCES)), strict=True)
-            self._errors.append([one.larger(other) for one, other in pairs])
-        return self._oracle.widened(self._exact_key, self._errors[1])
+        key = self._exact_key
+        for count, luck in BEYOND_LUCK.items():
+            errors = self._by_chance(count)
+            key = self._oracle.widened(self._exact_key, errors)
+            if lets_pass(key):
+                break
+            farthest = [error.times(luck) for error in errors]
+            if not lets_pass(self._oracle.widened(self._exact_key, farthest)):
+                break
+        return key
 
-    def _by_chance(self, seeds: range) -> list[ReferenceError]:
-        return self._oracle.by_chance(self._draw, self._exact_key, seeds)
+    def _by_chance(self, count: int) -> list[ReferenceError]:
+        """Return the largest of so many errors by chance."""
+        if count not in self._errors:
+            known = max(self._errors, default=0)
+            found = self._oracle.by_chance(self._draw, self._exact_key, range(known, count))
+            if known:
+                pairs = zip(self._errors[known], found, strict=True)
+                found = [one.larger(other) for one, other in pairs]
+            self._errors[count] = found
+        return self._errors[count]
 
 
 def are_near(outputs: Tensors, key: Key) -> bool:

@@ -140,7 +140,9 @@ class Quads:
     def warm_up(self, candidate: Worker, reference: Worker) -> None:
         """Give both the same weights, and the reference's process the history of the candidate's.
 
-        Heaps remember their history. On a GPU the calls' memory is of an arena, which does not.
+        A fresh process loads and compiles in its first calls, so other judges may use the device
+        meanwhile. Heaps remember their history. On a GPU the calls' memory is of an arena, which
+        does not.
         """
         if self._changes_weights:
             self._examination.change_weights(candidate, reference)
@@ -152,8 +154,12 @@ class Quads:
                 self._run_reference(reference, self._examination.fresh(1) * count, order)
             )
         for _ in range(WARM_UP_BURSTS):
-            count = min(WARM_UP_CALLS, self._runner.layout.num_slots)
-            self.both(candidate, reference, self._examination.fresh(count))
+            self.warm_up_again(candidate, reference)
+
+    def warm_up_again(self, candidate: Worker, reference: Worker) -> None:
+        """Run an untimed burst of both: whatever else the device did came before it."""
+        count = min(WARM_UP_CALLS, self._runner.layout.num_slots)
+        self.both(candidate, reference, self._examination.fresh(count))
 
     def _num_calls(self, candidate: Worker, reference: Worker) -> int:
         """Return the number of calls in a timed burst: on a GPU a fast candidate gets more."""

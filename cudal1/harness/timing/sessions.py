@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from statistics import median
 
@@ -116,10 +116,8 @@ class Sessions:
         with (
             examination.progress.stopwatch.during(Phase.MEASURING),
             self._reference(worker, fresh=is_fresh) as reference,
-            self._alone(),
-            self._workers.still(),
+            ExitStack() as alone,
         ):
-            self._costs.orient(reference, is_calm=True)
             quads = Quads(
                 examination,
                 self._runner,
@@ -130,6 +128,10 @@ class Sessions:
                 is_copy=bool(examination.progress.seen.copies_reference),
             )
             quads.warm_up(worker, reference)
+            alone.enter_context(self._alone())
+            alone.enter_context(self._workers.still())
+            self._costs.orient(reference, is_calm=True)
+            quads.warm_up_again(worker, reference)
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
-from cudal1.harness.oracle.answering import NUM_CHANCES
 from cudal1.harness.oracle.correctness import ReferenceError
-from cudal1.harness.oracle.exactness import EXACT_INPUTS, Admission, is_exact_first
+from cudal1.harness.oracle.exactness import EXACT_INPUTS, Admission, Widening, is_exact_first
+from cudal1.harness.oracle.oracle import Draw, Oracle
 from cudal1.protocol import PrecisionClass
 
 PLAIN = torch.linspace(1.0, 2.0, 64)
@@ -107,8 +107,20 @@ def test_an_output_that_disagrees_passes_if_rounding_by_chance_is_as_far_off(
     assert mine.admits([EXACT.float()])
     assert oracle.chances == []
     assert mine.admits([EXACT.float() * 1.003])
-    assert not mine.admits([EXACT.float() * 1.005])
-    assert oracle.chances == [1, NUM_CHANCES - 1]
+    assert oracle.chances == [1]
+
+
+@pytest.mark.parametrize(
+    ("factor", "chances"), [(1.0, [1]), (5.0, [1, 1, 2, 4]), (10.0, [1, 1, 2]), (100.0, [1, 1])]
+)
+def test_chances_are_taken_until_no_luck_explains_how_far_off_an_output_is(
+    factor: float, chances: list[int]
+) -> None:
+    oracle = Answers(by_chance=ReferenceError(1e-4, 1e-4))
+    off_by, draw = ReferenceError(factor * 1e-4, factor * 1e-4), SimpleNamespace()
+    widening = Widening(cast("Oracle", oracle), cast("Draw", draw), [(EXACT, NONE)])
+    widening.key(lambda key: key[0][1].relative_l2 >= off_by.relative_l2)
+    assert oracle.chances == chances
 
 
 @pytest.mark.parametrize("is_exact", [False, True])
