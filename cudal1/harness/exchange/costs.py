@@ -31,7 +31,9 @@ from cudal1.harness.oracle.oracle import Oracle
 from cudal1.harness.sandbox.sandbox import Worker
 from cudal1.protocol import EvalProtocol
 
-REFERENCE_BURSTS = 5
+REFERENCE_BURSTS, ORIENTING_US = 5, 50_000.0
+"""Number of bursts that tell roughly what a call takes, and microseconds that they may take. Other
+judges of the device wait meanwhile."""
 EMPTY_BURSTS, MAX_EMPTY_BURSTS = 9, 20
 EMPTY_MEMORY = 60
 """Number of the latest empty bursts of one size; their smallest or median time is subtracted."""
@@ -147,13 +149,19 @@ class Costs:
     def _call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
         """Return roughly the microseconds of one call, to plan bursts.
 
-        The shortest of a few bursts decides; `cost_us` of each is the harness's.
+        The shortest of a few bursts decides; `cost_us` of each is the harness's. Bursts of slow
+        calls have fewer than `num_calls`. The first call of a process may take longer.
         """
-        draws = [self._oracle.draw(self._rng.getrandbits(62))] * num_calls
-        times: list[float] = []
-        for _ in range(REFERENCE_BURSTS):
-            burst = run_own(self._runner, reference, draws, self._protocol)
-            self._runner.release(burst)
-            (burst_us,) = took_us([burst])
-            times.append((burst_us - cost_us) / num_calls)
-        return max(1.0, min(times))
+        single_us = min(self._in_burst_us(reference, 1, cost_us) for _ in range(2))
+        count = min(num_calls, int(ORIENTING_US / REFERENCE_BURSTS / single_us))
+        if count <= 1:
+            return single_us
+        return min(self._in_burst_us(reference, count, cost_us) for _ in range(REFERENCE_BURSTS))
+
+    def _in_burst_us(self, reference: Worker, count: int, cost_us: float) -> float:
+        """Return the microseconds of one of a burst's calls; `cost_us` is the harness's."""
+        draws = [self._oracle.draw(self._rng.getrandbits(62))] * count
+        burst = run_own(self._runner, reference, draws, self._protocol)
+        self._runner.release(burst)
+        (burst_us,) = took_us([burst])
+        return max(1.0, (burst_us - cost_us) / count)

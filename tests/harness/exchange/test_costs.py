@@ -97,6 +97,32 @@ def test_earlier_measurements_of_a_length_count(
     assert len(run) == EMPTY_BURSTS + 1
 
 
+@pytest.mark.parametrize(
+    ("call_us", "lengths"),
+    [
+        (30.0, [1, 1, 16, 16, 16, 16, 16]),
+        (1_000.0, [1, 1, 10, 10, 10, 10, 10]),
+        (9_000.0, [1, 1]),
+        (70_000.0, [1, 1]),
+    ],
+)
+def test_a_few_bursts_tell_what_a_call_takes_and_fewer_calls_do_if_they_are_slow(
+    monkeypatch: pytest.MonkeyPatch, call_us: float, lengths: list[int]
+) -> None:
+    found, run = make(monkeypatch, Order.KEEP, [])
+    slow_at_first = [3e6]
+
+    def run_own(_runner: Any, _worker: Any, draws: list[Any], _protocol: Any) -> Any:
+        run.append(len(draws))
+        more_us = slow_at_first.pop() if slow_at_first else 0.0
+        return SimpleNamespace(took_us=100.0 + len(draws) * call_us + more_us)
+
+    monkeypatch.setattr(costs, "run_own", run_own)
+    monkeypatch.setattr(costs, "took_us", lambda bursts: [each.took_us for each in bursts])
+    assert found._call_us(REFERENCE, 16, 100.0) == pytest.approx(call_us)
+    assert run == lengths
+
+
 def test_bursts_that_a_busy_machine_spoilt_are_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     spoilt = [500.0 + 100.0 * number for number in range(EMPTY_BURSTS)]
     found, run = make(monkeypatch, Order.KEEP, [*spoilt, 500.0, 500.0, *[700.0] * 20])
