@@ -21,8 +21,8 @@ class Asked:
     """The name of the pool's method."""
     arguments: tuple[Any, ...]
     named: dict[str, Any]
-    is_alone: bool = False
-    """True if the device must have nothing else to do meanwhile."""
+    num_lanes: int = 1
+    """Number of the device's lanes that it takes up, for it needs the memory of so many."""
 
 
 class Answering(Protocol):

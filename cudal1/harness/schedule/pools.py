@@ -14,6 +14,7 @@ from collections.abc import Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from multiprocessing.connection import wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -113,8 +114,8 @@ class Pools:
         self._waiting = deque[Pending]()
         self._fit = set[str]()
         """Ids of problems of which a trial has found that they can be judged."""
-        self._crowded = set[str]()
-        """Ids of problems for which there was too little room beside others."""
+        self._crowded: dict[str, int] = {}
+        """Numbers of lanes that problems take up for which one lane's memory was too little."""
         self._turns: TurnsFile | None = None
         self._open = ExitStack()
 
@@ -153,7 +154,7 @@ class Pools:
         return self._begin(Asked(problem, "confirm", arguments, named))
 
     def _begin(self, asked: Asked) -> Pending:
-        asked = replace(asked, is_alone=asked.problem.id in self._crowded)
+        asked = replace(asked, num_lanes=self._crowded.get(asked.problem.id, 1))
         pending = Pending(self, asked)
         self._waiting.append(pending)
         self.go_on()
@@ -191,21 +192,21 @@ class Pools:
     def _next(self) -> Pending | None:
         """Return the question to ask next, if one may be asked.
 
-        A problem that no lane is at comes first. A question that must be asked alone comes last, so
-        that lanes stand idle for it once.
+        A problem that no lane is at comes first. A question that takes up more lanes than others
+        comes after them, so that lanes stand idle for it once.
         """
         busy = [lane.pending for lane in self._lanes if lane.pending is not None]
-        if len(busy) >= self._num_active or any(each.asked.is_alone for each in busy):
-            return None
+        num_free = self._num_active - sum(each.asked.num_lanes for each in busy)
         at = {each.asked.problem.id for each in busy}
-        beside = [each for each in self._waiting if not each.asked.is_alone]
-        for pending in beside:
-            if pending.asked.problem.id not in at:
-                return pending
-        if not beside and not busy:
-            return next(iter(self._waiting), None)
         in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
-        return next((each for each in beside if each.asked.problem.id not in in_trial), None)
+        for num_lanes in sorted({each.asked.num_lanes for each in self._waiting}):
+            if num_lanes > num_free:
+                break
+            alike = [each for each in self._waiting if each.asked.num_lanes == num_lanes]
+            for besides, each in product((at, in_trial), alike):
+                if each.asked.problem.id not in besides:
+                    return each
+        return None
 
     def _is_in_trial(self, pending: Pending) -> bool:
         """Return whether a question is to tell first that its problem can be judged."""
@@ -222,7 +223,7 @@ class Pools:
         lane = next(same, None) or next((each for each in free if each.forked is None), free[0])
         self._lanes.remove(lane)
         self._lanes.append(lane)
-        if asked.is_alone:
+        if asked.num_lanes > 1:  # what others keep for later is in its way
             for each in free:
                 each.close()
         lane.pending = pending
@@ -246,7 +247,7 @@ class Pools:
         """
         if self.device.device_class is not DeviceClass.CUDA:
             return False
-        waiting = [each.asked for each in self._waiting]
+        waiting = (each.asked for each in self._waiting)
         same = [asked, *(each for each in waiting if each.problem.id == asked.problem.id)]
         sources = [asked.problem.source, *(each.arguments[0].source for each in same)]
         return any(compiles_itself(source) for source in sources)
@@ -260,7 +261,7 @@ class Pools:
         keeps += [] if self._turns is None else [self._turns.fileno()]
         trial: ReferenceTrial | None = asked.named.get("trial")
         lane.forked = Forked(
-            partial(self._make, lane, asked.is_alone),
+            partial(self._make, lane, asked.num_lanes),
             keeps=keeps,
             call_limit_s=trial.call_limit_s if trial else CALL_LIMIT_S,
         )
@@ -285,8 +286,8 @@ class Pools:
         asked, source = pending.asked, lane.source
         if isinstance(error, DEADLY):
             lane.kill()
-        if isinstance(error, CrowdedError) and self._num_active > 1 and not asked.is_alone:
-            self._have_alone(pending, whole_problem=not isinstance(error, CrowdedCandidateError))
+        if isinstance(error, CrowdedError) and asked.num_lanes < self._num_active:
+            self._give_room(pending, whole_problem=not isinstance(error, CrowdedCandidateError))
             return
         key = asked.problem.key
         if isinstance(error, Ended):
@@ -312,18 +313,20 @@ class Pools:
                 return
         self._settle(pending, error)
 
-    def _have_alone(self, pending: Pending, *, whole_problem: bool) -> None:
-        """Ask once more while nothing else is on the device.
+    def _give_room(self, pending: Pending, *, whole_problem: bool) -> None:
+        """Ask once more with the memory of half of the lanes, or of all.
 
-        With `whole_problem`, all waiting questions of the problem are asked alone, too.
+        With `whole_problem`, all waiting questions of the problem have as much, too.
         """
-        pending.asked = replace(pending.asked, is_alone=True)
+        half = -(-self._num_active // 2)
+        num_lanes = half if pending.asked.num_lanes < half else self._num_active
+        pending.asked = replace(pending.asked, num_lanes=num_lanes)
         self._waiting.appendleft(pending)
         if whole_problem:
-            self._crowded.add(pending.asked.problem.id)
+            self._crowded[pending.asked.problem.id] = num_lanes
             for each in self._waiting:
-                if each.asked.problem.id in self._crowded:
-                    each.asked = replace(each.asked, is_alone=True)
+                if each.asked.problem.id == pending.asked.problem.id:
+                    each.asked = replace(each.asked, num_lanes=num_lanes)
 
     def _settle(self, pending: Pending, error: Exception) -> None:
         """Settle a question with an error, and all that wait for a trial that has failed."""
@@ -338,24 +341,20 @@ class Pools:
             each.settle(None, error)
 
     def _measured(self) -> Peaks:
-        """Return the device's ceilings, measured in a process that leaves no context behind.
-
-        They are measured once for all problems.
-        """
-        forked = Forked(self._ceilings)
-        try:
+        """Measure the device's ceilings, in a process that leaves no context behind."""
+        with closing(Forked(self._ceilings)) as forked:
             return forked.ask("peaks")
-        finally:
-            forked.close()
 
     def _ceilings(self) -> Ceilings:
         return Ceilings(self.device.torch_name, core=self.device.worker_core, known=self._peaks)
 
-    def _make(self, lane: _Lane, is_alone: bool) -> Pool:
-        """Open a pool in the problem's process.
+    def _make(self, lane: _Lane, num_lanes: int) -> Pool:
+        """Open a pool in the problem's process, which takes up so many lanes.
 
         The pool holds no lock, and has its workers forked by the zygote's process of the device.
         """
+        is_alone = num_lanes == self._num_active
+        num_judges = 1 if is_alone else max(2, self._num_active // num_lanes)
         assert isinstance(lane.source, Source)
         source = Lent(lane.source)
         turns = Turns() if self._turns is None else self._turns.opened()
@@ -369,7 +368,7 @@ class Pools:
             holds=True,
             ceilings=self._ceilings(),
             turns=turns,
-            num_lanes=1 if is_alone else self._num_active,
+            num_lanes=num_judges,
             known=self._known,
         )
         return pool.__enter__()

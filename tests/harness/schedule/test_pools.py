@@ -89,14 +89,19 @@ def test_a_problem_that_ends_its_process_costs_only_itself(
     assert asked[1].result().verdict.status is Status.CORRECT
 
 
-def test_a_problem_that_finds_no_memory_is_tried_once_more_alone(
-    pools: Pools, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("most_judges", [1, 2])
+def test_a_problem_that_finds_no_memory_gets_that_of_more_lanes(
+    pools: Pools,
+    named_problem: Callable[[str], Problem],
+    monkeypatch: pytest.MonkeyPatch,
+    most_judges: int,
 ) -> None:
+    """Half of the lanes leave room for another one; all of them leave none."""
     problem = named_problem("fake_silu")
     real = Pool.judge
 
     def judge(self: Pool, *arguments: object, **named: object) -> object:
-        if self._num_lanes > 1:
+        if self._num_lanes > most_judges:
             raise CrowdedError("no room")
         return real(self, *arguments, **named)  # pyright: ignore[reportArgumentType]
 
@@ -104,7 +109,7 @@ def test_a_problem_that_finds_no_memory_is_tried_once_more_alone(
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
     asked = [pools.judge(problem, candidate, timing=False) for _ in range(2)]
     assert all(each.result().verdict.status is Status.CORRECT for each in asked)
-    assert all(each.asked.is_alone for each in asked)
+    assert {each.asked.num_lanes for each in asked} == {4 - most_judges}
 
 
 def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
@@ -117,7 +122,7 @@ def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
     assert first.result().verdict.status is Status.NO_BUILD
     other = pools.judge(problem, candidates[1], timing=False)
     assert other.result().verdict.status is Status.CORRECT
-    assert (first.asked.is_alone, other.asked.is_alone) == (True, False)
+    assert (first.asked.num_lanes, other.asked.num_lanes) == (3, 1)
 
 
 # --- trials --------------------------------------------------------------------------------------
@@ -180,14 +185,14 @@ def test_a_problem_that_cannot_be_judged_costs_its_own_candidates_alone(
     assert _held(pools) == {good.id}
 
 
-def test_a_problem_that_lacks_memory_beside_others_is_tried_alone(
+def test_a_problem_that_lacks_memory_beside_others_is_tried_with_more(
     pools: Pools, named_problem: Callable[[str], Problem], tmp_path: Path
 ) -> None:
     problem = named_problem("fake_silu")
     trial = Noting(tmp_path, {problem.id: (LACKS_MEMORY, None)})
     (pending,) = _asked(pools, problem, trial)
     assert pending.result().verdict.status is Status.CORRECT
-    assert pending.asked.is_alone
+    assert pending.asked.num_lanes == 2
     assert trial.num_tries(problem) == 2
 
 
@@ -199,8 +204,21 @@ def test_a_problem_that_lacks_memory_alone_is_refused(
     for pending in _asked(pools, problem, trial, count=2):
         with pytest.raises(UnfitError, match="CUDA out of memory"):
             pending.result()
-    assert trial.num_tries(problem) == 2
+    assert trial.num_tries(problem) == 3
     assert _held(pools) == set()
+
+
+def test_questions_that_need_more_lanes_wait_until_these_are_free(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    small, large, all_of_it = (named_problem(name) for name in NAMES)
+    pools._crowded = {large.id: 2, all_of_it.id: 3}
+    asked = [
+        pools.judge(each, Candidate(problem_id=each.id, source=each.null_source), timing=False)
+        for each in (small, all_of_it, large)
+    ]
+    assert {lane.problem_id for lane in pools._busy()} == {small.id, large.id}
+    assert [each.result().verdict.status for each in asked] == [Status.CORRECT] * 3
 
 
 ODD = {
