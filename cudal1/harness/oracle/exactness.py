@@ -26,6 +26,10 @@ BEYOND_LUCK = {1: 300.0, 2: 20.0, 4: 5.5, NUM_CHANCES: 1.0}
 so many by that factor once in two hundred times, if one element decides. An output that is further
 off is wrong without the others, which take most of the time."""
 
+MANY_ELEMENTS, FEWEST_CHANCES = 1 << 24, 2
+"""Elements of a call's outputs from which fewer errors by chance are taken, and how many at least.
+Twice the elements take twice the time; where so many share an error, luck changes it little."""
+
 
 def is_exact_first(oracle: Oracle, stage: int, num_inputs: int) -> bool:
     """Return whether the next output of a check is compared with float64 first.
@@ -119,6 +123,9 @@ class Widening:
         self._oracle = oracle
         self._draw = draw
         self._exact_key = key
+        elements = sum(answer.numel() for answer, _ in key)
+        self._most = max(FEWEST_CHANCES, NUM_CHANCES * MANY_ELEMENTS // max(1, elements))
+        """Most errors by chance that are taken."""
         self._errors = dict[int, list[ReferenceError]]()
         """The largest errors by chance, by their number."""
 
@@ -126,10 +133,12 @@ class Widening:
         """Return the widened key for outputs of which `lets_pass` says whether a key fits them.
 
         It is widened until it fits them or no luck explains them: each error takes two calls in
-        float64.
+        float64, and many passes over all elements.
         """
         key = self._exact_key
         for count, luck in BEYOND_LUCK.items():
+            if count > self._most:
+                break
             errors = self._by_chance(count)
             key = self._oracle.widened(self._exact_key, errors)
             if lets_pass(key):

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from cudal1.harness.oracle import exactness
 from cudal1.harness.oracle.correctness import ReferenceError
 from cudal1.harness.oracle.exactness import EXACT_INPUTS, Admission, Widening, is_exact_first
 from cudal1.harness.oracle.oracle import Draw, Oracle
@@ -120,6 +121,20 @@ def test_chances_are_taken_until_no_luck_explains_how_far_off_an_output_is(
     off_by, draw = ReferenceError(factor * 1e-4, factor * 1e-4), SimpleNamespace()
     widening = Widening(cast("Oracle", oracle), cast("Draw", draw), [(EXACT, NONE)])
     widening.key(lambda key: key[0][1].relative_l2 >= off_by.relative_l2)
+    assert oracle.chances == chances
+
+
+@pytest.mark.parametrize(
+    ("elements", "chances"), [(16, [1, 1, 2, 4]), (32, [1, 1, 2]), (999, [1, 1])]
+)
+def test_fewer_chances_are_taken_of_outputs_with_many_elements(
+    elements: int, chances: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exactness, "MANY_ELEMENTS", 16)
+    oracle, draw = Answers(by_chance=ReferenceError(1e-4, 1e-4)), SimpleNamespace()
+    key = [(torch.zeros(elements), NONE)]
+    widening = Widening(cast("Oracle", oracle), cast("Draw", draw), key)
+    widening.key(lambda wider: wider[0][1].relative_l2 >= 5e-4)
     assert oracle.chances == chances
 
 
