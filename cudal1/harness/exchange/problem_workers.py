@@ -168,7 +168,7 @@ class ProblemWorkers:
     def expect_another(self) -> None:
         """Have a worker for a candidate's second process get ready, where other judges are."""
         if self._is_shared:
-            self._zygote.expect(1)
+            self._zygote.expect(1, self._problem.source)
 
     @contextmanager
     def reference(self, *, fresh: bool, seed: int | None = None) -> Iterator[Worker]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ from cudal1.verdict import UNSAFE
 
 NUM_IDLE = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Number of idle workers on each kind of device: forked, confined to namespaces, without a job."""
+CONVOLVES = re.compile("conv", re.IGNORECASE)
 MAX_LEAVING = 2
 """Number of dismissed workers that may not have ended yet: each may hold gigabytes of a GPU."""
 
@@ -71,10 +73,19 @@ class Zygote:
         """Return whether the zygote can still be asked."""
         return self._source.is_running()
 
-    def expect(self, count: int) -> None:
-        """Start idle workers, so many that are needed soon: each makes its context meanwhile."""
-        if not self._is_still:
-            self._top_up(count)
+    def expect(self, count: int, reference: str) -> None:
+        """Start idle workers, so many that are needed soon: each makes its context meanwhile.
+
+        Where the source of the reference names convolutions, each loads what these need, too.
+        """
+        if self._is_still:
+            return
+        before = len(self._idle_workers)
+        self._top_up(count)
+        if CONVOLVES.search(reference):
+            for idle in self._idle_workers[before:]:
+                with contextlib.suppress(OSError):  # it has ended, which `_next` notices
+                    idle.channel.send(wire.CONVOLVE)
 
     def start(self, job: Job, ring: Ring, source: str) -> Worker:
         """Give `job`, `ring` and `source` to a fresh worker, and welcome it.

@@ -187,7 +187,7 @@ class Pool:
         if problem.id in self._prepared:
             return None
         with self._turns.using(), undisturbed(self.device):
-            self._expect_workers()
+            self._expect_workers(problem)
             found = trial.find_out(problem, self.device, self._turns)
         if found.reason is None:
             return found
@@ -227,7 +227,7 @@ class Pool:
         import torch
 
         zygote.settle()  # workers of the last problem hold memory, and so does its judge
-        self._expect_workers()
+        self._expect_workers(problem)
         if self.device.device_class is DeviceClass.CUDA:
             torch.cuda.empty_cache()  # what is cached has other sizes
         try:
@@ -244,11 +244,11 @@ class Pool:
         except torch.OutOfMemoryError as error:
             raise CrowdedError(too_large(problem, self.device, error)) from error
 
-    def _expect_workers(self) -> None:
+    def _expect_workers(self, problem: Problem) -> None:
         """Have workers for the reference and the first candidate get ready beside other work."""
         if self._num_lanes > 1:
             assert self._zygote is not None
-            self._zygote.expect(2)
+            self._zygote.expect(2, problem.source)
 
     def _halt(self) -> Callable[[], None]:
         """Stop what was begun on the device before a problem is prepared; return what resumes it.

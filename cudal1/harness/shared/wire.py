@@ -90,6 +90,9 @@ those of the worker's own process since it began, the second those of all that i
 LIMITS = struct.Struct("<qq")
 """Content after WATCH: bytes beyond those of a fresh worker for all processes together; the
 worker's core, which the warden keeps off (-1: none)."""
+CONVOLVE = b"c"
+"""Message to a worker without a job, which has no descriptors as a job has: to get ready for
+convolutions."""
 UP = b"u"
 """Second message of a zygote, after its layers: it has imported torch."""
 SOURCE_NAME = "candidate.py"

@@ -23,7 +23,7 @@ from cudal1.harness.shared.vmm import DeviceMemory, bytes_at, cuda_driver
 from cudal1.harness.shared.wire import IN_RING, Job
 from cudal1.harness.worker import fake
 
-WARM_SIZE = 64
+WARM_SIZE, WARM_CHANNELS = 64, 24
 NAP_S = 20e-6
 ALIGNMENT = 512
 """Alignment of allocations in bytes, the least that CUDA's own have."""
@@ -33,6 +33,10 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 class Engine(Protocol):
     """One device, seen from inside a worker."""
+
+    def convolve(self) -> None:
+        """Load what every first convolution would load."""
+        ...
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """Return the memory shared with the judge, as bytes."""
@@ -86,6 +90,9 @@ class HostEngine:
         self._in_place = False
         self._ring = self._ring_end = 0
         self._kept: list[torch.Tensor] = []
+
+    def convolve(self) -> None:
+        """Do nothing: a CPU's first convolution loads nothing."""
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """Map the judge's anonymous file and return the mapping."""
@@ -159,6 +166,17 @@ class CudaEngine:
         self._base = self._arena = self._next = self._end = 0
         self._pool: Any = None
         self._touched = torch.zeros(1, device="cuda")
+
+    def convolve(self) -> None:
+        """Load cuDNN, which takes a second, by a convolution of an odd shape.
+
+        cuDNN remembers for good what it chose for a shape.
+        """
+        with contextlib.suppress(RuntimeError), torch.no_grad():  # no memory: the first call loads
+            images = torch.ones(1, WARM_CHANNELS, WARM_SIZE, WARM_SIZE, device="cuda")
+            kernels = torch.ones(WARM_CHANNELS, WARM_CHANNELS, 3, 3, device="cuda")
+            torch.nn.functional.conv2d(images, kernels)
+            torch.cuda.synchronize()
 
     def share(self, descriptor: int, job: Job) -> torch.Tensor:
         """Map the judge's memory and return it; bytes behind the slots feed calls' allocations."""

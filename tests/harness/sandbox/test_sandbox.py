@@ -16,6 +16,7 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import SandboxError
 from cudal1.harness.sandbox.layers import LAYERS, MINIMUM, Layer, missing
+from cudal1.harness.sandbox.zygote import Zygote
 from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.shared import wire
 from cudal1.problem import Problem
@@ -135,6 +136,18 @@ def test_the_judge_s_files_do_not_exist_for_a_worker(
     needs("bubblewrap")
     paths = [str(path) for path in _secrets(tmp_path)[:4]]
     assert "RuntimeError: []" in told(f"told = [p for p in {paths} if os.path.exists(p)]")
+
+
+def test_a_worker_that_got_ready_for_convolutions_takes_its_job_and_has_nothing_more_open(
+    zygote: Zygote, told: Told
+) -> None:
+    found: list[str] = []
+    for reference in ("nn.Linear(2, 2)", "nn.Conv2d(2, 2, 3)"):
+        zygote.renew()
+        zygote.expect(1, reference)
+        found.append(told("told = sorted(os.listdir('/proc/self/fd'))"))
+    assert found[0] == found[1]
+    assert found[0].startswith("RuntimeError: ['0', ")
 
 
 def test_a_worker_writes_only_to_its_own_folder_and_shared_memory(told: Told) -> None:
