@@ -52,14 +52,15 @@ class UnfitError(SuiteError):
 
 
 class CrowdedError(SuiteError):
-    """A problem cannot be judged beside others on a device.
-
-    The others may hold the memory that it needs, or their work on the device does not end.
-    """
+    """A problem cannot be judged beside others on a device, which may hold the memory it needs."""
 
 
 class CrowdedCandidateError(CrowdedError):
     """A candidate reports that it lacks memory; the report may be false and concerns it alone."""
+
+
+class DisturbedError(CrowdedError):
+    """Work on a device that others have begun, or a candidate itself, does not end."""
 
 
 class DeviceError(CudaL1Error):

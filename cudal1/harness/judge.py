@@ -67,7 +67,7 @@ class ProblemJudge:
         zygote: forks workers.
         ceilings: of the device.
         turns: this judge's turns on the device.
-        num_lanes: how many judges the device has.
+        num_lanes: the number of judges with such a share of the device; 1: it has no other.
         known: has what earlier runs have found of references; no time is taken from there.
     """
 

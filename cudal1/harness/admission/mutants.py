@@ -47,9 +47,6 @@ TOO_COARSE = {
     PrecisionClass.HALF: (),
 }
 """Half types that a class does not allow; TF32 has the ten bits of float16."""
-MAX_DOUBTS = 3
-"""Number of inputs on which a mutant may be in doubt: it fails, unless rounding by chance explains
-it. To find that out takes many calls in float64, and another input mostly leaves no doubt."""
 UNCHANGED_IS_FINE = frozenset(
     {"shuffled", "first_weights", "other_weights", "float16", "bfloat16", LAST_OPERATOR}
 )
@@ -115,7 +112,7 @@ def _give_memory_back(device: Device) -> None:
             torch.cuda.empty_cache()
 
 
-@dataclass(eq=False)
+@dataclass
 class _Suspect:
     """A mutant under trial."""
 
@@ -123,7 +120,6 @@ class _Suspect:
     make: Callable[[Oracle, Case], Tensors | None]
     applies: bool = True
     num_tried: int = 0
-    num_doubts: int = 0
     is_unchanged: bool = True
     killed_by: str | None = None
     killed_after: int | None = None
@@ -308,39 +304,22 @@ class _Trial:
         case = self._case(draw, outputs, self._previous)
         if not admission.admits(outputs):
             self._refused = f"input {self._num_inputs} ({draw.family})"
-        in_doubt = [s for s in self._alive() if self._is_in_doubt(s, case, admission)]
-        is_last = self._num_inputs == self._protocol.correctness_stages[-1]
-        # without others there is no other reason to draw more
-        is_last = is_last or all(suspect in in_doubt for suspect in self._alive())
-        for suspect in in_doubt:
-            if is_last or suspect.num_doubts == MAX_DOUBTS:
-                self._remove_doubt(suspect, case, admission)
+        for suspect in self._alive():
+            self._try(suspect, case, admission)
         self._first, self._previous = self._first or case, outputs
 
-    def _is_in_doubt(self, suspect: _Suspect, case: Case, admission: Admission) -> bool:
-        """Try a mutant on inputs; return whether only errors by chance tell if it is killed."""
+    def _try(self, suspect: _Suspect, case: Case, admission: Admission) -> None:
         import torch
 
         changed = suspect.make(self._oracle, case)
         if changed is None:
-            return False
+            return
         suspect.num_tried = self._num_inputs
         pairs = zip(changed, case.outputs, strict=True)
         if all(torch.equal(mine, right) for mine, right in pairs):
-            return False
+            return
         suspect.is_unchanged = False
-        passes = admission.admits_if_told(changed)
-        if passes is None:
-            suspect.num_doubts += 1
-            return True
-        if not passes:
-            suspect.killed_by, suspect.killed_after = case.draw.family, self._num_inputs
-        return False
-
-    def _remove_doubt(self, suspect: _Suspect, case: Case, admission: Admission) -> None:
-        """Find out whether errors by chance let a mutant pass that they alone may let pass."""
-        changed = suspect.make(self._oracle, case)
-        if changed is not None and not admission.admits(changed):
+        if not admission.admits(changed):
             suspect.killed_by, suspect.killed_after = case.draw.family, self._num_inputs
 
 

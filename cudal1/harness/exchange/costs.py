@@ -31,9 +31,9 @@ from cudal1.harness.oracle.oracle import Oracle
 from cudal1.harness.sandbox.sandbox import Worker
 from cudal1.protocol import EvalProtocol
 
-REFERENCE_BURSTS, ORIENTING_US = 5, 50_000.0
-"""Number of bursts that tell roughly what a call takes, and microseconds that they may take. Other
-judges of the device wait meanwhile."""
+SINGLE_BURSTS, REFERENCE_BURSTS, ORIENTING_US = 3, 5, 50_000.0
+"""Number of bursts of one call, of which the first may load libraries; of bursts of several calls;
+and microseconds that the latter may take together. Other judges of the device wait meanwhile."""
 EMPTY_BURSTS, MAX_EMPTY_BURSTS = 9, 20
 EMPTY_MEMORY = 60
 """Number of the latest empty bursts of one size; their smallest or median time is subtracted."""
@@ -149,10 +149,10 @@ class Costs:
     def _call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
         """Return roughly the microseconds of one call, to plan bursts.
 
-        The shortest of a few bursts decides; `cost_us` of each is the harness's. Bursts of slow
-        calls have fewer than `num_calls`. The first call of a process may take longer.
+        The shortest of a few bursts decides; `cost_us` of each is the harness's. Where calls are so
+        slow that this cost says nothing, a burst has a single one.
         """
-        single_us = min(self._in_burst_us(reference, 1, cost_us) for _ in range(2))
+        single_us = min(self._in_burst_us(reference, 1, 0.0) for _ in range(SINGLE_BURSTS))
         count = min(num_calls, int(ORIENTING_US / REFERENCE_BURSTS / single_us))
         if count <= 1:
             return single_us

@@ -65,7 +65,7 @@ class ProblemWorkers:
         protocol: says how candidates are judged.
         zygote: forks the workers.
         turns: this judge's turns on the device.
-        num_lanes: how many judges the device has.
+        num_lanes: the number of judges with such a share of the device; 1: it has no other.
     """
 
     def __init__(

@@ -21,14 +21,16 @@ EXACT_INPUTS = 16
 compared with the reference's own, as timed ones are, and with float64 where they do not agree. On a
 GPU only outputs of the first stage are compared with float64 first."""
 
-BEYOND_LUCK = {1: 300.0, 2: 20.0, 4: 5.5, NUM_CHANCES: 1.0}
-"""Numbers of errors by chance, each with a factor. The largest of all errors exceeds the largest of
-so many by that factor once in two hundred times, if one element decides. An output that is further
-off is wrong without the others, which take most of the time."""
-
-MANY_ELEMENTS, FEWEST_CHANCES = 1 << 24, 2
-"""Elements of a call's outputs from which fewer errors by chance are taken, and how many at least.
-Twice the elements take twice the time; where so many share an error, luck changes it little."""
+CHANCES = (1, 2, 4, NUM_CHANCES)
+"""Numbers of errors by chance after which to look whether they explain an output."""
+BEYOND_LUCK = 300.0
+"""Factor that the largest of several errors by chance hardly exceeds one of them by: once in two
+hundred times, if one element decides. An output that is further off is wrong without the others."""
+MANY_ELEMENTS = 1 << 24
+"""Elements of a call's outputs from which a trial takes fewer errors by chance, since twice the
+elements take twice the time. It may then find a mutant killed that a candidate's check, which takes
+all of them, lets pass: with three errors instead of nine once in a hundred times, if one element
+decides."""
 
 
 def is_exact_first(oracle: Oracle, stage: int, num_inputs: int) -> bool:
@@ -80,18 +82,6 @@ class Admission:
 
     def admits(self, outputs: Tensors) -> bool:
         """Return whether outputs pass; an output of which the draw says nothing passes."""
-        said = self.admits_if_told(outputs)
-        if said is not None:
-            return said
-
-        def lets_pass(key: Key) -> bool:
-            return not _failing(outputs, self._expectations(key))
-
-        self._widening = self._widening or Widening(self._oracle, self._draw, self._key)
-        return lets_pass(self._widening.key(lets_pass))
-
-    def admits_if_told(self, outputs: Tensors) -> bool | None:
-        """Return whether outputs pass; None: errors by chance tell, which take many calls."""
         if not (failing := _failing(outputs, self._expected[0])):
             return True
         if not self._is_exact:
@@ -100,8 +90,18 @@ class Admission:
                 self._expected.append(self._expectations(self._key))
             if not (failing := _failing(outputs, self._expected[1])):
                 return True
-        near = are_near([outputs[place] for place in failing], [self._key[p] for p in failing])
-        return None if near else False
+        if not are_near([outputs[place] for place in failing], [self._key[p] for p in failing]):
+            return False
+
+        def lets_pass(key: Key) -> bool:
+            return not _failing(outputs, self._expectations(key))
+
+        if self._widening is None:
+            most = NUM_CHANCES * MANY_ELEMENTS // max(1, sum(y.numel() for y, _ in self._key))
+            self._widening = Widening(
+                self._oracle, self._draw, self._key, most=max(CHANCES[1], most)
+            )
+        return lets_pass(self._widening.key(lets_pass))
 
     def _expectations(self, key: Key) -> list[Expected | None]:
         return [
@@ -117,34 +117,31 @@ class Widening:
         oracle: computes the answers.
         draw: the inputs.
         key: the exact key of the draw.
+        most: number of errors by chance that are taken at most.
     """
 
-    def __init__(self, oracle: Oracle, draw: Draw, key: Key) -> None:
+    def __init__(self, oracle: Oracle, draw: Draw, key: Key, *, most: int = NUM_CHANCES) -> None:
         self._oracle = oracle
         self._draw = draw
         self._exact_key = key
-        elements = sum(answer.numel() for answer, _ in key)
-        self._most = max(FEWEST_CHANCES, NUM_CHANCES * MANY_ELEMENTS // max(1, elements))
-        """Most errors by chance that are taken."""
+        self._most = most
         self._errors = dict[int, list[ReferenceError]]()
         """The largest errors by chance, by their number."""
 
     def key(self, lets_pass: Callable[[Key], bool]) -> Key:
         """Return the widened key for outputs of which `lets_pass` says whether a key fits them.
 
-        It is widened until it fits them or no luck explains them: each error takes two calls in
-        float64, and many passes over all elements.
+        It is widened until it fits them. Each error takes two calls in float64, and many passes
+        over all elements, so it is not widened to the end where no luck explains the outputs.
         """
         key = self._exact_key
-        for count, luck in BEYOND_LUCK.items():
+        for count in CHANCES:
             if count > self._most:
                 break
-            errors = self._by_chance(count)
-            key = self._oracle.widened(self._exact_key, errors)
+            key = self._oracle.widened(self._exact_key, self._by_chance(count))
             if lets_pass(key):
                 break
-            farthest = [error.times(luck) for error in errors]
-            if not lets_pass(self._oracle.widened(self._exact_key, farthest)):
+            if count == 1 and not lets_pass([(y, error.times(BEYOND_LUCK)) for y, error in key]):
                 break
         return key
 

@@ -21,7 +21,7 @@ class Asked:
     """The name of the pool's method."""
     arguments: tuple[Any, ...]
     named: dict[str, Any]
-    num_lanes: int = 1
+    width: int = 1
     """Number of the device's lanes that it takes up, for it needs the memory of so many."""
 
 

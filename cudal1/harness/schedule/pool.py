@@ -57,7 +57,7 @@ class Pool:
         holds: whether the process that forked this one holds the device for it (`pools`).
         ceilings: of the device, where they are known.
         turns: this judge's turns on the device.
-        num_lanes: how many judges the device has.
+        num_lanes: the number of judges with such a share of the device; 1: it has no other.
         known: has what earlier runs have found of references.
     """
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Collection
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from multiprocessing.connection import wait
@@ -23,6 +23,7 @@ from cudal1.errors import (
     CrowdedCandidateError,
     CrowdedError,
     DeviceLostError,
+    DisturbedError,
     SuiteError,
     UnfitError,
     WorkerError,
@@ -37,6 +38,7 @@ from cudal1.harness.reference.forked import Ended, Forked
 from cudal1.harness.reference.reference_code import CALL_LIMIT_S
 from cudal1.harness.sandbox.launch import Lent, Source, Start, launch
 from cudal1.harness.schedule.importing import import_once
+from cudal1.harness.schedule.lane import Lane
 from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import NUM_PREPARED, Pool
 from cudal1.harness.schedule.zygotes import Zygotes
@@ -48,33 +50,6 @@ if TYPE_CHECKING:  # it imports PyTorch, which a coordinator does without
 
 DEADLY = (Ended, DeviceLostError, MemoryError, WorkerError, CrowdedError, UnfitError)
 """Errors that a problem's process does not survive: what it holds may be lost, or is not wanted."""
-
-
-@dataclass
-class _Lane:
-    """A place for the process of one problem."""
-
-    number: int
-    forked: Forked | None = None
-    problem_id: str = ""
-    source: Source | Lent | None = None
-    """The zygote's process that forks its workers."""
-    has_compilers: bool = False
-    """True if that process has imported compilers."""
-    pending: Pending | None = None
-    until: float = 0.0
-
-    def close(self) -> None:
-        """End the lane's process."""
-        forked, self.forked, self.problem_id = self.forked, None, ""
-        if forked is not None:
-            forked.close()
-
-    def kill(self) -> None:
-        """End the lane's process as it stands."""
-        forked, self.forked, self.problem_id = self.forked, None, ""
-        if forked is not None:
-            forked.kill()
 
 
 class Pools:
@@ -109,7 +84,7 @@ class Pools:
         # a lane has a core of its own, where the device has cores for lanes
         num_prepared = 1 if device.lane_cores else NUM_PREPARED[device.device_class]
         num_lanes = max(num_prepared, self._num_active)
-        self._lanes = deque(_Lane(number) for number in range(num_lanes))
+        self._lanes = deque(Lane(number) for number in range(num_lanes))
         """Lanes in the order of their last use, the latest used last."""
         self._waiting = deque[Pending]()
         self._fit = set[str]()
@@ -154,7 +129,7 @@ class Pools:
         return self._begin(Asked(problem, "confirm", arguments, named))
 
     def _begin(self, asked: Asked) -> Pending:
-        asked = replace(asked, num_lanes=self._crowded.get(asked.problem.id, 1))
+        asked = replace(asked, width=self._crowded.get(asked.problem.id, 1))
         pending = Pending(self, asked)
         self._waiting.append(pending)
         self.go_on()
@@ -182,10 +157,10 @@ class Pools:
             self._waiting.remove(pending)
             self._ask(pending)
 
-    def _busy(self) -> list[_Lane]:
+    def _busy(self) -> list[Lane]:
         return [lane for lane in self._lanes if lane.pending is not None]
 
-    def _lanes_of(self, pending: Pending) -> list[_Lane]:
+    def _lanes_of(self, pending: Pending) -> list[Lane]:
         busy = self._busy()
         return [lane for lane in busy if lane.pending is pending] or busy
 
@@ -196,15 +171,15 @@ class Pools:
         comes after them, so that lanes stand idle for it once.
         """
         busy = [lane.pending for lane in self._lanes if lane.pending is not None]
-        num_free = self._num_active - sum(each.asked.num_lanes for each in busy)
+        num_free = self._num_active - sum(each.asked.width for each in busy)
         at = {each.asked.problem.id for each in busy}
         in_trial = {each.asked.problem.id for each in busy if self._is_in_trial(each)}
-        for num_lanes in sorted({each.asked.num_lanes for each in self._waiting}):
-            if num_lanes > num_free:
+        for width in sorted({each.asked.width for each in self._waiting}):
+            if width > num_free:
                 break
-            alike = [each for each in self._waiting if each.asked.num_lanes == num_lanes]
-            for besides, each in product((at, in_trial), alike):
-                if each.asked.problem.id not in besides:
+            alike = [each for each in self._waiting if each.asked.width == width]
+            for avoided, each in product((at, in_trial), alike):
+                if each.asked.problem.id not in avoided:
                     return each
         return None
 
@@ -223,13 +198,12 @@ class Pools:
         lane = next(same, None) or next((each for each in free if each.forked is None), free[0])
         self._lanes.remove(lane)
         self._lanes.append(lane)
-        if asked.num_lanes > 1:  # what others keep for later is in its way
-            for each in free:
-                each.close()
+        self._make_room(lane, asked)
         lane.pending = pending
         try:
             compilers = self._wants_compilers(asked)
             is_there = lane.forked is not None and lane.problem_id == asked.problem.id
+            is_there = is_there and lane.width == asked.width
             if not is_there or (compilers and not lane.has_compilers):
                 lane.close()
                 self._prepare(lane, asked, compilers=compilers)
@@ -239,6 +213,17 @@ class Pools:
             )
         except Exception as error:  # noqa: BLE001 -- for the caller that asked
             self._fail(lane, error)
+
+    def _make_room(self, lane: Lane, asked: Asked) -> None:
+        """End idle processes of other lanes as far as they have memory that is another's.
+
+        The longest idle ones end first.
+        """
+        idle = [each for each in self._lanes if each.pending is None and each is not lane]
+        idle = [each for each in idle if each.forked is not None]
+        taken = asked.width + sum(each.width for each in self._busy())
+        while idle and taken + sum(each.width for each in idle) > len(self._lanes):
+            idle.pop(0).close()
 
     def _wants_compilers(self, asked: Asked) -> bool:
         """Return whether a worker may compile in its own process, for a GPU.
@@ -252,22 +237,22 @@ class Pools:
         sources = [asked.problem.source, *(each.arguments[0].source for each in same)]
         return any(compiles_itself(source) for source in sources)
 
-    def _prepare(self, lane: _Lane, asked: Asked, *, compilers: bool) -> None:
+    def _prepare(self, lane: Lane, asked: Asked, *, compilers: bool) -> None:
         """Start a process for the problem in a lane."""
         self._peaks = self._peaks or self._measured()
         lane.source = self._zygotes.source(compilers=compilers)
-        lane.has_compilers = compilers
+        lane.has_compilers, lane.width = compilers, asked.width
         keeps = [lane.source.channel.fileno()]
         keeps += [] if self._turns is None else [self._turns.fileno()]
         trial: ReferenceTrial | None = asked.named.get("trial")
         lane.forked = Forked(
-            partial(self._make, lane, asked.num_lanes),
+            partial(self._make, lane, asked.width),
             keeps=keeps,
             call_limit_s=trial.call_limit_s if trial else CALL_LIMIT_S,
         )
         lane.problem_id = asked.problem.id
 
-    def _hear(self, lane: _Lane, forked: Forked) -> None:
+    def _hear(self, lane: Lane, forked: Forked) -> None:
         try:
             said: Judgement = forked.finish()
         except Exception as error:  # noqa: BLE001 -- for the caller that asked
@@ -279,15 +264,15 @@ class Pools:
             self._fit.add(pending.asked.problem.id)
         pending.settle(said)
 
-    def _fail(self, lane: _Lane, error: Exception) -> None:
+    def _fail(self, lane: Lane, error: Exception) -> None:
         """Report why a lane has no answer, or have the question asked once more."""
         pending, lane.pending = lane.pending, None
         assert pending is not None
         asked, source = pending.asked, lane.source
         if isinstance(error, DEADLY):
             lane.kill()
-        if isinstance(error, CrowdedError) and asked.num_lanes < self._num_active:
-            self._give_room(pending, whole_problem=not isinstance(error, CrowdedCandidateError))
+        if isinstance(error, CrowdedError) and asked.width < self._num_active:
+            self._give_room(pending, error)
             return
         key = asked.problem.key
         if isinstance(error, Ended):
@@ -313,20 +298,24 @@ class Pools:
                 return
         self._settle(pending, error)
 
-    def _give_room(self, pending: Pending, *, whole_problem: bool) -> None:
-        """Ask once more with the memory of half of the lanes, or of all.
+    def _give_room(self, pending: Pending, error: CrowdedError) -> None:
+        """Ask once more with the memory of half of the lanes, or alone.
 
-        With `whole_problem`, all waiting questions of the problem have as much, too.
+        What the problem lacks, all of its waiting questions get. Work of others that does not end
+        has no place beside it at all.
         """
-        half = -(-self._num_active // 2)
-        num_lanes = half if pending.asked.num_lanes < half else self._num_active
-        pending.asked = replace(pending.asked, num_lanes=num_lanes)
+        problem_id, half = pending.asked.problem.id, -(-self._num_active // 2)
+        is_memory = not isinstance(error, DisturbedError)
+        enough = is_memory and pending.asked.width < half
+        wanted = max(half if enough else self._num_active, self._crowded.get(problem_id, 1))
+        pending.asked = replace(pending.asked, width=wanted)
         self._waiting.appendleft(pending)
-        if whole_problem:
-            self._crowded[pending.asked.problem.id] = num_lanes
-            for each in self._waiting:
-                if each.asked.problem.id == pending.asked.problem.id:
-                    each.asked = replace(each.asked, num_lanes=num_lanes)
+        if not is_memory or isinstance(error, CrowdedCandidateError):
+            return
+        self._crowded[problem_id] = wanted
+        for each in self._waiting:
+            if each.asked.problem.id == problem_id and each.asked.width < wanted:
+                each.asked = replace(each.asked, width=wanted)
 
     def _settle(self, pending: Pending, error: Exception) -> None:
         """Settle a question with an error, and all that wait for a trial that has failed."""
@@ -348,13 +337,13 @@ class Pools:
     def _ceilings(self) -> Ceilings:
         return Ceilings(self.device.torch_name, core=self.device.worker_core, known=self._peaks)
 
-    def _make(self, lane: _Lane, num_lanes: int) -> Pool:
+    def _make(self, lane: Lane, width: int) -> Pool:
         """Open a pool in the problem's process, which takes up so many lanes.
 
         The pool holds no lock, and has its workers forked by the zygote's process of the device.
         """
-        is_alone = num_lanes == self._num_active
-        num_judges = 1 if is_alone else max(2, self._num_active // num_lanes)
+        is_alone = width == self._num_active
+        num_judges = 1 if is_alone else max(2, self._num_active // width)
         assert isinstance(lane.source, Source)
         source = Lent(lane.source)
         turns = Turns() if self._turns is None else self._turns.opened()

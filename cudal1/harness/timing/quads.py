@@ -140,9 +140,7 @@ class Quads:
     def warm_up(self, candidate: Worker, reference: Worker) -> None:
         """Give both the same weights, and the reference's process the history of the candidate's.
 
-        A fresh process loads and compiles in its first calls, so other judges may use the device
-        meanwhile. Heaps remember their history. On a GPU the calls' memory is of an arena, which
-        does not.
+        Heaps remember their history. On a GPU the calls' memory is of an arena, which does not.
         """
         if self._changes_weights:
             self._examination.change_weights(candidate, reference)

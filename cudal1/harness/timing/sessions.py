@@ -13,7 +13,7 @@ from functools import partial
 from statistics import median
 
 from cudal1.baseline import Baseline
-from cudal1.errors import CrowdedError
+from cudal1.errors import DisturbedError
 from cudal1.harness.checks.examination import Examination
 from cudal1.harness.checks.progress import Phase
 from cudal1.harness.device.turns import Turns
@@ -48,7 +48,7 @@ class Sessions:
         protocol: the settings of the judgement.
         zygote: ends processes.
         turns: the turns in which judges of the device time on it.
-        num_lanes: the number of these judges.
+        num_lanes: the number of judges with such a share of the device; 1: it has no other.
     """
 
     def __init__(
@@ -127,11 +127,15 @@ class Sessions:
                 time_empty=partial(self._costs.empty_us, reference=reference),
                 is_copy=bool(examination.progress.seen.copies_reference),
             )
-            quads.warm_up(worker, reference)
+            if self._num_lanes > 1:  # others may go on while fresh processes load and compile
+                quads.warm_up(worker, reference)
             alone.enter_context(self._alone())
             alone.enter_context(self._workers.still())
             self._costs.orient(reference, is_calm=True)
-            quads.warm_up_again(worker, reference)
+            if self._num_lanes > 1:
+                quads.warm_up_again(worker, reference)
+            else:
+                quads.warm_up(worker, reference)
             ratios = quads.measure(worker, reference, expected=expected)
             samples = [s for s in examination.progress.samples if s.session == session]
             measured = self._measurement(ratios, samples)
@@ -156,12 +160,13 @@ class Sessions:
         be this candidate's.
 
         Raises:
-            CrowdedError: it is not over in time.
+            DisturbedError: it is not over in time.
         """
         self._costs.get_ready()  # not while all others wait
         with self._turns.timing():
             if self._num_lanes > 1 and not self._runner.await_calm(CALM_LIMIT_S):
-                raise CrowdedError(f"{self._oracle.problem.key}: the device is at work for others")
+                said = f"{self._oracle.problem.key}: the device is at work for others"
+                raise DisturbedError(said)
             yield
 
     def _reference(self, worker: Worker, *, fresh: bool) -> AbstractContextManager[Worker]:

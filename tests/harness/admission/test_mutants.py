@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from cudal1.harness.inputs.draws import Draw, Draws
 from cudal1.harness.oracle import oracle as oracles
 from cudal1.harness.oracle import reference_examination
 from cudal1.harness.oracle.correctness import Expected, compare
-from cudal1.harness.oracle.oracle import Key, Oracle
+from cudal1.harness.oracle.oracle import Oracle
 from cudal1.kill_table import KillTable
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.protocol import Contract, EvalProtocol, PrecisionClass
@@ -449,27 +448,6 @@ def test_a_table_equals_one_that_was_made_without_shortcuts(
         exact_key = Oracle.exact_key
         patch.setattr(Oracle, "exact_key", lambda self, draw, _: exact_key(self, draw))
         assert table(*SEVERAL[kind], precision=precision, contract=contract) == quick_one
-
-
-@pytest.mark.parametrize("kind", SEVERAL)
-def test_a_mutant_in_doubt_is_tried_on_other_inputs_before_errors_by_chance_are_taken(
-    table: Table, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_chance, asked = Oracle.by_chance, list[int]()
-
-    def counted(oracle: Oracle, draw: Draw, key: Key, seeds: Sequence[int]) -> Any:
-        asked[-1] += len(seeds)
-        return by_chance(oracle, draw, key, seeds)
-
-    monkeypatch.setattr(Oracle, "by_chance", counted)
-    fates: list[dict[str, bool | None]] = []
-    for most in (mutants.MAX_DOUBTS, 1):
-        monkeypatch.setattr(mutants, "MAX_DOUBTS", most)
-        asked.append(0)
-        found = table(*SEVERAL[kind], precision=PrecisionClass.HALF)
-        fates.append({mutant.name: mutant.killed for mutant in found.mutants})
-    assert fates[0] == fates[1]
-    assert asked[0] <= asked[1]
 
 
 def test_a_table_is_the_same_if_the_reference_is_known(quick: EvalProtocol) -> None:

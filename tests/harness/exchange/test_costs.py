@@ -100,10 +100,10 @@ def test_earlier_measurements_of_a_length_count(
 @pytest.mark.parametrize(
     ("call_us", "lengths"),
     [
-        (30.0, [1, 1, 16, 16, 16, 16, 16]),
-        (1_000.0, [1, 1, 10, 10, 10, 10, 10]),
-        (9_000.0, [1, 1]),
-        (70_000.0, [1, 1]),
+        (30.0, [1, 1, 1, 16, 16, 16, 16, 16]),
+        (1_000.0, [1, 1, 1, 9, 9, 9, 9, 9]),
+        (9_000.0, [1, 1, 1]),
+        (70_000.0, [1, 1, 1]),
     ],
 )
 def test_a_few_bursts_tell_what_a_call_takes_and_fewer_calls_do_if_they_are_slow(
@@ -119,7 +119,7 @@ def test_a_few_bursts_tell_what_a_call_takes_and_fewer_calls_do_if_they_are_slow
 
     monkeypatch.setattr(costs, "run_own", run_own)
     monkeypatch.setattr(costs, "took_us", lambda bursts: [each.took_us for each in bursts])
-    assert found._call_us(REFERENCE, 16, 100.0) == pytest.approx(call_us)
+    assert found._call_us(REFERENCE, 16, 100.0) == pytest.approx(call_us, rel=0.02)
     assert run == lengths
 
 

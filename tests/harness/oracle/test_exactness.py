@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cudal1.harness.oracle import exactness
+from cudal1.harness.oracle.answering import NUM_CHANCES
 from cudal1.harness.oracle.correctness import ReferenceError
 from cudal1.harness.oracle.exactness import EXACT_INPUTS, Admission, Widening, is_exact_first
 from cudal1.harness.oracle.oracle import Draw, Oracle
@@ -111,31 +112,49 @@ def test_an_output_that_disagrees_passes_if_rounding_by_chance_is_as_far_off(
     assert oracle.chances == [1]
 
 
+def widened_for(oracle: Answers, off_by: float, **most: int) -> None:
+    """Widen a key for an output that is off by so much."""
+    draw = SimpleNamespace()
+    widening = Widening(cast("Oracle", oracle), cast("Draw", draw), [(EXACT, NONE)], **most)
+    widening.key(lambda key: key[0][1].relative_l2 >= off_by)
+
+
 @pytest.mark.parametrize(
-    ("factor", "chances"), [(1.0, [1]), (5.0, [1, 1, 2, 4]), (10.0, [1, 1, 2]), (100.0, [1, 1])]
+    ("off_by", "chances"), [(1e-4, [1]), (5e-4, [1, 1, 2, 4]), (0.02, [1, 1, 2, 4]), (0.04, [1])]
 )
-def test_chances_are_taken_until_no_luck_explains_how_far_off_an_output_is(
-    factor: float, chances: list[int]
+def test_chances_are_taken_until_they_explain_an_output_or_one_says_that_no_luck_does(
+    off_by: float, chances: list[int]
 ) -> None:
     oracle = Answers(by_chance=ReferenceError(1e-4, 1e-4))
-    off_by, draw = ReferenceError(factor * 1e-4, factor * 1e-4), SimpleNamespace()
-    widening = Widening(cast("Oracle", oracle), cast("Draw", draw), [(EXACT, NONE)])
-    widening.key(lambda key: key[0][1].relative_l2 >= off_by.relative_l2)
+    widened_for(oracle, off_by)
     assert oracle.chances == chances
 
 
-@pytest.mark.parametrize(
-    ("elements", "chances"), [(16, [1, 1, 2, 4]), (32, [1, 1, 2]), (999, [1, 1])]
-)
-def test_fewer_chances_are_taken_of_outputs_with_many_elements(
-    elements: int, chances: list[int], monkeypatch: pytest.MonkeyPatch
+def test_a_first_chance_without_error_does_not_end_the_search_where_the_reference_errs() -> None:
+    oracle = Answers(by_chance=NONE)
+    oracle.widened = lambda key, errors: [  # pyright: ignore[reportAttributeAccessIssue]
+        (answer, ReferenceError(1e-6, 1e-6).larger(error))
+        for (answer, _), error in zip(key, errors, strict=True)
+    ]
+    widened_for(oracle, 2e-4)
+    assert sum(oracle.chances) == NUM_CHANCES
+
+
+@pytest.mark.parametrize(("most", "chances"), [(2, [1, 1]), (3, [1, 1]), (4, [1, 1, 2])])
+def test_no_more_chances_are_taken_than_are_allowed(most: int, chances: list[int]) -> None:
+    oracle = Answers(by_chance=ReferenceError(1e-4, 1e-4))
+    widened_for(oracle, 5e-4, most=most)
+    assert oracle.chances == chances
+
+
+@pytest.mark.parametrize(("many", "count"), [(64, 8), (63, 4), (32, 4), (31, 2), (8, 2), (1, 2)])
+def test_a_trial_takes_fewer_chances_of_outputs_with_many_elements(
+    many: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exactness, "MANY_ELEMENTS", 16)
-    oracle, draw = Answers(by_chance=ReferenceError(1e-4, 1e-4)), SimpleNamespace()
-    key = [(torch.zeros(elements), NONE)]
-    widening = Widening(cast("Oracle", oracle), cast("Draw", draw), key)
-    widening.key(lambda wider: wider[0][1].relative_l2 >= 5e-4)
-    assert oracle.chances == chances
+    monkeypatch.setattr(exactness, "MANY_ELEMENTS", many)
+    oracle = Answers(by_chance=ReferenceError(1e-4, 1e-4))
+    assert not admission(oracle, is_exact=True).admits([EXACT.float() * 1.01])
+    assert sum(oracle.chances) == count
 
 
 @pytest.mark.parametrize("is_exact", [False, True])

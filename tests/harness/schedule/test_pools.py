@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.errors import CrowdedError, SuiteError, UnfitError
+from cudal1.errors import CrowdedError, DisturbedError, SuiteError, UnfitError
 from cudal1.harness.admission.trying import ReferenceTrial
 from cudal1.harness.device.device import Device, find_device
 from cudal1.harness.schedule.pending import Asked, Pending
@@ -109,7 +109,75 @@ def test_a_problem_that_finds_no_memory_gets_that_of_more_lanes(
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
     asked = [pools.judge(problem, candidate, timing=False) for _ in range(2)]
     assert all(each.result().verdict.status is Status.CORRECT for each in asked)
-    assert {each.asked.num_lanes for each in asked} == {4 - most_judges}
+    assert {each.asked.width for each in asked} == {4 - most_judges}
+
+
+def test_work_of_others_that_does_not_end_has_one_question_asked_alone(
+    pools: Pools, named_problem: Callable[[str], Problem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = named_problem("fake_silu")
+    real = Pool.judge
+
+    def judge(self: Pool, *arguments: object, **named: object) -> object:
+        if self._num_lanes > 1 and named["record"]:
+            raise DisturbedError("at work for others")
+        return real(self, *arguments, **named)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Pool, "judge", judge)
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    first, second = (
+        pools.judge(problem, candidate, timing=False, record=record) for record in (2.0, None)
+    )
+    assert [each.result().verdict.status for each in (first, second)] == [Status.CORRECT] * 2
+    assert (first.asked.width, second.asked.width, first.num_tries) == (3, 1, 2)
+
+
+def test_a_process_is_used_again_only_with_as_much_memory(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    problem = named_problem("fake_silu")
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    seen: list[int] = []
+    for width in (3, 1, 1):
+        pools._crowded = {problem.id: width}
+        pending = pools.judge(problem, candidate, timing=False)
+        (lane,) = pools._busy()
+        assert lane.forked is not None
+        seen.append(lane.forked.fileno())
+        assert lane.width == width
+        assert pending.result().verdict.status is Status.CORRECT
+    assert seen[1] == seen[2]
+    assert len([lane for lane in pools._lanes if lane.forked is not None]) == 1
+
+
+def test_idle_processes_end_where_a_question_takes_up_their_memory(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    *small, large = (named_problem(name) for name in NAMES)
+    pools._crowded = {large.id: 2}
+
+    def judged(problem: Problem) -> None:
+        candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+        pending = pools.judge(problem, candidate, timing=False)
+        assert pending.result().verdict.status is Status.CORRECT
+
+    for problem in (*small, large):
+        judged(problem)
+    assert _held(pools) == {small[1].id, large.id}
+    judged(small[0])
+    assert _held(pools) == {small[0].id, large.id}
+
+
+def test_a_problem_s_room_never_shrinks(
+    pools: Pools, named_problem: Callable[[str], Problem]
+) -> None:
+    problem = named_problem("fake_silu")
+    candidate = Candidate(problem_id=problem.id, source=problem.null_source)
+    pending = Pending(pools, Asked(problem, "judge", (candidate,), {}))
+    pools._crowded = {problem.id: 3}
+    pools._give_room(pending, CrowdedError("no room"))
+    assert (pending.asked.width, pools._crowded[problem.id]) == (3, 3)
+    pools._waiting.clear()
 
 
 def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
@@ -122,7 +190,7 @@ def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
     assert first.result().verdict.status is Status.NO_BUILD
     other = pools.judge(problem, candidates[1], timing=False)
     assert other.result().verdict.status is Status.CORRECT
-    assert (first.asked.num_lanes, other.asked.num_lanes) == (3, 1)
+    assert (first.asked.width, other.asked.width) == (3, 1)
 
 
 # --- trials --------------------------------------------------------------------------------------
@@ -192,7 +260,7 @@ def test_a_problem_that_lacks_memory_beside_others_is_tried_with_more(
     trial = Noting(tmp_path, {problem.id: (LACKS_MEMORY, None)})
     (pending,) = _asked(pools, problem, trial)
     assert pending.result().verdict.status is Status.CORRECT
-    assert pending.asked.num_lanes == 2
+    assert pending.asked.width == 2
     assert trial.num_tries(problem) == 2
 
 
