@@ -339,7 +339,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     """Parse options; defaults make a policy like the embedded one (see its pretraining.json)."""
     parser = argparse.ArgumentParser(prog="python -m tasks.pretrain", description=__doc__)
-    parser.add_argument("--out", type=Path, default=EMBEDDED)
+    parser.add_argument("--out", type=_folder, default=EMBEDDED)
     parser.add_argument("--architecture", choices=ARCHITECTURES, default="medium")
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=10_000)
@@ -350,6 +350,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
+
+
+def _folder(text: str) -> Path:
+    """Return the path; an empty text, which an unset variable leaves, would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty; give a folder, or leave the option out")
+    return Path(text)
 
 
 def _machine() -> dict[str, str]:

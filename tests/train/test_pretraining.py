@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from cudal1.errors import TrainingError
 from cudal1.train import pretraining
+from tasks import pretrain
 
 CPU = torch.device("cpu")
 
@@ -100,3 +101,13 @@ def test_the_loss_falls(tiny_policy: Path) -> None:
     )
     assert steps == 200
     assert losses[-1] < 0.5 * losses[0] or losses[-1] < 0.1
+
+
+def test_an_empty_folder_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["pretrain", "--out", ""])
+    with pytest.raises(SystemExit):
+        pretrain.main()
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.endswith("--out: it is empty; give a folder, or leave the option out")
