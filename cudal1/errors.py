@@ -52,7 +52,7 @@ class UnfitError(SuiteError):
 
 
 class CrowdedError(SuiteError):
-    """A problem cannot be judged beside others on a device, which may hold the memory it needs."""
+    """A problem cannot be judged beside others on a device: they may hold the memory it needs."""
 
 
 class CrowdedCandidateError(CrowdedError):
