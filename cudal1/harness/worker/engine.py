@@ -24,7 +24,8 @@ from cudal1.harness.shared.wire import IN_RING, Job
 from cudal1.harness.worker import fake
 
 WARM_SIZE, WARM_CHANNELS = 64, 24
-NAP_S = 20e-6
+NAP_S, DOUBLINGS = 20e-6, 6
+"""Seconds of the first nap while an input is awaited, and how often each nap is twice as long."""
 ALIGNMENT = 512
 """Alignment of allocations in bytes, the least that CUDA's own have."""
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -58,8 +59,8 @@ class Engine(Protocol):
         """Note that the judge holds all outputs that were handed over before."""
         ...
 
-    def rest(self) -> None:
-        """Pause: inputs have not come for a while."""
+    def rest(self, times: int) -> None:
+        """Pause: inputs have not come for a while, in which there were so many pauses."""
         ...
 
     def begin(self) -> None:
@@ -118,9 +119,13 @@ class HostEngine:
         """Drop the outputs of earlier calls: their memory may be used again."""
         self._kept.clear()
 
-    def rest(self) -> None:
-        """Leave the core to other processes: spinning is computing, which counts."""
-        time.sleep(NAP_S)
+    def rest(self, times: int) -> None:
+        """Leave the core to other processes: looking for inputs is computing, which counts.
+
+        A judge without a core may be away for milliseconds. As many short naps as fit into them
+        would count for half a millisecond.
+        """
+        time.sleep(NAP_S * 2 ** min(times, DOUBLINGS))
 
     def begin(self) -> None:
         """Do nothing."""
@@ -210,7 +215,7 @@ class CudaEngine:
     def release(self) -> None:
         """Do nothing: the arena's memory is used again as its tensors end."""
 
-    def rest(self) -> None:
+    def rest(self, times: int) -> None:
         """Yield the core but look on: the judge copies inputs, and no call may begin late."""
         os.sched_yield()
 

@@ -232,7 +232,7 @@ def _await_inputs(words: memoryview, num_published: int, engine: Engine) -> None
     while words[PUBLISHED] < num_published:
         spins += 1
         if spins > SPINS + YIELDS:
-            engine.rest()
+            engine.rest(spins - SPINS - YIELDS - 1)
         elif spins > SPINS:
             os.sched_yield()
 

@@ -116,3 +116,17 @@ def test_outputs_go_to_their_slots_if_the_judge_cannot_read_them() -> None:
     value = torch.randn(SHAPE)
     assert engine.store(value.t(), slot) == 0
     assert torch.equal(slot, value.t())
+
+
+def test_naps_become_longer_while_no_input_comes_and_are_never_longer_than_two_milliseconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    naps_s: list[float] = []
+    monkeypatch.setattr("time.sleep", naps_s.append)
+    host = HostEngine()
+    for times in range(40):
+        host.rest(times)
+    assert naps_s[:3] == [20e-6, 40e-6, 80e-6]
+    assert naps_s == sorted(naps_s)
+    assert max(naps_s) < 0.002
+    assert sum(naps_s[:9]) > 0.004  # a judge's usual time without a core
