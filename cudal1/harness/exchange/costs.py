@@ -149,8 +149,8 @@ class Costs:
     def _call_us(self, reference: Worker, num_calls: int, cost_us: float) -> float:
         """Return roughly the microseconds of one call, to plan bursts.
 
-        The shortest of a few bursts decides; `cost_us` of each is the harness's. Where calls are so
-        slow that this cost says nothing, a burst has a single one.
+        The shortest of a few bursts decides; `cost_us` of each is the harness's. Slow calls, beside
+        which this cost is nothing, have a burst each.
         """
         single_us = min(self._in_burst_us(reference, 1, 0.0) for _ in range(SINGLE_BURSTS))
         count = min(num_calls, int(ORIENTING_US / REFERENCE_BURSTS / single_us))

@@ -29,6 +29,7 @@ from cudal1.verdict import UNSAFE
 NUM_IDLE = {DeviceClass.CPU: 2, DeviceClass.FAKE: 2, DeviceClass.CUDA: 6}
 """Number of idle workers on each kind of device: forked, confined to namespaces, without a job."""
 CONVOLVES = re.compile("conv", re.IGNORECASE)
+"""Part of a source that may convolve."""
 MAX_LEAVING = 2
 """Number of dismissed workers that may not have ended yet: each may hold gigabytes of a GPU."""
 

@@ -216,7 +216,7 @@ def _work(steps: queue.SimpleQueue[Step]) -> None:
         step = steps.get()
         try:
             step()
-        except BaseException as failure:  # noqa: BLE001 -- raised when a caller synchronises
+        except BaseException as failure:  # noqa: BLE001 -- a candidate's; a caller gets it later
             _state.failure = failure
         del step  # or its tensors would live until the next step
 

@@ -110,6 +110,8 @@ def test_an_output_that_disagrees_passes_if_rounding_by_chance_is_as_far_off(
     assert oracle.chances == []
     assert mine.admits([EXACT.float() * 1.003])
     assert oracle.chances == [1]
+    assert not mine.admits([EXACT.float() * 1.005])
+    assert sum(oracle.chances) == NUM_CHANCES
 
 
 def widened_for(oracle: Answers, off_by: float, **most: int) -> None:
@@ -131,11 +133,14 @@ def test_chances_are_taken_until_they_explain_an_output_or_one_says_that_no_luck
 
 
 def test_a_first_chance_without_error_does_not_end_the_search_where_the_reference_errs() -> None:
-    oracle = Answers(by_chance=NONE)
-    oracle.widened = lambda key, errors: [  # pyright: ignore[reportAttributeAccessIssue]
-        (answer, ReferenceError(1e-6, 1e-6).larger(error))
-        for (answer, _), error in zip(key, errors, strict=True)
-    ]
+    class Erring(Answers):
+        """An oracle of which the reference's own error is known."""
+
+        def widened(self, key: Any, errors: Any) -> Any:
+            own = ReferenceError(1e-6, 1e-6)
+            return super().widened(key, [own.larger(error) for error in errors])
+
+    oracle = Erring(by_chance=NONE)
     widened_for(oracle, 2e-4)
     assert sum(oracle.chances) == NUM_CHANCES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from cudal1.candidate import Candidate
 from cudal1.errors import CrowdedError, DisturbedError, SuiteError, UnfitError
 from cudal1.harness.admission.trying import ReferenceTrial
 from cudal1.harness.device.device import Device, find_device
+from cudal1.harness.judgement import Judgement
 from cudal1.harness.schedule.pending import Asked, Pending
 from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.schedule.pools import Pools
@@ -100,10 +102,10 @@ def test_a_problem_that_finds_no_memory_gets_that_of_more_lanes(
     problem = named_problem("fake_silu")
     real = Pool.judge
 
-    def judge(self: Pool, *arguments: object, **named: object) -> object:
+    def judge(self: Pool, *arguments: Any, **named: Any) -> Judgement:
         if self._num_lanes > most_judges:
             raise CrowdedError("no room")
-        return real(self, *arguments, **named)  # pyright: ignore[reportArgumentType]
+        return real(self, *arguments, **named)
 
     monkeypatch.setattr(Pool, "judge", judge)  # before the problem's process is forked
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)
@@ -118,10 +120,10 @@ def test_work_of_others_that_does_not_end_has_one_question_asked_alone(
     problem = named_problem("fake_silu")
     real = Pool.judge
 
-    def judge(self: Pool, *arguments: object, **named: object) -> object:
+    def judge(self: Pool, *arguments: Any, **named: Any) -> Judgement:
         if self._num_lanes > 1 and named["record"]:
             raise DisturbedError("at work for others")
-        return real(self, *arguments, **named)  # pyright: ignore[reportArgumentType]
+        return real(self, *arguments, **named)
 
     monkeypatch.setattr(Pool, "judge", judge)
     candidate = Candidate(problem_id=problem.id, source=problem.null_source)

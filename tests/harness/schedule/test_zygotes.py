@@ -29,8 +29,11 @@ class Played:
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Zygotes:
     """Return processes that do nothing."""
-    monkeypatch.setattr(module, "launch", lambda _device, *, compilers: Played())
-    start: Any = lambda _device: Played()  # noqa: E731 -- as `launch`, without its types
+
+    def start(_device: Device, *, compilers: bool = False) -> Any:
+        return Played()
+
+    monkeypatch.setattr(module, "launch", start)
     return Zygotes(find_device(DeviceClass.CPU), start)
 
 
