@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 from cudal1.candidate import Candidate
 from cudal1.harness.device.device import Device, find_device
@@ -41,7 +42,7 @@ ONE_PROCESS = ScaleParams(
 
 def options(name: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of every benchmark of the harness."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"python -m benchmarks.{name}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,

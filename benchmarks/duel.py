@@ -14,13 +14,13 @@ takes this for a gain.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
+from benchmarks.arguments import Parser
 from cudal1.selection.duel import Outcome, nights_alpha, verdict_of
 from cudal1.settings.params import DuelParams, Params
 
@@ -33,7 +33,7 @@ Draw = Callable[[random.Random], float]
 
 def main() -> None:
     """Print a table and write results/duel.json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.duel", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.duel", description=__doc__)
     parser.add_argument("--duels", type=int, default=400, help="of each kind")
     num_duels = parser.parse_args().duels
     section = Params.load(Path("params.yaml")).duel

@@ -10,7 +10,6 @@ over problems.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 from cudal1.candidate import Candidate
 from cudal1.extract.extract import extract
@@ -61,7 +61,7 @@ class Marks:
 
 def main() -> None:
     """Measure, print a table, and write results/learning.json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.learning", description=__doc__)
     parser.add_argument("--problems", type=int, default=40)
     parser.add_argument("--samples", type=int, default=8, help="answers to each problem")
     parser.add_argument("--seed", type=int, default=9001, help="of problems and answers")

@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 
 RESULTS = Path(__file__).parent / "results"
@@ -33,7 +34,7 @@ NOTHING = "Data and pipelines are up to date."
 
 def main() -> None:
     """Measure, print a table, save the raw numbers."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.nothing_to_do",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -26,6 +26,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks import smi
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, ROOT, note, print_table
 from benchmarks.machine import cpu_name, versions
 from cudal1.harness.device.device import find_device
@@ -45,7 +46,7 @@ EVERY_MS = 500
 
 def main() -> None:
     """Run, print a table, and write results/pipeline_DEVICE.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.pipeline",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

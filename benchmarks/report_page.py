@@ -24,6 +24,7 @@ from typing import Any
 
 import polars as pl
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, note, print_table
 from benchmarks.machine import cpu_name, versions
 from cudal1.ledger import Ledger
@@ -160,7 +161,7 @@ def measured(num_problems: int, num_candidates: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure every size, print the figures, write them down."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.report_page",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

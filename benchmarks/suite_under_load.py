@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +82,7 @@ def main() -> None:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.suite_under_load",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

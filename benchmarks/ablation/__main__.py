@@ -30,6 +30,7 @@ from benchmarks.ablation.memory import Lines, Memory
 from benchmarks.ablation.plan import JudgeKind, Plan
 from benchmarks.ablation.rows import Experiment
 from benchmarks.ablation.simulated import SimulatedJudge
+from benchmarks.arguments import Parser
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.device.device import Device
 
@@ -160,7 +161,7 @@ def show(plan: Plan, states: Sequence[Path]) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.ablation", description=__doc__)
     parser.add_argument("command", choices=["run", "table", "pack", "unpack"])
     parser.add_argument("--plan", default="gpu", help="a name beside plan.py, or a YAML file")
     parser.add_argument(

@@ -9,7 +9,6 @@ run in this process, without sandbox. The table's speedups are certified by the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -21,6 +20,7 @@ from typing import Any
 from benchmarks.ablation import plan as plans
 from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.plan import Group, Plan
+from benchmarks.arguments import Parser
 from cudal1.problem import DeviceClass, Problem
 from cudal1.teachers import Kind, compose, places
 from cudal1.teachers.rules.knobs import FAMILIES as KNOBS
@@ -32,7 +32,7 @@ MAX_ERROR = 2e-6
 
 def main() -> None:
     """Time every problem's variants, print a line each, and save all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.headroom")
+    parser = Parser(prog="python -m benchmarks.ablation.headroom")
     parser.add_argument("--plan", default="gpu")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()

@@ -10,7 +10,6 @@ nothing to build on, and prompts with exemplars are no more than longer prompts.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import random
 from collections import Counter
@@ -23,6 +22,7 @@ from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.exam import Examinee
 from benchmarks.ablation.plan import Group, Plan
 from benchmarks.ablation.simulated import normal, right_variants
+from benchmarks.arguments import Parser
 from cudal1.extract.extract import extract
 from cudal1.problem import Problem
 from cudal1.prompts.prompt import PromptStyle, contrastive_prompt
@@ -45,7 +45,7 @@ class Asked:
 
 def main() -> None:
     """Print a line for each order of the two."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation.reading")
+    parser = Parser(prog="python -m benchmarks.ablation.reading")
     parser.add_argument("--plan", default="gpu")
     parser.add_argument("--policy", type=Path, required=True)
     parser.add_argument("--answers", type=int, default=8, help="to each prompt")

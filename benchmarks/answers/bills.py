@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Parser
 from cudal1.errors import CudaL1Error
 from cudal1.ledger import Ledger
 from cudal1.llm.openai.openai_api import OpenAIProvider
@@ -195,7 +196,7 @@ def _compared(data: Path, books: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Measure both kinds of server and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.answers.bills", description=__doc__)
+    parser = Parser(prog="python -m benchmarks.answers.bills", description=__doc__)
     parser.add_argument("--requests", type=int, default=500)
     parser.add_argument("--kills", type=int, default=2)
     parser.add_argument("--out", type=Path, default=RESULTS)

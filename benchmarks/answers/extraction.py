@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, print_table
 from cudal1.extract.extract import extract
 from tests.answers.saved import SavedAnswer, saved_answers
@@ -51,7 +52,7 @@ class Row:
 
 def main() -> None:
     """Extract, print a table, and write results/extraction.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.answers.extraction",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

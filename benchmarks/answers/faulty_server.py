@@ -15,7 +15,6 @@ Idempotency-Key it charges once for each key, unless it `--forgets-keys`.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import random
@@ -25,6 +24,8 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from benchmarks.arguments import Parser
 
 REFUSALS = ("429", "500", "503")
 REFUSALS_INSIDE = ("429 inside", "503 inside")
@@ -200,9 +201,7 @@ def answer(key: str) -> dict[str, Any]:
 
 def main() -> None:
     """Serve until killed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.answers.faulty_server", description=__doc__
-    )
+    parser = Parser(prog="python -m benchmarks.answers.faulty_server", description=__doc__)
     parser.add_argument("--ready", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--faults", type=float, default=0.4)

@@ -13,7 +13,6 @@ shows whether a score could tell them apart; it must not be used so. Every sourc
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
@@ -28,6 +27,7 @@ import yaml
 
 from benchmarks.answers.disguise import disguised
 from benchmarks.answers.retrieval_methods import METHODS, Method, Scores
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, ROOT, print_table
 from benchmarks.machine import cpu_name, versions
 from cudal1.extract.extract import extract
@@ -78,9 +78,7 @@ class Found:
 
 def main() -> None:
     """Measure, print tables, and write results/retrieval.json."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.answers.retrieval", description=__doc__
-    )
+    parser = Parser(prog="python -m benchmarks.answers.retrieval", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
     given = parser.parse_args()
     cheats = corpus(*GROUPS)

@@ -20,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, note
 from benchmarks.fuzz import grammar, hunting, running
 from benchmarks.machine import cpu_name, versions
@@ -27,7 +28,7 @@ from benchmarks.machine import cpu_name, versions
 
 def main() -> None:
     """Fuzz, print each fault, save a summary."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.fuzz",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

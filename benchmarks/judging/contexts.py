@@ -36,6 +36,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NoReturn
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, machine, note, print_table
 from cudal1.harness.device.device import Device
 from cudal1.harness.sandbox.launch import CONNECTIONS
@@ -102,7 +103,7 @@ CASES = (
 
 def main() -> None:
     """Measure, print a table, and write results/contexts_cuda.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.judging.contexts",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

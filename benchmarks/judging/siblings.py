@@ -16,6 +16,7 @@ import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+from benchmarks.arguments import Parser
 from benchmarks.common import print_table
 
 TRIES = 3
@@ -24,7 +25,7 @@ TRIES = 3
 
 def main() -> None:
     """Measure, print a table; the slowest first."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.judging.siblings",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -36,6 +36,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name
 from cudal1.processes import FLAGS
 from cudal1.start import OURS
@@ -114,7 +115,7 @@ class Seen:
 
 def main() -> None:
     """Run the commands, print a table, save what was seen."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.judging.surroundings",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

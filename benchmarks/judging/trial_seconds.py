@@ -27,6 +27,7 @@ from typing import Any
 import torch
 import yaml
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, machine, print_table
 from cudal1.harness.admission import mutants, trial
 from cudal1.harness.device.device import Device, find_device
@@ -100,7 +101,7 @@ _within_s = [0.0]
 
 def main() -> None:
     """Try, print the table, and write results/trial_seconds_DEVICE.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.judging.trial_seconds",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -34,6 +34,7 @@ from typing import Any
 import yaml
 
 from benchmarks.ablation.memory import Lines
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, machine, note, print_table
 from benchmarks.kernelbench.sizes import sizes_of
 from cudal1.errors import CudaL1Error, SuiteError
@@ -62,7 +63,7 @@ Try = dict[str, Any]
 
 def main() -> None:
     """Try, print the tables, and write results/kernelbench_admission_DEVICE.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.kernelbench.admission",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -28,6 +28,7 @@ from typing import Any
 
 import duckdb
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
@@ -50,7 +51,7 @@ LATEST_KILL_S = 1.5
 
 def main() -> None:
     """Kill and check again and again; write results/ledger_kills.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.ledger.kills",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -27,6 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, note, print_table
 from benchmarks.ledger.data import DEVICE, PROTOCOL, STAGES, make_shards
 from benchmarks.machine import cpu_name, versions
@@ -43,7 +44,7 @@ ROLLOUTS, GROUP = 100, 8
 
 def main() -> None:
     """Measure, print a table, and write results/ledger_scale.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.ledger.scale",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

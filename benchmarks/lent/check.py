@@ -11,6 +11,7 @@ import argparse
 import importlib
 import sys
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 
 PROGRAMS = (
@@ -31,7 +32,7 @@ SHOWN = ("torch", "triton", "numpy", "pydantic", "typer", "rich", "diskcache", "
 
 def main() -> None:
     """Import, and print versions."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.lent.check",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -28,6 +28,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from benchmarks.arguments import Parser
 from benchmarks.common import ROOT
 from cudal1.errors import ConfigError
 from cudal1.files.text_file import read_text
@@ -61,7 +62,7 @@ KERNELBENCH = ("KernelBench", "src")
 
 def main() -> None:
     """Make the folder, and print its size."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.lent.pack",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

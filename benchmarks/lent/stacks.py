@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.common import print_table
 
 PROCESS = re.compile(r'process (\d+):"')
@@ -51,7 +52,7 @@ class Stack:
 
 def main() -> None:
     """Print both tables; write them as JSON."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.lent.stacks",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

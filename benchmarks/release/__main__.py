@@ -48,6 +48,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.common import machine, note
 from benchmarks.release import figures, summary
 from benchmarks.release.checking import Checking, check, read_line
@@ -119,7 +120,7 @@ def main() -> None:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.release",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

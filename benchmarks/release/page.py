@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.common import RESULTS, ROOT
 from benchmarks.release.rows import Which
 from benchmarks.release.tables import sections, short
@@ -90,7 +91,7 @@ def between_marks(text: str, inner: str) -> str:
 
 def main() -> None:
     """Write both pages."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.release.page",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

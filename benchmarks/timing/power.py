@@ -13,8 +13,8 @@ number of `--hogs`, then one beside the next number. A candidate is *found* if i
 `--found` of its gain or more (in logarithms), *too much* if above its gain. Equals must never be
 called faster, and one in a hundred may be called slower.
 
-To compare with other code, copy this file and `suite_under_load.py` into its checkout, run it there
-with the same arguments and another `--label`, on the same machine.
+To compare with other code, copy this file, `arguments.py` and `suite_under_load.py` into its
+checkout, run it there with the same arguments and another `--label`, on the same machine.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ window cut to `PAPER_PAIRS`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import platform
@@ -21,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name
 from cudal1.harness.timing import rule, statistics
 from cudal1.measurement import Role
@@ -99,9 +99,7 @@ class Device:
 
 def main() -> None:
     """Simulate, print a table, and write results/stop_rule.json."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.timing.stop_rule", description=__doc__
-    )
+    parser = Parser(prog="python -m benchmarks.timing.stop_rule", description=__doc__)
     parser.add_argument("--runs", type=int, default=3000, help="of each null test")
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()

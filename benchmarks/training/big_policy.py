@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
 from cudal1.settings import profiles
 from cudal1.settings.scale import ScaleParams
@@ -182,7 +183,7 @@ def main() -> None:
     """Measure, print and write the result."""
     import torch
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.training.big_policy",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

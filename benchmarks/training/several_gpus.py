@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import smi
+from benchmarks.arguments import Parser
 from benchmarks.common import ONE_PROCESS, RESULTS, note, print_table
 from benchmarks.machine import cpu_name, versions
 from benchmarks.training.big_policy import GIB, WORD, Even, Size, build
@@ -59,7 +60,7 @@ Logs = dict[int, dict[str, float]]
 
 def main() -> None:
     """Measure each way, print the table, and write results/several_gpus.json."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.training.several_gpus",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
