@@ -69,7 +69,7 @@ def main() -> None:
             "versions": versions("pytest", "torch", "duckdb"),
             "num_hogs": given.hogs,
             "num_together": given.together,
-            "arguments": given.args,
+            "arguments": given.args or "",
             "is_complete": len(runs) == given.runs,
             "num_failed_runs": sum(run["returncode"] != 0 for run in runs),
             "runs": runs,
@@ -90,7 +90,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--together", type=int, default=1, help="runs at a time")
     parser.add_argument("--hogs", type=int, default=2, help="processes that only compute")
-    parser.add_argument("--args", default="", help="of pytest, as in `make test ARGS=…`")
+    parser.add_argument("--args", help="of pytest, as in `make test ARGS=…`")
     parser.add_argument("--keep", nargs="*", default=[], help="variables that a run sees, too")
     parser.add_argument("--work", help="folder for clones and logs; default: a temporary one")
     parser.add_argument("--checkout", type=Path, default=ROOT, help="what is cloned")
@@ -112,7 +112,7 @@ def several_runs(
     def in_a_clone(number: int) -> dict[str, Any]:
         clone = work / f"clone-{number}"
         subprocess.run(["git", "clone", "--quiet", given.checkout, clone], check=True)
-        done = one_run(clone, environment, going, num_hogs=given.hogs, arguments=given.args)
+        done = one_run(clone, environment, going, num_hogs=given.hogs, arguments=given.args or "")
         shutil.rmtree(clone, ignore_errors=True)
         return done
 

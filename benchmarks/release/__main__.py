@@ -131,7 +131,7 @@ def _options() -> argparse.ArgumentParser:
     add("--work", type=Path, help="folder of sources, builds and caches; default: OUT/work")
     add("--kind", default="h100", help="whose file: h100, a100, … (h100)")
     add("--sources", default="kernels,cuda_graph", help=f"of {', '.join(Which)}")
-    add("--rows", default="", help="only these, such as 1:1,2:14")
+    add("--rows", help="only these, such as 1:1,2:14")
     add("--levels", type=int, nargs="+", default=[], help="only these")
     add("--only", choices=QUESTIONS, nargs="+", default=[], help="ask only this")
     add("--kernelbench", type=Path, help="a checkout of KernelBench, for `peer`")
@@ -191,11 +191,11 @@ def _ending_after(seconds: float) -> Iterator[None]:
 
 
 def _entries(given: argparse.Namespace) -> dict[Which, list[Entry]]:
-    places = chosen_places(given.rows)
+    places = set() if given.rows is None else chosen_places(given.rows)
     found: dict[Which, list[Entry]] = {}
-    for name in filter(None, given.sources.split(",")):
+    for name in given.sources.split(","):
         if name not in set(Which):
-            raise ConfigError(f"--sources {name}: must be of {', '.join(Which)}")
+            raise ConfigError(f"--sources {name!r}: must be of {', '.join(Which)}")
         entries = read(given.checkout, given.kind, Which(name))
         found[Which(name)] = choose(entries, places=places, levels=given.levels)
     return found

@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--nulls", type=int, default=400, help="on equals, for each number")
     parser.add_argument("--hogs", type=int, nargs="+", default=[0, 2], help="busy processes beside")
     parser.add_argument("--found", type=float, default=0.585, help="of a gain; 1.5 of 2")
-    parser.add_argument("--label", default="", help="part of the result file's name")
+    parser.add_argument("--label", help="part of the result file's name")
     given = parser.parse_args()
     device, protocol = chosen(given)
     name = "_".join(filter(None, ["power", given.device, given.label]))

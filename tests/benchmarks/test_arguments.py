@@ -42,6 +42,12 @@ def test_all_else_is_read_as_ever() -> None:
     assert (given.folder, given.out) == (Path("a"), Path("b"))
 
 
+def test_no_default_is_a_text_that_is_refused() -> None:
+    """`argparse` reads a default as it reads what is given."""
+    sources = [path for path in BENCHMARKS.rglob("*.py") if 'default=""' in path.read_text()]
+    assert sources == []
+
+
 def test_every_benchmark_has_such_a_parser() -> None:
     sources = [path for path in BENCHMARKS.rglob("*.py") if path.name != "arguments.py"]
     assert [path for path in sources if "argparse.ArgumentParser(" in path.read_text()] == []

@@ -85,6 +85,12 @@ def test_text_that_names_no_row_is_refused_with_the_form(text: str) -> None:
         chosen_places(text)
 
 
+@pytest.mark.parametrize("text", ["", " ", ","])
+def test_text_without_a_row_does_not_mean_every_row(text: str) -> None:
+    with pytest.raises(ConfigError, match="it names no place; give LEVEL:NUMBER, such as 2:14"):
+        chosen_places(text)
+
+
 def test_a_row_that_the_file_lacks_is_named(checkout: Path) -> None:
     with pytest.raises(ConfigError, match="--rows 3:9: the file has no such row"):
         choose(read(checkout, "h100", Which.KERNELS), places={(3, 9)})
