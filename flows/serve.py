@@ -86,9 +86,9 @@ def _environment(api: str) -> Environment:
 def _serve(port: int) -> None:
     url = f"http://{HOST}:{port}"
     if is_taken(port):
-        who = "a server" if _answers(port) else "another program"
+        what = "a server" if _answers(port) else "another program"
         raise ConfigError(
-            f"{url}: {who} is running there already; stop it, or choose another --port"
+            f"{url}: {what} is running there already; stop it, or choose another --port"
         )
     environment = _environment(f"{url}/api")
     environment |= {

@@ -45,7 +45,7 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "rl": {
         "num_problems": 4,
-        "steps": 5,
+        "steps": 3,
         "prompts_per_step": 2,
         "group_size": 4,
         "checkpoint_every": 1,

@@ -72,8 +72,8 @@ def show(candidate: Which, data: Data = Path("data"), as_json: AsJson = False) -
         with Ledger.read(data) as ledger:
             found = _candidate(ledger, candidate)
             said = ledger.sql(
-                "select 'reviewer' as who, is_cheat, kind, evidence, quote, trigger from reviews "
-                "where candidate_id = ? and is_cheat is not null union all "
+                "select 'reviewer' as seen_by, is_cheat, kind, evidence, quote, trigger "
+                "from reviews where candidate_id = ? and is_cheat is not null union all "
                 "select 'person', is_cheat, kind, evidence, '', '' from rulings "
                 "where candidate_id = ?",
                 [found.id, found.id],
@@ -95,7 +95,7 @@ def show(candidate: Which, data: Data = Path("data"), as_json: AsJson = False) -
         words = "a cheat" if row["is_cheat"] else "no cheat"
         why = f" (asked because: {row['trigger']})" if row["trigger"] else ""
         answer()
-        answer(_shown(f"{row['who']}: {words}, {row['kind']}: {row['evidence']}{why}"))
+        answer(_shown(f"{row['seen_by']}: {words}, {row['kind']}: {row['evidence']}{why}"))
         if row["quote"]:
             answer(_shown(f"    {row['quote'].strip()}"))
 

@@ -557,11 +557,16 @@ def test_the_evaluator_gives_the_results_of_its_own_script(
 # --- the whole -------------------------------------------------------------------------------
 
 
-def audit(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+IMPATIENT = "from benchmarks.release import __main__ as it; it.GRACE_S = 2.0; it.main()"
+"""The program with little time for running work to end by itself."""
+
+
+def audit(
+    tmp_path: Path, *options: str, program: tuple[str, str] = ("-m", "benchmarks.release")
+) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
-        "-m",
-        "benchmarks.release",
+        *program,
         "--checkout",
         str(tmp_path / "release"),
         "--out",
@@ -637,7 +642,7 @@ def test_a_check_that_outlasts_the_time_is_ended_and_not_recorded(tmp_path: Path
     hangs = candidate("import time; time.sleep(3600)")
     write(tmp_path / "release", [row(1, 1, hangs)], {})
     options = ("--sources", "kernels", "--only", "check", "--row-limit-s", "3600")
-    ended = audit(tmp_path, *options, "--minutes", "0.1")
+    ended = audit(tmp_path, *options, "--minutes", "0.1", program=("-c", IMPATIENT))
     assert ended.returncode == 0, ended.stderr
     assert "time is over" in ended.stdout
     assert "Partial" in ended.stdout

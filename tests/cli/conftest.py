@@ -14,6 +14,7 @@ import pytest
 from cudal1.cli import answer
 
 ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "cudal1.cli")
 PROBLEM = """import torch
 import torch.nn as nn
 
@@ -65,7 +66,7 @@ def command(tmp_path: Path) -> list[str]:
     (tmp_path / "locks").mkdir()
     (tmp_path / "model.py").write_text(PROBLEM)
     (tmp_path / "faster.py").write_text(FASTER)
-    return [sys.executable, "-m", "cudal1.cli"]
+    return list(COMMAND)
 
 
 @pytest.fixture
@@ -77,17 +78,22 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def run(command: list[str], environment: dict[str, str], tmp_path: Path) -> Run:
     def run(*arguments: str, **others: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments],
-            cwd=tmp_path,
-            env={**environment, **others},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        return run_in(tmp_path, *arguments, **{**environment, **others})
 
     return run
+
+
+def run_in(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, which has its temporary files unless a variable says otherwise."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), **variables},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:

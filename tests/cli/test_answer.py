@@ -41,7 +41,6 @@ COMMANDS = [
     "report a.verdicts.jsonl --json",
     "training memory --params own.yaml",
     "doctor",
-    "doctor --json",
 ]
 
 JUDGED = Judged(
@@ -154,7 +153,7 @@ def test_a_reader_that_leaves_early_ends_a_long_answer(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["judge", "model.py", "faster.py"], ["null-test", "model.py"]]
+    "arguments", [["judge", "model.py", "--invariants"], ["null-test", "model.py"]]
 )
 def test_an_unread_success_exits_with_141(
     arguments: list[str], started: Started, unread: int

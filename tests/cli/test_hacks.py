@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,10 @@ CANDIDATE = Candidate(problem_id="p", source=SOURCE)
 OTHER = Candidate(problem_id="p", source="class ModelNew: ...\n")
 
 
-@pytest.fixture(autouse=True)
-def suspect(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def suspect(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a ledger with a candidate that the reviewer has vetoed, and one without a veto."""
+    folder = tmp_path_factory.mktemp("suspect") / "data"
     completion = Completion(
         id="r",
         stage="filter",
@@ -38,7 +40,7 @@ def suspect(tmp_path: Path) -> None:
         finish_reason="stop",
     )
     opinion = Opinion(is_cheat=True, kind="cached_output", quote="memo = {}", evidence="keeps it")
-    with Ledger.open(tmp_path / "data") as ledger:
+    with Ledger.open(folder) as ledger:
         ledger.begin("filter")
         ledger.add_completion(completion.model_copy(update={"id": "c"}), CANDIDATE, None)
         ledger.add_candidate(OTHER)
@@ -54,6 +56,13 @@ def suspect(tmp_path: Path) -> None:
             )
         )
         ledger.export()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(suspect: Path, tmp_path: Path) -> None:
+    """Copy the ledger for one test: making one takes longer than most questions to it."""
+    shutil.copytree(suspect, tmp_path / "data")
 
 
 def vetoed(tmp_path: Path, candidate: Candidate = CANDIDATE) -> str | None:
@@ -174,7 +183,7 @@ def test_a_mistake_gives_one_line(run: Run, arguments: list[str], words: str) ->
 def test_json_output_holds_the_reviews(run: Run) -> None:
     said = json.loads(run("hacks", "show", CANDIDATE.id[:8], "--json").stdout)
     assert (said["candidate_id"], said["source"]) == (CANDIDATE.id, SOURCE)
-    assert [row["who"] for row in said["said"]] == ["reviewer"]
+    assert [row["seen_by"] for row in said["said"]] == ["reviewer"]
 
 
 @pytest.mark.parametrize(("word", "is_cheat"), [("confirm", True), ("dismiss", False)])

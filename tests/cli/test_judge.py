@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from cudal1.cli import judge
+from cudal1.cli.ending import GOOD
 from cudal1.cli.settings import choose
 from cudal1.harness.builds import builder
 from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass
-from cudal1.verdict import Status
+from cudal1.verdict import Status, Verdict
+from tests.cli.conftest import FASTER, PROBLEM, run_in
 
 pytestmark = pytest.mark.slow
 
@@ -48,34 +50,60 @@ def test_a_verdict_follows_the_protocol_of_a_params_file(run: Run) -> None:
 
 
 PROMISES = "torch.tril(torch.randn(N, N)), torch.randint(0, 2, (N, 1)).float() * 2 - 1"
+HELD = ("input 0: lower triangular", "input 1: values in {-1, 1}")
 
 
+@pytest.fixture(scope="module")
+def promising(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder with a problem of two invariants, and a candidate."""
+    folder = tmp_path_factory.mktemp("promising")
+    text = PROBLEM.replace("torch.randn(N, N)", PROMISES).replace("(self, x)", "(self, x, y)")
+    (folder / "model.py").write_text(text.replace("(x)\n", "(x) * y\n"))
+    faster = FASTER.replace("(self, x)", "(self, x, y)")
+    (folder / "faster.py").write_text(faster.replace("silu(x)", "silu(x) * y"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checked(promising: Path) -> subprocess.CompletedProcess[str]:
+    """Ask for the checks alone, and for invariants."""
+    asked = ("judge", "model.py", "faster.py", "--device", "cpu", "--checks-only", "--invariants")
+    return run_in(promising, *asked, "--json")
+
+
+@pytest.mark.parametrize(
+    ("as_json", "said"),
+    [([], "".join(f"inputs  {line}\n" for line in HELD)), (["--json"], {"invariants": [*HELD]})],
+)
 def test_invariants_of_a_problem_s_inputs_are_shown_on_request(
-    run: Run, problem_source: str, faster_source: str, tmp_path: Path
+    as_json: list[str], said: object, run: Run, promising: Path
 ) -> None:
-    text = problem_source.replace("torch.randn(N, N)", PROMISES).replace(
-        "(self, x)", "(self, x, y)"
-    )
-    (tmp_path / "model.py").write_text(text.replace("(x)\n", "(x) * y\n"))
-    faster = faster_source.replace("(self, x)", "(self, x, y)")
-    (tmp_path / "faster.py").write_text(faster.replace("silu(x)", "silu(x) * y"))
-    held = ["input 0: lower triangular", "input 1: values in {-1, 1}"]
+    done = run("judge", str(promising / "model.py"), "--device", "cpu", "--invariants", *as_json)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (json.loads(done.stdout) if as_json else done.stdout) == said
 
-    alone = run("judge", "model.py", "--device", "cpu", "--invariants")
-    assert (alone.returncode, alone.stderr) == (0, "")
-    assert alone.stdout.splitlines() == [f"inputs  {line}" for line in held]
 
-    checks = ("--device", "cpu", "--checks-only", "--invariants")
-    both = run("judge", "model.py", "faster.py", *checks)
-    assert both.returncode == 0, both.stderr
-    assert [line.split(maxsplit=1)[1] for line in both.stdout.splitlines()[-2:]] == held
+def test_invariants_beside_a_verdict_for_machines_are_notes(
+    checked: subprocess.CompletedProcess[str],
+) -> None:
+    assert checked.returncode == 0, checked.stderr
+    assert json.loads(checked.stdout)["status"] == "correct"
+    assert checked.stderr.splitlines() == [f"note: {line}" for line in HELD]
 
-    for_machines = run("judge", "model.py", "faster.py", *checks, "--json")
-    assert json.loads(for_machines.stdout)["status"] == "correct"
-    assert for_machines.stderr.splitlines() == [f"note: {line}" for line in held]
 
-    listed = run("judge", "model.py", "--device", "cpu", "--invariants", "--json")
-    assert json.loads(listed.stdout) == {"invariants": held}
+def test_invariants_beside_a_verdict_follow_it(
+    checked: subprocess.CompletedProcess[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    verdict = Verdict.model_validate_json(checked.stdout)
+    monkeypatch.setattr(judge, "_verdict", lambda *_: (verdict, HELD))
+    asks = judge.Asks(timing=False, wait_s=0.0, as_json=False, invariants=True)
+    settings = choose(None, "cpu", "cpu", None)
+    assert judge._judge_one(Path("model.py"), Path("faster.py"), settings, asks) == GOOD
+    first, *_, last, latest = capsys.readouterr().out.splitlines()
+    assert first.startswith("verdict")
+    assert tuple(line.split(maxsplit=1)[1] for line in (last, latest)) == HELD
 
 
 def test_random_inputs_have_no_invariants(run: Run) -> None:
@@ -83,10 +111,9 @@ def test_random_inputs_have_no_invariants(run: Run) -> None:
     assert done.stdout == "inputs  nothing is known to hold of them in every draw\n"
 
 
-def test_a_run_with_checks_only_measures_no_time(run: Run) -> None:
-    done = run("judge", "model.py", "faster.py", "--device", "cpu", "--checks-only", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["measurement"] is None
+def test_a_run_with_checks_only_measures_no_time(checked: subprocess.CompletedProcess[str]) -> None:
+    verdict = json.loads(checked.stdout)
+    assert (verdict["status"], verdict["measurement"]) == ("correct", None)
 
 
 def test_a_looser_precision_can_be_requested(run: Run, faster_source: str, tmp_path: Path) -> None:

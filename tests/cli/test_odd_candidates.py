@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cudal1.cli.files import read_candidate
 from cudal1.cli.verdicts.beside import remedy
-from tests.cli.conftest import Run, complaints
+from tests.cli.conftest import FASTER, PROBLEM, Run, complaints, run_in
 
 pytestmark = pytest.mark.slow
 
@@ -34,51 +34,106 @@ if __name__ == "__main__":
     print(ModelNew()(*get_inputs()))
     sys.exit(3)
 """
-Judge = Callable[[str], tuple[dict[str, Any], list[str]]]
 
 
-@pytest.fixture
-def judge(run: Run) -> Judge:
-    """Judge a candidate for `model.py`; return its verdict, and the lines on standard error."""
+def _fill(folder: Path) -> None:
+    """Write candidates as people do: files and folders of them."""
+    for name, imports in (
+        ("both", IMPORTS),
+        ("relative", IMPORTS.replace("from helpers", "from .helpers")),
+    ):
+        (folder / name).mkdir()
+        (folder / name / "main.py").write_text(imports)
+        (folder / name / "helpers.py").write_text(HELPER)
+    text = FASTER + SCRIPT
+    (folder / "marked.py").write_bytes(("\ufeff" + text.replace("\n", "\r\n")).encode())
+    (folder / "returns.py").write_bytes(text.replace("\n", "\r").encode())
 
-    def judged(candidate: str) -> tuple[dict[str, Any], list[str]]:
-        options = ("--device", "cpu", "--checks-only", "--json")
-        done = run("judge", "model.py", candidate, *options)
-        assert done.returncode in (0, 1), done.stderr
-        return json.loads(done.stdout), complaints(done)
 
-    return judged
+FILES = ("both", "relative", "marked.py", "returns.py")
+ROWS = {
+    "marked": "\ufeff" + FASTER,
+    "carriage returns": FASTER.replace("\n", "\r\n"),
+    "script": FASTER + SCRIPT,
+    "two files": f"{IMPORTS}# cudal1: file helpers.py\n{HELPER}",
+    "one of two files": IMPORTS,
+}
+"""Sources that stand in rows as they are, with names."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """The verdict on a candidate."""
+
+    status: str
+    reason: str
+
+
+@pytest.fixture(scope="module")
+def candidates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("candidates")
+    _fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def told(candidates: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """Judge all candidates in one run: as they are in rows, and files as `cudal1 judge` reads them.
+
+    Each has a problem of its own, which is the place of its verdict.
+    """
+    folder = tmp_path_factory.mktemp("told")
+    level = folder / "suite" / "level1"
+    level.mkdir(parents=True)
+    sources = {name: read_candidate(candidates / name) for name in FILES} | ROWS
+    rows: list[str] = []
+    for number, source in enumerate(sources.values(), start=1):
+        (level / f"{number}_p.py").write_text(PROBLEM.replace("x *", f"{number} * x *"))
+        right = source.replace("silu(x)", f"silu(x) * {number}")
+        rows.append(json.dumps({"level": 1, "problem_id": number, "source": right}))
+    (folder / "rows.jsonl").write_text("\n".join(rows) + "\n")
+    asked = ("judge", "--suite", "kernelbench:suite", "--candidates", "rows.jsonl")
+    options = ("--device", "cpu", "--checks-only", "--json")
+    done = run_in(folder, *asked, *options)
+    assert done.returncode == 0, done.stderr
+    lines = (folder / "rows.verdicts.jsonl").read_text().splitlines()
+    found = {each["problem_id"]: each["verdict"] for each in map(json.loads, lines)}
+    assert len(found) == len(sources)
+    return {
+        name: Told(found[number]["status"], found[number]["reason"] or "")
+        for number, name in enumerate(sources, start=1)
+    }
 
 
 def test_a_second_file_beside_a_single_one_is_named_with_the_remedy(
-    judge: Judge, tmp_path: Path
+    run: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "own.py").write_text(IMPORTS)
     (tmp_path / "helpers.py").write_text(HELPER)
-    verdict, said = judge("own.py")
+    done = run("judge", "model.py", "own.py", "--device", "cpu", "--checks-only", "--json")
+    assert done.returncode == 1, done.stderr
+    verdict = json.loads(done.stdout)
     assert verdict["status"] == "no_build"
     assert verdict["reason"].startswith("ModuleNotFoundError: No module named 'helpers' (line 3)")
-    assert said == [
+    assert complaints(done) == [
         "note: helpers.py: lies beside own.py and was not read, for a single file was given; give "
         "a folder that holds both, or put all into one file"
     ]
 
 
-def test_a_folder_of_two_files_is_judged(judge: Judge, tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "main.py").write_text(IMPORTS)
-    (tmp_path / "own" / "helpers.py").write_text(HELPER)
-    verdict, said = judge("own")
-    assert (verdict["status"], said) == ("correct", [])
+def test_a_folder_of_two_files_is_judged(told: dict[str, Told], candidates: Path) -> None:
+    assert told["both"].status == "correct", told["both"].reason
+    assert remedy(candidates / "both", "") is None
 
 
-def test_a_relative_import_gives_the_right_way_to_import(judge: Judge, tmp_path: Path) -> None:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "main.py").write_text(IMPORTS.replace("from helpers", "from .helpers"))
-    (tmp_path / "own" / "helpers.py").write_text(HELPER)
-    verdict, (said,) = judge("own")
-    assert verdict["status"] == "no_build"
-    assert said.startswith("note: own: files of a candidate import each other by their names alone")
+def test_a_relative_import_gives_the_right_way_to_import(
+    told: dict[str, Told], candidates: Path
+) -> None:
+    assert told["relative"].status == "no_build"
+    said = remedy(candidates / "relative", told["relative"].reason)
+    assert said is not None
+    expected = f"{candidates / 'relative'}: files of a candidate import each other by their names"
+    assert said.startswith(f"{expected} alone")
 
 
 @pytest.mark.parametrize(
@@ -102,46 +157,14 @@ def test_only_files_beside_the_candidate_are_named(
     assert (found or "").partition(": ")[0] == ("" if said is None else str(tmp_path / said))
 
 
-@pytest.mark.parametrize(("mark", "end"), [("\ufeff", "\r\n"), ("", "\r")])
+@pytest.mark.parametrize("name", ["marked.py", "returns.py"])
 def test_a_byte_order_mark_any_line_ends_and_a_script_change_nothing(
-    mark: str, end: str, judge: Judge, faster_source: str, tmp_path: Path
+    name: str, told: dict[str, Told]
 ) -> None:
-    text = mark + (faster_source + SCRIPT).replace("\n", end)
-    (tmp_path / "own.py").write_bytes(text.encode())
-    verdict, said = judge("own.py")
-    assert (verdict["status"], said) == ("correct", [])
+    assert told[name].status == "correct", told[name].reason
 
 
-def test_rows_may_be_as_odd_as_files(
-    run: Run, problem_source: str, faster_source: str, tmp_path: Path
-) -> None:
-    level = tmp_path / "suite" / "level1"
-    level.mkdir(parents=True)
-    expected = {
-        "\ufeff" + faster_source: "correct",
-        faster_source.replace("\n", "\r\n"): "correct",
-        faster_source + SCRIPT: "correct",
-        f"{IMPORTS}# cudal1: file helpers.py\n{HELPER}": "correct",
-        IMPORTS: "no_build",
-    }
-    rows: list[str] = []
-    for number, source in enumerate(expected, start=1):
-        (level / f"{number}_p.py").write_text(problem_source.replace("x *", f"{number} * x *"))
-        right = source.replace("silu(x)", f"silu(x) * {number}")
-        rows.append(json.dumps({"level": 1, "problem_id": number, "source": right}))
-    (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
-    done = run(
-        "judge",
-        "--suite",
-        "kernelbench:suite",
-        "--candidates",
-        "rows.jsonl",
-        "--device",
-        "cpu",
-        "--checks-only",
-        "--json",
-    )
-    assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "rows.verdicts.jsonl").read_text().splitlines()
-    verdicts = {each["problem_id"]: each["verdict"]["status"] for each in map(json.loads, lines)}
-    assert verdicts == dict(enumerate(expected.values(), start=1))
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_may_be_as_odd_as_files(name: str, told: dict[str, Told]) -> None:
+    expected = "no_build" if name == "one of two files" else "correct"
+    assert told[name].status == expected, told[name].reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -20,11 +21,17 @@ pytestmark = pytest.mark.slow
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    with Ledger.open(tmp_path / "data"):
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("empty") / "data"
+    with Ledger.open(folder):
         pass
+    return folder
+
+
+@pytest.fixture
+def ledger(empty: Path, tmp_path: Path) -> None:
+    shutil.copytree(empty, tmp_path / "data")
 
 
 @pytest.mark.usefixtures("ledger")
@@ -159,13 +166,20 @@ def test_views_are_listed_with_their_descriptions(run: Run) -> None:
     assert "lineage('ID')" in [row["name"] for row in listed]
 
 
-@pytest.fixture
-def filled(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def rewarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a ledger of 300 rewards."""
-    with Ledger.open(tmp_path / "data") as ledger:
+    folder = tmp_path_factory.mktemp("rewarded") / "data"
+    with Ledger.open(folder) as ledger:
         ledger.begin("rl")
         ledger.add_rewards(1, [(f"c{i:03}", float(i), 0.5) for i in range(300)])
         ledger.export()
+    return folder
+
+
+@pytest.fixture
+def filled(rewarded: Path, tmp_path: Path) -> Path:
+    shutil.copytree(rewarded, tmp_path / "data")
     return tmp_path
 
 

@@ -6,21 +6,21 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cudal1.ledger import Ledger
 from tests.journals import acknowledged, times_of, verdicts_in, whole_lines
-from tests.project import Project, make_project
+from tests.project import TINY, Project, make_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 KILLED_AFTER = {"filter": 5, "rl": 10}
 """Number of verdicts in a stage's journal when the stage is killed."""
-NUM_KILLS = 3
-"""Number of later kills of reinforcement, at random moments."""
+NUM_STEPS = TINY["rl"]["steps"]
+MAX_LATER = 12
+"""Lines of the journal, at most, between that kill of reinforcement and another, at random."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,10 @@ def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interru
         judged = verdicts_in(whole_lines(project.data, "rl"))
         return bool(saved) and len(judged) >= KILLED_AFTER["rl"]
 
-    def has_appended(num_lines: int) -> bool:
-        return len(whole_lines(project.data, "rl")) >= num_lines
-
     command = "dvc", "repro", "--single-item", "rl"
     project.kill_when(far_enough, *command)
-    for _ in range(NUM_KILLS):
-        enough = len(whole_lines(project.data, "rl")) + random.randint(1, 12)
-        project.kill_when(partial(has_appended, enough), *command)
+    enough = len(whole_lines(project.data, "rl")) + random.randint(1, MAX_LATER)
+    project.kill_when(lambda: len(whole_lines(project.data, "rl")) >= enough, *command)
     begun = time.time()
 
     def is_examined(_: list[bytes]) -> bool:
@@ -160,7 +156,7 @@ def test_a_killed_reinforcement_has_each_step_once(
         rows = ledger.sql(
             "select step, count(*) as n from rewards where stage = 'rl' group by step order by step"
         ).to_dicts()
-    assert [(row["step"], row["n"]) for row in rows] == [(step, 8) for step in range(5)]
+    assert [(row["step"], row["n"]) for row in rows] == [(step, 8) for step in range(NUM_STEPS)]
 
 
 def test_a_killed_reinforcement_is_one_curve_in_mlflow_without_duplicate_points(
@@ -180,7 +176,7 @@ def test_a_killed_reinforcement_is_one_curve_in_mlflow_without_duplicate_points(
         kept = [ledger.query(name, stage="rl") for name in ("steps", "rising_bests")]
     rows = [row for frame in kept for row in frame.select("name", "step", "value").rows()]
     assert sorted(points) == sorted(rows)
-    assert {step for name, step, _ in points if name == "loss"} == {1, 2, 3, 4, 5}
+    assert {step for name, step, _ in points if name == "loss"} == set(range(1, NUM_STEPS + 1))
     timed = {step for name, step, _ in points if name == "step_s"}
     assert timed, "a kill behind a checkpoint costs that step's time, no more"
 

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -867,20 +866,31 @@ def needs(layers: tuple[str, ...]) -> Callable[[str], None]:
 # --- a cluster ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+@contextmanager
+def open_cluster(base: pytest.TempPathFactory) -> Iterator[Any]:
     """Start a Ray cluster in which the head is the first node.
 
-    A head without a device process of its own would be one more process. `tmp_path` is requested
-    first: created later, it would lie in Ray's folder.
+    A head without a device process of its own would be one more process.
     """
     from ray.cluster_utils import Cluster
 
+    base.getbasetemp()  # created later, it would lie in Ray's folder
     # a folder of its own with a short path: Ray's sockets have paths of 107 bytes at most
-    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        monkeypatch.setattr(tempfile, "tempdir", None)
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setattr(tempfile, "tempdir", None)
         started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        try:
+            yield started
+        finally:
+            started.shutdown()
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with open_cluster(tmp_path_factory) as started:
         yield started
-        started.shutdown()

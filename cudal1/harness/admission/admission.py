@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -144,6 +145,7 @@ def probe_all(
     time_limit_s: float = TIME_LIMIT_S,
     check: Check | None = None,
     known: KnownReferences | None = None,
+    prober: Prober | None = None,
 ) -> Iterator[tuple[Problem, Probe]]:
     """Yield every problem with its trial's result, in order, as it is tried.
 
@@ -158,13 +160,13 @@ def probe_all(
         check: the correctness check to try with mutants; None: no check is tried.
         known: records of earlier runs with the check; this run's results are added. No process is
             started for a problem that is known.
+        prober: tries them, and stays open; None: one of this call's own.
 
     Raises:
         SuiteError: the probing process does not start.
     """
-    prober = Prober()
     memory = None if known is None or check is None else Memory(known, check, max_reference_ms)
-    try:
+    with closing(Prober()) if prober is None else nullcontext(prober) as asked:
         for problem in problems:
             reason = flaw_of(problem)
             if reason:
@@ -185,12 +187,10 @@ def probe_all(
                 "harness_device": check.device.model_dump(mode="json") if check else None,
                 "traits": traits.model_dump(mode="json") if traits else None,
             }
-            found = found_in(problem, prober.ask(request, 2 if check else 1))
+            found = found_in(problem, asked.ask(request, 2 if check else 1))
             if memory:
                 memory.keep(problem, found)
             yield problem, found.probe
-    finally:
-        prober.close()
 
 
 class Memory:

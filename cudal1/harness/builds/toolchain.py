@@ -36,6 +36,10 @@ IN_PROCESS = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 """Words in a source that may compile in its own process, by a library."""
+ONE_OF_THESE = (
+    "compile inductor numba triton cupy jit nvrtc pycuda cutlass tilelang cuda.core".split()
+)
+"""Words of which such a source has one; to look for them takes a hundredth of the time."""
 PROGRAMS = ("c++", "ninja", "nvcc")
 NVCC = "/usr/local/cuda/bin/nvcc"
 """Path at which PyTorch looks for nvcc if PATH has none."""
@@ -56,7 +60,8 @@ def compiles(source: str) -> bool:
 
 def compiles_itself(source: str) -> bool:
     """Return whether a source names a compiler that works in the candidate's own process."""
-    return IN_PROCESS.search(source) is not None
+    folded = source.casefold()
+    return any(word in folded for word in ONE_OF_THESE) and bool(IN_PROCESS.search(source))
 
 
 def compiles_without(source: str, device_class: DeviceClass) -> bool:

@@ -39,6 +39,8 @@ from cudal1.harness.worker.warden import Warden
 
 MAX_DESCRIPTORS = 8
 PR_SET_PDEATHSIG = 1
+PLAIN = 700, 10, 10
+"""Python's own thresholds of its garbage collector; `cudal1/start.py` has raised the first."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -199,8 +201,8 @@ def _warm_up(device: str, *, compilers: bool) -> None:
             cuda_driver()
         if compilers:
             _warm_up_compilers()
-    gc.collect()
     gc.freeze()  # no worker ever looks for garbage in what all workers share
+    gc.set_threshold(*PLAIN)  # a candidate's garbage is collected as often as anywhere
 
 
 def _warm_up_compilers() -> None:

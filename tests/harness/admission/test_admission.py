@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from cudal1.harness.admission import admission
 from cudal1.harness.admission.admission import UNREADABLE, Check, Probe, admit, admit_all, probe_all
 from cudal1.harness.admission.known_references import KnownReferences
+from cudal1.harness.admission.prober import Prober
 from cudal1.harness.device.device import find_device
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.protocol import Contract, Mode
@@ -46,9 +50,22 @@ def problem_of(text: str, device_class: DeviceClass = DeviceClass.CPU) -> Proble
     )
 
 
-def reasons_of(sources: dict[str, str]) -> dict[str, str | None]:
-    tried = admit_all([problem_of(text) for text in sources.values()], **LIMITS)
-    return {name: admission.reason for name, (_, admission) in zip(sources, tried, strict=True)}
+@cache
+def shared() -> Prober:
+    """Return a prober for the problems of many tests: its process takes seconds to start."""
+    return Prober()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_ends() -> Iterator[None]:
+    with closing(shared()):
+        yield
+
+
+def reasons_of(sources: dict[str, str], *, prober: Prober | None = None) -> dict[str, str | None]:
+    problems = [problem_of(text) for text in sources.values()]
+    tried = probe_all(problems, **LIMITS, prober=prober or shared())
+    return {name: probe.reason for name, (_, probe) in zip(sources, tried, strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +104,8 @@ def test_a_problem_that_hangs_is_rejected_and_loses_no_other() -> None:
 def good_reasons() -> dict[str, str | None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "secret")
-        return reasons_of(GOOD)
+        with closing(Prober()) as own:
+            return reasons_of(GOOD, prober=own)
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -111,7 +129,8 @@ def test_a_fixed_input_without_effect_is_found() -> None:
 @pytest.fixture(scope="module")
 def probes() -> list[Probe]:
     sources = [source("return x, x.sum(dim=0)"), source("return x + 0.05 * y", **bad_problems.TWO)]
-    return [probe for _, probe in probe_all([problem_of(text) for text in sources], **LIMITS)]
+    tried = probe_all([problem_of(text) for text in sources], **LIMITS, prober=shared())
+    return [probe for _, probe in tried]
 
 
 def test_a_probe_reports_time_bytes_and_shapes(probes: list[Probe]) -> None:
@@ -173,7 +192,8 @@ def test_trials_leave_no_folder_behind(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(tempfile, "tempdir", None)
     leaves = f"import tempfile; tempfile.mkdtemp()\n{source()}"
 
-    assert reasons_of({"odd": leaves}) == {"odd": None}
+    with closing(Prober()) as own:
+        assert reasons_of({"odd": leaves}, prober=own) == {"odd": None}
 
     assert list(tmp_path.iterdir()) == []
 
@@ -181,7 +201,7 @@ def test_trials_leave_no_folder_behind(tmp_path: Path, monkeypatch: pytest.Monke
 def test_giving_up_half_way_leaves_no_process() -> None:
     tried = probe_all([problem_of(source()), problem_of(source("return x + 1"))], **LIMITS)
     next(tried)
-    process = tried.gi_frame.f_locals["prober"]._process  # type: ignore[attr-defined]
+    process = tried.gi_frame.f_locals["asked"]._process  # type: ignore[attr-defined]
 
     tried.close()  # type: ignore[attr-defined]
 
@@ -199,7 +219,7 @@ def test_each_shipped_problem_is_admitted(
 
 @pytest.fixture(scope="module")
 def shipped_probes() -> dict[str, Probe]:
-    tried = probe_all(load_suite(DeviceClass.CPU), max_reference_ms=100.0)
+    tried = probe_all(load_suite(DeviceClass.CPU), max_reference_ms=100.0, prober=shared())
     return {problem.id: probe for problem, probe in tried}
 
 
@@ -231,10 +251,10 @@ def known(tmp_path: Path) -> KnownReferences:
 
 @pytest.fixture
 def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def starts(_: object) -> None:
-        raise AssertionError("a process is started")
+    def asks(*_: object) -> None:
+        raise AssertionError("a process is asked")
 
-    monkeypatch.setattr(admission.Prober, "_start", starts)
+    monkeypatch.setattr(admission.Prober, "ask", asks)
 
 
 @pytest.fixture
@@ -253,9 +273,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 def tried(
     known: KnownReferences, *texts: str, check: Check = CHECK, **limits: float
 ) -> list[Probe]:
-    found = probe_all(
-        [problem_of(text) for text in texts], check=check, known=known, **{**LIMITS, **limits}
-    )
+    problems = [problem_of(text) for text in texts]
+    found = probe_all(problems, check=check, known=known, **{**LIMITS, **limits}, prober=shared())
     return [probe for _, probe in found]
 
 
@@ -348,13 +367,13 @@ def test_traits_from_too_little_memory_are_not_kept(known: KnownReferences) -> N
 
 
 def test_no_finding_is_kept_without_a_check(known: KnownReferences) -> None:
-    list(probe_all([problem_of(source())], known=known, **LIMITS))
+    list(probe_all([problem_of(source())], known=known, **LIMITS, prober=shared()))
     assert known.size() == (0, 0)
 
 
 def test_a_problem_cannot_answer_for_another_one() -> None:
     one, other = problem_of(LINEAR), problem_of(source())
-    (probe,) = [probe for _, probe in probe_all([one], check=CHECK, **LIMITS)]
+    (probe,) = [probe for _, probe in probe_all([one], check=CHECK, **LIMITS, prober=shared())]
     assert probe.kill_table is not None
     seen = {**probe.model_dump(exclude={"kill_table"}), "problem_id": other.id}
     table = probe.kill_table.model_dump(mode="json")

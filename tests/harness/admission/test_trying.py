@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,8 +12,9 @@ import pytest
 
 from cudal1.errors import DeviceLostError
 from cudal1.harness.admission import mutants, trying
-from cudal1.harness.admission.admission import Check, Found, Probe, admit
+from cudal1.harness.admission.admission import Check, Found, Probe, probe_all
 from cudal1.harness.admission.known_references import KnownReferences
+from cudal1.harness.admission.prober import Prober
 from cudal1.harness.admission.trying import ReferenceTrial
 from cudal1.harness.device.device import find_device
 from cudal1.harness.device.turns import Turns
@@ -78,6 +79,12 @@ class OthersBeside(Turns):
         self._patch.setenv(BESIDE, "1")
 
 
+@pytest.fixture(scope="module")
+def prober() -> Iterator[Prober]:
+    with closing(Prober()) as made:
+        yield made
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
@@ -95,8 +102,11 @@ class OthersBeside(Turns):
         source("return x * 3.0 if x.sum() > 1e9 else x.sign()"),
     ],
 )
-def test_a_trial_finds_what_admission_finds(text: str) -> None:
-    admitted = admit(_problem(text), max_reference_ms=200.0, check=Check(PROTOCOL, CPU))
+def test_a_trial_finds_what_admission_finds(text: str, prober: Prober) -> None:
+    check = Check(PROTOCOL, CPU)
+    ((_, admitted),) = probe_all(
+        [_problem(text)], max_reference_ms=200.0, check=check, prober=prober
+    )
     found = _found(text)
     assert _untimed(found.probe) == _untimed(admitted)
     assert found.reason == admitted.reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from cudal1.harness.schedule.fleet import Fleet
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
+from tests.harness.conftest import open_cluster
 from tests.harness.nodes import find_on_node, node_of
 from tests.turns import Turns
 
@@ -64,44 +65,54 @@ def test_a_node_that_is_killed_loses_no_verdict(
     assert {j.verdict.status for j in found} == {Status.CORRECT}
 
 
-def test_two_nodes_of_one_machine_have_its_device_once(cluster: Any) -> None:
-    cluster.add_node(num_cpus=1)
-    with processes_on_cluster(cluster.address, DeviceClass.CPU) as (device_processes, left_out):
-        assert [device_process.device for device_process in device_processes] == [
-            find_device(DeviceClass.CPU)
-        ]
-        (line,) = left_out
-        assert "its devices are those of" in line
-
-
 def _nothing(_: DeviceClass) -> list[Device]:
     raise DeviceError("no GPU can be used")
 
 
-def test_machines_without_a_device_are_named(cluster: Any) -> None:
-    with (
-        pytest.raises(DeviceError, match=r"no device to judge on: .*no GPU can be used"),
-        processes_on_cluster(cluster.address, DeviceClass.CPU, find=_nothing),
-    ):
-        pass
+class TestTwoNodes:
+    """One cluster for all of them; the last one takes a node away."""
 
+    @pytest.fixture(scope="class")
+    def two_nodes(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+        with open_cluster(tmp_path_factory) as started:
+            started.add_node(num_cpus=1)
+            yield started
 
-def test_an_error_on_a_node_is_raised_here(
-    cluster: Any, quick: EvalProtocol, named_problem: NamedProblem
-) -> None:
-    cluster.add_node(num_cpus=1)
-    with processes_on_cluster(cluster.address, DeviceClass.CPU, find=find_on_node) as (
-        device_processes,
-        _,
-    ):
-        alone = [s for s in device_processes if not s.device.id.endswith(cluster.head_node.node_id)]
-        refused = pytest.raises(DeviceError, match="in use by process")
-        with alone[0].device.locked(), refused, Fleet(alone, quick):
+    def test_two_nodes_of_one_machine_have_its_device_once(self, two_nodes: Any) -> None:
+        with processes_on_cluster(two_nodes.address, DeviceClass.CPU) as (
+            device_processes,
+            left_out,
+        ):
+            assert [device_process.device for device_process in device_processes] == [
+                find_device(DeviceClass.CPU)
+            ]
+            (line,) = left_out
+            assert "its devices are those of" in line
+
+    def test_machines_without_a_device_are_named(self, two_nodes: Any) -> None:
+        with (
+            pytest.raises(DeviceError, match=r"no device to judge on: .*no GPU can be used"),
+            processes_on_cluster(two_nodes.address, DeviceClass.CPU, find=_nothing),
+        ):
             pass
-        with Fleet(alone, quick) as fleet:
-            cluster.remove_node(node_of(cluster, alone[0]), allow_graceful=False)
-            with pytest.raises(WorkerError, match="start again"):
-                list(fleet.judge_all(_candidates(named_problem("silu"), 1), timing=False))
+
+    def test_an_error_on_a_node_is_raised_here(
+        self, two_nodes: Any, quick: EvalProtocol, named_problem: NamedProblem
+    ) -> None:
+        with processes_on_cluster(two_nodes.address, DeviceClass.CPU, find=find_on_node) as (
+            device_processes,
+            _,
+        ):
+            alone = [
+                s for s in device_processes if not s.device.id.endswith(two_nodes.head_node.node_id)
+            ]
+            refused = pytest.raises(DeviceError, match="in use by process")
+            with alone[0].device.locked(), refused, Fleet(alone, quick):
+                pass
+            with Fleet(alone, quick) as fleet:
+                two_nodes.remove_node(node_of(two_nodes, alone[0]), allow_graceful=False)
+                with pytest.raises(WorkerError, match="start again"):
+                    list(fleet.judge_all(_candidates(named_problem("silu"), 1), timing=False))
 
 
 NONE_ANSWERS = r"no Ray cluster answers .*ray start --head"

@@ -19,6 +19,7 @@ from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
 from tests.harness.builds.test_builder import SAYS, TOP, candidate_of
+from tests.harness.conftest import open_cluster
 from tests.harness.nodes import find_on_node, node_of
 
 pytestmark = pytest.mark.slow
@@ -35,11 +36,31 @@ if not was_made:
 )
 
 
+@pytest.fixture(scope="module")
+def shared_cluster(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Any, list[DeviceProcess]]]:
+    """A cluster for all tests, with its device processes: to start it takes longer than a test."""
+    with open_cluster(tmp_path_factory) as started:
+        started.add_node(num_cpus=1)
+        with processes_on_cluster(started.address, DeviceClass.CPU, find=find_on_node) as (
+            found,
+            _,
+        ):
+            yield started, found
+
+
 @pytest.fixture
-def device_processes(cluster: Any) -> Iterator[list[DeviceProcess]]:
-    cluster.add_node(num_cpus=1)
-    with processes_on_cluster(cluster.address, DeviceClass.CPU, find=find_on_node) as (found, _):
-        yield found
+def cluster(shared_cluster: tuple[Any, list[DeviceProcess]]) -> Any:
+    assert len(shared_cluster[0].list_all_nodes()) == 2, "the test that removes one is the last"
+    return shared_cluster[0]
+
+
+@pytest.fixture
+def device_processes(
+    cluster: Any, shared_cluster: tuple[Any, list[DeviceProcess]]
+) -> list[DeviceProcess]:
+    return shared_cluster[1]
 
 
 @pytest.fixture
@@ -98,29 +119,6 @@ def test_a_fleet_gets_the_builds(
     assert "'y' not declared" in (judged[broken.id].reason or "")
 
 
-def test_builds_of_a_machine_that_leaves_are_left_to_the_judge(
-    open_builder: Open,
-    device_processes: list[DeviceProcess],
-    cluster: Any,
-    named_problem: NamedProblem,
-) -> None:
-    silu = named_problem("silu")
-    (other,) = [s for s in device_processes if not s.device.id.endswith(cluster.head_node.node_id)]
-    slow = _candidates(silu, TOP + "make()\nwhile True:\n    pass", 2)
-    with open_builder() as builder:
-        futures = [builder.begin(silu, each) for each in slow]
-        (lost,) = [i for i, each in enumerate(slow) if builder._begun[each.id][0] == other.machine]
-        cluster.remove_node(node_of(cluster, other), allow_graceful=False)
-        assert futures[lost].result(timeout=600) is None
-        assert (builder.num_workers, builder.complaint) == (1, "")
-        again = candidate_of(silu, TOP + "make()")
-        builder.begin(silu, again)
-        assert builder._begun[again.id][0] != other.machine
-        builder.pass_over(again)  # it waits behind the slow candidate
-        assert again.id not in builder._begun
-        assert not builder.begin(silu, slow[1 - lost]).done()
-
-
 def test_an_error_of_our_own_in_a_build_costs_that_build_alone(
     open_builder: Open, named_problem: NamedProblem
 ) -> None:
@@ -151,3 +149,26 @@ def test_a_cluster_that_cannot_build_says_why_and_no_candidate_waits(
         assert not builder.takes(candidate)
         assert builder.begin(silu, candidate).result() is None
         assert builder.complaint == "extensions are not compiled ahead: no disk"
+
+
+def test_builds_of_a_machine_that_leaves_are_left_to_the_judge(
+    open_builder: Open,
+    device_processes: list[DeviceProcess],
+    cluster: Any,
+    named_problem: NamedProblem,
+) -> None:
+    silu = named_problem("silu")
+    (other,) = [s for s in device_processes if not s.device.id.endswith(cluster.head_node.node_id)]
+    slow = _candidates(silu, TOP + "make()\nwhile True:\n    pass", 2)
+    with open_builder() as builder:
+        futures = [builder.begin(silu, each) for each in slow]
+        (lost,) = [i for i, each in enumerate(slow) if builder._begun[each.id][0] == other.machine]
+        cluster.remove_node(node_of(cluster, other), allow_graceful=False)
+        assert futures[lost].result(timeout=600) is None
+        assert (builder.num_workers, builder.complaint) == (1, "")
+        again = candidate_of(silu, TOP + "make()")
+        builder.begin(silu, again)
+        assert builder._begun[again.id][0] != other.machine
+        builder.pass_over(again)  # it waits behind the slow candidate
+        assert again.id not in builder._begun
+        assert not builder.begin(silu, slow[1 - lost]).done()

@@ -16,7 +16,7 @@ import torch
 from cudal1.candidate import Candidate
 from cudal1.harness.exchange.burst import BurstRunner
 from cudal1.harness.exchange.interval import Ending, wait_ready
-from cudal1.harness.sandbox.builds import MAX_CANDIDATES, Builds
+from cudal1.harness.sandbox.builds import MAX_BYTES, Builds
 from cudal1.harness.sandbox.patience import Patience
 from cudal1.harness.sandbox.sandbox import Worker
 from cudal1.harness.sandbox.zygote import Zygote
@@ -24,9 +24,7 @@ from cudal1.harness.schedule.pool import Pool
 from cudal1.harness.shared.wire import MAX_BUILDS_BYTES
 from cudal1.harness.worker import builds
 from cudal1.problem import Problem
-from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status
-from tests.harness.conftest import OpenPool
 from tests.harness.inside import LAYOUT, LIMIT_S, TOP, counts, open_zygote, start_worker
 
 COMPILE = """
@@ -226,17 +224,19 @@ def test_an_empty_handover_keeps_the_build_made_ahead() -> None:
     assert "one" in kept  # its first process was asked
 
 
-@pytest.mark.slow
-def test_the_oldest_builds_are_forgotten() -> None:
+def test_the_oldest_builds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_BYTES > 2 * MAX_BUILDS_BYTES, "few builds of the largest size are kept"
+    large, enough, most = 1000, 8, 20  # in place of megabytes and thousands
+    monkeypatch.setattr("cudal1.harness.sandbox.builds.MAX_BYTES", large * enough)
+    monkeypatch.setattr("cudal1.harness.sandbox.builds.MAX_CANDIDATES", most)
     kept = Builds()
-    for number in range(MAX_CANDIDATES + 1):
+    for number in range(most + 1):
         kept.keep(str(number), b"")
-    assert "0" not in kept
-    assert str(MAX_CANDIDATES) in kept
-    for number in range(10):
-        kept.keep(f"large {number}", bytes(MAX_BUILDS_BYTES))
+    assert [str(number) in kept for number in range(most + 1)] == [False] + [True] * most
+    for number in range(enough + 1):
+        kept.keep(f"large {number}", bytes(large))
     assert "large 0" not in kept
-    assert len(kept.of("large 9")) == MAX_BUILDS_BYTES
+    assert [len(kept.of(f"large {number}")) for number in range(1, enough + 1)] == [large] * enough
     assert kept.of("large 0") == b""
 
 
@@ -303,18 +303,18 @@ load_inline("full", cpp_sources="int one() { return 1; }", functions=["one"])
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
 def test_the_compiler_s_message_is_the_reason_where_the_judge_compiles(
-    open_pool: OpenPool, quick: EvalProtocol, named_problem: Callable[[str], Problem]
+    pool: Pool, named_problem: Callable[[str], Problem]
 ) -> None:
     silu = named_problem("silu")
-    roomy = quick.model_copy(update={"memory_bytes": 4 << 30, "start_timeout_s": 120.0})
+    # PyTorch's own headers would cost ten seconds, and a compiler more memory than the pool gives
     source = """
 from torch.utils.cpp_extension import load_inline
 
-load_inline("ours", cpp_sources="int one() { return no_such_thing; }", functions=["one"])
+CODE = "#include <torch/version.h>\\nint one() { return no_such_thing; }"
+load_inline("ours", cpp_sources=CODE, no_implicit_headers=True)
 """
     candidate = Candidate(problem_id=silu.id, source=source)
-    with open_pool(roomy) as pool:
-        verdict = pool.judge(silu, candidate, timing=False).verdict
+    verdict = pool.judge(silu, candidate, timing=False).verdict
     assert verdict.status is Status.NO_BUILD
     before, found, _ = (verdict.reason or "").partition("no_such_thing")
     assert found

@@ -32,7 +32,10 @@ NamedProblem = Callable[[str], Problem]
 
 @pytest.fixture(scope="module")
 def fleet(quick: EvalProtocol, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """A fleet of two devices that are one CPU: good enough for everything except figures."""
+    """A fleet of two devices that are one CPU: good enough for everything except figures.
+
+    A judge that a test kills is started again.
+    """
     cpu = find_device(DeviceClass.CPU)
     twins = [cpu.model_copy(update={"id": f"{cpu.id}-{number}"}) for number in range(2)]
     with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +110,7 @@ def test_each_device_is_named_if_all_are_in_use(fleet: Fleet, quick: EvalProtoco
 def own_fleet(
     quick: EvalProtocol, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Fleet]:
-    """A fleet with judges that may be killed."""
+    """A fleet that may lose its judges and devices for good."""
     cpu = find_device(DeviceClass.CPU)
     twins = [cpu.model_copy(update={"id": f"{cpu.id}-lost-{number}"}) for number in range(2)]
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -122,16 +125,16 @@ def _kill_judge(device_process: DeviceProcess) -> None:
 
 
 def test_a_dead_judge_is_started_again_and_no_candidate_is_lost(
-    own_fleet: Fleet, named_problem: NamedProblem
+    fleet: Fleet, named_problem: NamedProblem
 ) -> None:
     work, found = _candidates(named_problem("silu"), 8), list[Judgement]()
-    first, _ = own_fleet._device_processes.all
-    for judgement in own_fleet.judge_all(work, timing=False):
+    first, _ = fleet._device_processes.all
+    for judgement in fleet.judge_all(work, timing=False):
         if not found:
             _kill_judge(first)
         found.append(judgement)
     assert sorted(j.verdict.candidate_id for j in found) == sorted(c.id for _, c in work)
-    assert own_fleet.lost == []
+    assert fleet.lost == []
 
 
 def test_the_candidates_of_a_judge_that_does_not_start_again_are_judged_by_another(
@@ -202,13 +205,13 @@ def test_a_lost_device_gives_no_verdict_on_a_candidate(
 
 
 def test_a_judge_that_died_between_answers_is_missed(
-    own_fleet: Fleet, named_problem: NamedProblem
+    fleet: Fleet, named_problem: NamedProblem
 ) -> None:
     work = _candidates(named_problem("silu"), 6)
-    judging = own_fleet.judge_all(work, timing=False)
+    judging = fleet.judge_all(work, timing=False)
     found = [next(judging)]
-    _kill_judge(own_fleet._device_processes.all[0])
-    executor = own_fleet._device_processes.all[0].process
+    _kill_judge(fleet._device_processes.all[0])
+    executor = fleet._device_processes.all[0].process
     assert isinstance(executor, Isolated)
     until(lambda: executor.is_broken)
     found += judging
@@ -217,7 +220,7 @@ def test_a_judge_that_died_between_answers_is_missed(
 
 
 def test_a_problem_that_cannot_be_judged_holds_up_no_other(
-    own_fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
+    fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.txt").write_text("no worker sees this")
     good = named_problem("silu")
@@ -225,7 +228,7 @@ def test_a_problem_that_cannot_be_judged_holds_up_no_other(
     source = good.source.replace("def forward", f"{read}\n\n    def forward")
     bad = good.model_copy(update={"source": source})
     work = [*_candidates(bad, 2), *_candidates(good, 2)]
-    found = list(own_fleet.judge_all(work, timing=False))
+    found = list(fleet.judge_all(work, timing=False))
     refused = {each.problem_id for each in found if isinstance(each, Refusal)}
     judged = [each.verdict.problem_id for each in found if isinstance(each, Judgement)]
     assert (refused, judged) == ({bad.id}, [good.id] * 2)

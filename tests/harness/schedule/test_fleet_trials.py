@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,21 +27,36 @@ pytestmark = pytest.mark.slow
 
 NamedProblem = Callable[[str], Problem]
 CONSTANT = "the output is constant"
+NUMBERS = itertools.count()
+
+
+@contextmanager
+def _opened(count: int, quick: EvalProtocol, folder: Path) -> Iterator[Fleet]:
+    """Open a fleet of devices that are all this CPU."""
+    cpu = find_device(DeviceClass.CPU)
+    devices = [cpu.model_copy(update={"id": f"{cpu.id}-{i}"}) for i in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)
+        with processes_here(devices) as device_processes, Fleet(device_processes, quick) as opened:
+            yield opened
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def fleet(
+    request: pytest.FixtureRequest, quick: EvalProtocol, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """A fleet of one or two devices, for all tests: each has problems that it has not seen."""
+    with _opened(request.param, quick, tmp_path_factory.mktemp("fleet")) as opened:
+        yield opened
 
 
 @pytest.fixture(params=[1, 2])
-def fleet(
-    request: pytest.FixtureRequest,
-    quick: EvalProtocol,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def own_fleet(
+    request: pytest.FixtureRequest, quick: EvalProtocol, tmp_path: Path
 ) -> Iterator[Fleet]:
-    """A fleet of one or two devices, which are all this CPU."""
-    cpu = find_device(DeviceClass.CPU)
-    devices = [cpu.model_copy(update={"id": f"{cpu.id}-{i}"}) for i in range(request.param)]
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    with processes_here(devices) as device_processes, Fleet(device_processes, quick) as opened:
+    """A fleet of one or two devices, which may be lost."""
+    with _opened(request.param, quick, tmp_path) as opened:
         yield opened
 
 
@@ -50,16 +67,16 @@ def _candidates(problem: Problem, count: int) -> list[tuple[Problem, Candidate]]
     ]
 
 
-def _numbered(problem: Problem, count: int) -> list[Problem]:
-    """Return problems that differ by a comment alone."""
-    sources = [f"{problem.source}\n# problem {number}\n" for number in range(count)]
+def _new(problem: Problem, count: int) -> list[Problem]:
+    """Return problems that differ by a comment alone, and that no fleet has seen."""
+    sources = [f"{problem.source}\n# problem {next(NUMBERS)}\n" for _ in range(count)]
     return [problem.model_copy(update={"source": source}) for source in sources]
 
 
 def test_each_problem_is_tried_once_by_any_number_of_devices_for_any_number_of_candidates(
     fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
-    problems = _numbered(named_problem("silu"), 3)
+    problems = _new(named_problem("silu"), 3)
     bad = problems[1]
     trial = Noting(tmp_path, {bad.id: (CONSTANT,)})
     work = [pair for problem in problems for pair in _candidates(problem, 4)]
@@ -78,7 +95,7 @@ def test_each_problem_is_tried_once_by_any_number_of_devices_for_any_number_of_c
 def test_one_problem_alone_is_tried_by_one_device(
     fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
-    problem, trial = named_problem("silu"), Noting(tmp_path)
+    (problem,), trial = _new(named_problem("silu"), 1), Noting(tmp_path)
     found = list(fleet.judge_all(_candidates(problem, 8), timing=False, trial=trial))
     assert sum(isinstance(each, Judgement) for each in found) == 8
     assert trial.num_tries(problem) == 1
@@ -87,7 +104,7 @@ def test_one_problem_alone_is_tried_by_one_device(
 def test_a_second_run_tries_nothing(
     fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
-    problems = _numbered(named_problem("silu"), 2)
+    problems = _new(named_problem("silu"), 2)
     first, second = (Noting(tmp_path, {problems[0].id: (CONSTANT,)}) for _ in range(2))
     work = [pair for problem in problems for pair in _candidates(problem, 2)]
     for trial in (first, second):
@@ -100,7 +117,7 @@ def test_a_second_run_tries_nothing(
 def test_the_first_verdict_comes_while_others_are_untried(
     fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
-    problems, trial = _numbered(named_problem("silu"), 12), Noting(tmp_path)
+    problems, trial = _new(named_problem("silu"), 12), Noting(tmp_path)
     work = [pair for problem in problems for pair in _candidates(problem, 1)]
     judging = fleet.judge_all(work, timing=False, trial=trial)
     assert isinstance(next(judging), Judgement)
@@ -119,22 +136,22 @@ def _have_it_compute_no_more() -> None:
 
 
 def test_a_lost_device_decides_nothing_about_a_reference(
-    fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
+    own_fleet: Fleet, named_problem: NamedProblem, tmp_path: Path
 ) -> None:
-    good, bad = _numbered(named_problem("silu"), 2)
+    good, bad = _new(named_problem("silu"), 2)
     trial = Noting(tmp_path, {bad.id: (CONSTANT,)})
-    sick, *others = fleet._device_processes.all
+    sick, *others = own_fleet._device_processes.all
     sick.process.submit(_have_it_compute_no_more).result()
     work = [*_candidates(bad, 1), *_candidates(good, 1)]
-    judging = fleet.judge_all(work, timing=False, trial=trial)
+    judging = own_fleet.judge_all(work, timing=False, trial=trial)
     if not others:
         with pytest.raises(WorkerError, match="computes no more: start again"):
             list(judging)
         assert trial.known(bad, sick.device) is None
         return
     found = list(judging)
-    assert fleet.lost == [sick]
-    assert fleet.why_lost(sick) == f"device {sick.device.id} computes no more"
+    assert own_fleet.lost == [sick]
+    assert own_fleet.why_lost(sick) == f"device {sick.device.id} computes no more"
     (refused,) = [each for each in found if isinstance(each, Refusal)]
     assert (refused.problem_id, refused.reason) == (bad.id, CONSTANT)
     (judged,) = [each for each in found if isinstance(each, Judgement)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,12 +36,25 @@ def device() -> Device:
     return plain.model_copy(update={"id": f"{plain.id}-lanes", "lane_cores": cores})
 
 
-@pytest.fixture
-def pools(device: Device, quick: EvalProtocol) -> Iterator[Pools]:
+@pytest.fixture(scope="module")
+def opened(device: Device, quick: EvalProtocol) -> Iterator[Pools]:
+    """Open pools for all tests: the process that forks workers takes long to start."""
     if not device.lane_cores:
         pytest.skip("a machine with one core has no lanes")
     with Pools(device, quick) as opened:
         yield opened
+
+
+@pytest.fixture
+def pools(opened: Pools) -> Iterator[Pools]:
+    """Return pools that have been asked nothing; what they know of problems goes with the test."""
+    yield opened
+    for lane in opened._lanes:
+        lane.kill()
+        lane.pending = None
+    opened._lanes = deque(sorted(opened._lanes, key=lambda lane: lane.number))
+    for kept in (opened._waiting, opened._fit, opened._crowded):
+        kept.clear()
 
 
 def test_several_problems_are_judged_at_once(
@@ -179,7 +193,6 @@ def test_a_problem_s_room_never_shrinks(
     pools._crowded = {problem.id: 3}
     pools._give_room(pending, CrowdedError("no room"))
     assert (pending.asked.width, pools._crowded[problem.id]) == (3, 3)
-    pools._waiting.clear()
 
 
 def test_a_candidate_that_claims_to_lack_memory_makes_no_other_run_alone(
