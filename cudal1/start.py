@@ -12,7 +12,6 @@ with a name.
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 import os
 import sys
@@ -21,9 +20,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 
 START = os.path.abspath(__file__)  # noqa: PTH100 (pathlib would be imported before the interpreter is known to be isolated)
 ROOT = os.path.dirname(os.path.dirname(START))  # noqa: PTH120 (as above)
-RARELY = 10_000
-"""New objects after which garbage is collected, not 700: imports make a million, and hardly any
-garbage."""
 OURS = ("cudal1", "tasks", "flows", "benchmarks", "tests")
 
 
@@ -47,7 +43,6 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("usage: python -I -X utf8 cudal1/start.py MODULE ARGUMENTS…")
     del sys.argv[0]
-    gc.set_threshold(RARELY)
     spec = _spec_of(sys.argv[0])
     code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]  # a module's loader has it
     sys.argv[0] = spec.origin or sys.argv[0]

@@ -142,7 +142,7 @@ def chosen_places(text: str) -> set[Place]:
             raise ConfigError(f"--rows {word}: must be LEVEL:NUMBER, such as 2:14")
         places.add((int(match[1]), int(match[2])))
     if not places:
-        raise ConfigError(f"--rows {text}: it names no place; give LEVEL:NUMBER, such as 2:14")
+        raise ConfigError(f"--rows {text!r}: it names no place; give LEVEL:NUMBER, such as 2:14")
     return places
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -71,24 +71,29 @@ def command(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Return an environment with a temporary folder without device locks of other tests."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "locks")}
+    return environment_in(tmp_path / "locks")
 
 
 @pytest.fixture
 def run(command: list[str], environment: dict[str, str], tmp_path: Path) -> Run:
     def run(*arguments: str, **others: str) -> subprocess.CompletedProcess[str]:
-        return run_in(tmp_path, *arguments, **{**environment, **others})
+        return run_in(tmp_path, *arguments, environment={**environment, **others})
 
     return run
 
 
-def run_in(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, which has its temporary files unless a variable says otherwise."""
+def environment_in(folder: Path) -> dict[str, str]:
+    """Return an environment with a temporary folder without device locks of other tests."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+
+
+def run_in(
+    folder: Path, *arguments: str, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*COMMAND, *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), **variables},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=600,

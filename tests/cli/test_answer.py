@@ -153,7 +153,7 @@ def test_a_reader_that_leaves_early_ends_a_long_answer(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["judge", "model.py", "--invariants"], ["null-test", "model.py"]]
+    "arguments", [["judge", "model.py", "faster.py", "--checks-only"], ["null-test", "model.py"]]
 )
 def test_an_unread_success_exits_with_141(
     arguments: list[str], started: Started, unread: int

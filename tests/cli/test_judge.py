@@ -20,7 +20,7 @@ from cudal1.harness.builds import builder
 from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass
 from cudal1.verdict import Status, Verdict
-from tests.cli.conftest import FASTER, PROBLEM, run_in
+from tests.cli.conftest import FASTER, PROBLEM, environment_in, run_in
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def promising(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def checked(promising: Path) -> subprocess.CompletedProcess[str]:
     """Ask for the checks alone, and for invariants."""
     asked = ("judge", "model.py", "faster.py", "--device", "cpu", "--checks-only", "--invariants")
-    return run_in(promising, *asked, "--json")
+    return run_in(promising, *asked, "--json", environment=environment_in(promising))
 
 
 @pytest.mark.parametrize(

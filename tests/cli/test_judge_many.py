@@ -23,7 +23,7 @@ from cudal1.harness.schedule.ahead import WINDOW
 from cudal1.harness.schedule.device_processes import processes_here
 from cudal1.problem import DeviceClass, Problem
 from cudal1.suite.loader import load_suite
-from tests.cli.conftest import complaints, run_in
+from tests.cli.conftest import complaints, environment_in, run_in
 
 pytestmark = pytest.mark.slow
 
@@ -311,12 +311,13 @@ class Twice:
 def twice(tmp_path_factory: pytest.TempPathFactory) -> Twice:
     """Judge one candidate, then another one; the null test is omitted."""
     folder = tmp_path_factory.mktemp("twice")
+    environment = {**environment_in(folder), "XDG_CACHE_HOME": str(folder / "cache")}
     asked = [*(word for word in ASKED if word != "--checks-only"), "--baselines", "none", "--json"]
     done: list[subprocess.CompletedProcess[str]] = []
     kept: list[dict[str, int]] = []
     for number in (1, 2):
         (folder / "answers.jsonl").write_text(json.dumps(_null(SILU, f"# {number}\n")) + "\n")
-        done.append(run_in(folder, *asked, XDG_CACHE_HOME=str(folder / "cache")))
+        done.append(run_in(folder, *asked, environment=environment))
         results = (folder / "cache" / "cudal1" / "references").glob("*.json")
         kept.append({path.name: path.stat().st_mtime_ns for path in results})
     lines = (folder / "answers.verdicts.jsonl").read_text().splitlines()

@@ -19,8 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 KILLED_AFTER = {"filter": 5, "rl": 10}
 """Number of verdicts in a stage's journal when the stage is killed."""
 NUM_STEPS = TINY["rl"]["steps"]
-MAX_LATER = 12
-"""Lines of the journal, at most, between that kill of reinforcement and another, at random."""
+LATER = (4, 20)
+"""Fewest and most lines of the journal between that kill of reinforcement and another, at random. A
+restart appends three before it does anything; the twentieth may be a step's."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def interrupted_rl(project: Project, interrupted_filter: Interrupted) -> Interru
 
     command = "dvc", "repro", "--single-item", "rl"
     project.kill_when(far_enough, *command)
-    enough = len(whole_lines(project.data, "rl")) + random.randint(1, MAX_LATER)
+    enough = len(whole_lines(project.data, "rl")) + random.randint(*LATER)
     project.kill_when(lambda: len(whole_lines(project.data, "rl")) >= enough, *command)
     begun = time.time()
 

@@ -185,7 +185,7 @@ def answers(served: Served) -> bool:
     return True
 
 
-def test_a_run_scheduled_ahead_runs_to_its_end_and_not_before(night: Finished) -> None:
+def test_a_scheduled_run_begins_no_earlier_and_runs_to_its_end(night: Finished) -> None:
     assert night.run["state_type"] == "COMPLETED", night.served.output.read_text()
     # Prefect's server rounds a run's remaining wait to the nearest second
     assert night.late_s >= -0.5

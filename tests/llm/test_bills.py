@@ -10,7 +10,7 @@ from benchmarks.answers.bills import measure
 
 pytestmark = pytest.mark.slow
 
-NUM_REQUESTS = 36
+NUM_REQUESTS = 54
 
 
 @pytest.mark.parametrize("forgets_keys", [False, True])

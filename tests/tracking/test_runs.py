@@ -243,10 +243,12 @@ def test_registering_an_untrained_policy_gives_one_clear_line(store, tmp_path):
 def test_a_locked_store_gives_one_clear_line(store, monkeypatch):
     from mlflow.store.db import utils
 
-    written = utils.sql.text
+    written, patience = utils.sql.text, "busy_timeout = 20000"
+    replaced = []
 
     def impatient(said):  # MLflow would wait for the lock for twenty seconds
-        return written(said.replace("busy_timeout = 20000", "busy_timeout = 200"))
+        replaced.append(patience in said)
+        return written(said.replace(patience, "busy_timeout = 200"))
 
     monkeypatch.setattr(utils.sql, "text", impatient)
     with tracking.Run(store, "sft", key="locked", params={}) as run:
@@ -258,6 +260,7 @@ def test_a_locked_store_gives_one_clear_line(store, monkeypatch):
         finally:
             holder.close()
     assert "\n" not in str(caught.value)
+    assert any(replaced), "MLflow words its patience otherwise"
 
 
 def test_a_file_that_is_not_a_store_gives_one_clear_line(tmp_path):

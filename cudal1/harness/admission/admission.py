@@ -166,7 +166,7 @@ def probe_all(
         SuiteError: the probing process does not start.
     """
     memory = None if known is None or check is None else Memory(known, check, max_reference_ms)
-    with closing(Prober()) if prober is None else nullcontext(prober) as asked:
+    with closing(Prober()) if prober is None else nullcontext(prober) as trying:
         for problem in problems:
             reason = flaw_of(problem)
             if reason:
@@ -187,7 +187,7 @@ def probe_all(
                 "harness_device": check.device.model_dump(mode="json") if check else None,
                 "traits": traits.model_dump(mode="json") if traits else None,
             }
-            found = found_in(problem, asked.ask(request, 2 if check else 1))
+            found = found_in(problem, trying.ask(request, 2 if check else 1))
             if memory:
                 memory.keep(problem, found)
             yield problem, found.probe

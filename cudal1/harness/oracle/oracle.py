@@ -83,15 +83,15 @@ class Oracle:
         self._models = Models(reference, self._code, device=device, mode=mode, turns=turns)
         draws = Draws(reference.draw, self._code, device)
         self._answering = Answering(self._models, draws, Calls(self._code, turns), precision)
-        asked = problem.id, weight_seed, str(device), precision, mode
-        known = traits or _known.get(asked)
+        key = problem.id, weight_seed, str(device), precision, mode
+        known = traits or _known.get(key)
         with kept_others():  # these seeds are public, and may decide nothing that comes later
             self._models.begin(
                 weight_seed,
                 exact=known is None or known.runs_in_float64,
                 call=lambda: self._answering.plain(self.draw(weight_seed)),
             )
-            self.traits = _known[asked] = known or self._examined()
+            self.traits = _known[key] = known or self._examined()
         self._take(self.traits)
 
     def _examined(self) -> Traits:

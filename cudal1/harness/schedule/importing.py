@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from contextlib import suppress
 from subprocess import SubprocessError
@@ -17,6 +18,14 @@ FIRST_KERNEL = (
 
 def import_once() -> Any:
     """Import PyTorch for all processes that are forked."""
+    gc.disable()  # imports make a million objects, and hardly any garbage
+    try:
+        return _imported()
+    finally:
+        gc.enable()
+
+
+def _imported() -> Any:
     torch = importlib.import_module("torch")
     if torch.version.cuda is not None:
         # else each process finds this out before its first kernel, which takes half a second

@@ -39,8 +39,6 @@ from cudal1.harness.worker.warden import Warden
 
 MAX_DESCRIPTORS = 8
 PR_SET_PDEATHSIG = 1
-PLAIN = 700, 10, 10
-"""Python's own thresholds of its garbage collector; `cudal1/start.py` has raised the first."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -192,6 +190,7 @@ def _warm_up(device: str, *, compilers: bool) -> None:
 
     The imports take seconds, those of compilers five more.
     """
+    gc.disable()  # imports make a million objects, and hardly any garbage
     from cudal1.harness.worker import builds, shim
 
     shim.warm_up()
@@ -202,7 +201,7 @@ def _warm_up(device: str, *, compilers: bool) -> None:
         if compilers:
             _warm_up_compilers()
     gc.freeze()  # no worker ever looks for garbage in what all workers share
-    gc.set_threshold(*PLAIN)  # a candidate's garbage is collected as often as anywhere
+    gc.enable()
 
 
 def _warm_up_compilers() -> None:

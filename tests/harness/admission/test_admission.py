@@ -201,7 +201,7 @@ def test_trials_leave_no_folder_behind(tmp_path: Path, monkeypatch: pytest.Monke
 def test_giving_up_half_way_leaves_no_process() -> None:
     tried = probe_all([problem_of(source()), problem_of(source("return x + 1"))], **LIMITS)
     next(tried)
-    process = tried.gi_frame.f_locals["asked"]._process  # type: ignore[attr-defined]
+    process = tried.gi_frame.f_locals["trying"]._process  # type: ignore[attr-defined]
 
     tried.close()  # type: ignore[attr-defined]
 
