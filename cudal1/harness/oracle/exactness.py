@@ -131,7 +131,7 @@ class Widening:
     def key(self, lets_pass: Callable[[Key], bool]) -> Key:
         """Return the widened key for outputs of which `lets_pass` says whether a key fits them.
 
-        It is widened until it fits them. Each error takes two calls in float64, and many passes
+        It is widened until it fits them. Each error takes the work of two calls, and many passes
         over all elements, so it is not widened to the end where no luck explains the outputs.
         """
         key = self._exact_key

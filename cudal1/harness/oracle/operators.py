@@ -27,6 +27,9 @@ ADDING = {PrecisionClass.STRICT: 4.0, PrecisionClass.TF32: 1.0, PrecisionClass.H
 """Rounding errors, for each operand of an operator that adds up. In the looser classes operands are
 rounded and sums are float32. In `strict` the sums round: of n numbers added one by one they make
 about as much as an error of sqrt(n) / 2 for each operand."""
+FIRST_SEED = 2_718_281_828
+"""Seed of the first chance, far from seeds that people choose: inputs or weights of the same seed
+would be like its noise."""
 SINGLE = {torch.Tag.pointwise, torch.Tag.nondeterministic_seeded}
 """Tags of operators that round each result once, or that a second call would not repeat."""
 
@@ -128,7 +131,7 @@ class Rounding(_Interfering):
 
 
 class Shaking(_Interfering):
-    """A mode in which a model in float64 rounds as programs of a narrower type may, by chance.
+    """A mode in which a model in a wide type rounds as programs of a narrower one may, by chance.
 
     This is Monte Carlo arithmetic (Parker, UCLA CSD-970002, 1997). Each result is rounded up or
     down by chance. An operator that adds up rounds many times within: its operands are shaken by as
@@ -139,6 +142,7 @@ class Shaking(_Interfering):
         rounded: rounds to the narrower type; None: to float32.
         half_unit: largest relative error of such a rounding.
         adding: such errors for each operand of an operator that adds up.
+        wide: the model's own type; numbers of others are left alone.
         seed: of the chance; PyTorch's own generators stay as they are.
     """
 
@@ -148,10 +152,12 @@ class Shaking(_Interfering):
         half_unit: float,
         *,
         adding: float,
+        wide: torch.dtype,
         seed: int,
     ) -> None:
         super().__init__()
         self._rounded = rounded or to_float32
+        self._wide = wide
         self._half_unit = half_unit
         self._operand_error = adding * half_unit
         self._seed = seed
@@ -174,7 +180,7 @@ class Shaking(_Interfering):
 
     def _round(self, exact: Any, shaken: Any) -> Any:
         """Return a shaken result, rounded by chance, where the exact result needs rounding."""
-        if not _is_double(exact):
+        if not self._is_wide(exact):
             return exact
         result = torch.empty_like(exact, memory_format=torch.contiguous_format)
         for ours, right, off in flat_parts(result, exact, shaken):
@@ -186,33 +192,37 @@ class Shaking(_Interfering):
 
     def _shake(self, value: Any, *, error: float) -> Any:
         """Return a tensor's values, off by at most a relative error."""
-        if not _is_double(value):
+        if not self._is_wide(value):
             return value
         result = torch.empty_like(value, memory_format=torch.contiguous_format)
         for ours, mine in flat_parts(result, value):
             torch.mul(mine, self._noise(mine, error), out=ours)
         return _laid_out_as(value, result)
 
+    def _is_wide(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.dtype is self._wide
+
     def _noise(self, like: torch.Tensor, error: float) -> torch.Tensor:
         """Return factors for a tensor's values, off from 1 by at most an error."""
         generator = self._generators.get(like.device)
         if generator is None:
-            generator = torch.Generator(like.device).manual_seed(self._seed)
+            generator = torch.Generator(like.device).manual_seed(FIRST_SEED + self._seed)
             self._generators[like.device] = generator
         return torch.empty_like(like).uniform_(-error, error, generator=generator).add_(1.0)
 
 
 class Watching(_Interfering):
-    """A mode that only notes whether any operator takes or gives float64."""
+    """A mode that only notes the types of numbers, except integers, that operators take or give."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.has_doubles = False
+        self.dtypes: set[torch.dtype] = set()
 
     def interfere(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return the operator's result as it is."""
         result = func(*args, **kwargs)
-        self.has_doubles |= any(map(_is_double, tree_leaves([args, kwargs, result])))
+        dtypes = {tensor.dtype for tensor in _tensors([args, kwargs, result])}
+        self.dtypes |= {each for each in dtypes if each.is_floating_point or each.is_complex}
         return result
 
 
@@ -255,10 +265,6 @@ class Dropping(_Interfering):
 def _laid_out_as(like: torch.Tensor, contiguous: torch.Tensor) -> torch.Tensor:
     """Return a tensor with the strides of another one, on which a reference's views may depend."""
     return contiguous if like.is_contiguous() else torch.empty_like(like).copy_(contiguous)
-
-
-def _is_double(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype is torch.float64
 
 
 def _is_view(func: Any) -> bool:

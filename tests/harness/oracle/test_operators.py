@@ -106,7 +106,8 @@ HALF_UNIT = 2.0**-24
 
 def shaken(compute, x: torch.Tensor, *, adding: float = 4.0, seed: int = 1) -> torch.Tensor:
     """Return a result in float64, rounded to float32 by chance."""
-    with torch.no_grad(), Shaking(None, HALF_UNIT, adding=adding, seed=seed):
+    shaking = Shaking(None, HALF_UNIT, adding=adding, wide=torch.float64, seed=seed)
+    with torch.no_grad(), shaking:
         return compute(x.double())
 
 
@@ -175,15 +176,26 @@ def test_results_rounded_by_chance_have_the_usual_strides(compute) -> None:
 
 
 @pytest.mark.parametrize(
-    ("compute", "has_doubles"),
+    ("compute", "dtypes"),
     [
-        (lambda x: torch.tanh(x @ x), False),
-        (lambda x: x.double().sum(), True),
-        (lambda x: x.sum(dtype=torch.float64).float(), True),
-        (lambda x: torch.tanh(x * 2.0), False),
+        (lambda x: torch.tanh(x @ x), set()),
+        (lambda x: x.double().sum(), {torch.float64}),
+        (lambda x: x.sum(dtype=torch.float64).float(), {torch.float64}),
+        (lambda x: torch.tanh(x.half() * 2.0).float(), {torch.float16}),
+        (lambda x: torch.fft.rfft(x).abs(), {torch.complex64}),
+        (lambda x: torch.tanh(x * 2.0).round().long(), set()),
     ],
 )
-def test_operators_in_float64_are_noted(compute, has_doubles: bool) -> None:
+def test_the_types_of_numbers_in_operators_are_noted(compute, dtypes: set[torch.dtype]) -> None:
     with torch.no_grad(), Watching() as watching:
         compute(X)
-    assert watching.has_doubles is has_doubles
+    assert watching.dtypes == {torch.float32} | dtypes
+
+
+def test_numbers_of_another_type_are_not_rounded_by_chance() -> None:
+    shaking = Shaking(to_half(torch.bfloat16), 2.0**-9, adding=1.0, wide=torch.float32, seed=1)
+    with torch.no_grad(), shaking:
+        single, double = torch.exp(X), torch.exp(X.double())
+    assert torch.equal(single, single.bfloat16().float())
+    assert not torch.equal(single, torch.exp(X))
+    assert torch.equal(double, torch.exp(X.double()))

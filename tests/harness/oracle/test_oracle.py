@@ -742,6 +742,37 @@ def test_a_reference_that_computes_in_float64_has_no_errors_by_chance(
         assert widened(oracle, draw, key) == key
 
 
+@pytest.mark.parametrize("precision", [PrecisionClass.TF32, PrecisionClass.HALF])
+@pytest.mark.parametrize(
+    ("forward", "inputs"),
+    [
+        ("return torch.softmax(x @ x.t() / 8, dim=-1)", "torch.randn(64, 64)"),
+        ("return torch.layer_norm(torch.exp(x), x.shape[-1:])", "torch.randn(64, 64)"),
+        ("return torch.tanh((x - x.mean(1, keepdim=True)).sum(1) * 9)", "torch.randn(64, 64)"),
+        (
+            "return nn.functional.scaled_dot_product_attention(x, x.roll(1, -2), x)",
+            "torch.randn(4, 32, 16)",
+        ),
+    ],
+)
+def test_errors_by_chance_are_as_large_in_float32_as_in_float64(
+    forward: str, inputs: str, precision: PrecisionClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oracle = oracle_of(forward, inputs, precision=precision)
+    draw = oracle.draw(5)
+    key = oracle.exact_key(draw)
+    (double,) = _by_chance_in_float64(oracle, draw, key)
+    monkeypatch.setattr(oracle._answering, "_exact", None)  # nothing is computed in float64
+    (single,) = oracle.by_chance(draw, key, range(NUM_CHANCES))
+    assert single.relative_l2 == pytest.approx(double.relative_l2, rel=0.3)
+
+
+def _by_chance_in_float64(oracle: Oracle, draw: Draw, key: Key) -> list[ReferenceError]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracle._answering, "_dtypes", {torch.float32, torch.float16})
+        return oracle.by_chance(draw, key, range(NUM_CHANCES))
+
+
 def test_a_draw_says_as_much_with_a_widened_key() -> None:
     oracle = oracle_of(STEEP, TERMS)
     draw = oracle.draw(3, oracle.families[1])
