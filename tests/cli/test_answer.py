@@ -41,6 +41,7 @@ COMMANDS = [
     "report a.verdicts.jsonl --json",
     "training memory --params own.yaml",
     "doctor",
+    "doctor --json",
 ]
 
 JUDGED = Judged(

@@ -198,12 +198,20 @@ def test_trials_leave_no_folder_behind(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_giving_up_half_way_leaves_no_process() -> None:
+def test_giving_up_half_way_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = Prober._start, list[Any]()
+
+    def noted(self: Prober) -> Any:
+        started.append(start(self))
+        return started[-1]
+
+    monkeypatch.setattr(Prober, "_start", noted)
     tried = probe_all([problem_of(source()), problem_of(source("return x + 1"))], **LIMITS)
     next(tried)
-    process = tried.gi_frame.f_locals["trying"]._process  # type: ignore[attr-defined]
+    (process,) = started
+    assert process.returncode is None
 
-    tried.close()  # type: ignore[attr-defined]
+    tried.close()
 
     assert process.returncode is not None
 
