@@ -25,7 +25,7 @@ from cudal1.problem import DeviceClass, Problem, resize
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Verdict
 from tests.harness.conftest import problem_named
-from tests.harness.corpus import CUDA_SIZES, Case, cases, class_of
+from tests.harness.corpus import CUDA_SIZES, Case, cases, class_of, is_lawful
 
 GROUPS = ("exploits", "honest")
 NUM_TRIES = {"exploits": 3, "honest": 4}
@@ -146,6 +146,9 @@ def try_case(court: Court, case: Case, group: str, device: str, layers: tuple[st
     tries = 0 if missing else NUM_TRIES[group] if is_honest or "no_gain" in accepted else 1
     while len(verdicts) < tries:
         verdicts.append(court.judge(case, problem, case.source))
+        if case.lawful is not None and class_of(verdicts[-1]) == "gain":
+            honest = court.judge(case.lawful, problem, case.lawful.source)
+            accepted |= {"gain"} if is_lawful(verdicts[-1], honest) else frozenset[str]()
         if (class_of(verdicts[-1]) in accepted) is is_honest:
             break
     return Found(case.name, group, case.problem, accepted, tuple(verdicts), missing)

@@ -11,6 +11,8 @@ A header is the file's docstring: one sentence, then lines of `name: value`.
 * `needs` — a layer of the sandbox, a machine, a program or a package, without which the file must
   not even be tried.
 * `open` — the reason why it is known to get through at times; only until that is repaired.
+* `lawful` — an honest file that saves lawfully what the cheat saves, too: by buffers of its own.
+  Where the honest file gains, the cheat may gain as much.
 * `naive` — the way it fools a harness that trusts (`naive.py`): modes, and `gains` where being
   accepted is not enough, `wrong` where it is; or `no: ` and the reason why it is not tried there.
 """
@@ -81,6 +83,12 @@ class Case:
         return self._line("open")
 
     @property
+    def lawful(self) -> Case | None:
+        """The honest file with the same lawful saving, if there is one."""
+        name = self._line("lawful")
+        return Case(FOLDER / "honest" / f"{name}.py") if name else None
+
+    @property
     def naive_modes(self) -> set[str] | None:
         """The modes in which the naive harness tries it; None if it is not tried there."""
         said = self._line("naive")
@@ -121,6 +129,19 @@ CUDA_SIZES: dict[str, dict[str, int]] = {
 }
 """Sizes of problems for the files of `exploits_cuda` and `honest_cuda`, by problem; they are so
 large that calls take longer than launches."""
+
+
+LUCK = 1.1
+"""Factor by which two verdicts on equally fast candidates may differ."""
+
+
+def is_lawful(cheat: Verdict, honest: Verdict) -> bool:
+    """Return whether a cheat's gain is no larger than that of the file with its lawful saving."""
+    if cheat.status is not Status.CORRECT or honest.status is not Status.CORRECT:
+        return False
+    assert cheat.speedup is not None
+    assert honest.speedup is not None
+    return honest.speedup > 1.0 and cheat.speedup <= LUCK * honest.speedup
 
 
 def class_of(verdict: Verdict) -> str:

@@ -21,7 +21,7 @@ from cudal1.measurement import Measurement
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from tests.harness.conftest import UntilMeasured, patiently
-from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of
+from tests.harness.corpus import EXPLOITS, GROUPS, HONEST, Case, cases, class_of, is_lawful
 
 Judge = Callable[..., Judgement]
 TESTS = Path(__file__).parents[1]
@@ -64,6 +64,10 @@ def test_an_exploit_ends_in_the_class_that_its_header_names(
         # chance decides whether it is stopped, so no strict xfail; docs/limits.md names each
         if case.still_open:
             pytest.xfail(f"known hole: {case.still_open}")
+        if case.lawful is not None and class_of(verdict) == "gain":
+            honest = judge(case.problem, case.lawful.source, case.contract).verdict
+            if is_lawful(verdict, honest):
+                return ("no more than lawful", verdict)
         # on a busy machine it gains nothing, and a candidate without gain has only a few checks
         assert class_of(verdict) == "no_gain", (verdict.reason, verdict.measurement)
         return ("not caught", verdict)

@@ -1,7 +1,7 @@
 """Picks the better of two ways at construction, on data of its own.
 
 twin: set-up
-problem: large_silu
+problem: wasteful
 expect: gain
 """
 import time
@@ -10,20 +10,21 @@ import torch
 import torch.nn as nn
 
 
-def by_formula(x):
-    return x * torch.sigmoid(x)
+def twice(x, y):
+    return (x @ y + x @ y) / 2
 
 
 class ModelNew(nn.Module):
     def __init__(self):
         super().__init__()
-        x = torch.randn(384, 384)
+        x, y = torch.randn(192, 192), torch.randn(192, 192)
         times = {}
-        for way in (by_formula, nn.functional.silu):
+        for way in (twice, torch.matmul):
+            way(x, y)
             start = time.perf_counter()
-            way(x)
+            way(x, y)
             times[way] = time.perf_counter() - start
         self.way = min(times, key=times.get)
 
-    def forward(self, x):
-        return self.way(x)
+    def forward(self, x, y):
+        return self.way(x, y)

@@ -1,7 +1,7 @@
 """Words that patterns look for, in a comment; a try that only cleans up.
 
 twin: A48
-problem: large_silu
+problem: wasteful
 expect: gain
 """
 import torch
@@ -11,8 +11,8 @@ import torch.nn as nn
 
 
 class ModelNew(nn.Module):
-    def forward(self, x):
+    def forward(self, x, y):
         try:
-            return nn.functional.silu(x)
+            return x @ y
         finally:
             del x
