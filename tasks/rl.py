@@ -293,6 +293,7 @@ class ContrastiveWorld:
             text=text,
             finish_reason="sampled",
             exemplar_ids=prompt.exemplar_ids,
+            exemplar_scores=prompt.exemplar_scores,
             island=self._islands[problem_id],
         )
 
