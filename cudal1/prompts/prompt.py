@@ -205,9 +205,7 @@ def answer_text(source: str) -> str:
     return f"```python\n{source.rstrip()}\n```"
 
 
-def _prompt(
-    text: str, *templates: tuple[str, str], exemplars: Sequence[Exemplar] = ()
-) -> Prompt:
+def _prompt(text: str, *templates: tuple[str, str], exemplars: Sequence[Exemplar] = ()) -> Prompt:
     return Prompt(
         messages=(Message(role="user", content=text),),
         exemplar_ids=tuple(exemplar.candidate_id for exemplar in exemplars),

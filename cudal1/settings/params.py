@@ -20,7 +20,8 @@ from cudal1.prompts.prompt import PromptStyle
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
 from cudal1.selection.contrast import ContrastParams, Sampling
-from cudal1.selection.reward import SmoothScope
+from cudal1.selection.progress import RewardForm
+from cudal1.selection.reward import Advantage, SmoothScope
 from cudal1.settings.provider_settings import ProviderSettings
 from cudal1.settings.scale import ScaleParams
 from cudal1.settings.settings_file import read_settings
@@ -174,8 +175,23 @@ class RlParams(ContrastParams):
     """The method of choosing exemplars."""
     plain_share: float = Field(ge=0, le=1)
     """Share of prompts without exemplars, so that the plain skill survives."""
-    smooth_k: float = Field(gt=0)
-    """k of equation 6 (paper 3.2: 1.5)."""
+    reward: RewardForm
+    """What an answer earns (the paper: `speedup`)."""
+    advantage: Advantage
+    """The baseline and scale of a group's rewards (equation 4: `normalized`)."""
+    entropy_coef: float = Field(ge=0)
+    """Weight of the mean entropy of a token in the objective (the paper: 0)."""
+    entropy_target: float | None = Field(gt=0)
+    """Nats a token below which TRL raises `entropy_coef` step by step, as in Skywork-OR1 (arXiv
+    2505.22312); None keeps it as it is."""
+    resamples: int = Field(ge=0)
+    """How often an answer that another of its group equals is sampled again; 0 under several
+    processes."""
+    mask_truncated: bool
+    """True if an answer that was cut off trains nothing; it earns 0 otherwise."""
+    smooth_k: float | None = Field(gt=0)
+    """k of equation 6 (paper 3.2: 1.5); None: rewards are clipped to the range of the latest ones'
+    middle 98 %."""
     smooth_scope: SmoothScope
     """The rewards that equation 6 takes its mean and deviation of."""
     smooth_window: int = Field(gt=1)

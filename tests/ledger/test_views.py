@@ -415,7 +415,10 @@ def test_exemplar_uses_counts_positions_from_one(ledger, chain):
 
 
 def test_progress_is_measured_against_the_best_exemplar_shown(ledger, facts):
-    shown = [facts.candidate("class ModelNew: a = f(1)"), facts.candidate("class ModelNew: b = g(1)")]
+    shown = [
+        facts.candidate("class ModelNew: a = f(1)"),
+        facts.candidate("class ModelNew: b = g(1)"),
+    ]
     for key, candidate in zip(("a", "b"), shown, strict=True):
         ledger.add_completion(facts.completion(key), candidate, None)
     copy = facts.candidate("class ModelNew:\n    other = g(1)  # the same")

@@ -7,7 +7,7 @@ import pytest
 from cudal1.program.identity import program_id
 from tests.harness.corpus import HONEST
 
-PLAIN = '''
+PLAIN = """
 import torch
 import torch.nn as nn
 
@@ -20,7 +20,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.relu(x)
         return self.layer(y)
-'''
+"""
 
 SAME = '''
 """A layer."""
@@ -74,7 +74,9 @@ def test_what_is_computed_counts(old: str, new: str) -> None:
 
 
 def test_comments_and_blanks_of_a_kernel_do_not_count() -> None:
-    other = KERNEL.replace("// the kernel", "/* the\n\nkernel */").replace("{ return", "{\n  return")
+    other = KERNEL.replace("// the kernel", "/* the\n\nkernel */").replace(
+        "{ return", "{\n  return"
+    )
     assert program_id(KERNEL) == program_id(other)
     assert program_id(KERNEL) != program_id(KERNEL.replace("x.relu", "x.tanh"))
 
