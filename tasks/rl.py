@@ -45,10 +45,13 @@ ATTEMPTS = 10_000
 
 
 def reinforce(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
+    """data/policy/INIT → data/policy/rl, with its marks on held-out problems.
+
+    The policy of a stage with an item is called after the item, and is not registered.
+    """
     section = stage.params.rl
     refuse_unready(stage, vllm_server=section.vllm_server)
-    init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
+    init, out = DATA / "policy" / section.init, DATA / "policy" / (stage.item or "rl")
     num_tokens = token_counter(init)
     problems = fitting_problems(stage, num_tokens, Split.TRAIN, count=section.num_problems)
     if len(problems) < section.prompts_per_step:
@@ -59,7 +62,8 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         num_policies = stage.params.scale.processes
-        with tracked(stage, ledger, alias=NEWEST) as run:
+        alias = NEWEST if stage.item is None else None
+        with tracked(stage, ledger, section="rl", alias=alias) as run:
             with verdict_source(ledger, stage.params, num_policies=num_policies) as judge:
                 judge.get_ready()
                 with training(

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, ValidationError, model_validator
 
 from cudal1.baseline import Baseline, on
 from cudal1.problem import DeviceClass, Split
@@ -209,6 +209,21 @@ class RlParams(ContrastParams):
     seed: int
 
 
+class AblationParams(Record):
+    """Stage `ablation@ROW`: stage `rl` with other settings."""
+
+    rows: dict[ItemName, dict[str, JsonValue]]
+    """The settings of `rl` that each row changes, by the name of the row and of its policy."""
+
+    def row(self, name: str, rl: RlParams) -> RlParams:
+        """Return the settings of a row.
+
+        Raises:
+            ValueError: a changed setting is unknown or wrong.
+        """
+        return RlParams.model_validate({**rl.model_dump(), **self.rows[name]})
+
+
 class MethodKind(StrEnum):
     """A baseline of the paper's table 5."""
 
@@ -346,6 +361,7 @@ class Params(Record):
     sft: SftParams
     selfsup: SelfsupParams
     rl: RlParams
+    ablation: AblationParams
     search: SearchParams
     transfer: TransferParams
     reviewer: ReviewerParams
@@ -381,7 +397,22 @@ class Params(Record):
         for key, init in {**starts, "rl.init": self.rl.init}.items():
             if init not in policies:
                 raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
+        self._refuse_wrong_rows({*policies, "rl"})
         return self
+
+    def _refuse_wrong_rows(self, policies: set[str]) -> None:
+        for name, changed in self.ablation.rows.items():
+            key = f"ablation.rows.{name}"
+            if name in policies:
+                raise ValueError(f"{key}: {name} is a policy already; rename the row")
+            if "init" in changed:
+                raise ValueError(f"{key}: rows start where rl does; leave init out")
+            try:
+                self.ablation.row(name, self.rl)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(map(str, first["loc"]))
+                raise ValueError(f"{key}.{place}: {first['msg']}") from error
 
     def _refuse_what_cannot_be_split(self) -> None:
         group = self.rl.group_size

@@ -16,7 +16,13 @@ from cudal1.problem import Split
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 
-TRAINED = {"policy": "untrained", "sft": "stage 1", "selfsup": "stages 1+2", "rl": "3 stages"}
+TRAINED = {
+    "policy": "untrained",
+    "sft": "stage 1",
+    "selfsup": "stages 1+2",
+    "rl": "3 stages",
+    "ablation": "3 stages",
+}
 """Training that a stage's policy has had."""
 ORDER = ("none", "random", "island", "bucket")
 """Kinds of sampling as the paper lists them; `none` is vanilla."""
