@@ -46,6 +46,8 @@ class Completion(Record):
     top_p. None where it was not asked for."""
     exemplar_ids: tuple[str, ...] = ()
     """Candidates that the prompt showed, in their order."""
+    exemplar_scores: tuple[float, ...] = ()
+    """Scores that the prompt showed them with, in the same order."""
     island: int | None = None
     """Island that the exemplars came from (`cudal1.selection.islands`); None without islands."""
 

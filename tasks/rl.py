@@ -22,10 +22,12 @@ from cudal1.candidate import Candidate, Completion
 from cudal1.errors import ConfigError, TrainingError
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
+from cudal1.program.identity import program_id
 from cudal1.prompts.prompt import Prompt, fitting_contrastive_prompt
 from cudal1.record import content_id
 from cudal1.selection.contrast import Choice, choose
 from cudal1.selection.exemplar import Birth
+from cudal1.selection.progress import Outcome, rewards, shares
 from cudal1.selection.reward import Smoother, speed_reward, success_reward
 from cudal1.services.answers import keep_completions
 from cudal1.services.judging import VerdictSource, device_facts, verdict_source
@@ -43,10 +45,13 @@ ATTEMPTS = 10_000
 
 
 def reinforce(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
+    """data/policy/INIT → data/policy/rl, with its marks on held-out problems.
+
+    The policy of a stage with an item is called after the item, and is not registered.
+    """
     section = stage.params.rl
     refuse_unready(stage, vllm_server=section.vllm_server)
-    init, out = DATA / "policy" / section.init, DATA / "policy" / "rl"
+    init, out = DATA / "policy" / section.init, DATA / "policy" / (stage.item or "rl")
     num_tokens = token_counter(init)
     problems = fitting_problems(stage, num_tokens, Split.TRAIN, count=section.num_problems)
     if len(problems) < section.prompts_per_step:
@@ -57,7 +62,8 @@ def reinforce(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         num_policies = stage.params.scale.processes
-        with tracked(stage, ledger, alias=NEWEST) as run:
+        alias = NEWEST if stage.item is None else None
+        with tracked(stage, ledger, section="rl", alias=alias) as run:
             with verdict_source(ledger, stage.params, num_policies=num_policies) as judge:
                 judge.get_ready()
                 with training(
@@ -89,6 +95,11 @@ def _train(stage: Stage, init: Path, out: Path, world: ContrastiveWorld, steps: 
             learning_rate=section.learning_rate,
             beta=section.beta,
             epsilon=section.epsilon,
+            advantage=section.advantage,
+            entropy_coef=section.entropy_coef,
+            entropy_target=section.entropy_target,
+            resamples=section.resamples,
+            mask_truncated=section.mask_truncated,
             updates_per_batch=section.updates_per_batch,
             temperature=section.temperature,
             top_p=section.top_p,
@@ -127,6 +138,8 @@ class ContrastiveWorld:
         self._problems = {problem.id: problem for problem in problems}
         self._prompts: dict[str, Prompt] = {}
         self._islands: dict[str, int | None] = {}
+        self._shown: dict[str, frozenset[str]] = {}
+        """Programs that each problem's prompt shows, the reference's too."""
         self._smoother = Smoother(
             section.smooth_scope,
             k=section.smooth_k,
@@ -170,15 +183,23 @@ class ContrastiveWorld:
             )
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
         params = self._stage.params
+        exemplars = self._ledger.shown(choice.exemplars)
         prompt, _ = fitting_contrastive_prompt(  # shows what was written elsewhere, at any length
             problem,
-            self._ledger.shown(choice.exemplars),
+            exemplars,
             style=params.policy.prompts,
             facts=device_facts(params),
             max_tokens=params.max_contrast_tokens,
             num_tokens=self._num_tokens,
         )
         self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
+        self._shown[problem_id] = frozenset(
+            program_id(source)
+            for source in (
+                problem.as_candidate,
+                *(each.source for each in exemplars if each.candidate_id in prompt.exemplar_ids),
+            )
+        )
         self._watch.lap(Part.OWN)
         return prompt.as_chat()
 
@@ -208,7 +229,11 @@ class ContrastiveWorld:
         verdicts = self._verdicts()
         self._watch.lap(Part.VERDICTS)
         raw = [speed_reward(verdict) for verdict in verdicts]
-        smoothed = self._smoother.smooth(raw, problem_ids)
+        outcomes = [
+            self._outcome(completion, candidate, speedup)
+            for (completion, candidate), speedup in zip(self._answers, raw, strict=True)
+        ]
+        smoothed = self._smoother.smooth(self._rewards(outcomes, problem_ids), problem_ids)
         ids = [answer.id for answer, _ in self._answers]
         self._ledger.add_rewards(step, list(zip(ids, raw, smoothed, strict=True)))
         reused = self._judge.num_reused - self._before.num_reused
@@ -222,6 +247,8 @@ class ContrastiveWorld:
                 "reused": reused / max(1, len(verdicts) - verdicts.count(None)),
                 "best_speedup": self._best_speedup(step),
                 "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),
+                **shares(outcomes),
+                **self._novelty(step),
             },
         )
         self._watch.lap(Part.OWN)
@@ -274,6 +301,51 @@ class ContrastiveWorld:
         rest = iter(found)
         return [None if candidate is None else next(rest) for _, candidate in self._answers]
 
+    def _outcome(
+        self, completion: Completion, candidate: Candidate | None, speedup: float
+    ) -> Outcome:
+        program = None if candidate is None else program_id(candidate.source)
+        return Outcome(
+            speedup=speedup,
+            best_shown=max(completion.exemplar_scores, default=None),
+            is_copy=program in self._shown[completion.problem_id],
+        )
+
+    def _rewards(self, outcomes: Sequence[Outcome], problem_ids: Sequence[str]) -> list[float]:
+        """Return what each answer earns beside the others of its group, before smoothing."""
+        earned = [0.0] * len(outcomes)
+        for problem_id in dict.fromkeys(problem_ids):
+            group = [i for i, each in enumerate(problem_ids) if each == problem_id]
+            found = rewards(self._section.reward, [outcomes[i] for i in group])
+            for i, reward in zip(group, found, strict=True):
+                earned[i] = reward
+        return earned
+
+    def _novelty(self, step: int) -> dict[str, float]:
+        """Return the share of the step's answers that are new, and a group's different programs.
+
+        An answer is new if the stage and those before it had no such program of its problem before
+        this step, nor this step's answers before it.
+        """
+        groups: dict[str, list[str]] = {}
+        for completion, candidate in self._answers:
+            programs = groups.setdefault(completion.problem_id, [])
+            if candidate is not None:
+                programs.append(program_id(candidate.source))
+        num_new = 0
+        for problem_id, programs in groups.items():
+            known = self._ledger.query(
+                "programs",
+                problem_id=problem_id,
+                running=self._stage.name,
+                first_attempt=step * ATTEMPTS,
+            )["program_id"]
+            num_new += len(set(programs) - set(known))
+        return {
+            "new": num_new / len(self._answers),
+            "distinct": fmean(len(set(programs)) for programs in groups.values()),
+        }
+
     def _best_speedup(self, step: int) -> float:
         """Return the problems' mean of the best certified speedup so far; no success is 1."""
         rows = self._ledger.query("best_so_far", stage=self._stage.name, step=step).to_dicts()
@@ -293,6 +365,7 @@ class ContrastiveWorld:
             text=text,
             finish_reason="sampled",
             exemplar_ids=prompt.exemplar_ids,
+            exemplar_scores=prompt.exemplar_scores,
             island=self._islands[problem_id],
         )
 

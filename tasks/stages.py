@@ -114,6 +114,7 @@ _ORDER = (
     "sft",
     "selfsup",
     "rl",
+    "ablation",
     "search",
     "transfer",
     "report",

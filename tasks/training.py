@@ -91,12 +91,20 @@ class Steps:
 
 
 @contextmanager
-def tracked(stage: Stage, ledger: Ledger, *, alias: str | None = None) -> Generator[tracking.Run]:
+def tracked(
+    stage: Stage, ledger: Ledger, *, section: str | None = None, alias: str | None = None
+) -> Generator[tracking.Run]:
     """Yield a training stage's run in MLflow, for the training and later work with the policy.
 
     At the end the policy is kept and, with an `alias`, registered; plot and shard are written.
+
+    Args:
+        stage: the stage that trains.
+        ledger: the ledger that the stage has begun.
+        section: of params.yaml, with the settings of the training; by default the stage's own.
+        alias: of the policy in the registry.
     """
-    section = stage.name.split("@")[0]
+    section = section or stage.name.split("@")[0]
     policy = DATA / "policy" / (stage.item or section)
     if ledger.query("steps", stage=stage.name).is_empty():
         # the stage was killed between its export and its end, so the origin of these checkpoints is

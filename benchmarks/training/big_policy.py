@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.arguments import Parser
 from benchmarks.machine import cpu_name, versions
+from cudal1.selection.reward import Advantage
 from cudal1.settings import profiles
 from cudal1.settings.scale import ScaleParams
 from cudal1.train import memory
@@ -153,6 +154,11 @@ def steps(profile: str, size: Size, work: Path, *, layers: int | None = None) ->
             learning_rate=ready.params["rl"]["learning_rate"],
             beta=0.02,
             epsilon=0.2,
+            advantage=Advantage.NORMALIZED,
+            entropy_coef=0.0,
+            entropy_target=None,
+            resamples=0,
+            mask_truncated=False,
             updates_per_batch=1,
             temperature=1.0,
             top_p=1.0,

@@ -21,7 +21,7 @@ from cudal1.extract.extract import extract
 from cudal1.harness.schedule.pool import Pool
 from cudal1.problem import DeviceClass, Problem, Split
 from cudal1.prompts.prompt import DeviceFacts, PromptStyle, answer_text, generation_prompt
-from cudal1.selection.reward import speed_reward
+from cudal1.selection.reward import Advantage, speed_reward
 from cudal1.suite import generator
 from cudal1.teachers import rewrite
 from cudal1.train.checkpoints import log_callback, quiet, without_printing
@@ -211,6 +211,11 @@ def our_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
             steps=size.steps,
             prompts_per_step=size.prompts,
             group_size=size.group,
+            advantage=Advantage.NORMALIZED,
+            entropy_coef=0.0,
+            entropy_target=None,
+            resamples=0,
+            mask_truncated=False,
             updates_per_batch=1,
             max_new_tokens=MAX_NEW_TOKENS,
             checkpoint_every=10**6,

@@ -31,6 +31,7 @@ from benchmarks.arguments import Parser
 from benchmarks.common import ONE_PROCESS, RESULTS, note, print_table
 from benchmarks.machine import cpu_name, versions
 from benchmarks.training.big_policy import GIB, WORD, Even, Size, build
+from cudal1.selection.reward import Advantage
 from cudal1.settings import profiles
 from cudal1.settings.scale import ScaleParams
 from cudal1.train import memory
@@ -168,6 +169,11 @@ def reinforce(work: Path, name: str, scale: ScaleParams, size: Size) -> Logs:
             learning_rate=1e-5,
             beta=0.02,
             epsilon=0.2,
+            advantage=Advantage.NORMALIZED,
+            entropy_coef=0.0,
+            entropy_target=None,
+            resamples=0,
+            mask_truncated=False,
             updates_per_batch=1,
             temperature=1.0,
             top_p=1.0,

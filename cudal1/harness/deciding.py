@@ -26,6 +26,8 @@ HARNESS = Path(__file__).parent
 OUTSIDE = ("admission", "builds", "cluster", "schedule", "deciding.py")
 """Folders and modules that decide which candidate is judged when and where, and nothing about its
 verdict."""
+BENEATH = (HARNESS.parent / "program" / "form.py", HARNESS.parent / "program" / "numbering.py")
+"""Modules of other rooms that decide verdicts: a copy of the reference is known by its form."""
 UNTOLD = (
     "sources that decide verdicts have changed: raise HARNESS_VERSION in cudal1/protocol.py, or "
     "say with --same-verdicts why every verdict stays the same"
@@ -45,7 +47,7 @@ ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
 def deciding_sources() -> list[Path]:
     """Return the modules that decide verdicts, in the order of their paths."""
     found = (path.relative_to(HARNESS) for path in HARNESS.rglob("*.py"))
-    return sorted(HARNESS / path for path in found if path.parts[0] not in OUTSIDE)
+    return sorted([*BENEATH, *(HARNESS / path for path in found if path.parts[0] not in OUTSIDE)])
 
 
 def constants() -> dict[str, Any]:
@@ -56,7 +58,7 @@ def constants() -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for path in deciding_sources():
-        module = ".".join(path.relative_to(HARNESS).with_suffix("").parts)
+        module = ".".join(_place(path).with_suffix("").parts)
         for name, value in _constants_of(ast.parse(path.read_text(encoding="utf-8"))):
             found[f"{module}.{name}"] = value
     return found
@@ -71,9 +73,14 @@ def digest() -> str:
             body = getattr(node, "body", None)  # that of a lambda is one expression
             if isinstance(body, list):
                 body[:] = [each for each in body if not _is_text(each)]
-        whole.update(path.relative_to(HARNESS).as_posix().encode())
+        whole.update(_place(path).as_posix().encode())
         whole.update(ast.dump(tree).encode())
     return whole.hexdigest()
+
+
+def _place(path: Path) -> Path:
+    """Return a module's path in the harness, or in the package if it is of another room."""
+    return path.relative_to(HARNESS if path.is_relative_to(HARNESS) else HARNESS.parent)
 
 
 def _constants_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:

@@ -15,6 +15,7 @@ from cudal1.hack_case import HackCase
 from cudal1.kill_table import KillTable
 from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
+from cudal1.program.identity import program_id
 from cudal1.protocol import EvalProtocol
 from cudal1.review import Opinion, Review, Ruling
 from cudal1.verdict import Phases, Properties, Verdict
@@ -150,6 +151,7 @@ def batch_of_completion(
         **{name: getattr(completion, name) for name in _COMPLETION_COLUMNS},
         "finish_reason": _column_text(completion.finish_reason),
         "exemplar_ids": list(completion.exemplar_ids),
+        "exemplar_scores": list(completion.exemplar_scores),
         **_texts_of(completion),
         "candidate_id": None if candidate is None else candidate.id,
         "no_candidate_reason": None if reason is None else _column_text(reason),
@@ -163,6 +165,7 @@ def batch_of_candidate(candidate: Candidate) -> Batch:
         "candidate_id": candidate.id,
         "problem_id": candidate.problem_id,
         "source": _bytes(candidate.source),
+        "program_id": program_id(candidate.source),
     }
     return _single("candidates", values, candidate.id)
 
@@ -240,6 +243,7 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
     return Completion(
         id=row["completion_id"],
         exemplar_ids=tuple(row["exemplar_ids"]),
+        exemplar_scores=tuple(row["exemplar_scores"] or ()),
         **_texts_in(row),
         **{name: row[name] for name in _COMPLETION_COLUMNS},
     )

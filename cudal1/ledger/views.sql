@@ -126,6 +126,26 @@ create or replace view exemplar_uses as
     from completions;
 comment on view exemplar_uses is 'Which earlier candidates were shown in the prompt of an answer, by position from 1';
 
+create or replace view copies as
+    with shown as (
+        select u.completion_id, list(coalesce(program_id, candidate_id)) as programs
+        from exemplar_uses u join candidates using (candidate_id) group by u.completion_id
+    )
+    select c.completion_id, list_max(c.exemplar_scores) as best_shown,
+           coalesce(list_contains(programs, coalesce(a.program_id, a.candidate_id)), false) as is_copy
+    from completions c left join shown using (completion_id)
+    left join candidates a on a.candidate_id = c.candidate_id
+    where len(c.exemplar_scores) > 0;
+comment on view copies is 'Of each answer to a prompt with exemplars: the best score that the prompt showed; is_copy: it is the program of an exemplar in other words';
+
+create or replace view progress as
+    select o.stage, o.completion_id, o.provider, o.problem_id, o.level, o.name, o.split, o.attempt,
+           o.candidate_id, o.outcome, o.device_kind, o.protocol_id,
+           case when o.outcome = 'correct' then coalesce(o.certified, 0) else 0 end as reward,
+           best_shown, is_copy, not is_copy and reward >= 1.05 * best_shown as is_progress
+    from outcomes o join copies using (completion_id);
+comment on view progress is 'What became of each answer to a prompt with exemplars: its certified speedup (reward; a failure is 0) beside that of the best exemplar shown; is_progress: it is no copy (copies), and faster than the best one by 5 % or more';
+
 create or replace view success as
     with answers as ( -- an answer may have a verdict of several protocols in one stage
         select stage, any_value(provider) as provider, any_value(split) as split,

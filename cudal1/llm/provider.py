@@ -192,6 +192,7 @@ def completion_of(
         logprobs=logprobs,
         template_id=request.prompt.template_id,
         exemplar_ids=request.prompt.exemplar_ids,
+        exemplar_scores=request.prompt.exemplar_scores,
     )
 
 

@@ -59,11 +59,18 @@ class Prompt(Record):
     """Hash of the templates that the messages were rendered from."""
     exemplar_ids: tuple[str, ...] = ()
     """Ids of the candidates shown, in order."""
+    exemplar_scores: tuple[float, ...] = ()
+    """Their scores, in the same order."""
 
     @property
     def id(self) -> str:
         """Hash of the messages."""
         return content_id(*(part for m in self.messages for part in (m.role, m.content)))
+
+    @property
+    def best_shown(self) -> float | None:
+        """Score of the fastest exemplar; None without exemplars."""
+        return max(self.exemplar_scores, default=None)
 
     def as_chat(self) -> list[dict[str, str]]:
         """Return the messages as chat libraries want them."""
@@ -112,8 +119,7 @@ def contrastive_prompt(
         reference=problem.source.rstrip(),
         exemplars="\n".join(shown).rstrip(),
     )
-    ids = tuple(exemplar.candidate_id for exemplar in exemplars)
-    return _prompt(text, (style, "contrast"), (style, "exemplar"), exemplar_ids=ids)
+    return _prompt(text, (style, "contrast"), (style, "exemplar"), exemplars=exemplars)
 
 
 def fitting_contrastive_prompt(
@@ -199,10 +205,11 @@ def answer_text(source: str) -> str:
     return f"```python\n{source.rstrip()}\n```"
 
 
-def _prompt(text: str, *templates: tuple[str, str], exemplar_ids: tuple[str, ...] = ()) -> Prompt:
+def _prompt(text: str, *templates: tuple[str, str], exemplars: Sequence[Exemplar] = ()) -> Prompt:
     return Prompt(
         messages=(Message(role="user", content=text),),
-        exemplar_ids=exemplar_ids,
+        exemplar_ids=tuple(exemplar.candidate_id for exemplar in exemplars),
+        exemplar_scores=tuple(exemplar.score for exemplar in exemplars),
         template_id=content_id(*(_template(*template).template for template in templates)),
     )
 

@@ -30,7 +30,7 @@ POLICY = "policy"
 SEARCH = "search@"
 """Prefix of the stages that ask frozen weights by some method."""
 
-_STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl", "search")
+_STAGES = ("policy", "generate", "filter", "sft", "selfsup", "rl", "ablation", "search")
 
 
 @lru_cache(maxsize=1)

@@ -44,6 +44,8 @@ COMPLETIONS = pl.Schema(
         "num_prompt_tokens": pl.Int64,
         "num_completion_tokens": pl.Int64,
         "cost_usd": pl.Float64,
+        "best_shown": pl.Float64,
+        "is_copy": pl.Boolean,
     }
 )
 CANDIDATES = pl.Schema({"candidate_id": pl.String, "problem_id": pl.String, "source": pl.String})
@@ -238,7 +240,8 @@ class ReportInput(Record):
     examined)."""
     completions: Annotated[pl.DataFrame, _conforms(COMPLETIONS)]
     """Every answer of the stages' latest runs, without its text; not the `exhausted` ones. Answers
-    of our own policies have the provider `policy`; their stage says which policy it was."""
+    of our own policies have the provider `policy`; their stage says which policy it was. Where the
+    prompt showed exemplars: the score of the best one, and whether the answer copies one."""
     candidates: Annotated[pl.DataFrame, _conforms(CANDIDATES)]
     """Sources of the candidates that are shown (`cudal1.report.shown`)."""
     verdicts: Annotated[pl.DataFrame, _conforms(VERDICTS)]

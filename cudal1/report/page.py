@@ -28,7 +28,7 @@ from cudal1.report.limits import NUM_REJECTED
 from cudal1.report.numbers import times
 from cudal1.report.problems import problem_exhibits
 from cudal1.report.seconds import seconds_figures, seconds_table
-from cudal1.report.tables import baselines, devices, methods, speedups, tables, tallies
+from cudal1.report.tables import baselines, budget, devices, methods, speedups, tables, tallies
 from cudal1.report.tables.cells import both
 from cudal1.report.tables.cost import cost_table
 from cudal1.report.tables.properties import property_table
@@ -101,7 +101,11 @@ def _sections(given: ReportInput) -> list[Section]:
             figures=_drawn(*policy_figures(given)),
             nothing_yet="No figure yet: no held-out answers.",
         ),
-        Section(name="methods", title="Methods", tables=(methods.method_table(given),)),
+        Section(
+            name="methods",
+            title="Methods",
+            tables=(budget.budget_table(given), methods.method_table(given)),
+        ),
         Section(
             name="learning",
             title="Learning curves",

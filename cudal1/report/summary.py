@@ -6,7 +6,7 @@ from functools import partial
 
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
-from cudal1.report.tables import devices, methods, speedups, tables, tallies
+from cudal1.report.tables import budget, devices, methods, speedups, tables, tallies
 from cudal1.report.tables.cells import both
 from cudal1.report.tables.cost import cost_table
 from cudal1.report.tables.properties import property_table
@@ -30,6 +30,7 @@ def summary_markdown(given: ReportInput) -> str:
         *both(partial(speedups.speedup_table, given)),
         tables.null_table(given),
         tables.policy_table(given),
+        budget.budget_table(given),
         methods.method_table(given),
         tallies.provider_table(given),
         tallies.outcome_table(given),

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from statistics import pstdev
 from typing import Generic, TypeVar
 
 from pydantic import Field
@@ -20,6 +21,15 @@ from cudal1.selection.islands import islands
 
 B = TypeVar("B", bound=Birth)
 """Exemplars, or their births alone: the choice needs no source."""
+
+
+class TauUnit(StrEnum):
+    """The unit of equation 1's temperature."""
+
+    SPEEDUP = "speedup"
+    """Speedups, as in the paper: with gains of 10 the slow buckets are never drawn."""
+    SPREAD = "spread"
+    """The standard deviation of the mean scores to choose from."""
 
 
 class ContrastParams(Record):
@@ -34,6 +44,8 @@ class ContrastParams(Record):
     bound)."""
     tau: float = Field(gt=0)
     """Temperature of equation 1."""
+    tau_unit: TauUnit
+    """The unit of `tau`."""
     num_islands: int = Field(ge=1)
     """Number of populations that do not see each other, under `sampling: island` (FunSearch:
     10)."""
@@ -111,13 +123,17 @@ def _bucket_low(score: float, width: float) -> float:
     return 2 * math.exp(math.floor(math.log(score / 2) / step + 1e-9) * step)
 
 
-def bucket_probabilities(mean_scores: Sequence[float], *, temperature: float) -> list[float]:
-    """Return equation 1: the softmax of the mean scores over `temperature`.
+def bucket_probabilities(
+    mean_scores: Sequence[float], *, temperature: float, unit: TauUnit = TauUnit.SPEEDUP
+) -> list[float]:
+    """Return equation 1: the softmax of the mean scores over `temperature`, in the given unit.
 
     The paper subtracts the mean of the scores. That cancels, so the largest is subtracted here,
     which also cannot overflow.
     """
     top = max(mean_scores)
+    if unit is TauUnit.SPREAD:
+        temperature *= pstdev(mean_scores) or 1.0
     weights = [math.exp((score - top) / temperature) for score in mean_scores]
     total = sum(weights)
     return [weight / total for weight in weights]
@@ -153,16 +169,15 @@ def choose(
         rng: the source of random numbers.
     """
     known = [e for e in history if e.born is None or e.born < at_round]
-    count, tau = knobs.num_exemplars, knobs.tau
     match sampling:
         case Sampling.NONE:
             return Choice()
         case Sampling.RANDOM:
             distinct = _distinct(known)
-            return _choice(rng.sample(distinct, min(count, len(distinct))))
+            return _choice(rng.sample(distinct, min(knobs.num_exemplars, len(distinct))))
         case Sampling.BUCKET:
             among = buckets(known, width=knobs.bucket_width, capacity=knobs.bucket_capacity)
-            return _choice(_drawn(among, count=count, temperature=tau, rng=rng))
+            return _choice(_drawn(among, knobs, rng=rng))
         case Sampling.ISLAND:
             island = rng.randrange(knobs.num_islands)
             members = islands(
@@ -172,17 +187,16 @@ def choose(
                 at_round=at_round,
             )[island]
             clusters = _grouped(members, lambda e: e.score, capacity=knobs.bucket_capacity)
-            drawn = _drawn(clusters, count=count, temperature=tau, rng=rng)
-            return _choice(drawn, island=island)
+            return _choice(_drawn(clusters, knobs, rng=rng), island=island)
 
 
-def _drawn(
-    among: Sequence[Bucket[B]], *, count: int, temperature: float, rng: random.Random
-) -> list[B]:
+def _drawn(among: Sequence[Bucket[B]], knobs: ContrastParams, *, rng: random.Random) -> list[B]:
     remaining = list(among)
     drawn: list[B] = []
-    while remaining and len(drawn) < count:
-        odds = bucket_probabilities([b.mean_score for b in remaining], temperature=temperature)
+    while remaining and len(drawn) < knobs.num_exemplars:
+        odds = bucket_probabilities(
+            [b.mean_score for b in remaining], temperature=knobs.tau, unit=knobs.tau_unit
+        )
         (bucket,) = rng.choices(remaining, weights=odds)
         remaining.remove(bucket)
         drawn.append(rng.choice(bucket.exemplars))

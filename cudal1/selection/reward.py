@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from statistics import fmean, pstdev, stdev
+from statistics import fmean, pstdev, quantiles, stdev
 from typing import Any
 
 from cudal1.verdict import Verdict
@@ -94,6 +94,16 @@ def smoothed_reward(reward: float, *, mean: float, deviation: float, k: float) -
     return max(-k, min(k, (reward - mean) / max(deviation, LEAST_DEVIATION)))
 
 
+class Advantage(StrEnum):
+    """The advantage of an answer, by its group's rewards."""
+
+    NORMALIZED = "normalized"
+    """The reward less the group's mean, over its standard deviation (equation 4)."""
+    LEAVE_ONE_OUT = "leave_one_out"
+    """The reward less the mean of the others, which is unbiased (RLOO, arXiv 2402.14740; TRLOO of
+    Dr.Kernel): a group with small differences counts less than one with large ones."""
+
+
 class SmoothScope(StrEnum):
     """The rewards that equation 6 takes its mean and deviation of; the paper leaves them open."""
 
@@ -112,7 +122,8 @@ class Smoother:
 
     Args:
         scope: the rewards that mean and deviation are of.
-        k: k of equation 6.
+        k: k of equation 6; None: rewards are clipped to the range of the middle 98 % of those that
+            mean and deviation are of, so that the range follows their spread.
         window: number of latest rewards that they cover, where the scope is not the group.
         refresh: number of calls after which they are computed anew, where the scope is not the
             group.
@@ -121,7 +132,7 @@ class Smoother:
     """
 
     def __init__(
-        self, scope: SmoothScope, *, k: float, window: int, refresh: int, log_scale: bool
+        self, scope: SmoothScope, *, k: float | None, window: int, refresh: int, log_scale: bool
     ) -> None:
         self._scope = scope
         self._k = k
@@ -143,10 +154,7 @@ class Smoother:
                 mine, window=self._window, refresh=self._refresh
             )
         return [
-            smoothed_reward(
-                value, mean=self._known[key].mean, deviation=self._known[key].deviation, k=self._k
-            )
-            for value, key in zip(scaled, keys, strict=True)
+            self._known[key].smoothed(v, k=self._k) for v, key in zip(scaled, keys, strict=True)
         ]
 
     def state(self) -> dict[str, Any]:
@@ -166,9 +174,21 @@ class _Statistics:
     num_calls: int = 0
     mean: float = 0.0
     deviation: float = 1.0
+    middle: tuple[float, float] | None = None
+    """Bounds of the middle 98 %; None: too few are known."""
+
+    def smoothed(self, reward: float, *, k: float | None) -> float:
+        """Return equation 6, or its z-score clipped to the middle of the rewards' range."""
+        if k is not None:
+            return smoothed_reward(reward, mean=self.mean, deviation=self.deviation, k=k)
+        low, high = (reward, reward) if self.middle is None else self.middle
+        clipped = max(low, min(high, reward))
+        return (clipped - self.mean) / max(self.deviation, LEAST_DEVIATION)
 
     def take_in(self, rewards: Sequence[float], *, window: int, refresh: int) -> None:
         self.seen = [*self.seen, *rewards][-window:]
         if self.num_calls % refresh == 0 and len(self.seen) > 1:
             self.mean, self.deviation = fmean(self.seen), pstdev(self.seen)
+            cuts = quantiles(self.seen, n=100, method="inclusive")
+            self.middle = cuts[0], cuts[-1]
         self.num_calls += 1

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, ValidationError, model_validator
 
 from cudal1.baseline import Baseline, on
 from cudal1.problem import DeviceClass, Split
@@ -20,7 +20,8 @@ from cudal1.prompts.prompt import PromptStyle
 from cudal1.protocol import EvalProtocol
 from cudal1.record import Record
 from cudal1.selection.contrast import ContrastParams, Sampling
-from cudal1.selection.reward import SmoothScope
+from cudal1.selection.progress import RewardForm
+from cudal1.selection.reward import Advantage, SmoothScope
 from cudal1.settings.provider_settings import ProviderSettings
 from cudal1.settings.scale import ScaleParams
 from cudal1.settings.settings_file import read_settings
@@ -174,8 +175,23 @@ class RlParams(ContrastParams):
     """The method of choosing exemplars."""
     plain_share: float = Field(ge=0, le=1)
     """Share of prompts without exemplars, so that the plain skill survives."""
-    smooth_k: float = Field(gt=0)
-    """k of equation 6 (paper 3.2: 1.5)."""
+    reward: RewardForm
+    """What an answer earns (the paper: `speedup`)."""
+    advantage: Advantage
+    """The baseline and scale of a group's rewards (equation 4: `normalized`)."""
+    entropy_coef: float = Field(ge=0)
+    """Weight of the mean entropy of a token in the objective (the paper: 0)."""
+    entropy_target: float | None = Field(gt=0)
+    """Nats a token below which TRL raises `entropy_coef` step by step, as in Skywork-OR1 (arXiv
+    2505.22312); None keeps it as it is."""
+    resamples: int = Field(ge=0)
+    """How often an answer that another of its group equals is sampled again; 0 under several
+    processes."""
+    mask_truncated: bool
+    """True if an answer that was cut off trains nothing; it earns 0 otherwise."""
+    smooth_k: float | None = Field(gt=0)
+    """k of equation 6 (paper 3.2: 1.5); None: rewards are clipped to the range of the latest ones'
+    middle 98 %."""
     smooth_scope: SmoothScope
     """The rewards that equation 6 takes its mean and deviation of."""
     smooth_window: int = Field(gt=1)
@@ -191,6 +207,21 @@ class RlParams(ContrastParams):
     """Address of the vLLM server that samples the answers and is sent the weights before each step
     (docs/training/how-to.md); None: the training processes sample."""
     seed: int
+
+
+class AblationParams(Record):
+    """Stage `ablation@ROW`: stage `rl` with other settings."""
+
+    rows: dict[ItemName, dict[str, JsonValue]]
+    """The settings of `rl` that each row changes, by the name of the row and of its policy."""
+
+    def row(self, name: str, rl: RlParams) -> RlParams:
+        """Return the settings of a row.
+
+        Raises:
+            ValueError: a changed setting is unknown or wrong.
+        """
+        return RlParams.model_validate({**rl.model_dump(), **self.rows[name]})
 
 
 class MethodKind(StrEnum):
@@ -330,6 +361,7 @@ class Params(Record):
     sft: SftParams
     selfsup: SelfsupParams
     rl: RlParams
+    ablation: AblationParams
     search: SearchParams
     transfer: TransferParams
     reviewer: ReviewerParams
@@ -365,7 +397,22 @@ class Params(Record):
         for key, init in {**starts, "rl.init": self.rl.init}.items():
             if init not in policies:
                 raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
+        self._refuse_wrong_rows({*policies, "rl"})
         return self
+
+    def _refuse_wrong_rows(self, policies: set[str]) -> None:
+        for name, changed in self.ablation.rows.items():
+            key = f"ablation.rows.{name}"
+            if name in policies:
+                raise ValueError(f"{key}: {name} is a policy already; rename the row")
+            if "init" in changed:
+                raise ValueError(f"{key}: rows start where rl does; leave init out")
+            try:
+                self.ablation.row(name, self.rl)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ".".join(map(str, first["loc"]))
+                raise ValueError(f"{key}.{place}: {first['msg']}") from error
 
     def _refuse_what_cannot_be_split(self) -> None:
         group = self.rl.group_size

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cudal1.selection.reward import Advantage
 from cudal1.settings.scale import ScaleParams
 from cudal1.train import scaling
 from cudal1.train.checkpoints import (
@@ -46,6 +47,11 @@ class GrpoSettings:
     learning_rate: float
     beta: float
     epsilon: float
+    advantage: Advantage
+    entropy_coef: float
+    entropy_target: float | None
+    resamples: int
+    mask_truncated: bool
     updates_per_batch: int
     temperature: float
     top_p: float
@@ -94,7 +100,11 @@ def train_grpo(
         temperature=settings.temperature,
         top_p=settings.top_p,
         loss_type="grpo",
-        scale_rewards="group",
+        scale_rewards="group" if settings.advantage is Advantage.NORMALIZED else "none",
+        mask_truncated_completions=settings.mask_truncated,
+        entropy_coef=settings.entropy_coef,
+        use_adaptive_entropy=settings.entropy_target is not None,
+        entropy_target=settings.entropy_target or 0.0,
         epsilon=settings.epsilon,
         beta=settings.beta,
         use_bias_correction_kl=False,
@@ -126,7 +136,7 @@ def train_grpo(
     offers = Offers(environment)
     trainer = _trainer_class()(
         model=str(policy),
-        reward_funcs=_reward_function(offers),
+        reward_funcs=_reward_function(offers, _unit(settings)),
         args=arguments,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
@@ -134,7 +144,7 @@ def train_grpo(
         callbacks=[finite_callback(), log_callback(on_log), _state_callback(environment)],
     )
     trainer.environment = environment
-    trainer.answering = Answering(trainer, offers)
+    trainer.answering = Answering(trainer, offers, resamples=settings.resamples)
     train_from(without_printing(trainer), resumed)
     scaling.save_policy(trainer, tokenizer, out)
 
@@ -144,12 +154,23 @@ def _checkpoint_steps(wanted: int, updates_per_batch: int) -> int:
     return max(1, round(wanted / updates_per_batch)) * updates_per_batch
 
 
-def _reward_function(offers: Offers) -> Any:
+def _unit(settings: GrpoSettings) -> float:
+    """Return what a reward is multiplied with, for TRL subtracts the mean of the whole group.
+
+    Less the mean of the G - 1 others, a reward is G / (G - 1) times as far from it.
+    """
+    if settings.advantage is Advantage.NORMALIZED:
+        return 1.0
+    return settings.group_size / (settings.group_size - 1)
+
+
+def _reward_function(offers: Offers, unit: float) -> Any:
     def speedup(
         prompts: Any, completions: Any, problem_id: list[str], trainer_state: Any, **_: Any
     ) -> list[float | None]:
         texts = [completion[0]["content"] for completion in completions]
-        return offers.score(problem_id, texts, trainer_state.global_step)
+        earned = offers.score(problem_id, texts, trainer_state.global_step)
+        return [None if reward is None else unit * reward for reward in earned]
 
     return speedup
 
@@ -186,7 +207,9 @@ def _trainer_class() -> Any:
                     asked, *others, **more
                 )[0]
 
-            return self.answering.sample(self._problem_ids, prompt_ids, plainly)
+            answers = self.answering.sample(self._problem_ids, prompt_ids, plainly)
+            self._metrics["train"]["resampled"].append(self.answering.repeated_share)
+            return answers
 
         def _calculate_rewards(self, *arguments: Any) -> Any:
             if torch.cuda.is_available():  # a device that measures does nothing else

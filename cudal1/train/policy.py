@@ -121,6 +121,9 @@ class Sampler:
         num_gpus = torch.cuda.device_count()
         self._device = f"cuda:{num_gpus - 1}" if num_gpus else "cpu"
         self._model.to(self._device).eval()
+        self._end_ids = _end_ids(self._model, self._tokenizer)
+        pad = self._tokenizer.pad_token_id
+        self._pad_id = self._end_ids[0] if pad is None else pad
         self.id = fingerprint(folder)
 
     @staticmethod
@@ -196,8 +199,8 @@ class Sampler:
                 do_sample=False,
                 logits_processor=LogitsProcessorList([draw]),
                 repetition_penalty=1.0,
-                pad_token_id=self._tokenizer.pad_token_id,
-                eos_token_id=self._tokenizer.eos_token_id,
+                pad_token_id=self._pad_id,
+                eos_token_id=self._end_ids,
             )
         return made[:, tokens.shape[1] :].tolist()
 
@@ -205,17 +208,15 @@ class Sampler:
         import torch
 
         width = max(len(prompt) for prompt in prompts)
-        pad = self._tokenizer.pad_token_id
-        tokens = [[pad] * (width - len(p)) + p for p in prompts]
+        tokens = [[self._pad_id] * (width - len(p)) + p for p in prompts]
         mask = [[0] * (width - len(p)) + [1] * len(p) for p in prompts]
         return (torch.tensor(tokens, device=self._device), torch.tensor(mask, device=self._device))
 
     def _answer(
         self, num_prompt_tokens: int, row: list[int], logprobs: list[float] | None
     ) -> Sampled:
-        end = self._tokenizer.eos_token_id
-        has_ended = end in row
-        length = row.index(end) if has_ended else len(row)
+        length = next((i for i, token in enumerate(row) if token in self._end_ids), len(row))
+        has_ended = length < len(row)
         num_tokens = length + has_ended
         return Sampled(
             text=self._tokenizer.decode(row[:length], skip_special_tokens=True),
@@ -282,6 +283,22 @@ def _uniforms(seeds: Sequence[int | str], num_steps: int) -> torch.Tensor:
     streams = [random.Random(seed) for seed in seeds]
     columns = [[stream.random() for _ in range(num_steps)] for stream in streams]
     return torch.tensor(columns, dtype=torch.float64).T
+
+
+def _end_ids(model: Any, tokenizer: Any) -> list[int]:
+    """Return every token that ends an answer: the tokenizer's, and those that the model declares.
+
+    A chat of SmolLM2 or Gemma ends with another token than the tokenizer's; TRL takes both, too.
+
+    Raises:
+        TrainingError: there is none, so no answer would end.
+    """
+    declared = model.generation_config.eos_token_id
+    several = declared if isinstance(declared, list) else [declared]
+    found = [each for each in (tokenizer.eos_token_id, *several) if each is not None]
+    if not found:
+        raise TrainingError("the policy declares no end token; take another policy.source")
+    return list(dict.fromkeys(found))
 
 
 def _rendered(tokenizer: Any, chat: Chat) -> list[int]:

@@ -208,6 +208,7 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
         "provider": "openai",
         "running": "rl",
         "attempts_per_step": 100,
+        "first_attempt": 300,
         "step": 3,
         "problem_ids": ["x"],
         "since": "2026-01-01T00:00:00+00:00",

@@ -117,6 +117,10 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
         before = {**facts.content(ledger), "baselines": []}  # the first version had none
     for problem in before["problems"]:
         problem["invariants"] = None  # nor these
+    for candidate in before["candidates"]:
+        candidate["program_id"] = None
+    for completion in before["completions"]:
+        completion["exemplar_scores"] = None
     path = tmp_path / "ledger.duckdb"
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
         for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():

@@ -414,6 +414,34 @@ def test_exemplar_uses_counts_positions_from_one(ledger, chain):
     assert found.rows() == [(1, chain[1].id), (2, chain[0].id)]
 
 
+def test_progress_is_measured_against_the_best_exemplar_shown(ledger, facts):
+    shown = [
+        facts.candidate("class ModelNew: a = f(1)"),
+        facts.candidate("class ModelNew: b = g(1)"),
+    ]
+    for key, candidate in zip(("a", "b"), shown, strict=True):
+        ledger.add_completion(facts.completion(key), candidate, None)
+    copy = facts.candidate("class ModelNew:\n    other = g(1)  # the same")
+    slower, better = facts.candidate("class ModelNew: c"), facts.candidate("class ModelNew: d")
+    answers = {"copy": (copy, 3.0), "slower": (slower, 2.0), "better": (better, 2.1)}
+    for key, (candidate, certified) in answers.items():
+        completion = facts.completion(key, shown=tuple(each.id for each in shown))
+        scored = completion.model_copy(update={"exemplar_scores": (1.5, 2.0)})
+        ledger.add_completion(scored, candidate, None)
+        ledger.add_verdict(facts.correct(candidate, certified), [])
+    none = facts.completion("none", shown=(shown[0].id,))
+    ledger.add_completion(none.model_copy(update={"exemplar_scores": (1.5,)}), None, "no code")
+    found = ledger.sql(
+        "select completion_id, reward, best_shown, is_copy, is_progress from progress order by all"
+    )
+    assert found.rows() == [
+        ("better", 2.1, 2.0, False, True),
+        ("copy", 3.0, 2.0, True, False),
+        ("none", 0.0, 1.5, False, False),
+        ("slower", 2.0, 2.0, False, False),
+    ]
+
+
 # --- runs ----------------------------------------------------------------------------------------
 
 

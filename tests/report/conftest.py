@@ -151,6 +151,8 @@ def answer(
     stage: str = "generate@fuser",
     provider: str = "fuser",
     number: int = 0,
+    best_shown: float | None = None,
+    is_copy: bool | None = None,
 ) -> dict[str, Any]:
     return {
         "completion_id": content_id(stage, provider, problem_id, str(candidate_id), str(number)),
@@ -163,6 +165,8 @@ def answer(
         "num_prompt_tokens": 400,
         "num_completion_tokens": 300,
         "cost_usd": 0.01,
+        "best_shown": best_shown,
+        "is_copy": is_copy,
     }
 
 

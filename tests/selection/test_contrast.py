@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cudal1.selection.contrast import (
     ContrastParams,
     Sampling,
+    TauUnit,
     bucket_probabilities,
     buckets,
     choose,
@@ -26,6 +27,7 @@ KNOBS = ContrastParams(
     bucket_width=0.1,
     bucket_capacity=100,
     tau=0.5,
+    tau_unit=TauUnit.SPEEDUP,
     num_islands=3,
     island_reset_every=5,
 )
@@ -136,6 +138,16 @@ def test_exemplars_are_drawn_with_the_frequencies_of_equation_1() -> None:
     expected = {"c0": share[0] / 2, "c1": share[0] / 2, "c2": share[1], "c3": share[2]}
     for name, probability in expected.items():
         assert drawn[name] / num_draws == pytest.approx(probability, abs=0.02)
+
+
+def test_a_temperature_in_units_of_the_spread_does_not_change_with_the_scale_of_speedups() -> None:
+    def odds(scores: list[float], unit: TauUnit) -> list[float]:
+        return bucket_probabilities(scores, temperature=0.5, unit=unit)
+
+    small, large = [1.0, 1.5, 2.5], [10.0, 15.0, 25.0]
+    assert odds(small, TauUnit.SPREAD) == pytest.approx(odds(large, TauUnit.SPREAD))
+    assert odds(large, TauUnit.SPEEDUP)[0] < 1e-9 < odds(large, TauUnit.SPREAD)[0]
+    assert odds([2.0, 2.0], TauUnit.SPREAD) == [0.5, 0.5]
 
 
 def test_random_sampling_ignores_scores_and_takes_each_source_once() -> None:

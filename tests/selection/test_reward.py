@@ -107,6 +107,20 @@ def test_a_group_without_differences_carries_no_signal(rewards: list[float]) -> 
     assert group_advantages(rewards) == [0.0] * len(rewards)
 
 
+def test_without_k_the_range_of_smoothed_rewards_follows_their_spread() -> None:
+    def smoother(k: float | None) -> Smoother:
+        return Smoother(SmoothScope.ROLLING, k=k, window=512, refresh=1, log_scale=False)
+
+    rewards = [float(value) for value in range(200)]
+    clipped, spread = (smoother(k).smooth(rewards, ["p"] * 200) for k in (1.5, None))
+    assert len(set(clipped)) < 190
+    assert len(set(spread)) > 190
+    assert spread == sorted(spread)
+    far = smoother(None).smooth([*rewards, 1e9], ["p"] * 201)
+    assert far[-1] == pytest.approx(far[-4], abs=0.1)  # one outlier is no range
+    assert smoother(None).smooth([3.0], ["p"]) == [3.0]  # nothing is known yet
+
+
 ANSWERS = st.lists(
     st.tuples(
         st.lists(st.tuples(st.floats(0, 4), st.floats(0, 2)), min_size=1, max_size=5),

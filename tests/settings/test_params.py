@@ -158,6 +158,23 @@ def test_a_method_without_a_policy_may_read_any_path(
     assert Params.load(file).search.methods["vanilla-sft"].reads == "data/shards/problems"
 
 
+@pytest.mark.parametrize(
+    ("name", "changed", "said"),
+    [
+        ("r1", {}, "ablation.rows.r1: r1 is a policy already; rename the row"),
+        ("rl", {}, "ablation.rows.rl: rl is a policy already; rename the row"),
+        ("grpo", {"init": "sft"}, "ablation.rows.grpo: rows start where rl does; leave init out"),
+        ("grpo", {"samplng": "none"}, "ablation.rows.grpo.samplng: "),
+        ("grpo", {"tau": 0}, "ablation.rows.grpo.tau: "),
+    ],
+)
+def test_a_row_of_the_ablation_that_cannot_be_is_named(
+    name: str, changed: dict[str, Any], said: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["ablation"]["rows"][name] = changed
+    assert _refusal(content, tmp_path).startswith(said)
+
+
 @pytest.mark.parametrize("name", ["fuser", "reviewer"])
 def test_each_name_belongs_to_one_bill(name: str, content: dict[str, Any], tmp_path: Path) -> None:
     methods = content["search"]["methods"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cudal1.harness.judgement import Judgement
 from cudal1.ledger import Ledger
 from cudal1.problem import Admission, DeviceClass, Problem, Split
 from cudal1.selection.contrast import Sampling
+from cudal1.selection.progress import RewardForm
 from cudal1.services.judging import VerdictSource
 from cudal1.settings.params import Params
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
@@ -123,12 +125,12 @@ class Told:
 class World:
     """A ContrastiveWorld with its logged numbers."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, stage: Stage = STAGE) -> None:
         self.ledger = ledger
         self.told = Told()
         self.source = VerdictSource(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
         self.acts = ContrastiveWorld(
-            STAGE,
+            stage,
             ledger,
             self.source,
             PROBLEMS,
@@ -250,6 +252,40 @@ def test_a_step_logs_its_rewards_successes_and_speedups(world: World) -> None:
     assert told["reward_raw_std"] == pytest.approx(1.673, abs=1e-3)
     assert (told["success"], told["hacked"]) == (0.5, 0.25)
     assert told["best_speedup"] == pytest.approx((4.0 + 1.0) / 2)  # nothing of the second yet
+
+
+def test_a_step_logs_what_became_of_the_exemplars_that_were_shown(world: World) -> None:
+    world.step(0, {FIRST: [says("1.5", 1), says("2.0", 2)]})
+    assert "copied" not in world.told.steps[1], "no prompt showed any"
+    world.step(1, {FIRST: [says("2.0", 2), says("9.0", 1), says("4.0", 3), says("2.0", 4)]})
+    told = world.told.steps[2]
+    assert (told["copied"], told["progressed"], told["over_best"]) == (0.5, 0.25, (2 + 1) / 4)
+
+
+def test_an_answer_is_new_once(world: World) -> None:
+    world.step(0, {FIRST: [says("1.5", 1), says("1.5", 1), "nothing", says("2.0", 2)]})
+    assert (world.told.steps[1]["new"], world.told.steps[1]["distinct"]) == (0.5, 2)
+    answers = {FIRST: [says("1.5", 1), says("3.0", 3)], SECOND: [says("1.5", 1), says("2.0", 5)]}
+    world.step(1, answers)
+    assert (world.told.steps[2]["new"], world.told.steps[2]["distinct"]) == (0.75, 2)
+    again = World(world.ledger)  # after a kill
+    again.step(1, answers)
+    assert again.told.steps[2]["new"] == 0.75
+
+
+def test_copies_earn_as_little_as_failures_where_progress_is_rewarded(
+    tmp_path: Path, world: World
+) -> None:
+    rl = RL.model_copy(update={"reward": RewardForm.RATIO})
+    stage = replace(STAGE, params=STAGE.params.model_copy(update={"rl": rl}))
+    world = World(world.ledger, stage)
+    world.step(0, {FIRST: [says("2.0", 2), says("3.0", 3)]})
+    copy, failure, slower, better = world.step(
+        1, {FIRST: [says("3.0", 3), "nothing", says("2.5", 4), says("4.0", 5)]}
+    )
+    assert copy == failure < slower < better
+    raw = world.ledger.sql("select raw from rewards where step = 1 order by raw")
+    assert raw["raw"].to_list() == [0.0, 2.5, 3.0, 4.0], "the ledger keeps the speedups"
 
 
 @pytest.mark.slow

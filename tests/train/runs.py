@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cudal1.selection.reward import Advantage
 from cudal1.settings.scale import ScaleParams
 from cudal1.train.grpo import GrpoSettings, train_grpo
 from cudal1.train.sft import Pair, SftSettings, train_sft
@@ -26,6 +27,11 @@ GRPO: dict[str, Any] = {
     "learning_rate": 0.01,
     "beta": 0.1,
     "epsilon": 0.2,
+    "advantage": Advantage.NORMALIZED,
+    "entropy_coef": 0.0,
+    "entropy_target": None,
+    "resamples": 0,
+    "mask_truncated": False,
     "updates_per_batch": 1,
     "temperature": 1.0,
     "top_p": 1.0,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.selection.reward import group_advantages
+from cudal1.selection.reward import Advantage, group_advantages
 from cudal1.train import grpo
 from cudal1.train.sampling import answering, rollouts
 from tests.train.runs import scale
@@ -24,6 +24,11 @@ SETTINGS = {
     "learning_rate": 0.01,
     "beta": 0.0,
     "epsilon": 0.2,
+    "advantage": Advantage.NORMALIZED,
+    "entropy_coef": 0.0,
+    "entropy_target": None,
+    "resamples": 0,
+    "mask_truncated": False,
     "updates_per_batch": 1,
     "temperature": 1.0,
     "top_p": 1.0,
@@ -149,6 +154,41 @@ def test_trls_advantages_are_equation_4(
         ours = [*group_advantages(rewards[:8]), *group_advantages(rewards[8:])]
         assert batch["advantages"] == pytest.approx(ours, abs=1e-4)
         assert max(ours) > 0.5
+
+
+def test_without_a_deviation_an_advantage_is_over_the_mean_of_the_others(
+    tiny_policy: Path, tmp_path: Path, seen: list[dict[str, Any]]
+) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=1, advantage=Advantage.LEAVE_ONE_OUT)
+    (rewards,) = world.rewards
+    ours = [
+        reward - fmean([*group[:i], *group[i + 1 :]])
+        for group in (rewards[:8], rewards[8:])
+        for i, reward in enumerate(group)
+    ]
+    assert seen[0]["advantages"] == pytest.approx(ours, abs=1e-5)
+
+
+@pytest.mark.parametrize("judges_meanwhile", [False, True])
+def test_an_answer_that_another_of_its_group_equals_is_sampled_again(
+    tiny_policy: Path, tmp_path: Path, *, judges_meanwhile: bool
+) -> None:
+    def repeated(folder: str, **settings: Any) -> tuple[int, float]:
+        world = Letters(judges_meanwhile=judges_meanwhile)
+        logs = train(tiny_policy, tmp_path / folder, world, steps=1, max_new_tokens=1, **settings)
+        said = [
+            (problem, text)
+            for problems, texts, _ in world.offered
+            for problem, text in zip(problems, texts, strict=True)
+        ]
+        assert len(said) == 16
+        return len(said) - len(set(said)), logs[0]["resampled"]
+
+    before, none = repeated("once")
+    after, again = repeated("again", resamples=20)
+    assert before > after
+    assert none == 0 < again
 
 
 def test_the_environments_state_comes_back_after_a_kill(tiny_policy: Path, tmp_path: Path) -> None:

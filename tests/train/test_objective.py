@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cudal1.selection.reward import group_advantages, objective
+from cudal1.selection.reward import Advantage, group_advantages, objective
 from cudal1.train import grpo
 from tests.train.test_grpo import Letters, train
 
@@ -116,6 +116,11 @@ def test_the_minimized_objective_is_that_of_equations_4_and_5(
         beta=BETA,
         epsilon=EPSILON,
         temperature=TEMPERATURE,
+        advantage=Advantage.NORMALIZED,
+        entropy_coef=0.0,
+        entropy_target=None,
+        resamples=0,
+        mask_truncated=False,
         updates_per_batch=2,
         learning_rate=0.02,
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from cudal1.errors import TrainingError
 from cudal1.extract.extract import extract
@@ -226,6 +227,35 @@ def test_the_end_token_counts(embedded: Sampler) -> None:
         assert answer.finish_reason == "stop"
         assert answer.num_completion_tokens == len(answer.logprobs or ())
         assert answer.num_completion_tokens == len(tokens_of(answer))
+
+
+def test_an_answer_ends_at_any_token_that_the_model_declares(
+    tiny_policy: Path, tmp_path: Path
+) -> None:
+    whole = sample(Sampler(tiny_policy), [HELLO], max_new_tokens=12)[0]
+    assert whole.num_completion_tokens > 1
+    changed = tmp_path / "changed"
+    shutil.copytree(tiny_policy, changed)
+    settings = json.loads((changed / "generation_config.json").read_text())
+    tokenizer: Any = AutoTokenizer.from_pretrained(tiny_policy)
+    settings["eos_token_id"] = list(range(len(tokenizer)))
+    (changed / "generation_config.json").write_text(json.dumps(settings))
+    ended = sample(Sampler(changed), [HELLO], max_new_tokens=12)[0]
+    assert (ended.text, ended.finish_reason, ended.num_completion_tokens) == ("", "stop", 1)
+
+
+def test_a_policy_without_an_end_token_is_refused(tiny_policy: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(tiny_policy, changed)
+    for name, key in (("generation_config.json", "eos_token_id"), ("config.json", "eos_token_id")):
+        settings = json.loads((changed / name).read_text())
+        settings.pop(key, None)
+        (changed / name).write_text(json.dumps(settings))
+    settings = json.loads((changed / "tokenizer_config.json").read_text())
+    settings.pop("eos_token", None)
+    (changed / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(TrainingError, match="no end token"):
+        Sampler(changed)
 
 
 @pytest.mark.slow

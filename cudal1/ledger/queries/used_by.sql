@@ -7,7 +7,7 @@ with same as (
                         union select code_id from rulings where candidate_id = $candidate_id)
 )
 select distinct m.stage,
-       list_position(['problems', 'policy', 'generate', 'filter', 'sft', 'selfsup', 'rl', 'search', 'transfer',
+       list_position(['problems', 'policy', 'generate', 'filter', 'sft', 'selfsup', 'rl', 'ablation', 'search', 'transfer',
                       'report'], split_part(m.stage, '@', 1)) as place
 from members m
 left join completions c on m.kind = 'completions' and c.completion_id = m.key

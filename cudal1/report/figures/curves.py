@@ -26,6 +26,12 @@ TRAINED_ON = (
     "success",
     "hacked",
     "reused",
+    "copied",
+    "progressed",
+    "over_best",
+    "new",
+    "distinct",
+    "resampled",
     "kl",
     "entropy",
     "clip_ratio/region_mean",
@@ -46,6 +52,12 @@ _MEANINGS = {
     "success": "share of successes",
     "hacked": "share of answers that cheat",
     "reused": "share of verdicts that were known before",
+    "copied": "share of answers to prompts with exemplars that copy what was shown",
+    "progressed": "share of them that beat the best exemplar by 5 % or more",
+    "over_best": "their mean speedup over the best exemplar, copies and failures as 0",
+    "new": "share of answers with a program that was not known before",
+    "distinct": "different programs in a group of answers",
+    "resampled": "answers sampled again because another of their group equals them, per answer",
     "reward": "mean smoothed reward (equation 6)",
     "kl": "KL divergence from the start, nats",
     "entropy": "entropy, nats per token",
@@ -55,7 +67,19 @@ _MEANINGS = {
 }
 _DFT = "loss (dft: tokens weighted with their probability)"
 _RANGES = {
-    **dict.fromkeys(("success", "hacked", "reused", "clip_ratio/region_mean", "idle"), (0.0, 1.0)),
+    **dict.fromkeys(
+        (
+            "success",
+            "hacked",
+            "reused",
+            "copied",
+            "progressed",
+            "new",
+            "clip_ratio/region_mean",
+            "idle",
+        ),
+        (0.0, 1.0),
+    ),
     **dict.fromkeys(("kl", "entropy", "reward_raw_std", "step_s"), (0.0, None)),
 }
 """Range of the numbers that have one; their intervals are clipped to it."""

@@ -1,7 +1,6 @@
 """Methods side by side, as in the paper's table 5: frozen weights that are asked, and our stages.
 
-All are first compared on equal terms: the problems that all were given, and for each problem as
-many answers as the method with the fewest had. Counting is `cudal1.selection.metrics`.
+Which are compared, and on what terms: `contenders`. Counting is `cudal1.selection.metrics`.
 """
 
 # ruff: noqa: RUF001 (× and – are what readers see)
@@ -9,23 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
 
-import polars as pl
-
-from cudal1.problem import Split
 from cudal1.report import facts
 from cudal1.report.inputs import ReportInput
 from cudal1.report.numbers import share, times
 from cudal1.report.tables.cells import null_note
+from cudal1.report.tables.contenders import Comparison, comparison
 from cudal1.report.tables.table import Row, RowKind, Table
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP, summarize
 
-TRAINED = {"policy": "untrained", "sft": "stage 1", "selfsup": "stages 1+2", "rl": "3 stages"}
-"""Training that a stage's policy has had."""
-ORDER = ("none", "random", "island", "bucket")
-"""Kinds of sampling as the paper lists them; `none` is vanilla."""
 PAPER = (  # label, mean, maximum, median, successful, meaningful; a failure is 0
     ("R1, vanilla", 0.88, 14.4, 0.75, 179, 18),
     ("R1, evolve", 1.41, 44.2, 1.17, 248, 162),
@@ -43,35 +35,13 @@ PAPER_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A method, or the policy that a stage leaves, which is asked with the plain prompt."""
-
-    label: str
-    problems: frozenset[str]
-    num_answers: int
-    """The most answers to a problem."""
-    answers: pl.DataFrame
-
-    def best(self, problems: Sequence[str], num_answers: int) -> list[float | None]:
-        """Return the best certified speedup of each problem; None where nothing succeeded."""
-        first = self.answers.filter(pl.col("attempt") < num_answers, pl.col("reward") > 0)
-        tops = dict(first.group_by("problem_id").agg(pl.col("reward").max()).iter_rows())
-        return [tops.get(problem) for problem in problems]
-
-
 def method_table(given: ReportInput) -> Table:
     """Return methods and policies side by side, like table 5."""
-    started, policies = _methods(given), _policies(given)
-    budget = max((method.num_answers for method in started), default=0)
-    methods = [method for method in started if method.num_answers == budget > 0]
-    stopped = [method.label for method in started if method not in methods]
-    problems, left_out = _shared(methods, policies)
-    compared = [*methods, *([] if left_out else policies)] if methods and problems else []
-    num_answers = min((contender.num_answers for contender in compared), default=0)
+    among = comparison(given)
+    problems, num_answers = among.problems, among.num_answers
     rows = [
         Row(cells=_cells(contender.label, contender.best(problems, num_answers), num_answers))
-        for contender in compared
+        for contender in among.contenders
     ]
     null = facts.null_speedups(given, problems) if rows else []
     if null:
@@ -80,13 +50,7 @@ def method_table(given: ReportInput) -> Table:
         rows += [Row(cells=_paper_cells(*line), kind=RowKind.PAPER) for line in PAPER]
     return Table(
         title="Methods and stages (as table 5)",
-        caption=" ".join(
-            (
-                _caption(len(problems), num_answers, stopped, policies_left_out=left_out),
-                null_note(given),
-                PAPER_NOTE,
-            )
-        ),
+        caption=" ".join((_caption(among), null_note(given), PAPER_NOTE)),
         columns=(
             "Method",
             "Problems",
@@ -110,80 +74,25 @@ def method_table(given: ReportInput) -> Table:
     )
 
 
-def _caption(
-    num_problems: int, num_answers: int, stopped: Sequence[str], *, policies_left_out: bool
-) -> str:
+def _caption(among: Comparison) -> str:
     policies = (
         "Policies are left out: they were examined on other problems."
-        if policies_left_out
+        if among.policies_left_out
         else "A policy of a stage is asked with the plain prompt, so it is vanilla with other "
         "weights; where a method asks the same weights so, the difference is chance."
     )
-    ended = f" Left out, for the provider stopped: {', '.join(stopped)}." if stopped else ""
+    ended = (
+        f" Left out, for the provider stopped: {', '.join(among.stopped)}." if among.stopped else ""
+    )
     return (
-        f"Best certified speedup of each of {num_problems:,} problems, among the first "
-        f"{num_answers:,} answers to each: the problems that every row was given, and as many "
-        "answers as the row that had fewest. Vanilla asks with the plain prompt; evolve shows "
+        f"Best certified speedup of each of {len(among.problems):,} problems, among the first "
+        f"{among.num_answers:,} answers to each: the problems that every row was given, and as "
+        "many answers as the row that had fewest. Vanilla asks with the plain prompt; evolve shows "
         "earlier successes of its own with their scores; weights stay as they are. "
         f"{policies}{ended} A problem without success counts as 0× (the convention of the "
         "paper's table 5) or as 1× (that of its tables 4 and 6), as the column says; with 0× a "
         "geometric mean is 0×. ±: 95 % of the mean over problems."
     )
-
-
-def _methods(given: ReportInput) -> list[Contender]:
-    """Return the methods in the paper's order: vanilla, then evolve by its kind of sampling."""
-    answers = facts.answers(given)
-    rows = given.searched.group_by("stage", "method", "sampling").agg(
-        pl.col("problem_id"), pl.col("num_asked").max()
-    )
-    found = sorted(rows.to_dicts(), key=lambda row: (_place(row["sampling"]), row["stage"]))
-    return [
-        Contender(
-            row["stage"].removeprefix(facts.SEARCH),
-            frozenset(row["problem_id"]),
-            row["num_asked"],
-            answers.filter(pl.col("stage") == row["stage"]),
-        )
-        for row in found
-    ]
-
-
-def _place(sampling: str) -> int:
-    return ORDER.index(sampling) if sampling in ORDER else len(ORDER)
-
-
-def _policies(given: ReportInput) -> list[Contender]:
-    answers = facts.answers(given).filter(
-        pl.col("provider") == facts.POLICY, pl.col("split") == Split.HELDOUT.value
-    )
-    found: list[Contender] = []
-    for stage in facts.stages(answers):
-        mine = answers.filter(pl.col("stage") == stage)
-        counts = dict(mine.group_by("problem_id").len().iter_rows())
-        trained = TRAINED.get(stage.split("@")[0])
-        label = facts.policy_label(stage)
-        found.append(
-            Contender(
-                f"{label} ({trained})" if trained else label,
-                frozenset(counts),
-                min(counts.values()),
-                mine,
-            )
-        )
-    return found
-
-
-def _shared(methods: Sequence[Contender], policies: Sequence[Contender]) -> tuple[list[str], bool]:
-    """Return the problems of all methods and policies, and whether policies had to be left out."""
-    searched = _in_all(methods)
-    both = searched & _in_all(policies)
-    return (sorted(both), False) if both else (sorted(searched), bool(policies))
-
-
-def _in_all(contenders: Sequence[Contender]) -> frozenset[str]:
-    sets = [contender.problems for contender in contenders]
-    return frozenset.intersection(*sets) if sets else frozenset()
 
 
 def _cells(label: str, best: Sequence[float | None], num_answers: int) -> tuple[str, ...]:

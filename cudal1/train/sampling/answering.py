@@ -4,6 +4,9 @@ A vLLM server is asked for all groups at once. One process samples all answers t
 finished answers are built while others are still being sampled. Several processes offer together,
 and would wait for each other in the middle of their batches: they offer when all answers have
 ended. Where judges have devices of their own, groups are sampled one after another.
+
+One process samples an answer again that another of its group equals (`again.py`). Several processes
+do not: each would have to sample as often as the others.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from itertools import groupby
 from typing import Any
 
 from cudal1.train.environment import Offers
+from cudal1.train.sampling.again import Again
 from cudal1.train.sampling.attention import is_plain
 from cudal1.train.sampling.rollouts import OnEnd, Rollouts
 from cudal1.train.sampling.served import Served
@@ -24,15 +28,18 @@ class Answering:
     Args:
         trainer: TRL's, with our `environment`.
         offers: receives the answers.
+        resamples: how often an answer that another of its group equals is sampled again.
     """
 
-    def __init__(self, trainer: Any, offers: Offers) -> None:
+    def __init__(self, trainer: Any, offers: Offers, *, resamples: int) -> None:
         self._trainer = trainer
         self._offers = offers
         self._rollouts = _rollouts(trainer)
         self._served = Served(trainer.vllm_generation) if trainer.use_vllm else None
         self._sent_at: int | None = None
         """The training step that the server's weights come from."""
+        self._resamples = resamples if trainer.accelerator.num_processes == 1 else 0
+        self._again = Again((), times=0)
         self._problem_ids: Sequence[str] = ()
         self._answers: list[list[int]] = []
         self._logprobs: list[list[float]] = []
@@ -53,24 +60,49 @@ class Answering:
         self._problem_ids = problem_ids
         self._answers = [[] for _ in prompts]
         self._logprobs = [[] for _ in prompts]
+        size = self._trainer.num_generations
+        self._again = Again([place // size for place in range(len(prompts))], times=self._resamples)
+        if self._served is not None:
+            self._send_weights()
+        self._sample(range(len(prompts)), prompts, plainly, group_size=size)
+        for places in self._again.rounds():
+            self._sample(places, [prompts[place] for place in places], plainly, group_size=1)
+        return self._answers, self._logprobs if self._served is not None else None
+
+    @property
+    def repeated_share(self) -> float:
+        """The number of the last batch's answers that were sampled again, per answer."""
+        return self._again.num_repeated / max(1, len(self._answers))
+
+    def _sample(
+        self,
+        places: Sequence[int],
+        prompts: Sequence[list[int]],
+        plainly: Callable[[Sequence[list[int]]], list[list[int]]],
+        *,
+        group_size: int,
+    ) -> None:
+        """Sample answers for some places of the batch, in groups of equal prompts."""
+
+        def take(ended: Sequence[int], answers: list[list[int]], logprobs: Any = None) -> None:
+            self._take([places[i] for i in ended], answers, logprobs)
+
         together = not self._trainer.environment.judges_meanwhile
         is_alone = self._trainer.accelerator.num_processes == 1
         if self._served is not None:
-            self._send_weights()
-            self._served.sample(prompts, self._trainer.num_generations, self._take)
-            return self._answers, self._logprobs
+            self._served.sample(prompts, group_size, take)
+            return
         if self._rollouts is not None and together and is_alone:
-            self._rolled_out(self._rollouts, prompts, on_end=self._take)
-            return self._answers, None
-        for part in _parts(problem_ids, together=together):
+            self._rolled_out(self._rollouts, prompts, on_end=take)
+            return
+        for part in _parts([self._problem_ids[place] for place in places], together=together):
             asked = prompts[part.start : part.stop]
-            self._take(
+            take(
                 part,
                 plainly(asked)
                 if self._rollouts is None
                 else self._rolled_out(self._rollouts, asked),
             )
-        return self._answers, None
 
     def _take(
         self,
@@ -78,14 +110,20 @@ class Answering:
         answers: list[list[int]],
         logprobs: list[list[float]] | None = None,
     ) -> None:
-        """Take answers that have just ended, by their places in the batch."""
-        for i, place in enumerate(places):
-            self._answers[place] = answers[i]
-            self._logprobs[place] = [] if logprobs is None else logprobs[i]
+        """Take answers that have just ended, by their places; some are to be sampled again."""
         tokenizer = self._trainer.processing_class
         texts = tokenizer.batch_decode(answers, skip_special_tokens=True)
-        problem_ids = [self._problem_ids[place] for place in places]
-        self._offers.make(places, problem_ids, texts, self._trainer.state.global_step)
+        kept = [i for i, place in enumerate(places) if self._again.keeps(place, texts[i])]
+        for i in kept:
+            self._answers[places[i]] = answers[i]
+            self._logprobs[places[i]] = [] if logprobs is None else logprobs[i]
+        if kept:
+            self._offers.make(
+                [places[i] for i in kept],
+                [self._problem_ids[places[i]] for i in kept],
+                [texts[i] for i in kept],
+                self._trainer.state.global_step,
+            )
 
     def _send_weights(self) -> None:
         step = self._trainer.state.global_step

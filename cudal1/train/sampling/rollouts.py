@@ -72,12 +72,15 @@ class Rollouts:
         import torch
 
         distinct = {prompt: i for i, prompt in enumerate(dict.fromkeys(map(tuple, prompts)))}
-        places_B = torch.tensor([distinct[tuple(p)] for p in prompts], device=model.device)
+        places = [distinct[tuple(p)] for p in prompts]
         with torch.no_grad():
             mask_PW, cache, logits_PV = caches.read(model, list(distinct), pad_id=self._pad_id)
             decoder = self._fitting(model, cache, len(prompts), mask_PW.shape[1])
+            # a recording is for one number of answers: further ones to the last prompt fill it
+            filled = [*places, *places[-1:] * (decoder.batch - len(places))]
+            places_B = torch.tensor(filled, device=model.device)
             decoder.begin(cache, mask_PW, logits_PV, places_B)
-            return decoder.finish(on_end)
+            return decoder.finish(len(places), on_end)
 
     def _fitting(self, model: Any, read: Any, batch: int, width: int) -> _Decoder:
         """Return the last call's decoder if it is large enough, so that its graph is replayed."""
@@ -86,7 +89,12 @@ class Rollouts:
         needed = width + self._max_new_tokens
         old = self._decoder
         weights = tuple(weight.data_ptr() for weight in model.parameters())
-        if old is not None and old.weights == weights and old.batch == batch and needed <= old.room:
+        if (
+            old is not None
+            and old.weights == weights
+            and needed <= old.room
+            and (old.batch == batch or (old.is_recorded and old.batch > batch))
+        ):
             return old
         room = max(-(-needed // ROOM) * ROOM, 0 if old is None else old.room)
         self._decoder = old = None  # frees the old decoder's memory first
@@ -182,24 +190,29 @@ class _Decoder:
         self._positions_B1.copy_(mask_PW.sum(-1, keepdim=True)[places_B] - 1)
         self._append(logits_PV[places_B])
 
-    def finish(self, on_end: OnEnd | None) -> list[list[int]]:
-        """Return the answers begun, each up to its end."""
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the step is a recorded graph."""
+        return self._graph is not None
+
+    def finish(self, num_answers: int, on_end: OnEnd | None) -> list[list[int]]:
+        """Return the first answers begun, each up to its end."""
         step = self._step if self._graph is None else self._graph.replay
         answers: dict[int, list[int]] = {}
         num_tokens = self._answers_BT.shape[1]
         for count in range(1, num_tokens + 1):
             if (is_full := count == num_tokens) or count % LOOK_EVERY == 0:
                 has_ended = (self._has_ended_B | is_full).tolist()
-                ended = [b for b in range(self.batch) if has_ended[b] and b not in answers]
+                ended = [b for b in range(num_answers) if has_ended[b] and b not in answers]
                 if ended:
                     tokens = self._answers_BT[:, :count].tolist()
                     answers |= {b: self._cut(tokens[b]) for b in ended}
                 if ended and on_end is not None:
                     on_end(ended, [answers[b] for b in ended])
-                if len(answers) == self.batch:
+                if len(answers) == num_answers:
                     break
             step()
-        return [answers[b] for b in range(self.batch)]
+        return [answers[b] for b in range(num_answers)]
 
     def _cut(self, tokens: list[int]) -> list[int]:
         for i, token in enumerate(tokens):

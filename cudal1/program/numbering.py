@@ -11,7 +11,6 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -21,12 +20,15 @@ class Numbering(ast.NodeVisitor):
 
     Args:
         tree: the source's syntax tree, made plain.
-        bindings: its statements that bind names.
+        bindings: its statements that bind names; a name without any is numbered alone.
+        kept: attributes that have a meaning outside the source, and keep their names.
     """
 
-    def __init__(self, tree: ast.Module, bindings: dict[str, list[ast.stmt]]) -> None:
+    def __init__(
+        self, tree: ast.Module, bindings: dict[str, list[ast.stmt]], *, kept: frozenset[str]
+    ) -> None:
         self._bindings = bindings
-        self._attributes = _own_attributes(tree)
+        self._attributes = _own_attributes(tree) - kept
         self._numbers: dict[str, dict[str, str]] = defaultdict(dict)
         self._scopes: list[tuple[str, frozenset[str]]] = []
         self._num_scopes = 0
@@ -222,15 +224,7 @@ def _own_attributes(tree: ast.Module) -> frozenset[str]:
                     found.add(name)
                 case _:
                     pass
-    return frozenset(name for name in found - _of_pytorch() if not name.startswith("__"))
-
-
-@cache
-def _of_pytorch() -> frozenset[str]:
-    """Return the names that PyTorch's modules and tensors define: they have a meaning already."""
-    import torch
-
-    return frozenset(dir(torch.nn.Module)) | frozenset(dir(torch.Tensor))
+    return frozenset(name for name in found if not name.startswith("__"))
 
 
 def _stored_in(method: ast.FunctionDef, own: str) -> set[str]:

@@ -1,0 +1,6 @@
+-- What an answer made of the exemplars that its prompt showed; null: older code did not note it.
+
+alter table candidates add column program_id varchar;
+comment on column candidates.program_id is 'Shared by all sources that are the same program in other words: names, comments and layout do not count';
+alter table completions add column exemplar_scores double[];
+comment on column completions.exemplar_scores is 'Scores that the prompt showed the exemplars with, in their order';

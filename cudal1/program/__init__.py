@@ -1,0 +1,1 @@
+"""The program in a source, names and layout aside: its form, and an id that copies share."""

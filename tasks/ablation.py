@@ -1,0 +1,23 @@
+"""Stage `ablation@ROW`: stage `rl` once more with other settings, a row of the table of methods.
+
+A row's policy is examined like every other, and `search` asks it as its settings say
+(`search.methods`), so that it is compared with the others at equal budget. It is never a champion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tasks.rl import reinforce
+from tasks.stage import Stage, main
+
+
+def train_row(stage: Stage) -> Mapping[str, float | int]:
+    """data/policy/INIT → data/policy/ROW, with its marks on held-out problems."""
+    row = stage.params.ablation.row(stage.instance, stage.params.rl)
+    return reinforce(replace(stage, params=stage.params.model_copy(update={"rl": row})))
+
+
+if __name__ == "__main__":
+    main("ablation", train_row)
