@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import ConfigError, TrainingError
+from cudal1.extract.sections import sections_of
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
 from cudal1.program.identity import program_id
@@ -248,6 +249,7 @@ class ContrastiveWorld:
                 "best_speedup": self._best_speedup(step),
                 "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),
                 **shares(outcomes),
+                **self._whole(),
                 **self._novelty(step),
             },
         )
@@ -305,8 +307,9 @@ class ContrastiveWorld:
         self, completion: Completion, candidate: Candidate | None, speedup: float
     ) -> Outcome:
         program = None if candidate is None else program_id(candidate.source)
+        is_paid = not self._section.whole_answers or sections_of(completion.text).is_whole
         return Outcome(
-            speedup=speedup,
+            speedup=speedup if is_paid else 0.0,
             best_shown=max(completion.exemplar_scores, default=None),
             is_copy=program in self._shown[completion.problem_id],
         )
@@ -320,6 +323,12 @@ class ContrastiveWorld:
             for i, reward in zip(group, found, strict=True):
                 earned[i] = reward
         return earned
+
+    def _whole(self) -> dict[str, float]:
+        """Return the share of answers with analysis, design and code, where these are required."""
+        if not self._section.whole_answers:
+            return {}
+        return {"whole": fmean(sections_of(each.text).is_whole for each, _ in self._answers)}
 
     def _novelty(self, step: int) -> dict[str, float]:
         """Return the share of the step's answers that are new, and a group's different programs.

@@ -11,6 +11,7 @@ from typing import Any
 from cudal1.baseline import Baseline
 from cudal1.billing import Try
 from cudal1.candidate import Candidate, Completion
+from cudal1.extract.sections import sections_of
 from cudal1.hack_case import HackCase
 from cudal1.kill_table import KillTable
 from cudal1.measurement import TimingSample
@@ -153,6 +154,7 @@ def batch_of_completion(
         "exemplar_ids": list(completion.exemplar_ids),
         "exemplar_scores": list(completion.exemplar_scores),
         **_texts_of(completion),
+        **_sections(completion.text),
         "candidate_id": None if candidate is None else candidate.id,
         "no_candidate_reason": None if reason is None else _column_text(reason),
     }
@@ -310,6 +312,14 @@ _ANSWER_COLUMNS = (
 )
 _COMPLETION_COLUMNS = (*_ANSWER_COLUMNS, "island")
 _OPINION_COLUMNS = ("is_cheat", "kind", "quote", "evidence")
+
+
+def _sections(text: str) -> dict[str, str | None]:
+    found = sections_of(text)
+    return {
+        name: None if said is None else _column_text(said)
+        for name, said in (("analysis", found.analysis), ("design", found.design))
+    }
 
 
 def _texts_of(completion: Completion) -> dict[str, bytes | None]:

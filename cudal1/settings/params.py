@@ -177,6 +177,9 @@ class RlParams(ContrastParams):
     """Share of prompts without exemplars, so that the plain skill survives."""
     reward: RewardForm
     """What an answer earns (the paper: `speedup`)."""
+    whole_answers: bool
+    """True if an answer without analysis, design and code earns nothing (paper table 3); it needs
+    `policy.prompts: paper`, which asks for them."""
     advantage: Advantage
     """The baseline and scale of a group's rewards (equation 4: `normalized`)."""
     entropy_coef: float = Field(ge=0)
@@ -398,6 +401,11 @@ class Params(Record):
             if init not in policies:
                 raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
         self._refuse_wrong_rows({*policies, "rl"})
+        if self.rl.whole_answers and self.policy.prompts is not PromptStyle.PAPER:
+            raise ValueError(
+                f"rl.whole_answers: the prompts of style {self.policy.prompts} ask for code alone; "
+                "set policy.prompts to paper"
+            )
         return self
 
     def _refuse_wrong_rows(self, policies: set[str]) -> None:

@@ -175,6 +175,13 @@ def test_a_row_of_the_ablation_that_cannot_be_is_named(
     assert _refusal(content, tmp_path).startswith(said)
 
 
+def test_whole_answers_need_the_prompt_that_asks_for_them(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["rl"]["whole_answers"] = True
+    assert _refusal(content, tmp_path).startswith("rl.whole_answers: the prompts of style compact")
+
+
 @pytest.mark.parametrize("name", ["fuser", "reviewer"])
 def test_each_name_belongs_to_one_bill(name: str, content: dict[str, Any], tmp_path: Path) -> None:
     methods = content["search"]["methods"]

@@ -288,6 +288,23 @@ def test_copies_earn_as_little_as_failures_where_progress_is_rewarded(
     assert raw["raw"].to_list() == [0.0, 2.5, 3.0, 4.0], "the ledger keeps the speedups"
 
 
+def test_an_answer_that_is_not_whole_earns_nothing_where_it_must_be(world: World) -> None:
+    said = "## {}\nOne pass over memory is enough, so both operators are fused here.\n"
+    whole = (
+        said.format("Performance Analysis")
+        + said.format("Algorithm Design")
+        + f"## Code Implementation\n{says('2.0', 2)}"
+    )
+    rl = RL.model_copy(update={"whole_answers": True})
+    stage = replace(STAGE, params=STAGE.params.model_copy(update={"rl": rl}))
+    world = World(world.ledger, stage)
+    paid, bare, failure = world.step(0, {FIRST: [whole, says("3.0", 3), "nothing"]})
+    assert bare == failure < paid
+    assert world.told.steps[1]["whole"] == pytest.approx(1 / 3)
+    (row,) = world.ledger.sql("select analysis from completions where analysis is not null").rows()
+    assert row[0].startswith("One pass over memory")
+
+
 @pytest.mark.slow
 def test_the_best_so_far_never_falls(world: World) -> None:
     for step, speed in enumerate(("2.0", "5.0", "0.7", "3.0")):
