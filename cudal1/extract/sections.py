@@ -22,7 +22,7 @@ MIN_WORDS = 8
 
 
 class Sections(Record):
-    """What an answer says beside its code."""
+    """The words of an answer beside its code."""
 
     analysis: str | None = None
     """The comparison of the variants that were shown; None: there is no such section."""

@@ -1,13 +1,12 @@
 """Progress: how much better an answer is than what its prompt showed, and rewards for that.
 
-A prompt shows exemplars with their scores, or the reference alone, whose score is 1. An answer that
+A prompt shows exemplars with their scores, or the reference alone with a score of 1. An answer that
 repeats what is shown has learned nothing, so under every form but the paper's a copy earns 0.
 Copies are told by their programs (`cudal1.program.identity`).
 
 The paper rewards the certified speedup (2.4.4), which a copy of the best exemplar earns in full.
-The other forms are ours: `ratio` and `margin` of an answer to the best that was shown, `rank` among
-the answers to one prompt, and what an answer adds to the best of its group (`marginal`; compare the
-estimators of max@k, Tang et al. 2025, arXiv 2503.19595).
+The other forms are ours. `marginal` pays for the best of a group, as estimators of max@k do (Tang
+et al. 2025, arXiv 2503.19595).
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ REFERENCE_SCORE = 1.0
 
 
 class RewardForm(StrEnum):
-    """What an answer earns."""
+    """The reward of an answer."""
 
     SPEEDUP = "speedup"
     """Its certified speedup, copies too (the paper's)."""
     RATIO = "ratio"
     """Its certified speedup over the best score that the prompt showed."""
     MARGIN = "margin"
-    """What its ratio is above 1; an answer that is correct and no faster than what was shown earns
-    a little (`CORRECT`), so that a group without progress still tells right from wrong."""
+    """The part of its ratio above 1. An answer that is correct and no faster than what was shown
+    earns a little (`CORRECT`), so that a group without progress still tells right from wrong."""
     RANK = "rank"
     """The share of the other answers to the prompt that it beats; ties count half."""
     MARGINAL = "marginal"
-    """What the best ratio of the group would lose without it, and a little for being correct."""
+    """The loss of the group's best ratio without it, and a little for being correct."""
 
 
 CORRECT = 0.1
@@ -52,7 +51,7 @@ class Outcome:
     best_shown: float | None
     """Score of the best exemplar in its prompt; None: the prompt showed the reference alone."""
     is_copy: bool
-    """Whether it is the program of an exemplar, or of the reference."""
+    """True if it is the program of an exemplar, or of the reference."""
 
     @property
     def ratio(self) -> float:
@@ -62,7 +61,7 @@ class Outcome:
 
     @property
     def is_progress(self) -> bool:
-        """Whether it beats the best that was shown by more than chance."""
+        """Return whether it beats the best that was shown by more than chance."""
         return self.ratio >= IMPROVED
 
 

@@ -176,7 +176,7 @@ class RlParams(ContrastParams):
     plain_share: float = Field(ge=0, le=1)
     """Share of prompts without exemplars, so that the plain skill survives."""
     reward: RewardForm
-    """What an answer earns (the paper: `speedup`)."""
+    """The reward of an answer (the paper: `speedup`)."""
     whole_answers: bool
     """True if an answer without analysis, design and code earns nothing (paper table 3); it needs
     `policy.prompts: paper`, which asks for them."""
@@ -188,8 +188,8 @@ class RlParams(ContrastParams):
     """Nats a token below which TRL raises `entropy_coef` step by step, as in Skywork-OR1 (arXiv
     2505.22312); None keeps it as it is."""
     resamples: int = Field(ge=0)
-    """How often an answer that another of its group equals is sampled again; 0 under several
-    processes."""
+    """Most times that an answer is sampled again because another of its group equals it; 0 under
+    several processes."""
     mask_truncated: bool
     """True if an answer that was cut off trains nothing; it earns 0 otherwise."""
     smooth_k: float | None = Field(gt=0)

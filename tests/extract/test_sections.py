@@ -57,7 +57,7 @@ def test_an_answer_that_lacks_a_part_is_not_whole(text: str) -> None:
     assert not sections_of(text).is_whole
 
 
-def test_what_is_there_is_kept_though_the_answer_is_not_whole() -> None:
+def test_sections_are_kept_though_the_answer_is_not_whole() -> None:
     found = sections_of(f"## Algorithm Design\n{DESIGN}\n{CODE}")
     assert found.analysis is None
     assert found.design is not None

@@ -69,7 +69,7 @@ def test_names_comments_layout_and_unneeded_definitions_do_not_count() -> None:
     ("old", "new"),
     [("relu", "tanh"), ("(size, size)", "(size, size, False)"), ("self.layer(y)", "self.layer(x)")],
 )
-def test_what_is_computed_counts(old: str, new: str) -> None:
+def test_another_computation_has_another_id(old: str, new: str) -> None:
     assert program_id(PLAIN) != program_id(PLAIN.replace(old, new))
 
 

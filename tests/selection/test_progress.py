@@ -32,7 +32,7 @@ def test_copies_and_failures_earn_nothing(form: RewardForm, group: list[Outcome]
 
 @pytest.mark.parametrize("form", list(RewardForm))
 @given(group=st.lists(OUTCOMES, min_size=2, max_size=8), shown=st.none() | st.just(1.5))
-def test_of_two_answers_to_a_prompt_the_faster_never_earns_less(
+def test_the_faster_answer_to_a_prompt_never_earns_less(
     form: RewardForm, group: list[Outcome], shown: float | None
 ) -> None:
     asked = [Outcome(each.speedup, shown, is_copy=False) for each in group]

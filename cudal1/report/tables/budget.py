@@ -1,6 +1,6 @@
 """Best so far at equal budget: what each method and policy has found after so many verdicts.
 
-Counting is `cudal1.selection.budget`; who is compared, and on what terms, is in `contenders`.
+Counting is `cudal1.selection.budget`; `contenders` chooses the methods and the equal terms.
 """
 
 # ruff: noqa: RUF001 (× and – are what readers see)

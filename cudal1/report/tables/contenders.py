@@ -65,7 +65,7 @@ class Comparison:
     stopped: Sequence[str]
     """Methods that are left out, since their provider stopped."""
     policies_left_out: bool
-    """Whether policies are left out, since they were examined on other problems."""
+    """True if policies are left out, since they were examined on other problems."""
 
 
 @lru_cache(maxsize=1)

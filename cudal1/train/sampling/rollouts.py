@@ -192,7 +192,7 @@ class _Decoder:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the step is a recorded graph."""
+        """Return whether the step is a recorded graph."""
         return self._graph is not None
 
     def finish(self, num_answers: int, on_end: OnEnd | None) -> list[list[int]]:
