@@ -80,7 +80,7 @@ def digest() -> str:
 
 def _place(path: Path) -> Path:
     """Return a module's path in the harness, or in the package if it is of another room."""
-    return path.relative_to(HARNESS if path.is_relative_to(HARNESS) else HARNESS.parent)
+    return path.relative_to(HARNESS) if path.is_relative_to(HARNESS) else Path(*path.parts[-2:])
 
 
 def _constants_of(tree: ast.Module) -> Iterator[tuple[str, Any]]:
