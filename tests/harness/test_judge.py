@@ -447,15 +447,15 @@ def test_a_copy_of_the_reference_is_certified_one_after_a_pair_for_each_bucket(
 
 
 @pytest.mark.slow
-def test_a_null_test_is_not_a_copy_and_is_measured_in_full(
-    each_pool: Pool, named_problem: NamedProblem, quick: EvalProtocol
+def test_a_null_test_is_not_a_copy_and_is_measured(
+    each_pool: Pool, named_problem: NamedProblem
 ) -> None:
     problem = _silu(each_pool, named_problem)
     verdict = _judge(each_pool, problem, problem.null_source, timing=True).verdict
     assert verdict.properties is not None
     assert verdict.properties.copies_reference is False
     assert verdict.measurement is not None
-    assert verdict.measurement.num_quads >= quick.min_quads
+    assert verdict.measurement.num_quads > 0  # a gain that is refuted soon is given up soon
 
 
 @pytest.mark.slow
