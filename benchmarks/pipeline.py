@@ -4,10 +4,13 @@
 
 A copy of the tree in FOLDER gets a profile's settings, or those of YAML files, put over params.yaml
 one after the other. For each stage the result has its seconds, how busy each GPU was (nvidia-smi,
-twice a second), and the numbers that it left; of `rl` also each step's numbers.
+twice a second), and the numbers that it left; of `rl` also each step's numbers. `--stages` makes
+those stages alone, where the others are made.
 
 Run again with the same FOLDER, it goes on where it was stopped or killed, and earlier measurements
 stay in the result. It needs what the pipeline needs, without Prefect.
+
+With `--simulated` speeds are made up (`benchmarks.experiment.simulated`), and nothing is measured.
 """
 
 from __future__ import annotations
@@ -39,9 +42,13 @@ from tasks.stages import stage_names
 from tasks.transfer import device_name
 
 TREE = ("cudal1", "tasks", "dvc.yaml", "pyproject.toml")
+START = "cudal1/start.py"
+"""The file by which dvc.yaml starts a stage's module."""
 PACKAGES = ("torch", "triton", "transformers", "trl", "duckdb", "polars", "dvc", "mlflow")
 PARTS = ("generate_s", "build_s", "judge_s", "train_s", "rest_s", "step_s", "idle", "reused")
 EVERY_MS = 500
+SIMULATED = "SIMULATED"
+"""The device of made-up verdicts."""
 
 
 def main() -> None:
@@ -53,19 +60,21 @@ def main() -> None:
     )
     parser.add_argument("--settings", nargs="+", default=["one-gpu"], help="profiles, YAML files")
     parser.add_argument("--until", default="rl", help="the last stage")
+    parser.add_argument("--stages", nargs="+", help="these alone, such as ablation@rank")
+    parser.add_argument("--simulated", action="store_true", help="with made-up speeds")
     parser.add_argument("--work", type=Path, default=Path("/tmp/cudal1-pipeline"))
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
     given = parser.parse_args()
     over = [settings(name) for name in given.settings]
     kept = given.work / "measured.json"
     if not kept.exists():
-        prepare(given.work, over)
+        prepare(given.work, over, is_simulated=given.simulated)
         kept.write_text(json.dumps({"settings": over, "runs": []}), encoding="utf-8")
     known = json.loads(kept.read_text(encoding="utf-8"))
     if known["settings"] != over:
         sys.exit(f"{given.work}: was begun with other settings; name those, or another --work")
     with chdir(given.work):  # DVC names stages as they are called from here
-        stages = stage_names(until=given.until)
+        stages = given.stages or stage_names(until=given.until)
     runs: list[dict[str, Any]] = known["runs"]
     done = {run["stage"] for run in runs if run["returncode"] == 0}
     for stage in (stage for stage in stages if stage not in done):
@@ -91,12 +100,12 @@ def settings(name: str) -> Mapping[str, Any]:
     return profiles.load(name, profiles.TrainingProfile).params
 
 
-def prepare(work: Path, over: Sequence[Mapping[str, Any]]) -> None:
+def prepare(work: Path, over: Sequence[Mapping[str, Any]], *, is_simulated: bool = False) -> None:
     """Copy the tree with these settings; winners are judged again on this very device."""
     import yaml
 
     work.mkdir(parents=True, exist_ok=True)
-    for name in TREE:
+    for name in (*TREE, "benchmarks") if is_simulated else TREE:
         if (ROOT / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, work / name, ignore=ignored, dirs_exist_ok=True)
@@ -105,8 +114,15 @@ def prepare(work: Path, over: Sequence[Mapping[str, Any]]) -> None:
     content = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     for each in over:
         put_over(content, each)
-    here = device_name(find_device(DeviceClass(content["device"])).kind)
-    put_over(content, {"transfer": {"devices": [here]}})
+    if is_simulated:
+        stages = (work / "dvc.yaml").read_text(encoding="utf-8")
+        stages = stages.replace(
+            f"{START} tasks.", f"{START} benchmarks.experiment.simulated tasks."
+        )
+        (work / "dvc.yaml").write_text(stages, encoding="utf-8")
+    else:
+        here = device_name(find_device(DeviceClass(content["device"])).kind)
+        put_over(content, {"transfer": {"devices": [here]}})
     (work / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     dvc = [sys.executable, "-m", "dvc"]
     subprocess.run([*dvc, "init", "--no-scm", "--force", "--quiet"], cwd=work, check=True)
@@ -149,12 +165,12 @@ def save(
     found = {
         "benchmark": "pipeline",
         "measured": time.strftime("%Y-%m-%d"),
-        "device": find_device(params.device).kind,
+        "device": SIMULATED if given.simulated else find_device(params.device).kind,
         "driver": smi.ask("driver_version"),
         "cpu": cpu_name(),
         "versions": versions(*PACKAGES),
         "settings": given.settings,
-        "until": given.until,
+        "until": given.stages or given.until,
         "is_complete": is_complete,
         "params": params.model_dump(mode="json"),
         "runs": runs,

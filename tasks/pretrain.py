@@ -139,13 +139,15 @@ def documents(seed: int, count: int) -> Iterator[str]:
         )
 
 
-def lessons_in_reading(seed: int, count: int) -> Iterator[tuple[str, str]]:
+def lessons_in_reading(
+    seed: int, count: int, *, style: PromptStyle = PromptStyle.COMPACT
+) -> Iterator[tuple[str, str]]:
     """Yield contrastive prompts with answers that follow scores; training must not undo this."""
     rng = random.Random(seed)
     readers = [author for author in AUTHORS if author.drafts > 1]
     for index in range(count):
         author = rng.choices(readers, [author.share for author in readers])[0]
-        yield _contrastive(rng, _problem(rng, seed, index), author)
+        yield _contrastive(rng, _problem(rng, seed, index), author, style)
 
 
 def _problem(rng: random.Random, seed: int, index: int) -> Problem:
@@ -174,7 +176,9 @@ def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
     return prompt.messages[0].content, answer_text(made.source)
 
 
-def _contrastive(rng: random.Random, problem: Problem, author: Author) -> tuple[str, str]:
+def _contrastive(
+    rng: random.Random, problem: Problem, author: Author, style: PromptStyle = PromptStyle.COMPACT
+) -> tuple[str, str]:
     """Return a prompt with scored exemplars, and an answer made from them."""
     tried = [_exemplar(rng, problem) for _ in range(rng.choice(TRIED))]
     speeds = Speeds(rng, tried[0])
@@ -193,7 +197,7 @@ def _contrastive(rng: random.Random, problem: Problem, author: Author) -> tuple[
         Exemplar(candidate_id=str(i), source=made.source, score=score)
         for i, (score, made) in enumerate(shown)
     ]
-    prompt = contrastive_prompt(problem, exemplars, style=PromptStyle.COMPACT)
+    prompt = contrastive_prompt(problem, exemplars, style=style)
     return prompt.messages[0].content, answer_text(compose(problem.source, picked).source)
 
 

@@ -76,7 +76,12 @@ def _source(params: Params) -> list[Problem]:
         (Split.HELDOUT, section.generated_heldout),
     ):
         chosen += generator.problems(
-            count, seed=section.generated_seed, device_class=params.device, split=split
+            count,
+            seed=section.generated_seed,
+            device_class=params.device,
+            split=split,
+            num_stages=section.generated_operations,
+            num_knobs=section.generated_knobs,
         )
     return chosen
 

@@ -17,6 +17,7 @@ from cudal1.services.judging import verdict_source
 from cudal1.train.policy import Sampler
 from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import Answer, Sampling, examine, fitting_problems, sample_and_judge
+from tasks.learning.reading import is_copy, with_lessons
 from tasks.learning.training import pair, refuse_unready, tracked, training
 from tasks.stage import DATA, Stage, main
 
@@ -42,7 +43,9 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         answers = _own_answers(stage, ledger, Sampler(init))
-        pairs = _pairs(stage, answers)
+        pairs = with_lessons(
+            _pairs(stage, answers), section.reading, params=stage.params, seed=_seed(stage)
+        )
         knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
         with tracked(stage, ledger) as run:
             with training(stage, ledger, run, steps=section.steps) as steps:
@@ -81,18 +84,25 @@ def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]
         )
 
 
+def _seed(stage: Stage) -> int:
+    """Return a seed by which each round has lessons of its own."""
+    return stage.params.selfsup.seed + 1 + list(stage.params.selfsup.rounds).index(stage.instance)
+
+
 def _pairs(stage: Stage, answers: list[Answer]) -> list[Pair]:
-    """Return each distinct success once."""
+    """Return each distinct success once; the reference itself teaches nothing."""
     own = {
         answer.candidate.id: pair(stage.params, answer.problem, answer.candidate.source)
         for answer in answers
-        if answer.candidate is not None and success_reward(answer.verdict) > 0
+        if answer.candidate is not None
+        and success_reward(answer.verdict) > 0
+        and not is_copy(answer.candidate.source, answer.problem)
     }
     if not own:
         raise TrainingError(
-            f"{stage.name}: none of the policy's {len(answers)} answers succeeded, so there is "
-            "nothing to learn from: raise selfsup.num_samples or selfsup.num_problems, or train "
-            "stage 1 longer"
+            f"{stage.name}: none of the policy's {len(answers)} answers succeeded with more than a "
+            "copy of its reference, so there is nothing to learn from: raise selfsup.num_samples "
+            "or selfsup.num_problems, or train stage 1 longer"
         )
     return list(own.values())
 

@@ -180,7 +180,7 @@ def test_a_stage_depends_on_the_prompts_that_it_shows(name: str) -> None:
     source = "".join(path.read_text() for path in modules_of(name))
     style = {"generate": "generate", "search": "search"}.get(name, "policy")
     folder = f"cudal1/prompts/${{{style}.prompts}}"
-    if "contrastive_prompt(" in source:
+    if "contrastive_prompt(" in source or "with_lessons(" in source:
         expected = [folder]
     else:
         expected = [f"{folder}/generate.md"] if "generation_prompt(" in source else []

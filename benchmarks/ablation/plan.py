@@ -58,7 +58,7 @@ class JudgeKind(StrEnum):
 
     HARNESS = "harness"
     SIMULATED = "simulated"
-    """Made-up speeds (`benchmarks.ablation.simulated`): to rehearse, never to claim."""
+    """Made-up speeds (`benchmarks.experiment.roofline`): to rehearse, never to claim."""
 
 
 class ProblemsPlan(Record):

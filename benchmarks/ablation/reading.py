@@ -21,8 +21,8 @@ from benchmarks.ablation import plan as plans
 from benchmarks.ablation import problems as drawing
 from benchmarks.ablation.exam import Examinee
 from benchmarks.ablation.plan import Group, Plan
-from benchmarks.ablation.simulated import normal, right_variants
 from benchmarks.arguments import Parser
+from benchmarks.experiment.roofline import normal, right_variants
 from cudal1.extract.extract import extract
 from cudal1.problem import Problem
 from cudal1.prompts.prompt import PromptStyle, contrastive_prompt

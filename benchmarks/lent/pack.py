@@ -115,8 +115,15 @@ def pack(
     show(into)
 
 
-def needed(names: Iterable[str], *, python_version: str) -> list[str]:
-    """Return packages and all that they require, as installed here, except what the machine has.
+def needed(
+    names: Iterable[str], *, python_version: str, there: frozenset[str] = THERE
+) -> list[str]:
+    """Return packages and all that they require, as installed here.
+
+    Args:
+        names: of the packages.
+        python_version: the machine's, such as 3.12.
+        there: packages that the machine has; they and what they require are left out.
 
     Raises:
         ConfigError: one of them is not installed here.
@@ -125,7 +132,7 @@ def needed(names: Iterable[str], *, python_version: str) -> list[str]:
     found, left = set[str](), [canonicalize_name(name) for name in names]
     while left:
         name = left.pop()
-        if name in found or name in THERE:
+        if name in found or name in there:
             continue
         found.add(name)
         try:

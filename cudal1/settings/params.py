@@ -48,10 +48,26 @@ class ProblemsParams(Record):
     """Number of problems from the procedural generator, to train on."""
     generated_heldout: int = Field(ge=0)
     """Number of problems with a reserved combination of operators: never trained on."""
+    generated_operations: tuple[int, int]
+    """Least and greatest number of operations of a generated problem, 1 to 4; held-out problems
+    have two or more."""
+    generated_knobs: int = Field(ge=0, le=2)
+    """Number of operations in it with a best form that depends on sizes and device, and has to be
+    measured; fewer where they do not fit."""
     generated_seed: int
     max_reference_ms: float = Field(gt=0)
     """Milliseconds of one call above which a reference is rejected, since judging it takes too
     long."""
+
+    @model_validator(mode="after")
+    def _has_operations(self) -> Self:
+        least, most = self.generated_operations
+        if not 1 <= least <= most <= 4:
+            raise ValueError(
+                f"generated_operations [{least}, {most}]: give the least and the greatest number, "
+                "1 to 4"
+            )
+        return self
 
 
 class PolicyParams(Record):
@@ -129,6 +145,9 @@ class TrainingParams(Record):
 class SftParams(TrainingParams):
     """Stage `sft` (paper 2.2)."""
 
+    reading: float = Field(ge=0)
+    """Lessons in reading scores for each pair (`tasks.learning.reading`; the paper: 0)."""
+
 
 class Round(Record):
     """One round of stage 2."""
@@ -142,6 +161,8 @@ class SelfsupParams(TrainingParams):
 
     rounds: dict[ItemName, Round] = Field(min_length=1)
     """Rounds by name; DVC chains them through `init`."""
+    reading: float = Field(ge=0)
+    """Lessons in reading scores for each pair, as in stage 1."""
     num_problems: int = Field(gt=0)
     """Number of training problems that a round samples answers to."""
     num_samples: int = Field(gt=0)

@@ -50,7 +50,7 @@ def plan() -> Plan:
 @pytest.fixture(autouse=True)
 def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set noise to 0: it depends on candidates' ids, which differ between generator versions."""
-    monkeypatch.setattr("benchmarks.ablation.simulated.NOISE", 0.0)
+    monkeypatch.setattr("benchmarks.experiment.roofline.NOISE", 0.0)
 
 
 class Parrot:

@@ -123,22 +123,45 @@ def generate(
 
 
 def problems(
-    count: int, *, seed: int, device_class: DeviceClass, split: Split, max_stages: int = 3
+    count: int,
+    *,
+    seed: int,
+    device_class: DeviceClass,
+    split: Split,
+    num_stages: tuple[int, int] = (1, 3),
+    num_knobs: int = 0,
 ) -> list[Problem]:
-    """Return `count` different problems of 1 to `max_stages` operations (held-out: from 2 on)."""
+    """Return `count` different problems.
+
+    Args:
+        count: number of problems.
+        seed: seed of the whole series.
+        device_class: class of the device to draw sizes for.
+        split: TRAIN never has a reserved combination, HELDOUT always.
+        num_stages: least and greatest number of operations; held-out problems have two or more.
+        num_knobs: number of operations with a knob; fewer where they do not fit.
+
+    Raises:
+        SuiteError: there are not so many.
+    """
     found: dict[str, Problem] = {}
     index = 0
     while len(found) < count:
         if index > 100 * (count + 1):
             raise SuiteError(
-                f"generator: only {len(found)} of {count} different problems; raise max_stages"
+                f"generator: only {len(found)} of {count} different problems; allow more operations"
             )
-        shortest = 1 if split is Split.TRAIN else 2
-        num_stages = random.Random(f"{seed}/{index}/stages").randint(
-            shortest, max(max_stages, shortest)
+        shortest = max(num_stages[0], 1 if split is Split.TRAIN else 2)
+        drawn = random.Random(f"{seed}/{index}/stages").randint(
+            shortest, max(num_stages[1], shortest)
         )
         problem = generate(
-            seed, index, device_class=device_class, num_stages=num_stages, split=split
+            seed,
+            index,
+            device_class=device_class,
+            num_stages=drawn,
+            split=split,
+            num_knobs=num_knobs,
         )
         found.setdefault(problem.id, problem)
         index += 1

@@ -1,0 +1,1 @@
+"""The experiment: the pipeline's own stages with several rows of settings, at equal budget."""
