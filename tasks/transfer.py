@@ -22,7 +22,7 @@ from tasks.stage import DATA, Stage, main
 
 
 def judge_again(stage: Stage) -> Mapping[str, float | int]:
-    """Best candidates of `filter` and `rl` → data/transfer/DEVICE.parquet."""
+    """Best candidates of all stages that time them → data/transfer/DEVICE.parquet."""
     wanted = stage.instance
     if (here := device_name(find_device(stage.params.device).kind)) != wanted:
         raise DeviceError(
@@ -37,7 +37,6 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
         rows = ledger.query(
             "winners",
             protocol_id=stage.params.protocol.id,
-            stages=["filter", "rl"],
             count=stage.params.transfer.per_problem,
         ).to_dicts()
         chosen = [

@@ -131,6 +131,29 @@ def best(given: ReportInput) -> pl.DataFrame:
     )
 
 
+def measured_again(given: ReportInput) -> list[float | None] | None:
+    """Return the second measurement of each problem's best candidate, on the report's device.
+
+    The best of many measurements is partly luck, which a second one leaves behind. It is None for a
+    problem without a success, or with one that was not correct again or not measured again; None
+    for all if nothing was measured again.
+    """
+    here = given.transferred.filter(
+        pl.col("device_kind") == given.provenance.device_kind, ~pl.col("is_null_test")
+    )
+    if here.is_empty():
+        return None
+    is_correct = pl.col("status") == Status.CORRECT.value
+    seconds = here.select(
+        "candidate_id", again=pl.when(is_correct).then(pl.col("certified"))
+    ).unique("candidate_id", keep="first", maintain_order=True)
+    return (
+        best(given)
+        .join(seconds, on="candidate_id", how="left", maintain_order="left")["again"]
+        .to_list()
+    )
+
+
 def best_over(given: ReportInput, baseline: Baseline) -> pl.DataFrame:
     """Return rows of `best` that the baseline can run, with `over`: the best speedup over it."""
     runs = given.baselines.filter(
