@@ -307,7 +307,9 @@ class ContrastiveWorld:
         self, completion: Completion, candidate: Candidate | None, speedup: float
     ) -> Outcome:
         program = None if candidate is None else program_id(candidate.source)
-        is_paid = not self._section.whole_answers or sections_of(completion.text).is_whole
+        # a plain prompt shows nothing to analyse, and asks for code alone
+        must_be_whole = self._section.whole_answers and completion.exemplar_ids
+        is_paid = not must_be_whole or sections_of(completion.text).is_whole
         return Outcome(
             speedup=speedup if is_paid else 0.0,
             best_shown=max(completion.exemplar_scores, default=None),
@@ -326,15 +328,16 @@ class ContrastiveWorld:
 
     def _whole(self) -> dict[str, float]:
         """Return the share of answers with analysis, design and code, where these are required."""
-        if not self._section.whole_answers:
+        asked = [each for each, _ in self._answers if each.exemplar_ids]
+        if not asked or not self._section.whole_answers:
             return {}
-        return {"whole": fmean(sections_of(each.text).is_whole for each, _ in self._answers)}
+        return {"whole": fmean(sections_of(each.text).is_whole for each in asked)}
 
     def _novelty(self, step: int) -> dict[str, float]:
         """Return the share of the step's answers that are new, and a group's different programs.
 
-        An answer is new if the stage and those before it had no such program of its problem before
-        this step, nor this step's answers before it.
+        An answer is new if neither stage `filter` nor this stage had such a program of its problem
+        before this step, nor this step's answers before it.
         """
         groups: dict[str, list[str]] = {}
         for completion, candidate in self._answers:

@@ -34,16 +34,19 @@ class Sections(Record):
 
 
 def sections_of(text: str) -> Sections:
-    """Return the sections of an answer; a section that comes twice is the last one of its title."""
+    """Return the sections of an answer; of several with one title the first counts."""
     body = turn_of(text)
     ends = [end.end() for end in REASONING_CLOSE.finditer(body)]
     body = body[ends[-1] :] if ends else body
-    headings = list(_HEADING.finditer(body))
-    found: dict[str, tuple[int, str]] = {}
-    for place, heading in enumerate(headings):
-        end = headings[place + 1].start() if place + 1 < len(headings) else len(body)
-        said = body[heading.end() : end].strip()
-        found[heading["title"].lower()] = (place, said)
+    first = {
+        heading["title"].lower(): heading for heading in reversed(list(_HEADING.finditer(body)))
+    }
+    headings = sorted(first.values(), key=lambda heading: heading.start())
+    ends = [*(heading.start() for heading in headings[1:]), len(body)]
+    found = {
+        heading["title"].lower(): (place, body[heading.end() : end].strip())
+        for place, (heading, end) in enumerate(zip(headings, ends, strict=False))
+    }
     analysis, design, code = (found.get(title) for title in _TITLES)
     in_order = (
         analysis is not None
@@ -54,7 +57,10 @@ def sections_of(text: str) -> Sections:
     return Sections(
         analysis=analysis and analysis[1],
         design=design and design[1],
-        is_whole=in_order and _says_something(analysis) and _says_something(design),
+        is_whole=in_order
+        and _says_something(analysis)
+        and _says_something(design)
+        and "ModelNew" in (code or (0, ""))[1],
     )
 
 

@@ -118,13 +118,16 @@ def on_conflict(table: str, columns: list[str]) -> str:
     """Return the clause that makes an append to `table` idempotent.
 
     A fact stays as it was first seen. These may be replaced: a problem's admission and kill table,
-    a step that is done again, the outcome of a try, the candidate found in an answer, and a
-    person's ruling. A failed request never replaces an answer.
+    a candidate's program, a step that is done again, the outcome of a try, the candidate found in
+    an answer, and a person's ruling. A failed request never replaces an answer.
     """
     update = f"do update set {', '.join(f'{name} = excluded.{name}' for name in columns)}"
     match table:
         case "problems" | "mutants" | "rewards" | "training_steps" | "runs":
             return f"on conflict {update}"
+        case "candidates" if "program_id" in columns:  # older code did not note it
+            found = "coalesce(excluded.program_id, candidates.program_id)"
+            return f"on conflict do update set program_id = {found}"
         case "tries":
             return f"on conflict {update} where tries.outcome = 'sent'"
         case "rulings":

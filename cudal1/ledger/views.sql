@@ -142,9 +142,9 @@ create or replace view progress as
     select o.stage, o.completion_id, o.provider, o.problem_id, o.level, o.name, o.split, o.attempt,
            o.candidate_id, o.outcome, o.device_kind, o.protocol_id,
            case when o.outcome = 'correct' then coalesce(o.certified, 0) else 0 end as reward,
-           best_shown, is_copy, not is_copy and reward >= 1.05 * best_shown as is_progress
+           best_shown, is_copy, not is_copy and reward >= 1.05 * greatest(best_shown, 1) as is_progress
     from outcomes o join copies using (completion_id);
-comment on view progress is 'What became of each answer to a prompt with exemplars: its certified speedup (reward; a failure is 0) beside that of the best exemplar shown; is_progress: it is no copy (copies), and faster than the best one by 5 % or more';
+comment on view progress is 'What became of each answer to a prompt with exemplars: its certified speedup (reward; a failure is 0) beside that of the best exemplar shown; is_progress: it is no copy (copies), and faster by 5 % or more than the best one, and than the reference';
 
 create or replace view success as
     with answers as ( -- an answer may have a verdict of several protocols in one stage

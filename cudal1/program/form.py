@@ -6,8 +6,8 @@ out, unless they run code. Sources with different forms may do the same; two sou
 and one entry are the same program.
 
 Threat: a source may be made to exhaust its reader. Only a limited length is parsed, and a source
-that is too deep has no form. A name that is imported as two things may be either where it stands,
-so a source that has one has no form either.
+that is too deep, or cannot be written down, has no form. A name that is imported as two things may
+be either where it stands, so a source that has one has no form either.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Form:
 
 
 def form_of(
-    tree: ast.Module, entry: str, *, kept: frozenset[str], numbers_results: bool = False
+    tree: ast.Module, entry: str, *, kept: frozenset[str], by_names: bool = False
 ) -> Form | None:
     """Return the form of the class `entry` with all that it needs; None where there is none.
 
@@ -51,8 +51,8 @@ def form_of(
         tree: the source's syntax tree, which is changed.
         entry: name of the class.
         kept: attributes that have a meaning outside the source, and keep their names.
-        numbers_results: whether names of the module that are bound to the result of a call are
-            numbered, too. If not, two sources that differ in one of them have different forms.
+        by_names: whether a source is read as its author would: names of the module that are bound
+            to the result of a call are numbered, too, and attributes of `self` alone.
     """
     try:
         imported = _imported(tree)
@@ -65,11 +65,12 @@ def form_of(
         if name not in bindings:
             return None
         running = _running(tree, bindings)
-        if numbers_results:
+        if by_names:
             bindings = {**{each: [] for each in _stored(effects)}, **bindings}
-        program = Numbering(tree, bindings, kept=kept).program(name, effects, running)
+        numbering = Numbering(tree, bindings, kept=kept, of_self_alone=by_names)
+        program = numbering.program(name, effects, running)
         return Form(tuple(program), packages)
-    except RecursionError:
+    except (RecursionError, ValueError, MemoryError):  # too deep, or a number of too many digits
         return None
 
 

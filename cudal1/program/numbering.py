@@ -22,11 +22,20 @@ class Numbering(ast.NodeVisitor):
         tree: the source's syntax tree, made plain.
         bindings: its statements that bind names; a name without any is numbered alone.
         kept: attributes that have a meaning outside the source, and keep their names.
+        of_self_alone: whether attributes keep their names on all objects but a method's own.
     """
 
     def __init__(
-        self, tree: ast.Module, bindings: dict[str, list[ast.stmt]], *, kept: frozenset[str]
+        self,
+        tree: ast.Module,
+        bindings: dict[str, list[ast.stmt]],
+        *,
+        kept: frozenset[str],
+        of_self_alone: bool,
     ) -> None:
+        self._of_self_alone = of_self_alone
+        self._selves: list[str] = []
+        """First parameters of the methods that are being visited, the innermost last."""
         self._bindings = bindings
         self._attributes = _own_attributes(tree) - kept
         self._numbers: dict[str, dict[str, str]] = defaultdict(dict)
@@ -106,8 +115,10 @@ class Numbering(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         """Number an attribute that the source defines, and leave all others."""
+        is_own = isinstance(node.value, ast.Name) and node.value.id in self._selves[-1:]
         self.visit(node.value)
-        node.attr = self._attribute(node.attr)
+        if is_own or not self._of_self_alone:
+            node.attr = self._attribute(node.attr)
 
     def visit_Call(self, node: ast.Call) -> None:
         """Number the keywords of a call to a function of the source's own."""
@@ -129,7 +140,9 @@ class Numbering(ast.NodeVisitor):
         for part in node.body:
             match part:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    self._selves.append(part.args.args[0].arg if part.args.args else "")
                     self._function(part, name=self._attribute(part.name))
+                    self._selves.pop()
                 case ast.Assign(targets=[ast.Name() as target]):
                     self.visit(part.value)
                     target.id = self._attribute(target.id)

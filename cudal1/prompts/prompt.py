@@ -67,11 +67,6 @@ class Prompt(Record):
         """Hash of the messages."""
         return content_id(*(part for m in self.messages for part in (m.role, m.content)))
 
-    @property
-    def best_shown(self) -> float | None:
-        """Score of the fastest exemplar; None without exemplars."""
-        return max(self.exemplar_scores, default=None)
-
     def as_chat(self) -> list[dict[str, str]]:
         """Return the messages as chat libraries want them."""
         return [{"role": m.role, "content": m.content} for m in self.messages]

@@ -48,15 +48,6 @@ def best_so_far(rewards_N: Sequence[float]) -> list[float]:
     return list(accumulate(rewards_N, max))
 
 
-def curve(rewards: Rewards, budget: int) -> list[float]:
-    """Return the mean over problems of the best of the first n answers, for n up to `budget`.
-
-    A problem with fewer answers has none after its last one.
-    """
-    curves_PN = [_filled(best_so_far(each), budget) for each in rewards.values()]
-    return [fmean(column) for column in zip(*curves_PN, strict=True)]
-
-
 def end(rewards: Rewards, budget: int) -> Estimate:
     """Return the mean over problems of the best of `budget` answers."""
     return _estimate([_filled(best_so_far(each), budget)[-1] for each in rewards.values()])

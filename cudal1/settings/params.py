@@ -178,8 +178,8 @@ class RlParams(ContrastParams):
     reward: RewardForm
     """The reward of an answer (the paper: `speedup`)."""
     whole_answers: bool
-    """True if an answer without analysis, design and code earns nothing (paper table 3); it needs
-    `policy.prompts: paper`, which asks for them."""
+    """True if an answer to a prompt with exemplars earns nothing without analysis, design and code
+    (paper table 3); it needs `policy.prompts: paper`, which asks for them."""
     advantage: Advantage
     """The baseline and scale of a group's rewards (equation 4: `normalized`)."""
     entropy_coef: float = Field(ge=0)
@@ -191,7 +191,8 @@ class RlParams(ContrastParams):
     """Most times that an answer is sampled again because another of its group equals it; 0 under
     several processes."""
     mask_truncated: bool
-    """True if an answer that was cut off trains nothing; it earns 0 otherwise."""
+    """True if an answer that was cut off trains nothing; its reward still counts in its group's
+    mean."""
     smooth_k: float | None = Field(gt=0)
     """k of equation 6 (paper 3.2: 1.5); None: rewards are clipped to the range of the latest ones'
     middle 98 %."""
@@ -210,6 +211,10 @@ class RlParams(ContrastParams):
     """Address of the vLLM server that samples the answers and is sent the weights before each step
     (docs/training/how-to.md); None: the training processes sample."""
     seed: int
+
+
+NIGHTLY = ("champion", "challenger")
+"""Policies of a night."""
 
 
 class AblationParams(Record):
@@ -400,12 +405,8 @@ class Params(Record):
         for key, init in {**starts, "rl.init": self.rl.init}.items():
             if init not in policies:
                 raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
-        self._refuse_wrong_rows({*policies, "rl"})
-        if self.rl.whole_answers and self.policy.prompts is not PromptStyle.PAPER:
-            raise ValueError(
-                f"rl.whole_answers: the prompts of style {self.policy.prompts} ask for code alone; "
-                "set policy.prompts to paper"
-            )
+        self._refuse_wrong_rows({*policies, "rl", *NIGHTLY})
+        self._refuse_wrong_rl("rl", self.rl)
         return self
 
     def _refuse_wrong_rows(self, policies: set[str]) -> None:
@@ -416,25 +417,33 @@ class Params(Record):
             if "init" in changed:
                 raise ValueError(f"{key}: rows start where rl does; leave init out")
             try:
-                self.ablation.row(name, self.rl)
+                row = self.ablation.row(name, self.rl)
             except ValidationError as error:
                 first = error.errors()[0]
                 place = ".".join(map(str, first["loc"]))
                 raise ValueError(f"{key}.{place}: {first['msg']}") from error
+            self._refuse_wrong_rl(key, row)
+
+    def _refuse_wrong_rl(self, key: str, rl: RlParams) -> None:
+        """Refuse settings of stage `rl`, or of a row, that contradict those of other sections."""
+        if rl.whole_answers and self.policy.prompts is not PromptStyle.PAPER:
+            raise ValueError(
+                f"{key}.whole_answers: the prompts of style {self.policy.prompts} ask for code "
+                "alone; set policy.prompts to paper"
+            )
+        self._refuse_unsplittable(
+            f"{key}.prompts_per_step", rl.prompts_per_step * rl.group_size, unit=rl.group_size
+        )
 
     def _refuse_what_cannot_be_split(self) -> None:
-        group = self.rl.group_size
-        batches = {
-            "sft.batch_size": (self.sft.batch_size, 1),
-            "selfsup.batch_size": (self.selfsup.batch_size, 1),
-            "challenger.batch_size": (self.challenger.batch_size, 1),
-            "rl.prompts_per_step": (self.rl.prompts_per_step * group, group),
-        }
-        for key, (rows, unit) in batches.items():
-            try:
-                self.scale.passes(rows, unit=unit)
-            except ValueError as error:
-                raise ValueError(f"{key}: {error}") from error
+        for name in ("sft", "selfsup", "challenger"):
+            self._refuse_unsplittable(f"{name}.batch_size", getattr(self, name).batch_size, unit=1)
+
+    def _refuse_unsplittable(self, key: str, rows: int, *, unit: int) -> None:
+        try:
+            self.scale.passes(rows, unit=unit)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from error
 
     @classmethod
     def load(cls, path: Path) -> Params:

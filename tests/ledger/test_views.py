@@ -9,9 +9,12 @@ import pytest
 
 from cudal1.baseline import Baseline
 from cudal1.candidate import Candidate
-from cudal1.ledger import Ledger
+from cudal1.ledger import Ledger, schema
 from cudal1.problem import Admission, Problem
+from cudal1.selection.progress import IMPROVED, REFERENCE_SCORE
 from cudal1.verdict import Properties, Status
+
+VIEWS = (schema.FOLDER / "views.sql").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -412,6 +415,10 @@ def test_exemplar_uses_counts_positions_from_one(ledger, chain):
         "select position, candidate_id from exemplar_uses where completion_id = 'c' order by 1"
     )
     assert found.rows() == [(1, chain[1].id), (2, chain[0].id)]
+
+
+def test_progress_in_sql_is_progress_in_training():
+    assert f"{IMPROVED:g} * greatest(best_shown, {REFERENCE_SCORE:g})" in VIEWS
 
 
 def test_progress_is_measured_against_the_best_exemplar_shown(ledger, facts):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from cudal1.program.identity import program_id
@@ -61,6 +63,9 @@ class ModelNew(torch.nn.Module):
 '''
 
 
+HUGE = f"class ModelNew:\n    x = 0x{'f' * 5000}"
+
+
 def test_names_comments_layout_and_unneeded_definitions_do_not_count() -> None:
     assert program_id(PLAIN) == program_id(SAME)
 
@@ -91,10 +96,33 @@ def test_different_programs_have_different_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["", "def", "x = 1", "(" * 3000, "-" * 50_000 + "x", "+".join("x" * 20_000), "\0"]
+    "source",
+    ["", "def", "x = 1", "(" * 3000, "-" * 50_000 + "x", "+".join("x" * 20_000), "\0", HUGE],
 )
 def test_any_text_has_an_id(source: str) -> None:
     assert program_id(source) == program_id(f"{source}\n")
+
+
+def test_comments_that_never_end_are_read_once() -> None:
+    def seconds(comment: str) -> float:
+        source = KERNEL.replace("// the kernel", comment * 20_000)
+        started = time.process_time()
+        program_id(source)
+        return time.process_time() - started
+
+    assert seconds("/*a ") < 20 * seconds("/*a*/")  # some thousand times as long if each is
+
+
+def test_a_kernel_in_python_keeps_its_integer_divisions() -> None:
+    source = "def half(x):\n    return x // 2\n"
+    text = f'{PLAIN}\nrun("""\n{source}""")\n'
+    assert program_id(text) != program_id(text.replace("// 2", "// 4"))
+
+
+def test_an_attribute_of_another_object_is_no_name_of_the_sources_own() -> None:
+    method = "\n    def relu(self, x):\n        return x\n"
+    text = PLAIN.replace("torch.relu(x)", "x.relu()") + method
+    assert program_id(text) != program_id(text.replace("relu", "sigmoid"))
 
 
 def test_other_files_of_a_source_count() -> None:

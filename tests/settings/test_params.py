@@ -166,6 +166,8 @@ def test_a_method_without_a_policy_may_read_any_path(
         ("grpo", {"init": "sft"}, "ablation.rows.grpo: rows start where rl does; leave init out"),
         ("grpo", {"samplng": "none"}, "ablation.rows.grpo.samplng: "),
         ("grpo", {"tau": 0}, "ablation.rows.grpo.tau: "),
+        ("champion", {}, "ablation.rows.champion: champion is a policy already"),
+        ("grpo", {"whole_answers": True}, "ablation.rows.grpo.whole_answers: the prompts of style"),
     ],
 )
 def test_a_row_of_the_ablation_that_cannot_be_is_named(

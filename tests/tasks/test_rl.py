@@ -298,9 +298,12 @@ def test_an_answer_that_is_not_whole_earns_nothing_where_it_must_be(world: World
     rl = RL.model_copy(update={"whole_answers": True})
     stage = replace(STAGE, params=STAGE.params.model_copy(update={"rl": rl}))
     world = World(world.ledger, stage)
-    paid, bare, failure = world.step(0, {FIRST: [whole, says("3.0", 3), "nothing"]})
+    plain, none = world.step(0, {FIRST: [says("2.0", 1), "nothing"]})
+    assert none < plain, "a plain prompt asks for code alone"
+    assert "whole" not in world.told.steps[1]
+    paid, bare, failure = world.step(1, {FIRST: [whole, says("3.0", 3), "nothing"]})
     assert bare == failure < paid
-    assert world.told.steps[1]["whole"] == pytest.approx(1 / 3)
+    assert world.told.steps[2]["whole"] == pytest.approx(1 / 3)
     (row,) = world.ledger.sql("select analysis from completions where analysis is not null").rows()
     assert row[0].startswith("One pass over memory")
 

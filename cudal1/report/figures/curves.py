@@ -60,7 +60,7 @@ _MEANINGS = {
     "new": "share of answers with a program that was not known before",
     "distinct": "different programs in a group of answers",
     "resampled": "answers sampled again because another of their group equals them, per answer",
-    "reward": "mean smoothed reward (equation 6)",
+    "reward": "mean reward as it trains, smoothed (equation 6)",
     "kl": "KL divergence from the start, nats",
     "entropy": "entropy, nats per token",
     "clip_ratio/region_mean": "share of tokens whose probability ratio the clip holds back",

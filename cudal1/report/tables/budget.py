@@ -16,7 +16,7 @@ from cudal1.report.numbers import percent, times
 from cudal1.report.tables.contenders import Comparison, Contender, comparison
 from cudal1.report.tables.table import Row, Table
 from cudal1.selection import budget
-from cudal1.selection.progress import IMPROVED
+from cudal1.selection.progress import IMPROVED, REFERENCE_SCORE
 
 ROUND = "search.answers_per_round"
 """The parameter that says how many answers come before the first exemplars are shown."""
@@ -31,7 +31,7 @@ def budget_table(given: ReportInput) -> Table:
         rows += _rows(contender, among, size)
     return Table(
         title="Best so far at equal budget",
-        caption=_caption(among),
+        caption=_caption(among, size),
         columns=(
             "Method",
             "Best of 1",
@@ -47,14 +47,19 @@ def budget_table(given: ReportInput) -> Table:
     )
 
 
-def _caption(among: Comparison) -> str:
+def _caption(among: Comparison, size: int) -> str:
+    echo = (
+        "Echo repeats the best of the first round and needs no model: a method whose later answers "
+        "are worth no more has learned nothing from its exemplars."
+        if 0 < size < among.num_answers
+        else "There is no echo: no method has more answers than its first round."
+    )
     return (
         f"What a method has found for each of {len(among.problems):,} problems after so many "
         "verdicts: the mean over problems of the best certified speedup so far, a failure as 0×. "
         f"Area: its mean over 1 to {among.num_answers} verdicts. ±: 95 % over problems; the ratio "
-        "to the first row has a bootstrap's interval over problems. Echo repeats the best of the "
-        "first round and needs no model: a method whose later answers are worth no more has "
-        "learned nothing from its exemplars. Copies and progress: of the answers to prompts with "
+        "to the first row has a bootstrap's interval over problems. "
+        f"{echo} Copies and progress: of the answers to prompts with "
         "exemplars, the share that repeats one in other words, and the share that beats the best "
         f"one by {IMPROVED - 1:.0%} or more."
     )
@@ -63,7 +68,9 @@ def _caption(among: Comparison) -> str:
 def _rows(contender: Contender, among: Comparison, size: int) -> list[Row]:
     rewards = contender.rewards(among.problems, among.num_answers)
     shown = contender.answers.filter(
-        pl.col("problem_id").is_in(list(among.problems)), pl.col("best_shown").is_not_null()
+        pl.col("problem_id").is_in(list(among.problems)),
+        pl.col("attempt") < among.num_answers,
+        pl.col("best_shown").is_not_null(),
     )
     first = among.contenders[0].rewards(among.problems, among.num_answers)
     own = _cells(contender.label, rewards, first, among.num_answers)
@@ -104,7 +111,8 @@ def _shares(shown: pl.DataFrame) -> tuple[str, str]:
     if shown.is_empty():
         return "–", "–"
     copies = shown["is_copy"].fill_null(value=False).to_list()
-    ahead = (shown["reward"].fill_null(0.0) >= IMPROVED * shown["best_shown"]).to_list()
+    least = IMPROVED * shown["best_shown"].clip(REFERENCE_SCORE)
+    ahead = (shown["reward"].fill_null(0.0) >= least).to_list()
     better = [is_ahead and not is_copy for is_ahead, is_copy in zip(ahead, copies, strict=True)]
     return percent(fmean(copies)), percent(fmean(better))
 

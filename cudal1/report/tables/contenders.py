@@ -40,9 +40,8 @@ class Contender:
 
     def best(self, problems: Sequence[str], num_answers: int) -> list[float | None]:
         """Return the best certified speedup of each problem; None where nothing succeeded."""
-        first = self.answers.filter(pl.col("attempt") < num_answers, pl.col("reward") > 0)
-        tops = dict(first.group_by("problem_id").agg(pl.col("reward").max()).iter_rows())
-        return [tops.get(problem) for problem in problems]
+        rewards = self.rewards(problems, num_answers)
+        return [max(rewards[problem], default=0.0) or None for problem in problems]
 
     def rewards(self, problems: Sequence[str], num_answers: int) -> dict[str, list[float]]:
         """Return each problem's first rewards in the order of the answers, 0 for a failure."""
