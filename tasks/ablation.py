@@ -14,7 +14,7 @@ from tasks.stage import Stage, main
 
 
 def train_row(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/INIT → data/policy/ROW, with its marks on held-out problems."""
+    """Train data/policy/INIT into data/policy/ROW, and examine it on held-out problems."""
     row = stage.params.ablation.row(stage.instance, stage.params.rl)
     return reinforce(replace(stage, params=stage.params.model_copy(update={"rl": row})))
 

@@ -17,8 +17,8 @@ from cudal1.services.judging import verdict_source
 from cudal1.train.policy import Sampler
 from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import Answer, Sampling, examine, fitting_problems, sample_and_judge
+from tasks.learning.training import pair, refuse_unready, tracked, training
 from tasks.stage import DATA, Stage, main
-from tasks.training import pair, refuse_unready, tracked, training
 
 TRAINING_KNOBS = (
     "steps",

@@ -8,9 +8,9 @@ from cudal1.ledger import Ledger
 from cudal1.settings.params import Params
 from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import examine
+from tasks.learning.training import pair, refuse_unready, tracked, training
 from tasks.products import admitted_problems, product
 from tasks.stage import DATA, Stage, main
-from tasks.training import pair, refuse_unready, tracked, training
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:

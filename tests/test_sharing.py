@@ -100,7 +100,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 def test_an_experiment_reruns_the_dependents_of_its_value(finished: Project) -> None:
     said = ran(finished, "dvc", "exp", "run", "-S", "rl.tau=0.7")
-    assert stages_run(said) == ["rl", "transfer@cpu", "report"]
+    assert stages_run(said) == ["rl", "search@evolve-rl", "transfer@cpu", "report"]
     assert "rl.tau" in ran(finished, "dvc", "params", "diff")
     metrics = json.loads(ran(finished, "dvc", "metrics", "diff", "--json"))
     assert list(metrics) == ["data/metrics/report.json"]

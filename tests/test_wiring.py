@@ -40,7 +40,7 @@ SHARED_MODULES = {
     "cudal1/harness/admission/known_references.py": "gives back what was found before",
     "tasks/products.py": "reads what stages before left, which are dependencies",
     "tasks/progress.py": "for the eye only",
-    "tasks/training.py": "passes numbers on",
+    "tasks/learning/training.py": "passes numbers on",
     "cudal1/services/stopwatch.py": "says how long a step took, and changes nothing",
     "cudal1/services/reviewing.py": "asks the reviewer that params name",
     "cudal1/services/repeating.py": "as above",
@@ -95,12 +95,16 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+PARTS = {"tasks/examine.py", "tasks/learning/world.py", "tasks/rl.py"}
+"""Modules that hold a part of several stages' bodies."""
+
+
 def modules_of(name: str) -> list[Path]:
     """Return a stage's module, and those that hold a part of its body."""
     found, waiting = list[Path](), [ROOT / "tasks" / f"{name}.py"]
     while waiting:
         found.append(waiting.pop())
-        shared = imports(found[-1]) & {"tasks/examine.py", "tasks/rl.py"}
+        shared = imports(found[-1]) & PARTS
         waiting += [ROOT / each for each in shared if ROOT / each not in found]
     return found
 

@@ -11,7 +11,8 @@ from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass
 from cudal1.record import Record
 from cudal1.selection.contrast import Sampling
-from cudal1.settings.params import RlParams, TrainingParams
+from cudal1.settings.params import TrainingParams
+from cudal1.settings.rl_params import RlParams
 from cudal1.settings.settings_file import read_settings
 
 FOLDER = Path(__file__).parent

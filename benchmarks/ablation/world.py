@@ -21,7 +21,7 @@ from cudal1.record import content_id
 from cudal1.selection.contrast import Sampling
 from cudal1.selection.exemplar import Birth
 from cudal1.selection.reward import Smoother
-from cudal1.settings.params import RlParams
+from cudal1.settings.rl_params import RlParams
 from cudal1.verdict import Status
 
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from cudal1.ledger import Ledger
 from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import examine
+from tasks.learning.training import pair, refuse_unready, tracked, training
 from tasks.night.lessons import LESSONS
 from tasks.night.night import current_night
 from tasks.products import admitted_problems, product
 from tasks.stage import DATA, Stage, log, main
-from tasks.training import pair, refuse_unready, tracked, training
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:

@@ -88,8 +88,10 @@ def test_the_committed_result_says_whether_it_is_complete() -> None:
     found = json.loads((RESULTS / "pipeline_cuda.json").read_text())
     done = {run["stage"] for run in found["runs"] if run["returncode"] == 0}
     devices = {f"transfer@{name}" for name in found["params"]["transfer"]["devices"]}
-    names = stage_names(until=found["until"], root=pipeline.ROOT)  # of another machine
-    wanted = {name for name in names if not name.startswith("transfer@")} | devices
+    methods = {f"search@{name}" for name in found["params"]["search"]["methods"]}
+    names = stage_names(until=found["until"], root=pipeline.ROOT)  # of other parameters
+    fixed = {name for name in names if not name.startswith(("transfer@", "search@"))}
+    wanted = fixed | devices | methods
     assert found["is_complete"] == (wanted <= done)
 
 

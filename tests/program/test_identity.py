@@ -31,7 +31,7 @@ from torch import nn
 
 
 class ModelNew(nn.Module):
-    """As before."""
+    """Apply a linear layer to what is positive."""
 
     def __init__(self, width: int):
         super(ModelNew, self).__init__()

@@ -11,7 +11,8 @@ import pytest
 from cudal1.errors import ConfigError
 from cudal1.protocol import EvalProtocol
 from cudal1.settings import profiles, protocols
-from cudal1.settings.params import ITEM_NAME, Params
+from cudal1.settings.names import ITEM_NAME
+from cudal1.settings.params import Params
 from cudal1.settings.profiles import ProviderProfile, TrainingProfile
 from cudal1.settings.provider_settings import OpenAISettings
 from cudal1.settings.settings_file import read_settings

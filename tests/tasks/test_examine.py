@@ -13,7 +13,7 @@ from cudal1.services.judging import verdict_source
 from cudal1.train.policy import Sampled
 from tasks import examine
 from tasks.examine import Answer, Sampling, sample_and_judge
-from tests.tasks.test_rl import DOCKETS, PROBLEMS, STAGE, FakeQueue, says
+from tests.tasks.learning.test_world import DOCKETS, PROBLEMS, STAGE, FakeQueue, says
 
 SAMPLING = Sampling(
     num_samples=3, temperature=1.0, top_p=1.0, seed=1, max_new_tokens=8, batch_size=4

@@ -17,29 +17,6 @@ from cudal1.report.inputs import ReportInput
 from cudal1.report.limits import NUM_POINTS
 from cudal1.verdict import Status
 
-TRAINED_ON = (
-    "loss",
-    "reward_raw",
-    "reward_raw_std",
-    "best_speedup",
-    "reward",
-    "success",
-    "hacked",
-    "reused",
-    "whole",
-    "copied",
-    "progressed",
-    "over_best",
-    "new",
-    "distinct",
-    "resampled",
-    "kl",
-    "entropy",
-    "clip_ratio/region_mean",
-    "idle",
-    "step_s",
-)
-"""Numbers of a training step that are drawn, in this order, when a stage logged them."""
 NUM_WINDOWS, LEAST = 8, 5
 """Windows that a curve is averaged over, roughly, and the fewest points of a window."""
 Z = 1.96
@@ -50,6 +27,7 @@ _MEANINGS = {
     "reward_raw_std": "standard deviation of a step's rewards",
     "best_speedup": "mean over problems of the best certified speedup so far, 1 where there is "
     "none",
+    "reward": "mean reward as it trains, smoothed (equation 6)",
     "success": "share of successes",
     "hacked": "share of answers that cheat",
     "reused": "share of verdicts that were known before",
@@ -60,13 +38,13 @@ _MEANINGS = {
     "new": "share of answers with a program that was not known before",
     "distinct": "different programs in a group of answers",
     "resampled": "answers sampled again because another of their group equals them, per answer",
-    "reward": "mean reward as it trains, smoothed (equation 6)",
     "kl": "KL divergence from the start, nats",
     "entropy": "entropy, nats per token",
     "clip_ratio/region_mean": "share of tokens whose probability ratio the clip holds back",
     "idle": "share of a step in which its devices are idle",
     "step_s": "seconds of a step",
 }
+"""The numbers of a training step that are drawn, in this order, where a stage logged them."""
 _DFT = "loss (dft: tokens weighted with their probability)"
 _RANGES = {
     **dict.fromkeys(
@@ -155,7 +133,7 @@ def learning_figures(given: ReportInput) -> list[Figure]:
     for stage in facts.stages(given.steps):
         is_dft = given.provenance.params.get(f"{stage.split('@')[0]}.loss") == "dft"
         of_stage = given.steps.filter(pl.col("stage") == stage).sort("step")
-        for name in TRAINED_ON:
+        for name in _MEANINGS:
             curve = of_stage.filter(pl.col("name") == name, pl.col("value").is_finite())
             if curve.height > 1:
                 figures.append(_learning_figure(stage, name, curve, is_dft=is_dft))

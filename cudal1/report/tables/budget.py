@@ -49,8 +49,8 @@ def budget_table(given: ReportInput) -> Table:
 
 def _caption(among: Comparison, size: int) -> str:
     echo = (
-        "Echo repeats the best of the first round and needs no model: a method whose later answers "
-        "are worth no more has learned nothing from its exemplars."
+        "Echo is a control without a model: it repeats the best of the first round. If a method's "
+        "later answers are worth no more, it has learned nothing from its exemplars."
         if 0 < size < among.num_answers
         else "There is no echo: no method has more answers than its first round."
     )

@@ -135,6 +135,7 @@ def test_a_missing_cluster_is_an_error_that_says_how_to_start_one(
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     with turns.alone():  # Ray would find the cluster of another test
+        # rightly found by `auto`, and not ours to end: another suite on this machine may have it
         if any(process.name() == "raylet" for process in psutil.process_iter()):
             pytest.skip("somebody else's Ray cluster runs on this machine")
         with (

@@ -23,17 +23,17 @@ from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
 from tasks import rl, selfsup, sft
+from tasks.learning.training import Steps, _write_plot
 from tasks.night import challenger
 from tasks.stage import Stage
-from tasks.training import Steps, _write_plot
 
-PARAMS = Params.load(Path(__file__).parents[2] / "params.yaml")
+PARAMS = Params.load(Path(__file__).parents[3] / "params.yaml")
 
 
 @pytest.fixture
 def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """Return the plot of three steps and of the totals that follow them."""
-    monkeypatch.setattr("tasks.training.DATA", tmp_path)
+    monkeypatch.setattr("tasks.learning.training.DATA", tmp_path)
     with Ledger.open(tmp_path) as ledger:
         ledger.begin("selfsup@r1")
         for step in (15, 5, 10):
@@ -182,7 +182,7 @@ def test_a_stage_killed_during_its_examination_resumes_its_run_with_each_step_on
         [sys.executable, "-c", code],
         cwd=tmp_path,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )
     assert done.returncode == -signal.SIGKILL
     monkeypatch.chdir(tmp_path)

@@ -21,12 +21,12 @@ from cudal1.selection.progress import RewardForm
 from cudal1.services.judging import VerdictSource
 from cudal1.settings.params import Params
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
-from tasks.rl import ContrastiveWorld
+from tasks.learning.training import Steps
+from tasks.learning.world import ContrastiveWorld
 from tasks.stage import Stage
-from tasks.training import Steps
 from tests.services.test_reviewing import VERDICT
 
-SHIPPED = Params.load(Path(__file__).parents[2] / "params.yaml")
+SHIPPED = Params.load(Path(__file__).parents[3] / "params.yaml")
 RL = SHIPPED.rl.model_copy(
     update={"plain_share": 0.0, "sampling": Sampling.BUCKET, "num_exemplars": 2, "tau": 1.0}
 )
