@@ -131,26 +131,24 @@ def best(given: ReportInput) -> pl.DataFrame:
     )
 
 
-def measured_again(given: ReportInput) -> list[float | None] | None:
-    """Return the second measurement of each problem's best candidate, on the report's device.
+def measured_again(given: ReportInput) -> pl.DataFrame:
+    """Return rows of `best` with the second measurement of that candidate on the report's device.
 
-    The best of many measurements is partly luck, which a second one leaves behind. It is None for a
-    problem without a success, or with one that was not correct again or not measured again; None
-    for all if nothing was measured again.
+    The best of many measurements is partly luck, which a second one leaves behind. `is_again` says
+    whether there is a second one. `again` is what it certified, and null where it found the
+    candidate incorrect.
     """
-    here = given.transferred.filter(
-        pl.col("device_kind") == given.provenance.device_kind, ~pl.col("is_null_test")
-    )
-    if here.is_empty():
-        return None
+    is_here = pl.col("device_kind") == given.provenance.device_kind
     is_correct = pl.col("status") == Status.CORRECT.value
-    seconds = here.select(
-        "candidate_id", again=pl.when(is_correct).then(pl.col("certified"))
-    ).unique("candidate_id", keep="first", maintain_order=True)
+    seconds = (
+        given.transferred.filter(is_here, ~pl.col("is_null_test"))
+        .unique("candidate_id", keep="first", maintain_order=True)
+        .select("candidate_id", is_again=True, again=pl.when(is_correct).then("certified"))
+    )
     return (
         best(given)
-        .join(seconds, on="candidate_id", how="left", maintain_order="left")["again"]
-        .to_list()
+        .join(seconds, on="candidate_id", how="left", maintain_order="left")
+        .with_columns(pl.col("is_again").fill_null(value=False))
     )
 
 
