@@ -58,7 +58,7 @@ def numbers(given: ReportInput) -> dict[str, float | int]:
 def _again_numbers(given: ReportInput) -> dict[str, float | int]:
     """Return the second measurements' numbers; a problem without one counts as failed."""
     second = facts.measured_again(given)
-    count = second["is_again"].sum()
+    count = int(second["is_again"].sum())
     if not count:
         return {"num_again": 0}
     certified = second["again"].to_list()
@@ -117,30 +117,29 @@ def _speedup_headlines(found: dict[str, float | int], device: str) -> list[Headl
     """Return the mean and the number of gains, from second measurements alone."""
     mean, faster = "Mean speedup", f"Faster than {MEANINGFUL_SPEEDUP:g}×"
     count, winners, again = found["num_problems"], found["num_successful"], found["num_again"]
+    if not winners:
+        nothing = "no problem has a correct candidate"
+        return [Headline(label=label, value="–", note=nothing) for label in (mean, faster)]
+    first = "when chosen, partly by luck"
+    had = times(found["mean_speedup_failed_as_1"])
+    were = f"{found['num_meaningful']:,} of {count:,}"
     if not again:
-        why = "no problem has a correct candidate"
-        first, above = "", ""
-        if winners:
-            why = f"none of {winners:,} winners was measured again on {device}: run stage transfer"
-            first = f". When chosen, partly by luck: {times(found['mean_speedup_failed_as_1'])}"
-            above = f". When chosen, partly by luck: {found['num_meaningful']:,} of {count:,}"
+        none = f"stage transfer measured none of {winners:,} winners again on {device}"
         return [
-            Headline(label=mean, value="–", note=why + first),
-            Headline(label=faster, value="–", note=why + above),
+            Headline(label=mean, value="–", note=f"{none}; {first}: {had}"),
+            Headline(label=faster, value="–", note=f"{none}; {first}: {were}"),
         ]
     return [
         Headline(
             label=mean,
             value=times(found["mean_again_failed_as_1"]),
-            note=f"certified again for {again:,} of {winners:,} winners; any other of {count:,} "
-            f"problems as 1×, as 0×: {times(found['mean_again_failed_as_0'])}. When chosen, "
-            f"partly by luck: {times(found['mean_speedup_failed_as_1'])}",
+            note=f"{again:,} of {winners:,} winners measured again, the rest of {count:,} "
+            f"problems as 1×; as 0×: {times(found['mean_again_failed_as_0'])}; {first}: {had}",
         ),
         Headline(
             label=faster,
             value=f"{found['num_meaningful_again']:,} of {count:,}",
-            note=f"problems, certified again; {winners:,} have a correct candidate. When chosen, "
-            f"partly by luck: {found['num_meaningful']:,}",
+            note=f"problems, measured again; {winners:,} have a correct candidate; {first}: {were}",
         ),
     ]
 

@@ -71,7 +71,7 @@ def test_the_headline_is_what_winners_had_when_they_were_measured_again(made, ch
     mean, faster = headlines(given)[:2]
     assert (mean.label, mean.value) == ("Mean speedup", "1.19×")
     assert "3 of 3 winners" in mean.note
-    assert "When chosen, partly by luck: 1.75×" in mean.note
+    assert "when chosen, partly by luck: 1.75×" in mean.note
     assert (faster.label, faster.value) == ("Faster than 1.01×", "2 of 4")
 
 
@@ -97,8 +97,8 @@ def test_without_second_measurements_the_headline_has_no_speedup_and_says_so(mad
     assert numbers(given)["num_again"] == 0
     for tile, first in zip(headlines(given)[:2], ("1.75×", "2 of 4"), strict=True):
         assert tile.value == "–"
-        assert "none of 3 winners was measured again on cpu" in tile.note
-        assert tile.note.endswith(f"When chosen, partly by luck: {first}")
+        assert "stage transfer measured none of 3 winners again on cpu" in tile.note
+        assert tile.note.endswith(f"when chosen, partly by luck: {first}")
 
 
 def test_a_run_without_a_correct_candidate_has_nothing_to_measure_again(made):
