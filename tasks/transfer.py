@@ -1,4 +1,8 @@
-"""Stage `transfer@DEVICE`: judge the best candidates again on a device of another kind.
+"""Stage `transfer@DEVICE`: judge the best candidates again, on this device or one of another kind.
+
+The best of many measurements is partly luck, so the report's headline is what this stage measures.
+The candidates are those of the stages that the report shows, and of no others in the ledger: what a
+night or a removed provider found is no winner.
 
 The references of their problems are judged beside them, against themselves: that shows the speedup
 certified there for no work. The stage runs only where a device of that name is: `cpu`, or a GPU's
@@ -19,10 +23,11 @@ from cudal1.services.judging import verdict_source
 from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, main
+from tasks.stages import stage_names
 
 
 def judge_again(stage: Stage) -> Mapping[str, float | int]:
-    """Best candidates of `filter` and `rl` → data/transfer/DEVICE.parquet."""
+    """Best candidates of the run's stages → data/transfer/DEVICE.parquet."""
     wanted = stage.instance
     if (here := device_name(find_device(stage.params.device).kind)) != wanted:
         raise DeviceError(
@@ -37,7 +42,7 @@ def judge_again(stage: Stage) -> Mapping[str, float | int]:
         rows = ledger.query(
             "winners",
             protocol_id=stage.params.protocol.id,
-            stages=["filter", "rl"],
+            stages=stage_names(until="transfer"),
             count=stage.params.transfer.per_problem,
         ).to_dicts()
         chosen = [

@@ -129,6 +129,11 @@ def test_the_flow_runs_every_stage_after_the_stages_that_it_needs() -> None:
     assert groups == [name for name in NAMES if name != "ablation"]  # it has no rows as shipped
 
 
+def test_winners_are_measured_again_of_every_stage_that_the_report_shows() -> None:
+    shown = stage_names(until="report", root=ROOT)
+    assert [*stage_names(until="transfer", root=ROOT), "report"] == shown
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stage_is_started_by_the_module_of_its_name(name: str) -> None:
     """The interpreter is isolated: it imports nothing from its working directory."""

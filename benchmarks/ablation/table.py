@@ -8,6 +8,9 @@ problem, drawing alone comes so near to a problem's best that no method has much
 Failures count as 0 and as 1, in columns of their own. Geometric means take them as 1, since a
 logarithm knows no 0. `plain` columns are about the first round alone, with prompts that show no
 exemplars. `copies` are answers equal to one of the sources that their prompt showed.
+
+*Echo* is a control without a model: each later answer is the best of the first round to its
+problem.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ def marks(diary: Diary) -> Numbers:
         **_each(later, "answer_"),
         **_each(first, "plain_"),
         "answer_copies": fmean(found.is_copy for found in later),
+        "answer_echo_mean_0": fmean(best_scores(first).values()),
         **_best([found for batch in diary.batches.values() for found in batch]),
     }
 
@@ -143,6 +147,7 @@ ANSWER_COLUMNS = {
     "answer_geomean_1": "geomean (1)",
     "answer_share_above_101": "share > 1.01",
     "answer_copies": "copies",
+    "answer_echo_mean_0": "echo: mean (0)",
     "plain_success": "plain: success",
     "plain_mean_0": "plain: mean (0)",
 }

@@ -34,8 +34,8 @@ from cudal1.settings.params import Params
 from cudal1.verdict import Verdict
 
 PAPER = {"max_bucket_variance": 0.005, "confirm_within": 0.10}
-STAGES = ["filter", "rl"]
-"""Stages of the candidates that are the run's winners, as for stage `transfer`."""
+OTHERS = ("transfer", "report")
+"""Stages that judge winners and references, and find no candidate."""
 
 Row = dict[str, Any]
 
@@ -128,8 +128,10 @@ def winners(folder: Path) -> list[tuple[Problem, Candidate]]:
     problems = [Problem.model_validate(row) for row in frame.select(columns).to_dicts()]
     by_id = {problem.id: problem for problem in problems}
     with Ledger.open(folder / "data") as ledger:
+        known = ledger.sql("select distinct stage from members")["stage"].to_list()
+        stages = [name for name in known if name.split("@")[0] not in OTHERS]
         rows = ledger.query(
-            "winners", protocol_id=_protocol_of(folder).id, stages=STAGES, count=1
+            "winners", protocol_id=_protocol_of(folder).id, stages=stages, count=1
         ).to_dicts()
     return [
         (by_id[row["problem_id"]], Candidate(problem_id=row["problem_id"], source=row["source"]))

@@ -41,6 +41,7 @@ def numbers(given: ReportInput) -> dict[str, float | int]:
             "geometric_mean_speedup": row.geometric_mean,
             "fast_1": fast_p(speedups, 1.0),
         }
+        found |= _again_numbers(given)
     null = facts.null_speedups(given)
     certified = [value for value in null if value is not None]
     found["num_null_tests"] = len(null)
@@ -52,6 +53,23 @@ def numbers(given: ReportInput) -> dict[str, float | int]:
     found["num_verdicts"] = judged.height
     found["num_hacked"] = judged.filter(pl.col("status") == Status.HACKED.value).height
     return found | _policy_numbers(given)
+
+
+def _again_numbers(given: ReportInput) -> dict[str, float | int]:
+    """Return the second measurements' numbers; a problem without one counts as failed."""
+    second = facts.measured_again(given)
+    count = int(second["is_again"].sum())
+    if not count:
+        return {"num_again": 0}
+    certified = second["again"].to_list()
+    row = summarize(certified, failed_as=1.0)
+    return {
+        "num_again": count,
+        "num_successful_again": row.num_successful,
+        "num_meaningful_again": row.num_meaningful,
+        "mean_again_failed_as_1": row.mean,
+        "mean_again_failed_as_0": summarize(certified, failed_as=0.0).mean,
+    }
 
 
 def _policy_numbers(given: ReportInput) -> dict[str, float]:
@@ -73,22 +91,9 @@ def _policy_numbers(given: ReportInput) -> dict[str, float]:
 def headlines(given: ReportInput) -> list[Headline]:
     """Return the numbers that a reader wants first."""
     found = numbers(given)
-    count = int(found["num_problems"])
     tiles: list[Headline] = []
-    if count:
-        tiles += [
-            Headline(
-                label="Mean speedup",
-                value=times(found["mean_speedup_failed_as_1"]),
-                note=f"best certified of {count:,} problems, a failed one as 1×; "
-                f"as 0×: {times(found['mean_speedup_failed_as_0'])}",
-            ),
-            Headline(
-                label=f"Faster than {MEANINGFUL_SPEEDUP:g}×",
-                value=f"{found['num_meaningful']:,} of {count:,}",
-                note=f"problems; {found['num_successful']:,} have a correct candidate",
-            ),
-        ]
+    if found["num_problems"]:
+        tiles += _speedup_headlines(found, given.provenance.device_kind)
     tiles.append(_null_headline(found))
     tiles.append(
         Headline(
@@ -106,6 +111,37 @@ def headlines(given: ReportInput) -> list[Headline]:
     if rates:
         tiles.append(_policy_headline(rates))
     return tiles
+
+
+def _speedup_headlines(found: dict[str, float | int], device: str) -> list[Headline]:
+    """Return the mean and the number of gains, from second measurements alone."""
+    mean, faster = "Mean speedup", f"Faster than {MEANINGFUL_SPEEDUP:g}×"
+    count, winners, again = found["num_problems"], found["num_successful"], found["num_again"]
+    if not winners:
+        nothing = "no problem has a correct candidate"
+        return [Headline(label=label, value="–", note=nothing) for label in (mean, faster)]
+    first = "when chosen, partly by luck"
+    had = times(found["mean_speedup_failed_as_1"])
+    were = f"{found['num_meaningful']:,} of {count:,}"
+    if not again:
+        none = f"stage transfer measured none of {winners:,} winners again on {device}"
+        return [
+            Headline(label=mean, value="–", note=f"{none}; {first}: {had}"),
+            Headline(label=faster, value="–", note=f"{none}; {first}: {were}"),
+        ]
+    return [
+        Headline(
+            label=mean,
+            value=times(found["mean_again_failed_as_1"]),
+            note=f"{again:,} of {winners:,} winners measured again, the rest of {count:,} "
+            f"problems as 1×; as 0×: {times(found['mean_again_failed_as_0'])}; {first}: {had}",
+        ),
+        Headline(
+            label=faster,
+            value=f"{found['num_meaningful_again']:,} of {count:,}",
+            note=f"problems, measured again; {winners:,} have a correct candidate; {first}: {were}",
+        ),
+    ]
 
 
 def _null_headline(found: dict[str, float | int]) -> Headline:

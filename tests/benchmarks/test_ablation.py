@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -359,6 +361,14 @@ def test_the_table_counts_failures_once_as_0_and_once_as_1(tmp_path: Path) -> No
     assert numbers["answer_copies"] == 0.5
 
 
+def test_echo_repeats_the_best_of_the_first_round(tmp_path: Path) -> None:
+    diary = Diary(tmp_path / "diary.jsonl")
+    first = [found("a", "x", 4.0, 0), found("a", "y", 1.0, 0), found("b", "z", 0.0, 0)]
+    diary.add("round 0", first)
+    diary.add("round 1", [found("a", "v", 9.0, 1), found("b", "w", 9.0, 1)])
+    assert table.marks(diary)["answer_echo_mean_0"] == (4.0 + 0.0) / 2
+
+
 def test_a_gain_is_computed_within_problems(plan: Plan, tmp_path: Path) -> None:
     for row, scores in ((Row.GRPO, (1.0, 4.0, 0.0)), (Row.BUCKET, (2.0, 5.0, 1.0))):
         path = tmp_path / "exams" / f"{row.value}-1" / f"{Group.VALIDATION.value}.jsonl"
@@ -403,6 +413,25 @@ def test_the_published_table_follows_from_the_published_answers(tmp_path: Path) 
         published[name] for name in ("rows", "gains")
     ]
     assert json.loads((tmp_path / "answers.json").read_text("utf-8")) == content
+
+
+@pytest.mark.parametrize(
+    ("line", "group", "number"),
+    [
+        ("training problems", "train", "answer_mean_0"),
+        ("training problems, echo", "train", "answer_echo_mean_0"),
+        ("held-out problems", "heldout", "answer_mean_0"),
+        ("held-out problems, echo", "heldout", "answer_echo_mean_0"),
+    ],
+)
+def test_the_page_of_results_states_the_published_means(line: str, group: str, number: str) -> None:
+    rows = json.loads((RESULTS / "ablation_cuda.json").read_text("utf-8"))["rows"]
+    page = (RESULTS.parents[1] / "docs" / "results.md").read_text("utf-8")
+    (cells,) = re.findall(rf"^\| {line} \|(.+)\|$", page, re.MULTILINE)
+    shown = [cell.strip().strip("*") for cell in cells.split("|")]
+    assert shown == [
+        f"{fmean(seed[number] for seed in rows[row.value][group].values()):.2f}" for row in Row
+    ]
 
 
 def test_a_table_names_the_machines_of_each_state(plan: Plan, tmp_path: Path) -> None:

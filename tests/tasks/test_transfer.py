@@ -54,6 +54,20 @@ def home(tmp_path: Path) -> Path:
     return data
 
 
+def find_a_faster_one(home: Path, stage: str) -> Candidate:
+    """Let a stage find a candidate for the first problem that is certified at nine times."""
+    faster = Candidate(problem_id=PROBLEMS[0].id, source=f"class ModelNew: '{stage}'\n")
+    verdict = judged(faster, PARAMS.protocol, "cpu").verdict
+    assert verdict.measurement is not None
+    said = verdict.measurement.model_copy(update={"certified": 9.0})
+    with Ledger.open(home) as ledger:
+        ledger.begin(stage, run="r")
+        ledger.add_candidate(faster)
+        ledger.add_verdict(verdict.model_copy(update={"measurement": said}), [])
+        ledger.export()
+    return faster
+
+
 Run = Callable[..., dict[str, float | int]]
 
 
@@ -93,6 +107,29 @@ def test_winners_are_judged_again_once(run: Run, tmp_path: Path) -> None:
     assert run("cpu")["num_winners"] == 3
     with Ledger.read(tmp_path / "cpu") as ledger:
         assert ledger.sql("from verdicts order by all").rows() == before
+
+
+def test_a_faster_candidate_of_a_night_or_of_a_removed_provider_is_no_winner(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    """The report does not show them, and its own winners have to be measured again."""
+    for stage in ("duel", "generate@removed"):
+        find_a_faster_one(home, stage)
+    run("cpu")
+    again = pl.read_parquet(tmp_path / "cpu" / "transfer" / "cpu.parquet")
+    winners = again.filter(~pl.col("is_null_test"))["candidate_id"]
+    assert set(winners) == {winner.id for winner in WINNERS}
+
+
+@pytest.mark.parametrize("stage", ["policy", "sft", "selfsup@r2", "rl", "search@vanilla-sft"])
+def test_a_winner_of_any_stage_of_the_run_is_judged_again(
+    run: Run, home: Path, tmp_path: Path, stage: str
+) -> None:
+    faster = find_a_faster_one(home, stage)
+    run("cpu")
+    again = pl.read_parquet(tmp_path / "cpu" / "transfer" / "cpu.parquet")
+    assert faster.id in again["candidate_id"]
+    assert WINNERS[0].id not in again["candidate_id"]
 
 
 def test_a_winner_that_is_too_large_costs_one_line_and_no_other_verdict(

@@ -78,8 +78,9 @@ def _caption(given: ReportInput, failed_as: float) -> str:
     return (
         "Best certified speedup of each problem, against the eager reference on "
         f"{given.provenance.device_kind}: {_meaning(given.provenance.protocol)}. "
-        f"{failures(failed_as)} Top {LARGEST}: the share of all that lies above 1× that so many "
-        "problems carry; where it is large, the mean says little about the others. "
+        "It is the best of many first measurements, so partly luck; the headline is of second "
+        f"ones. {failures(failed_as)} Top {LARGEST}: the share of all that lies above 1× that so "
+        "many problems carry; where it is large, the mean says little about the others. "
         f"{null_note(given)} Paper: 250 KernelBench problems on an A100, whose times carry no "
         "bound; other problems and another device, so for orientation only."
     )

@@ -27,7 +27,7 @@ CERTIFIED = {"slight": 1.2, "large": 4.0, "none": 1.0}
 
 @pytest.fixture
 def of(tmp_path: Path) -> Path:
-    """Make a run with a correct candidate for each problem, two of them faster."""
+    """Make a run with a correct candidate for each problem, two faster, and a wrong null test."""
     folder, protocol = tmp_path / "run", Params.load(SHIPPED).protocol
     folder.mkdir()
     shutil.copy(SHIPPED, folder)
@@ -47,6 +47,13 @@ def of(tmp_path: Path) -> Path:
             said = verdict.measurement.model_copy(update={"certified": CERTIFIED[problem.name]})
             ledger.add_candidate(candidate)
             ledger.add_verdict(verdict.model_copy(update={"measurement": said}), [])
+        ledger.export()
+    with Ledger.open(folder / "data") as ledger:
+        ledger.begin("report", run="r")
+        for problem in PROBLEMS:
+            null = Candidate(problem_id=problem.id, source=problem.null_source)
+            ledger.add_candidate(null)
+            ledger.add_verdict(judged(null, protocol, "cpu").verdict, [])
         ledger.export()
     return folder
 
