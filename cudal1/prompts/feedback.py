@@ -65,8 +65,8 @@ def _times(measured: Measurement) -> list[str]:
     if share is not None:
         assert measured.floor_us is not None
         lines.append(
-            f"The device needs {measured.floor_us:.4g} us at least: this is {100 * share:.0f} % of what it "
-            "can do."
+            f"The device needs {measured.floor_us:.4g} us at least: this is {100 * share:.0f} % of "
+            "what it can do."
         )
     return lines
 
