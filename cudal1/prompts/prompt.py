@@ -66,6 +66,8 @@ class Prompt(Record):
     """Ids of the candidates shown, in order: exemplars, failures, earlier attempts."""
     exemplar_scores: tuple[float, ...] = ()
     """Their scores, in the same order; a failure has 0."""
+    num_shown: int = 0
+    """Number of earlier answers shown, those without a candidate too; 0: a plain prompt."""
 
     @property
     def id(self) -> str:
@@ -305,6 +307,7 @@ def _prompt(
         messages=(Message(role="user", content=text),),
         exemplar_ids=tuple(candidate_id for candidate_id, _ in named),
         exemplar_scores=tuple(score for _, score in named),
+        num_shown=len(shown),
         template_id=content_id(*(_template(*template).template for template in templates)),
     )
 

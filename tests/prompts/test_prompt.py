@@ -288,6 +288,7 @@ def test_a_refinement_prompt_shows_attempts_with_what_became_of_them(style: Prom
     assert places == sorted(places)
     assert SOURCE.rstrip() in text
     assert (made.exemplar_ids, made.exemplar_scores) == (("w", "g"), (0.0, 1.5))
+    assert made.num_shown == 3
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -31,6 +31,7 @@ GRPO: dict[str, Any] = {
     "entropy_coef": 0.0,
     "entropy_target": None,
     "resamples": 0,
+    "turns": 1,
     "mask_truncated": False,
     "updates_per_batch": 1,
     "temperature": 1.0,

@@ -28,6 +28,7 @@ SETTINGS = {
     "entropy_coef": 0.0,
     "entropy_target": None,
     "resamples": 0,
+    "turns": 1,
     "mask_truncated": False,
     "updates_per_batch": 1,
     "temperature": 1.0,
