@@ -3,7 +3,7 @@
 `vanilla` takes the best of many answers to the plain prompt. `evolve` asks in rounds: each prompt
 shows earlier successes of this method on this problem with their scores. The first round has no
 successes, so its prompt is the plain one, which shows the reference; with the same provider its
-answers are `vanilla`'s first.
+answers are `vanilla`'s first. Behind the successes stand failures, where these are asked for.
 
 `refine` asks in rounds, too: a round is a turn (Kevin-32B, arXiv 2507.11948). Each answer of the
 first round begins a trajectory, and each later one goes on from the attempts of its own trajectory,
@@ -31,15 +31,17 @@ from cudal1.ledger import Ledger
 from cudal1.ledger.shards import write_parquet
 from cudal1.llm.provider import EXHAUSTED, Provider, Request, has_failed, request_to
 from cudal1.problem import Problem
+from cudal1.program.identity import program_id
 from cudal1.prompts.prompt import Prompt, contrastive_prompt, refinement_prompt
 from cudal1.record import content_id
-from cudal1.selection.contrast import choose
+from cudal1.selection.contrast import Sampling, choose
 from cudal1.selection.exemplar import Attempt, Exemplar
+from cudal1.selection.failures import LESSONS, Failure, newest
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
 from cudal1.selection.reward import speed_reward
 from cudal1.services.answers import keep_completion
 from cudal1.services.asking import Asking, asking, provider_of
-from cudal1.services.attempts import attempt_of
+from cudal1.services.attempts import attempt_of, failure_of
 from cudal1.services.judging import Advance, VerdictSource, device_facts, verdict_source
 from cudal1.settings.params import MethodKind
 from cudal1.settings.provider_settings import LocalSettings
@@ -67,6 +69,8 @@ class Hunt:
     """Successes in the order of their answers; a repeated source is listed again."""
     rewards: list[float] = field(default_factory=list[float])
     """Certified speedup of each answer in their order, 0 for a failure."""
+    failures: list[Failure] = field(default_factory=list[Failure])
+    """Failures that prompts may show, in the order of their answers."""
     trajectories: dict[int, Trajectory] = field(default_factory=dict[int, Trajectory])
     """Trajectories of method `refine`, by the place of their answers in a round."""
     num_failed: int = 0
@@ -190,7 +194,13 @@ def _contrasting(
     rng = random.Random(content_id(str(section.seed), hunt.problem.id, str(attempt)))
     choice = choose(hunt.found, section, sampling=sampling, at_round=number, rng=rng)
     prompt = contrastive_prompt(
-        hunt.problem, choice.exemplars, style=section.prompts, facts=device_facts(stage.params)
+        hunt.problem,
+        choice.exemplars,
+        failures=[]
+        if sampling is Sampling.NONE
+        else newest(hunt.failures, count=section.num_failures, island=choice.island),
+        style=section.prompts,
+        facts=device_facts(stage.params),
     )
     return prompt, choice.island if number else None, None
 
@@ -282,6 +292,14 @@ def _note(
     if asked.trajectory is not None:
         asked.trajectory.attempts.append(attempt_of(ledger, completion, candidate, verdict))
         asked.trajectory.last = completion.id
+    if candidate is not None and verdict is not None and verdict.status in LESSONS:
+        hunt.failures.append(
+            Failure(
+                attempt=failure_of(candidate, verdict),
+                program_id=program_id(candidate.source),
+                island=asked.island,
+            )
+        )
     if candidate is not None and reward > 0:
         hunt.found.append(
             Exemplar(

@@ -1,4 +1,4 @@
-"""Make an attempt of a judged answer: what the next prompt of its trajectory shows of it."""
+"""Make an attempt of a judged answer, for prompts that show it with what became of it."""
 
 from __future__ import annotations
 
@@ -31,4 +31,11 @@ def attempt_of(
         source=None if candidate is None else candidate.source,
         score=speed_reward(verdict),
         feedback=feedback(verdict, no_source=no_source, remark=remark),
+    )
+
+
+def failure_of(candidate: Candidate, verdict: Verdict) -> Attempt:
+    """Return a failed candidate with the reason, for prompts of other answers."""
+    return Attempt(
+        candidate_id=candidate.id, source=candidate.source, score=0.0, feedback=feedback(verdict)
     )

@@ -158,8 +158,8 @@ class MethodKind(StrEnum):
     EVOLVE = "evolve"
     """Rounds of contrastive prompts that show the method's own successes."""
     REFINE = "refine"
-    """Rounds are turns: each answer goes on from its own trajectory's attempts, whose outcomes its
-    prompt tells (Kevin-32B, arXiv 2507.11948)."""
+    """Rounds are turns: each answer goes on from its own trajectory's attempts, which its prompt
+    shows with their outcomes (Kevin-32B, arXiv 2507.11948)."""
 
 
 class MethodParams(Record):
@@ -305,9 +305,9 @@ class Params(Record):
     def max_contrast_tokens(self) -> int:
         """The maximum tokens of a prompt of stage `rl`, with exemplars as long as answers.
 
-        The prompt of a last turn shows attempts in their place, each as long as an answer.
+        So are failures, and the attempts that the prompt of a last turn shows instead of both.
         """
-        num_shown = max(self.rl.num_exemplars, self.rl.turns - 1)
+        num_shown = max(self.rl.num_exemplars + self.rl.num_failures, self.rl.turns - 1)
         return self.policy.max_prompt_tokens + num_shown * self.policy.max_new_tokens
 
     @model_validator(mode="after")

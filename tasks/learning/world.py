@@ -20,66 +20,32 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any, Self
 
-from cudal1.candidate import Candidate, Completion
+from cudal1.candidate import Completion
 from cudal1.errors import TrainingError
 from cudal1.extract.sections import sections_of
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem
 from cudal1.program.identity import program_id
-from cudal1.prompts.prompt import Prompt, fitting_contrastive_prompt, fitting_refinement_prompt
+from cudal1.prompts.prompt import fitting_contrastive_prompt, fitting_refinement_prompt
 from cudal1.record import content_id
-from cudal1.selection.contrast import Choice, choose
-from cudal1.selection.exemplar import Attempt, Birth, Exemplar
+from cudal1.selection.contrast import Choice, Sampling, choose
+from cudal1.selection.exemplar import Attempt, Birth
+from cudal1.selection.failures import LESSONS
 from cudal1.selection.progress import Outcome, rewards, shares
 from cudal1.selection.reward import Smoother, speed_reward, success_reward
 from cudal1.selection.trajectories import discounted_returns
 from cudal1.services.answers import keep_completions
-from cudal1.services.attempts import attempt_of
+from cudal1.services.attempts import attempt_of, failure_of
 from cudal1.services.judging import VerdictSource, device_facts
 from cudal1.services.stopwatch import Part, Stopwatch
 from cudal1.train.policy import Chat
 from cudal1.verdict import Status, Verdict
+from tasks.learning.questions import Given, Question, programs_of
 from tasks.learning.training import Steps
 from tasks.stage import Stage
 
 ATTEMPTS = 10_000
 """Factor of a completion's attempt: step times this, plus its place in the step's batch."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """The prompt of an answer, and the answer's place in its trajectory."""
-
-    problem_id: str
-    prompt: Prompt
-    programs: frozenset[str]
-    """Programs that the prompt shows, the reference's too."""
-    island: int | None
-    attempts: tuple[Attempt, ...] = ()
-    """All earlier attempts of the trajectory; the prompt shows those that fit."""
-    follows: int | None = None
-    """Number of the answer before it among those of the step."""
-
-    @property
-    def turn(self) -> int:
-        """The number of the answer in its trajectory, from 1."""
-        return len(self.attempts) + 1
-
-    @property
-    def asks_for_sections(self) -> bool:
-        """Return whether the prompt shows something to analyse; a plain one asks for code alone."""
-        return self.prompt.num_shown > 0
-
-
-@dataclass
-class Given:
-    """An answer of the current step; its verdict comes later."""
-
-    question: Question
-    completion: Completion
-    candidate: Candidate | None
-    verdict: Verdict | None = None
-    """None also without a candidate."""
 
 
 class ContrastiveWorld:
@@ -143,6 +109,7 @@ class ContrastiveWorld:
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
         choice: Choice[Birth] = Choice()  # making the class Choice[Birth] takes a second
+        failures: list[Attempt] = []
         if rng.random() >= section.plain_share:
             known = self._ledger.births(
                 problem_id,
@@ -152,17 +119,19 @@ class ContrastiveWorld:
                 attempts_per_step=ATTEMPTS,
             )
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
+            failures = self._failures(problem, step, island=choice.island)
         params = self._stage.params
         exemplars = self._ledger.shown(choice.exemplars)
         prompt, _ = fitting_contrastive_prompt(  # shows what was written elsewhere, at any length
             problem,
             exemplars,
+            failures=failures,
             style=params.policy.prompts,
             facts=device_facts(params),
             max_tokens=params.max_contrast_tokens,
             num_tokens=self._num_tokens,
         )
-        programs = _programs(problem, prompt, exemplars)
+        programs = programs_of(problem, prompt, [*exemplars, *failures])
         self._first[problem_id] = Question(problem_id, prompt, programs, choice.island)
         self._watch.lap(Part.OWN)
         return prompt.as_chat()
@@ -286,6 +255,22 @@ class ContrastiveWorld:
             each.verdict = None if each.candidate is None else next(found)
         self._num_judged = len(self._answers)
 
+    def _failures(self, problem: Problem, step: int, *, island: int | None) -> list[Attempt]:
+        """Return failed programs of earlier steps to show, with their reasons, the newest last."""
+        section = self._section
+        if section.num_failures == 0 or section.sampling is Sampling.NONE:
+            return []
+        found = self._ledger.failures(
+            problem.id,
+            device_kind=self._judge.device.kind,
+            protocol_id=self._judge.protocol.id,
+            statuses=LESSONS,
+            first_attempt=step * ATTEMPTS,
+            island=island,
+            count=section.num_failures,
+        )
+        return [failure_of(candidate, verdict) for candidate, verdict in found]
+
     def _question_after(self, number: int) -> Question:
         """Return the question that goes on from an answer of the step."""
         given, params = self._answers[number], self._stage.params
@@ -305,7 +290,7 @@ class ContrastiveWorld:
         return Question(
             problem.id,
             prompt,
-            _programs(problem, prompt, attempts),
+            programs_of(problem, prompt, attempts),
             given.question.island,
             attempts,
             follows=number,
@@ -409,14 +394,6 @@ class _Counts:
     @classmethod
     def of(cls, judge: VerdictSource) -> Self:
         return cls(judge.num_reused, judge.judge_s, judge.build_s)
-
-
-def _programs(
-    problem: Problem, prompt: Prompt, given: Sequence[Exemplar | Attempt]
-) -> frozenset[str]:
-    """Return the programs that a prompt shows: the reference's, and those of what it was given."""
-    shown = [each.source for each in given if each.candidate_id in prompt.exemplar_ids]
-    return frozenset(program_id(source) for source in (problem.as_candidate, *shown) if source)
 
 
 def _is_hacked(verdict: Verdict | None) -> bool:

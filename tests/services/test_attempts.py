@@ -9,7 +9,8 @@ import pytest
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.ledger import Ledger
-from cudal1.services.attempts import attempt_of
+from cudal1.services.attempts import attempt_of, failure_of
+from cudal1.verdict import Status
 from tests.services.test_reviewing import CANDIDATE, PASS, VERDICT, Judge, review
 
 
@@ -54,3 +55,12 @@ def test_an_attempt_has_the_words_of_a_reviewer_that_let_it_pass(
     assert made.feedback.splitlines()[-1] == "A reviewer let it pass: computes on every call"
     other = Candidate(problem_id=CANDIDATE.problem_id, source="class ModelNew: ...")
     assert "reviewer" not in attempt_of(ledger, completion(""), other, VERDICT).feedback
+
+
+def test_a_failure_has_its_reason() -> None:
+    failed = VERDICT.model_copy(
+        update={"status": Status.CRASHED, "reason": "ValueError: no", "measurement": None}
+    )
+    made = failure_of(CANDIDATE, failed)
+    assert (made.source, made.score) == (CANDIDATE.source, 0.0)
+    assert made.feedback == "It crashes: ValueError: no"

@@ -98,6 +98,8 @@ class FakeQueue:
                 "measurement": None,
                 "flags": (seen,),
             }
+        elif found[1] == "crashes":
+            changes |= {"status": Status.CRASHED, "reason": "ValueError: no", "measurement": None}
         elif not timing:
             changes |= {"protocol_id": self._protocol.checks_only().id, "measurement": None}
         else:
@@ -128,7 +130,7 @@ class World:
     def __init__(self, ledger: Ledger, stage: Stage = STAGE) -> None:
         self.ledger = ledger
         self.prompts: list[str] = []
-        """What the later turns of `take_turns` were asked."""
+        """The prompts of the later turns of `take_turns`."""
         self.told = Told()
         self.source = VerdictSource(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
         self.acts = ContrastiveWorld(
@@ -318,7 +320,7 @@ def in_turns(world: World, **changed: Any) -> World:
 
 
 def take_turns(world: World, step: int, first: list[str], later: list[str]) -> list[Any]:
-    """Make a step with one group, whose later answers go on from the first ones in order."""
+    """Make a step with one group; its later answers go on from the first ones in order."""
     world.acts.build_prompt(FIRST, step)
     world.acts.offer([FIRST] * len(first), first, step)
     numbers = list(range(len(first)))
@@ -407,6 +409,61 @@ def test_successes_of_every_turn_may_be_exemplars_of_later_steps(world: World) -
     found = {row["candidate_id"] for row in world.answers()}
     take_turns(world, 1, [says("2.0", 5)], [says("3.0", 6)])
     assert set(world.answers()[2]["exemplar_ids"]) == found
+
+
+def showing_failures(world: World, **changed: Any) -> World:
+    """Return the same world with prompts that show one failure."""
+    rl = RL.model_copy(update={"num_failures": 1, **changed})
+    return World(world.ledger, replace(STAGE, params=STAGE.params.model_copy(update={"rl": rl})))
+
+
+def test_a_prompt_shows_the_newest_failure_behind_its_exemplars(world: World) -> None:
+    world = showing_failures(world)
+    world.step(0, {FIRST: [says("crashes", 1), says("2.0", 2), says("crashes", 3), says("cheats")]})
+    (text,) = (message["content"] for message in world.acts.build_prompt(FIRST, 1))
+    assert "It crashes: ValueError: no" in text
+    assert text.index("return x + 2") < text.index("return x + 3")
+    assert "return x + 1" not in text
+    assert "cheats" not in text
+    world.step(1, {FIRST: [says("crashes", 3), says("3.0", 4)]})
+    answer = world.answers()[-1]
+    good, bad = (world.answers()[place]["candidate_id"] for place in (1, 2))
+    assert (answer["exemplar_ids"], answer["exemplar_scores"]) == ([good, bad], [2.0, 0.0])
+    assert world.told.steps[2]["copied"] == 0.5, "the failure again"
+
+
+def test_a_failure_is_shown_before_there_is_any_success(world: World) -> None:
+    world = showing_failures(world)
+    world.step(0, {FIRST: [says("crashes", 1)]})
+    (text,) = (message["content"] for message in world.acts.build_prompt(FIRST, 1))
+    assert "return x + 1" in text
+
+
+def test_a_step_shows_no_failure_that_came_in_it(world: World) -> None:
+    """So a step that is repeated after a kill has the prompts that it had."""
+    world = showing_failures(world)
+    world.step(0, {FIRST: [says("crashes", 1)]})
+    before = world.acts.build_prompt(FIRST, 1)
+    world.step(1, {FIRST: [says("crashes", 2)]})
+    assert showing_failures(world).acts.build_prompt(FIRST, 1) == before
+
+
+@pytest.mark.parametrize("changed", [{"plain_share": 1.0}, {"sampling": Sampling.NONE}])
+def test_a_plain_prompt_shows_no_failure(world: World, changed: dict[str, Any]) -> None:
+    world = showing_failures(world, **changed)
+    plain = world.acts.build_prompt(FIRST, 0)
+    world.step(0, {FIRST: [says("crashes", 1)]})
+    assert world.acts.build_prompt(FIRST, 1) == plain
+
+
+def test_an_island_is_shown_failures_of_its_own(world: World) -> None:
+    world = showing_failures(world, sampling=Sampling.ISLAND, num_islands=2)
+    for step in range(8):
+        world.step(step, {FIRST: [says("crashes", step)]})
+    sources = {row["candidate_id"]: row["island"] for row in world.answers()}
+    shown = [(row["island"], each) for row in world.answers() for each in row["exemplar_ids"]]
+    assert len({island for island, _ in shown}) == 2
+    assert all(sources[each] == island for island, each in shown)
 
 
 @pytest.mark.slow
