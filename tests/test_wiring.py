@@ -184,7 +184,9 @@ def test_a_stage_depends_on_the_prompts_that_it_shows(name: str) -> None:
     if "contrastive_prompt(" in source:
         expected = [folder]
     else:
-        expected = [f"{folder}/generate.md"] if "generation_prompt(" in source else []
+        shown = {"generation": ("generate",), "refinement": ("attempt", "refine")}
+        names = [n for kind, made in shown.items() if f"{kind}_prompt(" in source for n in made]
+        expected = [f"{folder}/{name}.md" for name in sorted(names)]
     deps = [str(dep) for dep in definition(name)["deps"]]
     assert [dep for dep in deps if dep.startswith("cudal1/prompts/${")] == expected
 

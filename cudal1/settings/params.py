@@ -76,9 +76,21 @@ class EvaluationParams(Record):
     num_problems: int = Field(gt=0)
     num_samples: int = Field(gt=0)
     """Number of answers to each problem."""
+    turns: int = Field(ge=1)
+    """Number of answers of a trajectory, as under `rl`: `num_samples / turns` of them. With more
+    than 1 the answers are no plain ones, and table 5 compares them all the same."""
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
     seed: int
+
+    @model_validator(mode="after")
+    def _has_whole_trajectories(self) -> Self:
+        if self.num_samples % self.turns:
+            raise ValueError(
+                f"num_samples: {self.num_samples} answers are no trajectories of turns: "
+                f"{self.turns}; make it a multiple"
+            )
+        return self
 
 
 class GenerateParams(Record):

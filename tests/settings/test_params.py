@@ -189,6 +189,16 @@ def test_a_group_that_is_no_whole_number_of_trajectories_is_refused(
     )
 
 
+def test_an_examination_of_no_whole_number_of_trajectories_is_refused(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["evaluation"].update(num_samples=6, turns=4)
+    said = _refusal(content, tmp_path)
+    assert said == (
+        "evaluation: num_samples: 6 answers are no trajectories of turns: 4; make it a multiple"
+    )
+
+
 def test_the_last_turn_has_room_for_its_attempts(content: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "params.yaml"
     rooms = []
