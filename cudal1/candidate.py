@@ -50,6 +50,10 @@ class Completion(Record):
     """Scores that the prompt showed them with, in the same order."""
     island: int | None = None
     """Island that the exemplars came from (`cudal1.selection.islands`); None without islands."""
+    turn: int = 1
+    """Number of the answer in its trajectory: later ones are shown the earlier attempts."""
+    follows: str | None = None
+    """Id of the answer before it in its trajectory; None for the first."""
 
     @property
     def is_refused(self) -> bool:

@@ -1,4 +1,8 @@
-"""Sample answers from a policy and judge them: to examine it, and to let it teach itself."""
+"""Sample answers from a policy and judge them: to examine it, and to let it teach itself.
+
+With several turns each answer goes on from the attempts of its own trajectory, which its prompt
+shows with what became of them. The number of answers is the same.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,13 @@ from cudal1.candidate import Candidate, Completion
 from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem, Split
-from cudal1.prompts.prompt import Prompt, generation_prompt
+from cudal1.prompts.prompt import Prompt, fitting_refinement_prompt, generation_prompt
 from cudal1.record import content_id
+from cudal1.selection.exemplar import Attempt
 from cudal1.selection.reward import speed_reward, success_reward
 from cudal1.services.answers import keep_completions
-from cudal1.services.judging import VerdictSource, device_facts, verdict_source
+from cudal1.services.attempts import attempt_of
+from cudal1.services.judging import Advance, VerdictSource, device_facts, verdict_source
 from cudal1.train.policy import Chat, Sampler
 from cudal1.verdict import Verdict
 from tasks.products import admitted_problems, evenly_spread
@@ -26,18 +32,36 @@ from tasks.stage import Stage, log
 CHUNK = 64
 """Answers sampled at a time, while earlier ones are built, and judged on free devices."""
 
-Sampled = tuple[Problem, Completion, Candidate | None]
+Sampled = tuple["Question", Completion, Candidate | None]
 """An answer before it is judged."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt about a problem, and the place of its answer among those to the problem."""
+
+    problem: Problem
+    prompt: Prompt
+    attempt: int
+    attempts: tuple[Attempt, ...] = ()
+    """Earlier attempts of its trajectory."""
+    follows: str | None = None
+    """The answer before it in its trajectory."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """One sampled answer and its verdict."""
 
-    problem: Problem
+    question: Question
     completion: Completion
     candidate: Candidate | None
     verdict: Verdict | None
+
+    @property
+    def problem(self) -> Problem:
+        """Return the problem that it answers."""
+        return self.question.problem
 
 
 @dataclass(frozen=True)
@@ -45,6 +69,9 @@ class Sampling:
     """The settings of sampling."""
 
     num_samples: int
+    """Number of answers to each problem."""
+    turns: int
+    """Answers of a trajectory; `num_samples` is a multiple."""
     temperature: float
     top_p: float
     seed: int
@@ -90,35 +117,83 @@ def sample_and_judge(
     Without `timing`, answers are checked, and their speed is left open.
     """
     style, facts = stage.params.policy.prompts, device_facts(stage.params)
-    prompts = [generation_prompt(problem, style=style, facts=facts) for problem in problems]
-    asked: list[tuple[Problem, Prompt, int]] = [
-        (problem, prompt, index)
-        for problem, prompt in zip(problems, prompts, strict=True)
-        for index in range(sampling.num_samples)
+    asked = [
+        Question(problem, generation_prompt(problem, style=style, facts=facts), index)
+        for problem in problems
+        for index in range(sampling.num_samples // sampling.turns)
     ]
     answers: list[Answer] = []
-    before: list[Sampled] = []
-    with progress(what, len(asked)) as advance:
-        for first in range(0, len(asked) + CHUNK, CHUNK):  # the last chunk samples nothing
-            part = asked[first : first + CHUNK]
-            sampled = _sampled(stage, ledger, judge, sampler, part, sampling)
-            answers += _judged(judge, before, timing=timing)
-            advance(len(before))
-            for problem, _, candidate in sampled:
-                if candidate is not None:
-                    judge.expect(problem, candidate, timing=timing)
-            before = sampled
+    with progress(what, len(problems) * sampling.num_samples) as advance:
+        for turn in range(sampling.turns):
+            found = _answered(
+                stage, ledger, judge, sampler, asked, sampling, advance=advance, timing=timing
+            )
+            answers += found
+            if turn + 1 < sampling.turns:
+                asked = [_next(stage, ledger, sampler, answer, sampling) for answer in found]
     return answers
+
+
+def _answered(
+    stage: Stage,
+    ledger: Ledger,
+    judge: VerdictSource,
+    sampler: Sampler,
+    asked: Sequence[Question],
+    sampling: Sampling,
+    *,
+    advance: Advance,
+    timing: bool,
+) -> list[Answer]:
+    """Return the judged answer to each question; a chunk is judged while the next is sampled."""
+    answers: list[Answer] = []
+    before: list[Sampled] = []
+    for first in range(0, len(asked) + CHUNK, CHUNK):  # the last chunk samples nothing
+        part = asked[first : first + CHUNK]
+        sampled = _sampled(stage, ledger, judge, sampler, part, sampling)
+        answers += _judged(judge, before, timing=timing)
+        advance(len(before))
+        for question, _, candidate in sampled:
+            if candidate is not None:
+                judge.expect(question.problem, candidate, timing=timing)
+        before = sampled
+    return answers
+
+
+def _next(
+    stage: Stage, ledger: Ledger, sampler: Sampler, answer: Answer, sampling: Sampling
+) -> Question:
+    """Return the question that goes on from an answer."""
+    before, policy = answer.question, stage.params.policy
+    attempts = (
+        *before.attempts,
+        attempt_of(ledger, answer.completion, answer.candidate, answer.verdict),
+    )
+    prompt, _ = fitting_refinement_prompt(
+        before.problem,
+        attempts,
+        style=policy.prompts,
+        facts=device_facts(stage.params),
+        max_tokens=policy.max_prompt_tokens + (sampling.turns - 1) * sampling.max_new_tokens,
+        num_tokens=sampler.num_tokens,
+    )
+    return Question(
+        before.problem,
+        prompt,
+        before.attempt + sampling.num_samples // sampling.turns,
+        attempts,
+        follows=answer.completion.id,
+    )
 
 
 def _judged(judge: VerdictSource, sampled: Sequence[Sampled], *, timing: bool) -> list[Answer]:
     candidates = [
-        (problem, candidate) for problem, _, candidate in sampled if candidate is not None
+        (question.problem, candidate) for question, _, candidate in sampled if candidate is not None
     ]
     verdicts = iter(judge.verdicts(candidates, timing=timing))
     return [
-        Answer(problem, completion, candidate, None if candidate is None else next(verdicts))
-        for problem, completion, candidate in sampled
+        Answer(question, completion, candidate, None if candidate is None else next(verdicts))
+        for question, completion, candidate in sampled
     ]
 
 
@@ -127,21 +202,21 @@ def _sampled(
     ledger: Ledger,
     judge: VerdictSource,
     sampler: Sampler,
-    asked: Sequence[tuple[Problem, Prompt, int]],
+    asked: Sequence[Question],
     sampling: Sampling,
 ) -> list[Sampled]:
     """Return answers with the candidate in each; all are stored before any is judged."""
     settings = f"{sampling.temperature}/{sampling.top_p}/{sampling.max_new_tokens}/{sampling.seed}"
     ids = [
-        content_id(sampler.id, settings, problem.id, prompt.id, str(index))
-        for problem, prompt, index in asked
+        content_id(sampler.id, settings, each.problem.id, each.prompt.id, str(each.attempt))
+        for each in asked
     ]
     found = {key: ledger.completion(key) for key in ids}
     missing = [i for i, key in enumerate(ids) if found[key] is None]
     if missing:
         judge.get_ready()
     made = sampler.sample(
-        [asked[i][1].as_chat() for i in missing],
+        [asked[i].prompt.as_chat() for i in missing],
         temperature=sampling.temperature,
         top_p=sampling.top_p,
         max_new_tokens=sampling.max_new_tokens,
@@ -149,26 +224,27 @@ def _sampled(
         seed=int(content_id(settings, *(ids[i] for i in missing)), 16) % 2**31,
     )
     for i, sampled in zip(missing, made, strict=True):
-        problem, prompt, index = asked[i]
+        question = asked[i]
         found[ids[i]] = Completion(
             id=ids[i],
             stage=stage.name,
             provider="policy",
-            problem_id=problem.id,
-            prompt_id=prompt.id,
-            template_id=prompt.template_id,
-            attempt=index,
+            problem_id=question.problem.id,
+            prompt_id=question.prompt.id,
+            template_id=question.prompt.template_id,
+            attempt=question.attempt,
             text=sampled.text,
             finish_reason=sampled.finish_reason,
             num_prompt_tokens=sampled.num_prompt_tokens,
             num_completion_tokens=sampled.num_completion_tokens,
+            exemplar_ids=question.prompt.exemplar_ids,
+            exemplar_scores=question.prompt.exemplar_scores,
+            turn=len(question.attempts) + 1,
+            follows=question.follows,
         )
     answers = [answer for key in ids if (answer := found[key]) is not None]
     candidates = keep_completions(ledger, answers)
-    return [
-        (problem, answer, candidate)
-        for (problem, _, _), answer, candidate in zip(asked, answers, candidates, strict=True)
-    ]
+    return list(zip(asked, answers, candidates, strict=True))
 
 
 def examine(
@@ -185,6 +261,7 @@ def examine(
     )
     sampling = Sampling(
         num_samples=section.num_samples,
+        turns=section.turns,
         temperature=section.temperature,
         top_p=section.top_p,
         seed=section.seed,

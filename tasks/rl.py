@@ -78,6 +78,7 @@ def _train(stage: Stage, init: Path, out: Path, world: ContrastiveWorld, steps: 
             entropy_coef=section.entropy_coef,
             entropy_target=section.entropy_target,
             resamples=section.resamples,
+            turns=section.turns,
             mask_truncated=section.mask_truncated,
             updates_per_batch=section.updates_per_batch,
             temperature=section.temperature,

@@ -3,7 +3,11 @@
 `vanilla` takes the best of many answers to the plain prompt. `evolve` asks in rounds: each prompt
 shows earlier successes of this method on this problem with their scores. The first round has no
 successes, so its prompt is the plain one, which shows the reference; with the same provider its
-answers are `vanilla`'s first.
+answers are `vanilla`'s first. Behind the successes stand failures, where these are asked for.
+
+`refine` asks in rounds, too: a round is a turn (Kevin-32B, arXiv 2507.11948). Each answer of the
+first round begins a trajectory, and each later one goes on from the attempts of its own trajectory,
+which its prompt shows with what became of them.
 
 Every method gives each problem as many answers, all judged in full. A method with a provider that
 stops ends with its complete rounds.
@@ -27,20 +31,33 @@ from cudal1.ledger import Ledger
 from cudal1.ledger.shards import write_parquet
 from cudal1.llm.provider import EXHAUSTED, Provider, Request, has_failed, request_to
 from cudal1.problem import Problem
-from cudal1.prompts.prompt import contrastive_prompt
+from cudal1.program.identity import program_id
+from cudal1.prompts.prompt import Prompt, contrastive_prompt, refinement_prompt
 from cudal1.record import content_id
-from cudal1.selection.contrast import choose
-from cudal1.selection.exemplar import Exemplar
+from cudal1.selection.contrast import Sampling, choose
+from cudal1.selection.exemplar import Attempt, Exemplar
+from cudal1.selection.failures import LESSONS, Failure, newest
 from cudal1.selection.metrics import MEANINGFUL_SPEEDUP
 from cudal1.selection.reward import speed_reward
 from cudal1.services.answers import keep_completion
 from cudal1.services.asking import Asking, asking, provider_of
+from cudal1.services.attempts import attempt_of, failure_of
 from cudal1.services.judging import Advance, VerdictSource, device_facts, verdict_source
+from cudal1.settings.params import MethodKind
 from cudal1.settings.provider_settings import LocalSettings
 from cudal1.verdict import Verdict
 from tasks.products import admitted_problems, evenly_spread
 from tasks.progress import progress
 from tasks.stage import DATA, Stage, log, main
+
+
+@dataclass
+class Trajectory:
+    """The attempts of one trajectory so far, the newest last."""
+
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    last: str | None = None
+    """The newest answer."""
 
 
 @dataclass
@@ -52,6 +69,10 @@ class Hunt:
     """Successes in the order of their answers; a repeated source is listed again."""
     rewards: list[float] = field(default_factory=list[float])
     """Certified speedup of each answer in their order, 0 for a failure."""
+    failures: list[Failure] = field(default_factory=list[Failure])
+    """Failures that prompts may show, in the order of their answers."""
+    trajectories: dict[int, Trajectory] = field(default_factory=dict[int, Trajectory])
+    """Trajectories of method `refine`, by the place of their answers in a round."""
     num_failed: int = 0
     """Requests without an answer; they are asked again when the stage runs again."""
     is_exhausted: bool = False
@@ -60,11 +81,12 @@ class Hunt:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, with its hunt and the island of its exemplars."""
+    """A request, with its hunt and the island of its exemplars, or its trajectory."""
 
     hunt: Hunt
     request: Request
-    island: int | None
+    island: int | None = None
+    trajectory: Trajectory | None = None
 
 
 def run_method(stage: Stage) -> Mapping[str, float | int]:
@@ -139,18 +161,17 @@ def _chosen(stage: Stage) -> list[Problem]:
 def _requests(stage: Stage, provider: Provider, hunts: list[Hunt], number: int) -> list[Asked]:
     """Return the requests of one round, problem by problem."""
     section = stage.params.search
-    sampling = section.methods[stage.instance].sampling
-    facts = device_facts(stage.params)
+    refines = section.methods[stage.instance].method is MethodKind.REFINE
     asked: list[Asked] = []
     for hunt in hunts:
         if hunt.is_exhausted:
             continue
         for place in range(section.answers_per_round):
             attempt = number * section.answers_per_round + place
-            rng = random.Random(content_id(str(section.seed), hunt.problem.id, str(attempt)))
-            choice = choose(hunt.found, section, sampling=sampling, at_round=number, rng=rng)
-            prompt = contrastive_prompt(
-                hunt.problem, choice.exemplars, style=section.prompts, facts=facts
+            prompt, island, trajectory = (
+                _refining(stage, hunt, place)
+                if refines
+                else _contrasting(stage, hunt, number, attempt)
             )
             request = request_to(
                 provider,
@@ -160,8 +181,40 @@ def _requests(stage: Stage, provider: Provider, hunts: list[Hunt], number: int) 
                 attempt=attempt,
                 seed=section.seed,
             )
-            asked.append(_on_island(Asked(hunt, request, choice.island if number else None)))
+            asked.append(_on_island(Asked(hunt, request, island, trajectory)))
     return asked
+
+
+def _contrasting(
+    stage: Stage, hunt: Hunt, number: int, attempt: int
+) -> tuple[Prompt, int | None, None]:
+    """Return a prompt that shows successes of earlier rounds, and their island."""
+    section = stage.params.search
+    sampling = section.methods[stage.instance].sampling
+    rng = random.Random(content_id(str(section.seed), hunt.problem.id, str(attempt)))
+    choice = choose(hunt.found, section, sampling=sampling, at_round=number, rng=rng)
+    prompt = contrastive_prompt(
+        hunt.problem,
+        choice.exemplars,
+        failures=[]
+        if sampling is Sampling.NONE
+        else newest(hunt.failures, count=section.num_failures, island=choice.island),
+        style=section.prompts,
+        facts=device_facts(stage.params),
+    )
+    return prompt, choice.island if number else None, None
+
+
+def _refining(stage: Stage, hunt: Hunt, place: int) -> tuple[Prompt, None, Trajectory]:
+    """Return a prompt that shows the attempts of one trajectory, and the trajectory."""
+    trajectory = hunt.trajectories.setdefault(place, Trajectory())
+    prompt = refinement_prompt(
+        hunt.problem,
+        trajectory.attempts,
+        style=stage.params.search.prompts,
+        facts=device_facts(stage.params),
+    )
+    return prompt, None, trajectory
 
 
 def _on_island(asked: Asked) -> Asked:
@@ -206,17 +259,21 @@ def _judge(
     verdicts = iter(judge.judge_all(pairs, advance=advance))
     for each, completion, candidate in found:
         verdict = None if candidate is None else next(verdicts)
-        _note(each, completion, candidate, verdict, number)
+        _note(ledger, each, completion, candidate, verdict, number)
 
 
 def _found(ledger: Ledger, asked: Asked, completion: Completion) -> Candidate | None:
     """Store the candidate in an answer, and return it."""
     if completion.finish_reason == EXHAUSTED or has_failed(completion):
         return None
-    return keep_completion(ledger, completion.model_copy(update={"island": asked.island}))
+    place: dict[str, object] = {"island": asked.island}
+    if asked.trajectory is not None:
+        place |= {"turn": len(asked.trajectory.attempts) + 1, "follows": asked.trajectory.last}
+    return keep_completion(ledger, completion.model_copy(update=place))
 
 
 def _note(
+    ledger: Ledger,
     asked: Asked,
     completion: Completion,
     candidate: Candidate | None,
@@ -232,6 +289,17 @@ def _note(
         return
     reward = speed_reward(verdict)
     hunt.rewards.append(reward)
+    if asked.trajectory is not None:
+        asked.trajectory.attempts.append(attempt_of(ledger, completion, candidate, verdict))
+        asked.trajectory.last = completion.id
+    if candidate is not None and verdict is not None and verdict.status in LESSONS:
+        hunt.failures.append(
+            Failure(
+                attempt=failure_of(candidate, verdict),
+                program_id=program_id(candidate.source),
+                island=asked.island,
+            )
+        )
     if candidate is not None and reward > 0:
         hunt.found.append(
             Exemplar(

@@ -72,6 +72,7 @@ def _own_answers(stage: Stage, ledger: Ledger, sampler: Sampler) -> list[Answer]
     problems = fitting_problems(stage, sampler.num_tokens, Split.TRAIN, count=section.num_problems)
     sampling = Sampling(
         num_samples=section.num_samples,
+        turns=1,
         temperature=section.temperature,
         top_p=section.top_p,
         seed=section.seed,

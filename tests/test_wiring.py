@@ -47,6 +47,7 @@ SHARED_MODULES = {
     "tasks/cost_forecast.py": "says what a stage would do, and makes nothing",
     "cudal1/services/consent.py": "says whether a run may spend; an answer does not depend on it",
     "cudal1/services/answers.py": "keeps answers; cudal1/extract finds candidates",
+    "cudal1/services/attempts.py": "asks cudal1/prompts/feedback.py, which is a dependency",
     "cudal1/services/asking.py": "gives known answers again; what a new one is, cudal1/llm decides",
     "cudal1/services/judging.py": "looks verdicts up; what is in one is the harness's",
     "cudal1/tracking/runs.py": "write-only",
@@ -188,9 +189,11 @@ def test_a_stage_depends_on_the_prompts_that_it_shows(name: str) -> None:
     if "contrastive_prompt(" in source or "with_lessons(" in source:
         expected = [folder]
     else:
-        expected = [f"{folder}/generate.md"] if "generation_prompt(" in source else []
+        shown = {"generation": ("generate",), "refinement": ("attempt", "refine")}
+        names = [n for kind, made in shown.items() if f"{kind}_prompt(" in source for n in made]
+        expected = [f"{folder}/{name}.md" for name in sorted(names)]
     deps = [str(dep) for dep in definition(name)["deps"]]
-    assert [dep for dep in deps if dep.startswith("cudal1/prompts")] == expected
+    assert [dep for dep in deps if dep.startswith("cudal1/prompts/${")] == expected
 
 
 def test_every_training_run_is_plotted() -> None:

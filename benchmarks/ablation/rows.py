@@ -269,6 +269,7 @@ class Experiment:
                 entropy_coef=knobs.entropy_coef,
                 entropy_target=knobs.entropy_target,
                 resamples=knobs.resamples,
+                turns=1,
                 mask_truncated=knobs.mask_truncated,
                 updates_per_batch=knobs.updates_per_batch,
                 temperature=knobs.temperature,

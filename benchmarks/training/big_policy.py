@@ -158,6 +158,7 @@ def steps(profile: str, size: Size, work: Path, *, layers: int | None = None) ->
             entropy_coef=0.0,
             entropy_target=None,
             resamples=0,
+            turns=1,
             mask_truncated=False,
             updates_per_batch=1,
             temperature=1.0,

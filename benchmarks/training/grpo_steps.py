@@ -215,6 +215,7 @@ def our_steps(policy: Path, world: World, ids: Sequence[str], size: Size, folder
             entropy_coef=0.0,
             entropy_target=None,
             resamples=0,
+            turns=1,
             mask_truncated=False,
             updates_per_batch=1,
             max_new_tokens=MAX_NEW_TOKENS,

@@ -173,6 +173,7 @@ def reinforce(work: Path, name: str, scale: ScaleParams, size: Size) -> Logs:
             entropy_coef=0.0,
             entropy_target=None,
             resamples=0,
+            turns=1,
             mask_truncated=False,
             updates_per_batch=1,
             temperature=1.0,

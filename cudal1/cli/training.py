@@ -143,6 +143,7 @@ def _works(settings: Params) -> dict[str, Work]:
             tokens=settings.max_contrast_tokens + policy.max_new_tokens,
             samples=rl.vllm_server is None,
             has_reference=rl.beta > 0,
+            turns=rl.turns,
         )
     }
 

@@ -35,7 +35,7 @@ from cudal1.measurement import TimingSample
 from cudal1.problem import Admission, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.selection.exemplar import Birth, Exemplar
-from cudal1.verdict import Verdict
+from cudal1.verdict import Status, Verdict
 
 
 class Ledger(Reviews):
@@ -251,6 +251,49 @@ class Ledger(Reviews):
         return tuple(
             Exemplar(**birth.model_dump(), source=sources[birth.candidate_id]) for birth in asked
         )
+
+    def failures(
+        self,
+        problem_id: str,
+        *,
+        device_kind: str,
+        protocol_id: str,
+        statuses: Sequence[Status],
+        first_attempt: int,
+        island: int | None,
+        count: int,
+    ) -> list[tuple[Candidate, Verdict]]:
+        """Return candidates of distinct programs that failed with one of some statuses.
+
+        They are of stage `filter` or the running stage, and the newest comes last.
+
+        Args:
+            problem_id: the problem.
+            device_kind: kind of device of the verdicts.
+            protocol_id: their protocol.
+            statuses: statuses that count.
+            first_attempt: attempt of the running stage from which on answers do not count.
+            island: island of the answers; None: of all.
+            count: the most that are returned.
+        """
+        found = self.query(
+            "failures",
+            problem_id=problem_id,
+            device_kind=device_kind,
+            protocol_id=protocol_id,
+            statuses=[status.value for status in statuses],
+            running=self._stage,
+            first_attempt=first_attempt,
+            island=island,
+            count=count,
+        ).to_dicts()
+        return [
+            (
+                Candidate(problem_id=problem_id, source=rows.text_of(row["source"])),
+                rows.verdict_of(row["content"]),
+            )
+            for row in reversed(found)
+        ]
 
     def sql(
         self,

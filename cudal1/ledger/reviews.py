@@ -72,6 +72,20 @@ class Reviews(Store):
             self._adopt("reviews", row["review_id"])
         return [rows.review_of(row) for row in found]
 
+    def remark(self, candidate: Candidate) -> str | None:
+        """Return the latest words of a reviewer that let a candidate pass; None without any.
+
+        They become the stage's, since its next prompt shows them.
+        """
+        found = self._rows(
+            "select review_id, evidence from reviews where candidate_id = ? and is_cheat = false "
+            "order by attempt desc, review_id limit 1",
+            candidate.id,
+        )
+        for row in found:
+            self._adopt("reviews", row["review_id"])
+        return found[0]["evidence"] if found else None
+
     def has_review(self, review_id: str) -> bool:
         """Return whether a review is stored; if so it becomes the stage's, too."""
         found = self._rows("select 1 from reviews where review_id = ?", review_id)

@@ -153,6 +153,7 @@ def batch_of_completion(
         "finish_reason": _column_text(completion.finish_reason),
         "exemplar_ids": list(completion.exemplar_ids),
         "exemplar_scores": list(completion.exemplar_scores),
+        "turn": completion.turn,
         **_texts_of(completion),
         **_sections(completion.text),
         "candidate_id": None if candidate is None else candidate.id,
@@ -246,6 +247,7 @@ def completion_of(row: Mapping[str, Any]) -> Completion:
         id=row["completion_id"],
         exemplar_ids=tuple(row["exemplar_ids"]),
         exemplar_scores=tuple(row["exemplar_scores"] or ()),
+        turn=row["turn"] or 1,
         **_texts_in(row),
         **{name: row[name] for name in _COMPLETION_COLUMNS},
     )
@@ -310,7 +312,7 @@ _ANSWER_COLUMNS = (
     "num_reasoning_tokens",
     "cost_usd",
 )
-_COMPLETION_COLUMNS = (*_ANSWER_COLUMNS, "island")
+_COMPLETION_COLUMNS = (*_ANSWER_COLUMNS, "island", "follows")
 _OPINION_COLUMNS = ("is_cheat", "kind", "quote", "evidence")
 
 

@@ -14,13 +14,18 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cudal1.errors import ConfigError
 from cudal1.hack_case import HackCase
 from cudal1.problem import Problem
 from cudal1.record import Record, content_id
-from cudal1.selection.exemplar import Exemplar
+from cudal1.selection.exemplar import Attempt, Exemplar
+
+NO_SOURCE = "# no code"
+"""Stands for the source of an attempt without one."""
+S = TypeVar("S", bound=Exemplar | Attempt)
+"""An earlier answer, as a prompt shows it."""
 
 
 class PromptStyle(StrEnum):
@@ -58,9 +63,11 @@ class Prompt(Record):
     template_id: str
     """Hash of the templates that the messages were rendered from."""
     exemplar_ids: tuple[str, ...] = ()
-    """Ids of the candidates shown, in order."""
+    """Ids of the candidates shown, in order: exemplars, failures, earlier attempts."""
     exemplar_scores: tuple[float, ...] = ()
-    """Their scores, in the same order."""
+    """Their scores, in the same order; a failure has 0."""
+    num_shown: int = 0
+    """Number of earlier answers shown, those without a candidate too; 0: a plain prompt."""
 
     @property
     def id(self) -> str:
@@ -88,13 +95,15 @@ def contrastive_prompt(
     exemplars: Sequence[Exemplar],
     *,
     style: PromptStyle,
+    failures: Sequence[Attempt] = (),
     facts: DeviceFacts | None = None,
 ) -> Prompt:
     """Return the prompt of stage 3, with scored exemplars (paper 2.4.1, table 3).
 
-    Without exemplars it is the generation prompt.
+    `failures` stand behind the exemplars, each with the reason why it failed; they have a source.
+    Without exemplars and failures it is the generation prompt.
     """
-    if not exemplars:
+    if not exemplars and not failures:
         return generation_prompt(problem, style=style, facts=facts)
     shown = [
         _render(
@@ -107,6 +116,17 @@ def contrastive_prompt(
         )
         for index, exemplar in enumerate(exemplars, start=1)
     ]
+    shown += [
+        _render(
+            style,
+            "failure",
+            facts,
+            index=str(index),
+            feedback=failure.feedback,
+            source=(failure.source or NO_SOURCE).rstrip(),
+        )
+        for index, failure in enumerate(failures, start=len(exemplars) + 1)
+    ]
     text = _render(
         style,
         "contrast",
@@ -114,7 +134,44 @@ def contrastive_prompt(
         reference=problem.source.rstrip(),
         exemplars="\n".join(shown).rstrip(),
     )
-    return _prompt(text, (style, "contrast"), (style, "exemplar"), exemplars=exemplars)
+    templates = ["contrast", "exemplar", *(["failure"] if failures else [])]
+    return _prompt(text, *((style, name) for name in templates), shown=[*exemplars, *failures])
+
+
+def refinement_prompt(
+    problem: Problem,
+    attempts: Sequence[Attempt],
+    *,
+    style: PromptStyle,
+    facts: DeviceFacts | None = None,
+) -> Prompt:
+    """Return the prompt for a better answer than earlier ones (Kevin-32B, arXiv 2507.11948, 3).
+
+    It shows a trajectory's attempts, the newest last, each with what became of it. Without attempts
+    it is the generation prompt.
+    """
+    if not attempts:
+        return generation_prompt(problem, style=style, facts=facts)
+    shown = [
+        _render(
+            style,
+            "attempt",
+            facts,
+            index=str(index),
+            score=f"{attempt.score:.2f}",
+            feedback=attempt.feedback,
+            source=(attempt.source or NO_SOURCE).rstrip(),
+        )
+        for index, attempt in enumerate(attempts, start=1)
+    ]
+    text = _render(
+        style,
+        "refine",
+        facts,
+        reference=problem.source.rstrip(),
+        attempts="\n".join(shown).rstrip(),
+    )
+    return _prompt(text, (style, "refine"), (style, "attempt"), shown=attempts)
 
 
 def fitting_contrastive_prompt(
@@ -124,26 +181,68 @@ def fitting_contrastive_prompt(
     style: PromptStyle,
     max_tokens: int,
     num_tokens: Callable[[Sequence[dict[str, str]]], int],
+    failures: Sequence[Attempt] = (),
     facts: DeviceFacts | None = None,
 ) -> tuple[Prompt, int]:
     """Return a contrastive prompt of at most `max_tokens` if possible, and its number of tokens.
 
-    A longer prompt loses exemplars: first those that would be too long alone, then the first of
-    those given. A prompt without exemplars is returned even if it is too long: the caller decides
-    which problems a policy is asked about.
+    A longer prompt loses what it shows: first all that would be too long alone, then failures from
+    the first given on, then exemplars likewise. A prompt that shows nothing is returned even if it
+    is too long: the caller decides which problems a policy is asked about.
     """
 
-    def made(shown: Sequence[Exemplar]) -> tuple[Prompt, int]:
-        prompt = contrastive_prompt(problem, shown, style=style, facts=facts)
+    def made(shown: Sequence[Exemplar | Attempt]) -> Prompt:
+        return contrastive_prompt(
+            problem,
+            [each for each in shown if isinstance(each, Exemplar)],
+            failures=[each for each in shown if isinstance(each, Attempt)],
+            style=style,
+            facts=facts,
+        )
+
+    return _fitting([*failures, *exemplars], made, max_tokens=max_tokens, num_tokens=num_tokens)
+
+
+def fitting_refinement_prompt(
+    problem: Problem,
+    attempts: Sequence[Attempt],
+    *,
+    style: PromptStyle,
+    max_tokens: int,
+    num_tokens: Callable[[Sequence[dict[str, str]]], int],
+    facts: DeviceFacts | None = None,
+) -> tuple[Prompt, int]:
+    """Return a refinement prompt of at most `max_tokens` if possible, and its number of tokens.
+
+    A longer prompt loses attempts: first all that would be too long alone, then the oldest.
+    """
+
+    def made(shown: Sequence[Attempt]) -> Prompt:
+        return refinement_prompt(problem, shown, style=style, facts=facts)
+
+    return _fitting(attempts, made, max_tokens=max_tokens, num_tokens=num_tokens)
+
+
+def _fitting(
+    shown: Sequence[S],
+    made: Callable[[Sequence[S]], Prompt],
+    *,
+    max_tokens: int,
+    num_tokens: Callable[[Sequence[dict[str, str]]], int],
+) -> tuple[Prompt, int]:
+    """Return the prompt and its tokens that shows the last of some things, as many as fit."""
+
+    def counted(shown: Sequence[S]) -> tuple[Prompt, int]:
+        prompt = made(shown)
         return prompt, num_tokens(prompt.as_chat())
 
-    prompt, tokens = made(exemplars)
+    prompt, tokens = counted(shown)
     if tokens > max_tokens:
-        exemplars = [each for each in exemplars if made([each])[1] <= max_tokens]
-        prompt, tokens = made(exemplars)
-    while tokens > max_tokens and exemplars:
-        exemplars = exemplars[1:]
-        prompt, tokens = made(exemplars)
+        shown = [each for each in shown if counted([each])[1] <= max_tokens]
+        prompt, tokens = counted(shown)
+    while tokens > max_tokens and shown:
+        shown = shown[1:]
+        prompt, tokens = counted(shown)
     return prompt, tokens
 
 
@@ -200,11 +299,15 @@ def answer_text(source: str) -> str:
     return f"```python\n{source.rstrip()}\n```"
 
 
-def _prompt(text: str, *templates: tuple[str, str], exemplars: Sequence[Exemplar] = ()) -> Prompt:
+def _prompt(
+    text: str, *templates: tuple[str, str], shown: Sequence[Exemplar | Attempt] = ()
+) -> Prompt:
+    named = [(each.candidate_id, each.score) for each in shown if each.candidate_id is not None]
     return Prompt(
         messages=(Message(role="user", content=text),),
-        exemplar_ids=tuple(exemplar.candidate_id for exemplar in exemplars),
-        exemplar_scores=tuple(exemplar.score for exemplar in exemplars),
+        exemplar_ids=tuple(candidate_id for candidate_id, _ in named),
+        exemplar_scores=tuple(score for _, score in named),
+        num_shown=len(shown),
         template_id=content_id(*(_template(*template).template for template in templates)),
     )
 

@@ -37,6 +37,9 @@ class ContrastParams(Record):
 
     num_exemplars: int = Field(ge=1)
     """Number of exemplars, N (paper 2.4.3: 2)."""
+    num_failures: int = Field(ge=0)
+    """Number of the problem's failed programs that stand behind the exemplars, each with its
+    reason (the paper: 0): the newest, without cheats. Plain prompts show none."""
     bucket_width: float = Field(gt=0)
     """Width of a score bucket below a speedup of 2 (the paper's figure shows 0.1)."""
     bucket_capacity: int = Field(ge=1)

@@ -1,4 +1,4 @@
-"""Exemplar: an earlier success as a prompt shows it. `contrast` chooses the ones to show."""
+"""Exemplar, Attempt: earlier answers as a prompt shows them. `contrast` chooses exemplars."""
 
 from __future__ import annotations
 
@@ -28,3 +28,16 @@ class Exemplar(Birth):
     """An earlier candidate with its score, fit to be shown in a prompt."""
 
     source: str
+
+
+class Attempt(Record):
+    """An earlier answer with what became of it, whatever that was."""
+
+    candidate_id: str | None
+    """None: the answer held no candidate."""
+    source: str | None
+    """The candidate's source."""
+    score: float = Field(ge=0)
+    """Certified speedup; 0 for a failure."""
+    feedback: str
+    """Its outcome in words (`cudal1.prompts.feedback`)."""

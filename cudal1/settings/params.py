@@ -92,9 +92,21 @@ class EvaluationParams(Record):
     num_problems: int = Field(gt=0)
     num_samples: int = Field(gt=0)
     """Number of answers to each problem."""
+    turns: int = Field(ge=1)
+    """Number of answers of a trajectory, as under `rl`: `num_samples / turns` of them. With more
+    than 1 the answers are no plain ones, and table 5 compares them all the same."""
     temperature: float = Field(gt=0)
     top_p: float = Field(gt=0, le=1)
     seed: int
+
+    @model_validator(mode="after")
+    def _has_whole_trajectories(self) -> Self:
+        if self.num_samples % self.turns:
+            raise ValueError(
+                f"num_samples: {self.num_samples} answers are no trajectories of turns: "
+                f"{self.turns}; make it a multiple"
+            )
+        return self
 
 
 class GenerateParams(Record):
@@ -172,12 +184,15 @@ class SelfsupParams(TrainingParams):
 
 
 class MethodKind(StrEnum):
-    """A baseline of the paper's table 5."""
+    """A baseline of the paper's table 5, or `refine`."""
 
     VANILLA = "vanilla"
     """The best of all answers to the plain prompt."""
     EVOLVE = "evolve"
     """Rounds of contrastive prompts that show the method's own successes."""
+    REFINE = "refine"
+    """Rounds are turns: each answer goes on from its own trajectory's attempts, which its prompt
+    shows with their outcomes (Kevin-32B, arXiv 2507.11948)."""
 
 
 class MethodParams(Record):
@@ -185,7 +200,7 @@ class MethodParams(Record):
 
     method: MethodKind
     sampling: Sampling
-    """The method of choosing exemplars; `none` for vanilla, and only there."""
+    """The method of choosing exemplars; `none` for vanilla and refine, and only there."""
     reads: str
     """Path that DVC must have made before, such as the folder of a local policy; without such a
     path, `data/shards/problems`."""
@@ -193,7 +208,7 @@ class MethodParams(Record):
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
-        if (self.method is MethodKind.VANILLA) != (self.sampling is Sampling.NONE):
+        if (self.method is MethodKind.EVOLVE) == (self.sampling is Sampling.NONE):
             raise ValueError(f"method {self.method} with sampling {self.sampling}")
         path = getattr(self.provider, "path", None)
         if isinstance(path, str) and path.startswith("data/") and self.reads != path:
@@ -212,9 +227,10 @@ class SearchParams(ContrastParams):
     """Number of problems, evenly spread over the split; all of it, if it has no more."""
     rounds: int = Field(gt=0)
     """Number of rounds; `evolve` chooses exemplars anew in each, and the first has none to choose
-    from."""
+    from. For `refine` it is the number of turns."""
     answers_per_round: int = Field(gt=0)
-    """Number of answers to each problem in a round; `vanilla` is given as many in all."""
+    """Number of answers to each problem in a round, and of `refine`'s trajectories; `vanilla` is
+    given as many in all."""
     prompts: PromptStyle
     seed: int
     methods: dict[ItemName, MethodParams] = Field(min_length=1)
@@ -320,8 +336,12 @@ class Params(Record):
 
     @property
     def max_contrast_tokens(self) -> int:
-        """The maximum tokens of a prompt of stage `rl`, with exemplars as long as answers."""
-        return self.policy.max_prompt_tokens + self.rl.num_exemplars * self.policy.max_new_tokens
+        """The maximum tokens of a prompt of stage `rl`, with exemplars as long as answers.
+
+        So are failures, and the attempts that the prompt of a last turn shows instead of both.
+        """
+        num_shown = max(self.rl.num_exemplars + self.rl.num_failures, self.rl.turns - 1)
+        return self.policy.max_prompt_tokens + num_shown * self.policy.max_new_tokens
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
@@ -355,6 +375,11 @@ class Params(Record):
             raise ValueError(
                 f"{key}.whole_answers: the prompts of style {self.policy.prompts} ask for code "
                 "alone; set policy.prompts to paper"
+            )
+        if rl.group_size % rl.turns:
+            raise ValueError(
+                f"{key}.group_size: {rl.group_size} answers are no trajectories of {key}.turns: "
+                f"{rl.turns}; make it a multiple"
             )
         self._refuse_unsplittable(
             f"{key}.prompts_per_step", rl.prompts_per_step * rl.group_size, unit=rl.group_size

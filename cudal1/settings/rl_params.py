@@ -52,6 +52,12 @@ class RlParams(ContrastParams):
     resamples: int = Field(ge=0)
     """Most times that an answer is sampled again because another of its group equals it; 0 under
     several processes."""
+    turns: int = Field(ge=1)
+    """Number of answers of a trajectory (the paper: 1). A group is `group_size / turns` of them;
+    each later answer is shown the attempts before it, with what became of them (Kevin-32B, arXiv
+    2507.11948)."""
+    turn_discount: float = Field(ge=0, le=1)
+    """Factor by which the reward of the next turn counts for the one before it (Kevin-32B: 0.4)."""
     mask_truncated: bool
     """True if an answer that was cut off trains nothing; its reward still counts in its group's
     mean."""

@@ -1,13 +1,13 @@
 """Define the environment that a policy acts in, as the trainer sees it, and the offers to it.
 
 Answers end in any order. They are offered as they end and scored in that order, whatever their
-places in the trainer's batch.
+places in the trainer's batch. An answer's number is its place among the offers of its step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 
 class Environment(Protocol):
@@ -51,6 +51,22 @@ class Environment(Protocol):
         ...
 
 
+class Turns(Environment, Protocol):
+    """An environment in which answers go on from earlier ones, where there is more than one turn.
+
+    Its judges need the verdicts of a turn before they can say what the next one is shown. So the
+    trainer runs nothing on any device while `refine` works.
+    """
+
+    def refine(self, numbers: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        """Return the chats for answers that go on from those with the given numbers."""
+        ...
+
+    def offer_next(self, follows: Sequence[int], texts: Sequence[str], step: int) -> None:
+        """Take answers to chats of `refine`, each with the number of the answer before it."""
+        ...
+
+
 class Offers:
     """A link between a trainer, which knows answers by batch place, and an environment."""
 
@@ -64,6 +80,22 @@ class Offers:
         """Offer some answers of the batch that has begun, each to the problem beside it."""
         self._places += places
         self._environment.offer(problem_ids, texts, step)
+
+    def refine(self, places: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        """Return the chats for answers that go on from those at some places of the batch."""
+        return self._turns.refine([self._places.index(place) for place in places], step)
+
+    def make_next(
+        self, places: Sequence[int], follows: Sequence[int], texts: Sequence[str], step: int
+    ) -> None:
+        """Offer answers that go on from others, each beside the place of the one before it."""
+        numbers = [self._places.index(place) for place in follows]
+        self._places += places
+        self._turns.offer_next(numbers, texts, step)
+
+    @property
+    def _turns(self) -> Turns:
+        return cast("Turns", self._environment)
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int

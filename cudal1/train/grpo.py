@@ -51,6 +51,7 @@ class GrpoSettings:
     entropy_coef: float
     entropy_target: float | None
     resamples: int
+    turns: int
     mask_truncated: bool
     updates_per_batch: int
     temperature: float
@@ -144,7 +145,10 @@ def train_grpo(
         callbacks=[finite_callback(), log_callback(on_log), _state_callback(environment)],
     )
     trainer.environment = environment
-    trainer.answering = Answering(trainer, offers, resamples=settings.resamples)
+    trainer.offers = offers
+    trainer.answering = Answering(
+        trainer, offers, resamples=settings.resamples, turns=settings.turns
+    )
     train_from(without_printing(trainer), resumed)
     scaling.save_policy(trainer, tokenizer, out)
 
@@ -183,6 +187,7 @@ def _trainer_class() -> Any:
         """A trainer that makes a group's prompt right before sampling, and offers ended answers."""
 
         environment: Environment
+        offers: Offers
         answering: Answering
         _problem_ids: list[str]
 
@@ -207,16 +212,25 @@ def _trainer_class() -> Any:
                     asked, *others, **more
                 )[0]
 
-            answers = self.answering.sample(self._problem_ids, prompt_ids, plainly)
+            def refined(places: Sequence[int]) -> list[list[int]]:
+                self._leave_device()
+                chats = self.offers.refine(places, self.state.global_step)
+                return self._tokenize_prompts(chats)[0]
+
+            # TRL learns from the prompts in this list, which later turns change
+            answers = self.answering.sample(self._problem_ids, prompt_ids, plainly, refined)
             self._metrics["train"]["resampled"].append(self.answering.repeated_share)
             return answers
 
         def _calculate_rewards(self, *arguments: Any) -> Any:
+            self._leave_device()
+            return super()._calculate_rewards(*arguments)
+
+        def _leave_device(self) -> None:
             if torch.cuda.is_available():  # a device that measures does nothing else
                 torch.cuda.synchronize()
                 if not self.environment.judges_meanwhile:
                     torch.cuda.empty_cache()  # gives unused memory to the workers
-            return super()._calculate_rewards(*arguments)
 
     return ContrastiveTrainer
 

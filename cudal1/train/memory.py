@@ -101,6 +101,8 @@ class Work:
     """True if the training processes sample the answers."""
     has_reference: bool
     """True if the loss compares with the initial policy (beta above 0)."""
+    turns: int = 1
+    """Answers of a trajectory: a turn's are sampled together, and later ones have own prompts."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def estimate(model: Architecture, scale: ScaleParams, work: Work) -> Estimate:
         ValueError: the batch cannot be split so.
     """
     size, passes = scale.passes(work.rows, unit=work.unit)
-    rows = size * passes if work.samples else 0
+    rows = size * passes // work.turns if work.samples else 0
+    unit = work.unit if work.turns == 1 else 1
     return Estimate(
         weights=weights(model, scale),
         gradients=gradients(model, scale),
@@ -143,7 +146,7 @@ def estimate(model: Architecture, scale: ScaleParams, work: Work) -> Estimate:
         copies=copies(model, scale),
         activations=activations(model, scale, tokens=size * work.tokens),
         rollouts=rollouts(model, scale, rows=rows, tokens=work.tokens),
-        sampling=sampling(model, scale, rows=rows, unit=work.unit, tokens=work.tokens),
+        sampling=sampling(model, scale, rows=rows, unit=unit, tokens=work.tokens),
     )
 
 

@@ -5,6 +5,9 @@ default these are two candidates of the problem from different score buckets. Ea
 extracted, judged and rewarded with its certified speedup, smoothed (equation 6). A success may be
 an exemplar in a later step.
 
+With several turns each answer goes on from the attempts of its own trajectory: its prompt shows
+them with what became of them, and its reward counts for them, too. It trains with its own prompt.
+
 Answers are stored and built as they are sampled, and judged beside the policy where it leaves a
 device free.
 """
@@ -17,23 +20,27 @@ from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any, Self
 
-from cudal1.candidate import Candidate, Completion
+from cudal1.candidate import Completion
 from cudal1.errors import TrainingError
 from cudal1.extract.sections import sections_of
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem
 from cudal1.program.identity import program_id
-from cudal1.prompts.prompt import Prompt, fitting_contrastive_prompt
+from cudal1.prompts.prompt import fitting_contrastive_prompt, fitting_refinement_prompt
 from cudal1.record import content_id
-from cudal1.selection.contrast import Choice, choose
-from cudal1.selection.exemplar import Birth
+from cudal1.selection.contrast import Choice, Sampling, choose
+from cudal1.selection.exemplar import Attempt, Birth
+from cudal1.selection.failures import LESSONS
 from cudal1.selection.progress import Outcome, rewards, shares
 from cudal1.selection.reward import Smoother, speed_reward, success_reward
+from cudal1.selection.trajectories import discounted_returns
 from cudal1.services.answers import keep_completions
+from cudal1.services.attempts import attempt_of, failure_of
 from cudal1.services.judging import VerdictSource, device_facts
 from cudal1.services.stopwatch import Part, Stopwatch
 from cudal1.train.policy import Chat
 from cudal1.verdict import Status, Verdict
+from tasks.learning.questions import Given, Question, programs_of
 from tasks.learning.training import Steps
 from tasks.stage import Stage
 
@@ -62,10 +69,10 @@ class ContrastiveWorld:
         self._judge = judge
         self._steps = steps
         self._problems = {problem.id: problem for problem in problems}
-        self._prompts: dict[str, Prompt] = {}
-        self._islands: dict[str, int | None] = {}
-        self._shown: dict[str, frozenset[str]] = {}
-        """Programs that each problem's prompt shows, the reference's too."""
+        self._first: dict[str, Question] = {}
+        """Questions of the first turn, by problem."""
+        self._next: dict[int, Question] = {}
+        """Questions of later turns, by the number of the answer that they follow."""
         self._smoother = Smoother(
             section.smooth_scope,
             k=section.smooth_k,
@@ -75,8 +82,10 @@ class ContrastiveWorld:
         )
         self._step: int | None = None
         """The current step."""
-        self._answers: list[tuple[Completion, Candidate | None]] = []
+        self._answers: list[Given] = []
         """Answers of the current step so far."""
+        self._num_judged = 0
+        """Number of them, from the first on, that have their verdict."""
         self._watch = Stopwatch(judge.sharing)
         self._before = _Counts.of(judge)
 
@@ -95,10 +104,12 @@ class ContrastiveWorld:
         if step != self._step:
             self.end_step()
             self._step, self._answers, self._before = step, [], _Counts.of(self._judge)
+            self._num_judged, self._next = 0, {}
             self._watch.restart()
         section, problem = self._section, self._problems[problem_id]
         rng = random.Random(content_id(str(section.seed), problem_id, str(step)))
         choice: Choice[Birth] = Choice()  # making the class Choice[Birth] takes a second
+        failures: list[Attempt] = []
         if rng.random() >= section.plain_share:
             known = self._ledger.births(
                 problem_id,
@@ -108,32 +119,44 @@ class ContrastiveWorld:
                 attempts_per_step=ATTEMPTS,
             )
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
+            failures = self._failures(problem, step, island=choice.island)
         params = self._stage.params
         exemplars = self._ledger.shown(choice.exemplars)
         prompt, _ = fitting_contrastive_prompt(  # shows what was written elsewhere, at any length
             problem,
             exemplars,
+            failures=failures,
             style=params.policy.prompts,
             facts=device_facts(params),
             max_tokens=params.max_contrast_tokens,
             num_tokens=self._num_tokens,
         )
-        self._prompts[problem_id], self._islands[problem_id] = prompt, choice.island
-        self._shown[problem_id] = frozenset(
-            program_id(source)
-            for source in (
-                problem.as_candidate,
-                *(each.source for each in exemplars if each.candidate_id in prompt.exemplar_ids),
-            )
-        )
+        programs = programs_of(problem, prompt, [*exemplars, *failures])
+        self._first[problem_id] = Question(problem_id, prompt, programs, choice.island)
         self._watch.lap(Part.OWN)
         return prompt.as_chat()
+
+    def refine(self, numbers: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        """Return the prompts that go on from answers of this step, once these are judged."""
+        assert step == self._step, "a turn comes after the one before it"
+        self._watch.lap(Part.GENERATE)
+        self._settle()
+        self._watch.lap(Part.VERDICTS)
+        self._next |= {number: self._question_after(number) for number in numbers}
+        self._watch.lap(Part.OWN)
+        return [self._next[number].prompt.as_chat() for number in numbers]
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
         """Take in answers that have just been sampled: building and judging them begins."""
         assert step == self._step, "an offer comes after its prompts"
         self._watch.lap(Part.GENERATE)
-        self._take_in(problem_ids, texts, step)
+        self._take_in([self._first[each] for each in problem_ids], texts, step)
+        self._watch.lap(Part.OWN)
+
+    def offer_next(self, follows: Sequence[int], texts: Sequence[str], step: int) -> None:
+        """Take in answers of a later turn, each with the number of the answer before it."""
+        self._watch.lap(Part.GENERATE)
+        self._take_in([self._next[number] for number in follows], texts, step)
         self._watch.lap(Part.OWN)
 
     def score(
@@ -141,26 +164,27 @@ class ContrastiveWorld:
     ) -> list[float | None]:
         """Return the smoothed rewards of a batch of answers; failures earn the smoothed value of 0.
 
-        Offered answers of the batch must come first, in the same order.
+        With several turns it is the discounted sum of the smoothed rewards from each turn on.
+        Smoothed rewards have a mean of 0, so no turn earns more by its place alone; and each reward
+        is clipped by itself. Offered answers of the batch must come first, in the same order.
         """
         self._watch.lap(Part.TRAIN if self._answers else Part.GENERATE)
         num_offered = len(self._answers)
-        if [answer.text for answer, _ in self._answers] != list(texts[:num_offered]):
+        if [each.completion.text for each in self._answers] != list(texts[:num_offered]):
             raise TrainingError(
                 f"{self._stage.name}: TRL reads answers of this policy otherwise than they were "
                 "sampled; take another policy.source"
             )
-        self._take_in(problem_ids[num_offered:], texts[num_offered:], step)
+        rest = [self._first[each] for each in problem_ids[num_offered:]]
+        self._take_in(rest, texts[num_offered:], step)
         self._watch.lap(Part.OWN)
-        verdicts = self._verdicts()
+        self._settle()
         self._watch.lap(Part.VERDICTS)
+        verdicts = [each.verdict for each in self._answers]
         raw = [speed_reward(verdict) for verdict in verdicts]
-        outcomes = [
-            self._outcome(completion, candidate, speedup)
-            for (completion, candidate), speedup in zip(self._answers, raw, strict=True)
-        ]
+        outcomes = [self._outcome(*each) for each in zip(self._answers, raw, strict=True)]
         smoothed = self._smoother.smooth(self._rewards(outcomes, problem_ids), problem_ids)
-        ids = [answer.id for answer, _ in self._answers]
+        ids = [each.completion.id for each in self._answers]
         self._ledger.add_rewards(step, list(zip(ids, raw, smoothed, strict=True)))
         reused = self._judge.num_reused - self._before.num_reused
         self._steps.log(
@@ -172,14 +196,16 @@ class ContrastiveWorld:
                 "hacked": fmean(_is_hacked(verdict) for verdict in verdicts),
                 "reused": reused / max(1, len(verdicts) - verdicts.count(None)),
                 "best_speedup": self._best_speedup(step),
-                "exemplars": fmean(len(self._prompts[p].exemplar_ids) for p in problem_ids),
+                "exemplars": fmean(len(each.completion.exemplar_ids) for each in self._answers),
                 **shares(outcomes),
+                **self._by_turn(raw),
                 **self._whole(),
                 **self._novelty(step),
             },
         )
         self._watch.lap(Part.OWN)
-        return list(smoothed)
+        follows = [each.question.follows for each in self._answers]
+        return list(discounted_returns(smoothed, follows, discount=self._section.turn_discount))
 
     def end_step(self) -> None:
         """End the current step, if there is one, and log the parts of its time."""
@@ -203,42 +229,81 @@ class ContrastiveWorld:
         """Go on from `state()`."""
         self._smoother.restore(state)
 
-    def _take_in(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+    def _take_in(self, questions: Sequence[Question], texts: Sequence[str], step: int) -> None:
         completions = [
-            self._completion(problem_id, text, step, index)
-            for index, (problem_id, text) in enumerate(
-                zip(problem_ids, texts, strict=True), start=len(self._answers)
+            self._completion(question, text, step, index)
+            for index, (question, text) in enumerate(
+                zip(questions, texts, strict=True), start=len(self._answers)
             )
         ]
         candidates = keep_completions(self._ledger, completions)
-        self._answers += zip(completions, candidates, strict=True)
+        self._answers += map(Given, questions, completions, candidates)
         for candidate in candidates:
             if candidate is not None:
                 self._judge.expect(self._problems[candidate.problem_id], candidate)
 
-    def _verdicts(self) -> list[Verdict | None]:
-        """Return the verdicts on the step's answers; None where there is no source."""
-        found = self._judge.verdicts(
-            [
-                (self._problems[candidate.problem_id], candidate)
-                for _, candidate in self._answers
-                if candidate is not None
-            ]
-        )
-        rest = iter(found)
-        return [None if candidate is None else next(rest) for _, candidate in self._answers]
+    def _settle(self) -> None:
+        """Note the verdicts on the step's answers that have none yet."""
+        waiting = self._answers[self._num_judged :]
+        asked = [
+            (self._problems[each.candidate.problem_id], each.candidate)
+            for each in waiting
+            if each.candidate is not None
+        ]
+        found = iter(self._judge.verdicts(asked))
+        for each in waiting:
+            each.verdict = None if each.candidate is None else next(found)
+        self._num_judged = len(self._answers)
 
-    def _outcome(
-        self, completion: Completion, candidate: Candidate | None, speedup: float
-    ) -> Outcome:
-        program = None if candidate is None else program_id(candidate.source)
-        # a plain prompt shows nothing to analyse, and asks for code alone
-        must_be_whole = self._section.whole_answers and completion.exemplar_ids
-        is_paid = not must_be_whole or sections_of(completion.text).is_whole
+    def _failures(self, problem: Problem, step: int, *, island: int | None) -> list[Attempt]:
+        """Return failed programs of earlier steps to show, with their reasons, the newest last."""
+        section = self._section
+        if section.num_failures == 0 or section.sampling is Sampling.NONE:
+            return []
+        found = self._ledger.failures(
+            problem.id,
+            device_kind=self._judge.device.kind,
+            protocol_id=self._judge.protocol.id,
+            statuses=LESSONS,
+            first_attempt=step * ATTEMPTS,
+            island=island,
+            count=section.num_failures,
+        )
+        return [failure_of(candidate, verdict) for candidate, verdict in found]
+
+    def _question_after(self, number: int) -> Question:
+        """Return the question that goes on from an answer of the step."""
+        given, params = self._answers[number], self._stage.params
+        problem = self._problems[given.question.problem_id]
+        attempts = (
+            *given.question.attempts,
+            attempt_of(self._ledger, given.completion, given.candidate, given.verdict),
+        )
+        prompt, _ = fitting_refinement_prompt(
+            problem,
+            attempts,
+            style=params.policy.prompts,
+            facts=device_facts(params),
+            max_tokens=params.max_contrast_tokens,
+            num_tokens=self._num_tokens,
+        )
+        return Question(
+            problem.id,
+            prompt,
+            programs_of(problem, prompt, attempts),
+            given.question.island,
+            attempts,
+            follows=number,
+        )
+
+    def _outcome(self, given: Given, speedup: float) -> Outcome:
+        program = None if given.candidate is None else program_id(given.candidate.source)
+        must_be_whole = self._section.whole_answers and given.question.asks_for_sections
+        is_paid = not must_be_whole or sections_of(given.completion.text).is_whole
         return Outcome(
             speedup=speedup if is_paid else 0.0,
-            best_shown=max(completion.exemplar_scores, default=None),
-            is_copy=program in self._shown[completion.problem_id],
+            best_shown=max(given.completion.exemplar_scores, default=None),
+            is_copy=program in given.question.programs,
         )
 
     def _rewards(self, outcomes: Sequence[Outcome], problem_ids: Sequence[str]) -> list[float]:
@@ -253,10 +318,19 @@ class ContrastiveWorld:
 
     def _whole(self) -> dict[str, float]:
         """Return the share of answers with analysis, design and code, where these are required."""
-        asked = [each for each, _ in self._answers if each.exemplar_ids]
+        asked = [each for each in self._answers if each.question.asks_for_sections]
         if not asked or not self._section.whole_answers:
             return {}
-        return {"whole": fmean(sections_of(each.text).is_whole for each in asked)}
+        return {"whole": fmean(sections_of(each.completion.text).is_whole for each in asked)}
+
+    def _by_turn(self, raw: Sequence[float]) -> dict[str, float]:
+        """Return the mean raw reward of each turn, where there are several."""
+        turns: dict[int, list[float]] = {}
+        for each, reward in zip(self._answers, raw, strict=True):
+            turns.setdefault(each.question.turn, []).append(reward)
+        if self._section.turns == 1:
+            return {}
+        return {f"reward_turn_{turn}": fmean(earned) for turn, earned in sorted(turns.items())}
 
     def _novelty(self, step: int) -> dict[str, float]:
         """Return the share of the step's answers that are new, and a group's different programs.
@@ -265,10 +339,10 @@ class ContrastiveWorld:
         before this step, nor this step's answers before it.
         """
         groups: dict[str, list[str]] = {}
-        for completion, candidate in self._answers:
-            programs = groups.setdefault(completion.problem_id, [])
-            if candidate is not None:
-                programs.append(program_id(candidate.source))
+        for each in self._answers:
+            programs = groups.setdefault(each.completion.problem_id, [])
+            if each.candidate is not None:
+                programs.append(program_id(each.candidate.source))
         num_new = 0
         for problem_id, programs in groups.items():
             known = self._ledger.query(
@@ -289,13 +363,13 @@ class ContrastiveWorld:
         best = {row["problem_id"]: row["best"] for row in rows}
         return fmean(max(1.0, best.get(problem, 1.0)) for problem in self._problems)
 
-    def _completion(self, problem_id: str, text: str, step: int, index: int) -> Completion:
-        prompt = self._prompts[problem_id]
+    def _completion(self, question: Question, text: str, step: int, index: int) -> Completion:
+        prompt, follows = question.prompt, question.follows
         return Completion(
             id=content_id(self._stage.name, str(step), str(index), prompt.id, text),
             stage=self._stage.name,
             provider="policy",
-            problem_id=problem_id,
+            problem_id=question.problem_id,
             prompt_id=prompt.id,
             template_id=prompt.template_id,
             attempt=step * ATTEMPTS + index,
@@ -303,7 +377,9 @@ class ContrastiveWorld:
             finish_reason="sampled",
             exemplar_ids=prompt.exemplar_ids,
             exemplar_scores=prompt.exemplar_scores,
-            island=self._islands[problem_id],
+            island=question.island,
+            turn=question.turn,
+            follows=None if follows is None else self._answers[follows].completion.id,
         )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import cudal1.ledger
 from cudal1.ledger import Ledger
-from cudal1.verdict import Properties, SecondOpinion
+from cudal1.verdict import Properties, SecondOpinion, Status
 
 QUERIES = sorted((Path(cudal1.ledger.__file__).parent / "queries").glob("*.sql"))
 
@@ -189,6 +189,75 @@ def test_exemplar_uses_counts_positions_from_one(ledger):
     assert sorted(found["position"].to_list()) == [1, 2]
 
 
+def failures(ledger, facts, **changed) -> list[str]:
+    """Return the sources of the failures that a step of stage `rl` may show."""
+    asked = {
+        "device_kind": "cpu",
+        "protocol_id": facts.protocol.id,
+        "statuses": [Status.CRASHED],
+        "first_attempt": 300,
+        "island": None,
+        "count": 9,
+        **changed,
+    }
+    found = ledger.failures(facts.problem().id, **asked)
+    assert all(verdict.candidate_id == candidate.id for candidate, verdict in found)
+    return [candidate.source for candidate, _ in found]
+
+
+def fail(ledger, facts, source: str, attempt: int, island: int | None = None) -> None:
+    """Note a failure of stage `rl`."""
+    answer = facts.completion(f"{source} {attempt}", stage="rl")
+    placed = {"attempt": attempt, "island": island}
+    ledger.add_completion(answer.model_copy(update=placed), facts.candidate(source), None)
+    ledger.add_verdict(facts.failed(facts.candidate(source)), [])
+
+
+@pytest.fixture
+def failing(tmp_path, facts):
+    """Make a ledger in which `filter` had a failure and `rl` has three, of two programs."""
+    with Ledger.open(tmp_path / "failing") as ledger:
+        ledger.begin("filter")
+        old = facts.candidate("class ModelNew: old = f(1)")
+        ledger.add_completion(facts.completion("old", stage="generate@x"), old, None)
+        ledger.add_verdict(facts.failed(old), [])
+        ledger.export()
+    with Ledger.open(tmp_path / "failing") as ledger:
+        ledger.begin("rl")
+        fail(ledger, facts, "class ModelNew: a = f(2)", 100, island=0)
+        fail(ledger, facts, "class ModelNew: b = f(3)", 200, island=1)
+        fail(ledger, facts, "class ModelNew: c = f(2)", 201, island=1)
+        yield ledger
+
+
+def test_failures_are_of_distinct_programs_and_the_newest_is_last(failing, facts):
+    assert failures(failing, facts) == [
+        "class ModelNew: old = f(1)",
+        "class ModelNew: b = f(3)",
+        "class ModelNew: c = f(2)",
+    ]
+    assert failures(failing, facts, count=1) == ["class ModelNew: c = f(2)"]
+
+
+def test_failures_of_a_step_itself_are_left_out(failing, facts):
+    assert failures(failing, facts, first_attempt=200) == [
+        "class ModelNew: old = f(1)",
+        "class ModelNew: a = f(2)",
+    ]
+
+
+def test_failures_of_an_island_are_its_own(failing, facts):
+    assert failures(failing, facts, island=0) == ["class ModelNew: a = f(2)"]
+
+
+def test_successes_and_failures_of_other_kinds_are_no_failures(failing, facts):
+    good = facts.candidate("class ModelNew: good = f(4)")
+    failing.add_completion(facts.completion("good", stage="rl"), good, None)
+    failing.add_verdict(facts.correct(good), [])
+    assert good.source not in failures(failing, facts)
+    assert failures(failing, facts, statuses=[Status.NO_BUILD]) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
 def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
@@ -213,6 +282,8 @@ def test_every_query_begins_with_its_question_and_runs(ledger, facts, path):
         "problem_ids": ["x"],
         "since": "2026-01-01T00:00:00+00:00",
         "baselines": ["compile"],
+        "statuses": ["crashed"],
+        "island": None,
     }
     wanted = set(re.findall(r"\$(\w+)", text))
     ledger.query(path.stem, **{name: given[name] for name in wanted})

@@ -29,6 +29,18 @@ def test_an_opinion_without_a_veto_leaves_the_verdict_unchanged(ledger, facts, s
     assert ledger.veto(suspect) is None
 
 
+def test_a_reviewer_that_lets_a_candidate_pass_is_remembered_by_its_words(ledger, facts, suspect):
+    assert ledger.remark(suspect) is None
+    passed = facts.review(suspect, is_cheat=False)
+    ledger.add_review(passed)
+    assert ledger.remark(suspect) == passed.opinion.evidence
+
+
+def test_a_veto_is_no_remark(ledger, facts, suspect):
+    ledger.add_review(facts.review(suspect))
+    assert ledger.remark(suspect) is None
+
+
 def test_a_person_can_lift_a_veto(ledger, facts, suspect):
     ledger.add_review(facts.review(suspect))
     ledger.add_ruling(facts.ruling(suspect, is_cheat=False))

@@ -121,7 +121,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
         candidate["program_id"] = None
     for completion in before["completions"]:
         completion["exemplar_scores"] = None
-        completion["analysis"] = completion["design"] = None
+        completion["analysis"] = completion["design"] = completion["turn"] = None
     path = tmp_path / "ledger.duckdb"
     with duckdb.connect(str(path)) as newer, as_of(schema.oldest()) as older:
         for (table,) in older.execute("select table_name from duckdb_tables()").fetchall():

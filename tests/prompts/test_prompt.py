@@ -16,10 +16,13 @@ from cudal1.prompts.prompt import (
     answer_text,
     contrastive_prompt,
     fitting_contrastive_prompt,
+    fitting_refinement_prompt,
     generation_prompt,
+    refinement_prompt,
     review_prompt,
 )
-from cudal1.selection.exemplar import Exemplar
+from cudal1.record import content_id
+from cudal1.selection.exemplar import Attempt, Exemplar
 
 STYLES = list(PromptStyle)
 SOURCE = "import torch\n\n\nclass Model:\n    '''$reference ${x} $ $$ $unknown'''\n"
@@ -31,6 +34,12 @@ CASE = HackCase(
     kind="cached_output", source="memo = {}\n", evidence="keeps answers", origin=CaseOrigin.SHIPPED
 )
 TWO = Exemplar(candidate_id="b", source="class ModelNew: 'second'\n", score=2.5)
+
+WRONG = Attempt(
+    candidate_id="w", source="class ModelNew: 'wrong'\n", score=0.0, feedback="It is $x"
+)
+GOOD = Attempt(candidate_id="g", source="class ModelNew: 'good'\n", score=1.5, feedback="Correct.")
+NONE = Attempt(candidate_id=None, source=None, score=0.0, feedback="No code was found.")
 
 
 def _problem(source: str = SOURCE) -> Problem:
@@ -124,7 +133,7 @@ def test_a_placeholder_without_a_value_is_an_error(style: PromptStyle) -> None:
 
 
 def test_both_styles_have_the_same_templates() -> None:
-    for name in ("generate", "contrast", "exemplar"):
+    for name in ("generate", "contrast", "exemplar", "failure", "refine", "attempt"):
         one, other = (prompt._template(style, name).get_identifiers() for style in STYLES)
         assert set(one) - set(FACTS.model_dump()) == set(other) - set(FACTS.model_dump())
 
@@ -227,3 +236,86 @@ def test_a_reviewer_s_prompt_mentions_the_absence_of_cases() -> None:
         .content
     )
     assert "None is known yet." in text
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_failures_stand_behind_the_exemplars_with_their_reasons(style: PromptStyle) -> None:
+    made = contrastive_prompt(
+        _problem(), [ONE, TWO], failures=[WRONG, GOOD], facts=FACTS, style=style
+    )
+    text = made.messages[0].content
+    shown = (ONE.source, TWO.source, WRONG.source or "", GOOD.source or "")
+    places = [text.index(source.rstrip()) for source in shown]
+    assert places == sorted(places)
+    assert WRONG.feedback in text
+    assert made.exemplar_ids == ("a", "b", "w", "g")
+    assert made.exemplar_scores == (1.004, 2.5, 0.0, 1.5)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_without_failures_a_contrastive_prompt_has_the_template_that_it_had(
+    style: PromptStyle,
+) -> None:
+    made = contrastive_prompt(_problem(), [ONE], facts=FACTS, style=style)
+    more = contrastive_prompt(_problem(), [ONE], failures=[WRONG], facts=FACTS, style=style)
+    parts = [prompt._template(style, name).template for name in ("contrast", "exemplar")]
+    assert made.template_id == content_id(*parts) != more.template_id
+
+
+@pytest.mark.parametrize(("room", "shown"), [(3, "bw"), (2, "b"), (0, "")])
+def test_a_prompt_that_is_too_long_loses_failures_before_exemplars(room: int, shown: str) -> None:
+    def num_tokens(chat: Sequence[dict[str, str]]) -> int:
+        text = chat[0]["content"]
+        return 2 * (TWO.source in text) + sum((each.source or "") in text for each in (GOOD, WRONG))
+
+    made, _ = fitting_contrastive_prompt(
+        _problem(),
+        [TWO],
+        failures=[GOOD, WRONG],
+        style=PromptStyle.COMPACT,
+        max_tokens=room,
+        num_tokens=num_tokens,
+    )
+    assert made.exemplar_ids == tuple(shown)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_refinement_prompt_shows_attempts_with_what_became_of_them(style: PromptStyle) -> None:
+    made = refinement_prompt(_problem(), [WRONG, NONE, GOOD], facts=FACTS, style=style)
+    text = made.messages[0].content
+    parts = [WRONG.source, WRONG.feedback, "# no code", NONE.feedback, "1.50", GOOD.source]
+    places = [text.index((part or "").rstrip()) for part in parts]
+    assert places == sorted(places)
+    assert SOURCE.rstrip() in text
+    assert (made.exemplar_ids, made.exemplar_scores) == (("w", "g"), (0.0, 1.5))
+    assert made.num_shown == 3
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_without_attempts_the_refinement_prompt_is_the_generation_prompt(
+    style: PromptStyle,
+) -> None:
+    plain = generation_prompt(_problem(), facts=FACTS, style=style)
+    assert refinement_prompt(_problem(), [], facts=FACTS, style=style) == plain
+
+
+@pytest.mark.parametrize(("room", "shown"), [(2, ("w", "g")), (1, ("g",)), (0, ())])
+def test_a_refinement_prompt_that_is_too_long_loses_its_oldest_attempts(
+    room: int, shown: tuple[str, ...]
+) -> None:
+    made, count = fitting_refinement_prompt(
+        _problem(),
+        [WRONG, GOOD],
+        style=PromptStyle.COMPACT,
+        max_tokens=100 + room,
+        num_tokens=lambda chat: 100 + chat[0]["content"].count("Attempt"),
+    )
+    assert (made.exemplar_ids, count) == (shown, 100 + room)
+
+
+def test_a_refinement_prompt_of_the_paper_s_style_asks_for_its_sections() -> None:
+    made = refinement_prompt(_problem(), [GOOD], facts=FACTS, style=PromptStyle.PAPER)
+    text = made.messages[0].content
+    sections = ["## Performance Analysis\n", "## Algorithm Design\n", "## Code Implementation\n"]
+    places = [text.index(section) for section in sections]
+    assert places == sorted(places)

@@ -171,12 +171,16 @@ def answer(
 
 
 def searched(
-    stage: str, *problem_ids: str, sampling: str = "none", num_asked: int = 4
+    stage: str,
+    *problem_ids: str,
+    sampling: str = "none",
+    method: str | None = None,
+    num_asked: int = 4,
 ) -> list[dict[str, Any]]:
     return [
         {
             "stage": stage,
-            "method": "vanilla" if sampling == "none" else "evolve",
+            "method": method or ("vanilla" if sampling == "none" else "evolve"),
             "sampling": sampling,
             "problem_id": problem_id,
             "num_asked": num_asked,

@@ -24,6 +24,7 @@ from cudal1.selection.islands import islands
 
 KNOBS = ContrastParams(
     num_exemplars=2,
+    num_failures=0,
     bucket_width=0.1,
     bucket_capacity=100,
     tau=0.5,

@@ -129,7 +129,9 @@ def test_a_protocol_that_contradicts_itself_is_named(
     assert _refusal(content, tmp_path).startswith("protocol: ")
 
 
-@pytest.mark.parametrize(("method", "sampling"), [("vanilla", "bucket"), ("evolve", "none")])
+@pytest.mark.parametrize(
+    ("method", "sampling"), [("vanilla", "bucket"), ("evolve", "none"), ("refine", "bucket")]
+)
 def test_a_method_that_contradicts_its_sampling_is_named(
     method: str, sampling: str, content: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -175,6 +177,37 @@ def test_a_row_of_the_ablation_that_cannot_be_is_named(
 ) -> None:
     content["ablation"]["rows"][name] = changed
     assert _refusal(content, tmp_path).startswith(said)
+
+
+def test_a_group_that_is_no_whole_number_of_trajectories_is_refused(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["rl"].update(group_size=8, turns=3)
+    said = _refusal(content, tmp_path)
+    assert said == (
+        "rl.group_size: 8 answers are no trajectories of rl.turns: 3; make it a multiple"
+    )
+
+
+def test_an_examination_of_no_whole_number_of_trajectories_is_refused(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["evaluation"].update(num_samples=6, turns=4)
+    said = _refusal(content, tmp_path)
+    assert said == (
+        "evaluation: num_samples: 6 answers are no trajectories of turns: 4; make it a multiple"
+    )
+
+
+def test_the_last_turn_has_room_for_its_attempts(content: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "params.yaml"
+    rooms = []
+    for turns in (1, 2, 4):
+        content["rl"].update(group_size=8, turns=turns)
+        file.write_text(yaml.safe_dump(content))
+        rooms.append(Params.load(file).max_contrast_tokens)
+    assert rooms[0] == rooms[1] == 700 + 2 * 256
+    assert rooms[2] == 700 + 3 * 256
 
 
 def test_whole_answers_need_the_prompt_that_asks_for_them(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tasks.examine import Answer, Sampling, sample_and_judge
 from tests.tasks.learning.test_world import DOCKETS, PROBLEMS, STAGE, FakeQueue, says
 
 SAMPLING = Sampling(
-    num_samples=3, temperature=1.0, top_p=1.0, seed=1, max_new_tokens=8, batch_size=4
+    num_samples=3, turns=1, temperature=1.0, top_p=1.0, seed=1, max_new_tokens=8, batch_size=4
 )
 
 
@@ -138,3 +139,67 @@ def test_a_check_leaves_speed_unknown_and_a_verdict_serves_as_a_check(ledger: Le
     assert num_judged == 4
     assert answers(ledger, Parrot())[1] == 3, "a failure needs no second verdict"
     assert answers(ledger, Parrot(), timing=False)[1] == 0
+
+
+class Refining(Loaded):
+    """A policy that notes what it is asked."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__(*texts)
+        self.asked: list[str] = []
+
+    def sample(self, chats: Sequence[Any], **more: Any) -> list[Sampled]:
+        self.asked += [chat[0]["content"] for chat in chats]
+        return super().sample(chats, **more)
+
+
+def in_turns(ledger: Ledger, policy: Refining) -> list[Answer]:
+    """Return four answers to a problem: two trajectories of two turns."""
+    sampling = replace(SAMPLING, num_samples=4, turns=2)
+    with verdict_source(ledger, STAGE.params) as judge:
+        return sample_and_judge(
+            STAGE,
+            ledger,
+            judge,
+            policy,  # pyright: ignore[reportArgumentType]
+            PROBLEMS[:1],
+            sampling,
+            "answers",
+            timing=True,
+        )
+
+
+IN_TURNS = (says("1.5", 1), "nothing", says("2.0", 2), says("3.0", 3))
+
+
+def test_an_answer_of_a_later_turn_goes_on_from_its_own_trajectory(ledger: Ledger) -> None:
+    policy = Refining(*IN_TURNS)
+    found = in_turns(ledger, policy)
+    first, second, after_first, after_second = policy.asked
+    assert first == second
+    assert "return x + 1" in after_first
+    assert "Its speedup is 1.50" in after_first
+    assert "No code was found" in after_second
+    one, two, three, four = (answer.completion for answer in found)
+    assert [each.attempt for each in (one, two, three, four)] == [0, 1, 2, 3]
+    assert [each.turn for each in (one, two, three, four)] == [1, 1, 2, 2]
+    assert (three.follows, four.follows) == (one.id, two.id)
+    assert three.exemplar_scores == (1.5,)
+
+
+def test_known_trajectories_are_neither_sampled_nor_judged_again(ledger: Ledger) -> None:
+    found = in_turns(ledger, Refining(*IN_TURNS))
+    assert in_turns(ledger, Refining()) == found
+
+
+def test_an_examination_in_turns_has_as_many_answers(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    evaluation = STAGE.params.evaluation.model_copy(update={"turns": 3})
+    stage = replace(STAGE, params=STAGE.params.model_copy(update={"evaluation": evaluation}))
+    policy = Refining(*[says("2.0")] * 1000)
+    monkeypatch.setattr(examine, "Sampler", lambda _: policy)
+    monkeypatch.setattr(examine, "admitted_problems", lambda _: PROBLEMS)
+    marks = examine.examine(stage, ledger, tmp_path)
+    assert marks["heldout_num_answers"] == len(PROBLEMS) * evaluation.num_samples
+    assert sum("Attempt 2" in text for text in policy.asked) == len(PROBLEMS) * 2

@@ -23,6 +23,7 @@ METHODS = {
     "random": ("evolve", "random", FUSER),
     "island": ("evolve", "island", FUSER),
     "island-again": ("evolve", "island", FUSER),
+    "refine": ("refine", "none", FUSER),
     "recorded": ("vanilla", "none", {"kind": "replay", "path": None}),
 }
 
@@ -61,6 +62,7 @@ def answers(project: Project, method: str) -> list[dict[str, Any]]:
     with Ledger.read(project.data) as ledger:
         return ledger.sql(
             "select c.completion_id, c.problem_id, c.attempt, c.exemplar_ids, c.island, "
+            "c.exemplar_scores, c.turn, c.follows, "
             "c.candidate_id, v.status, v.certified "
             "from members m join completions c on m.kind = 'completions' "
             "and m.key = c.completion_id left join verdicts v using (candidate_id) "
@@ -111,7 +113,7 @@ def interrupted(project: Project) -> Interrupted:
 
 @pytest.fixture(scope="module")
 def ran(project: Project, interrupted: Interrupted) -> Project:
-    for method in ("vanilla", "random"):
+    for method in ("vanilla", "random", "refine"):
         run(project, method)
     return project
 
@@ -132,7 +134,7 @@ def test_a_restarted_method_asks_the_questions_of_an_uninterrupted_one(ran: Proj
     assert straight == resumed
 
 
-@pytest.mark.parametrize("method", ["vanilla", "random", "island"])
+@pytest.mark.parametrize("method", ["vanilla", "random", "island", "refine"])
 def test_every_method_gives_each_problem_the_same_number_of_answers(
     ran: Project, method: str
 ) -> None:
@@ -141,7 +143,7 @@ def test_every_method_gives_each_problem_the_same_number_of_answers(
     assert {row["num_answers"] for row in rows} == {ROUNDS * PER_ROUND}
 
 
-@pytest.mark.parametrize("method", ["vanilla", "random", "island"])
+@pytest.mark.parametrize("method", ["vanilla", "random", "island", "refine"])
 def test_every_answer_is_judged_and_the_best_one_counts(ran: Project, method: str) -> None:
     found = answers(ran, method)
     assert all(row["status"] for row in found if row["candidate_id"])
@@ -152,8 +154,8 @@ def test_every_answer_is_judged_and_the_best_one_counts(ran: Project, method: st
         assert row["certified"] == max(certified, default=None)
 
 
-@pytest.mark.parametrize("method", ["random", "island"])
-def test_the_first_round_of_evolve_equals_vanilla_s(ran: Project, method: str) -> None:
+@pytest.mark.parametrize("method", ["random", "island", "refine"])
+def test_the_first_round_of_each_method_equals_vanilla_s(ran: Project, method: str) -> None:
     first, vanilla = (
         [row["completion_id"] for row in answers(ran, name) if row["attempt"] < PER_ROUND]
         for name in (method, "vanilla")
@@ -186,6 +188,22 @@ def test_only_answers_of_later_rounds_have_an_island(ran: Project) -> None:
     for row in answers(ran, "island"):
         assert (row["island"] is None) == (row["attempt"] < PER_ROUND)
     assert {row["island"] for row in answers(ran, "vanilla")} == {None}
+
+
+def test_refine_shows_each_answer_the_attempts_of_its_own_trajectory(ran: Project) -> None:
+    found = {(row["problem_id"], row["attempt"]): row for row in answers(ran, "refine")}
+    for (problem, attempt), row in found.items():
+        before = [found[problem, each] for each in range(attempt % PER_ROUND, attempt, PER_ROUND)]
+        assert row["turn"] == len(before) + 1
+        assert row["follows"] == (before[-1]["completion_id"] if before else None)
+        with_code = [each for each in before if each["candidate_id"]]
+        assert row["exemplar_ids"] == [each["candidate_id"] for each in with_code]
+        assert row["exemplar_scores"] == [each["certified"] or 0.0 for each in with_code]
+    assert {row["turn"] for row in found.values()} == set(range(1, ROUNDS + 1))
+
+
+def test_methods_without_trajectories_have_one_turn(ran: Project) -> None:
+    assert {(row["turn"], row["follows"]) for row in answers(ran, "random")} == {(1, None)}
 
 
 def test_an_exhausted_provider_ends_its_method(project: Project) -> None:

@@ -31,6 +31,7 @@ GRPO: dict[str, Any] = {
     "entropy_coef": 0.0,
     "entropy_target": None,
     "resamples": 0,
+    "turns": 1,
     "mask_truncated": False,
     "updates_per_batch": 1,
     "temperature": 1.0,
@@ -65,6 +66,8 @@ class World:
     def __init__(self, *, refuses: BaseException | None = None, at: int = 0) -> None:
         self.built: list[tuple[str, int]] = []
         self.scored: list[tuple[list[str], int]] = []
+        self.refined: list[tuple[list[int], int]] = []
+        self.follows: list[tuple[list[int], int]] = []
         self.restored: dict[str, Any] | None = None
         self._refuses = refuses
         self._at = at
@@ -74,6 +77,14 @@ class World:
         return [{"role": "user", "content": f"{problem_id} at {step}, prompt {len(self.built)}"}]
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None: ...
+
+    def refine(self, numbers: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        self.refined.append((list(numbers), step))
+        return [[{"role": "user", "content": f"after answer {number}"}] for number in numbers]
+
+    def offer_next(self, follows: Sequence[int], texts: Sequence[str], step: int) -> None:
+        assert len(follows) == len(texts)
+        self.follows.append((list(follows), step))
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int

@@ -28,6 +28,7 @@ SETTINGS = {
     "entropy_coef": 0.0,
     "entropy_target": None,
     "resamples": 0,
+    "turns": 1,
     "mask_truncated": False,
     "updates_per_batch": 1,
     "temperature": 1.0,
@@ -41,13 +42,18 @@ SETTINGS = {
 
 
 class Letters:
-    """A world that counts letters, and records its calls in order."""
+    """A world that counts letters, and records its calls in order.
+
+    A later turn is asked about the words of the answer before it.
+    """
 
     def __init__(self, *, dies_at: int | None = None, judges_meanwhile: bool = False) -> None:
         self.judges_meanwhile = judges_meanwhile
         self.offered: list[tuple[tuple[str, ...], list[str], int]] = []
         self.asked: list[tuple[str, str, int]] = []
         self.prompts: list[str] = []
+        self.refined: list[str] = []
+        self.follows: list[int] = []
         self.rewards: list[list[float]] = []
         self.num_scored = 0
         self.restored: dict[str, Any] | None = None
@@ -59,6 +65,15 @@ class Letters:
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
         self.offered.append((tuple(problem_ids), list(texts), step))
+
+    def refine(self, numbers: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        said = [text for _, texts, at in self.offered if at == step for text in texts]
+        self.refined += [said[number] for number in numbers]
+        return [[{"role": "user", "content": f"after {said[number]}"}] for number in numbers]
+
+    def offer_next(self, follows: Sequence[int], texts: Sequence[str], step: int) -> None:
+        self.offered.append((("later",) * len(follows), list(texts), step))
+        self.follows += follows
 
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
@@ -189,6 +204,65 @@ def test_an_answer_that_another_of_its_group_equals_is_sampled_again(
     after, again = repeated("again", resamples=20)
     assert before > after
     assert none == 0 < again
+
+
+@pytest.mark.parametrize("judges_meanwhile", [False, True])
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_an_answer_of_a_later_turn_learns_from_the_prompt_that_it_was_given(
+    tiny_policy: Path,
+    tmp_path: Path,
+    seen: list[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    judges_meanwhile: bool,
+    is_plain: bool,
+) -> None:
+    """Groups of 8 are 4 trajectories of 2 turns, which lie turn by turn."""
+    monkeypatch.setattr(answering, "is_plain", lambda model: is_plain)
+    world = Letters(judges_meanwhile=judges_meanwhile)
+    train(tiny_policy, tmp_path, world, steps=1, turns=2, beta=0.1)
+    (batch,) = seen
+    for group in (0, 8):
+        first, later = (range(group + turn, group + turn + 4) for turn in (0, 4))
+        assert len({batch["prompts"][place] for place in first}) == 1
+        assert "after 0 answers" in batch["prompts"][group]
+        for before, place in zip(first, later, strict=True):
+            assert f"after {batch['answers'][before]}" in batch["prompts"][place]
+
+
+def test_a_turn_begins_when_the_one_before_it_has_ended(tiny_policy: Path, tmp_path: Path) -> None:
+    world = Letters()
+    train(tiny_policy, tmp_path, world, steps=2, turns=4)
+    for step in (0, 1):
+        counts = [len(texts) for _, texts, at in world.offered if at == step]
+        assert sum(counts) == 16
+    assert len(world.refined) == len(world.follows) == 2 * 12
+    assert max(world.follows) < 12
+
+
+def test_rewards_of_trajectories_are_compared_within_their_group(
+    tiny_policy: Path, tmp_path: Path, seen: list[dict[str, Any]]
+) -> None:
+    train(tiny_policy, tmp_path, Letters(), steps=1, turns=2, max_new_tokens=64)
+    rewards = [text.count("a") / max(1, len(text)) for text in seen[0]["answers"]]
+    ours = [*group_advantages(rewards[:8]), *group_advantages(rewards[8:])]
+    assert seen[0]["advantages"] == pytest.approx(ours, abs=1e-4)
+
+
+def test_repetitions_are_sampled_again_within_every_turn(tiny_policy: Path, tmp_path: Path) -> None:
+    def num_equal(folder: str, **settings: Any) -> list[int]:
+        world = Letters()
+        train(tiny_policy, tmp_path / folder, world, steps=1, max_new_tokens=1, turns=2, **settings)
+        said = [
+            text for problems, texts, _ in world.offered for text in texts if problems[0] == "later"
+        ]
+        assert len(said) == 8
+        return [len(said) - len(set(said)), len(set(world.follows))]
+
+    before, _ = num_equal("once")
+    after, num_followed = num_equal("again", resamples=20)
+    assert before > after
+    assert num_followed == 8
 
 
 def test_the_environments_state_comes_back_after_a_kill(tiny_policy: Path, tmp_path: Path) -> None:

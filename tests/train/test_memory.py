@@ -177,6 +177,22 @@ def test_the_peak_includes_a_samplers_cache_while_the_policy_learns(
     assert found.peak >= found.weights + found.optimizer + found.rollouts + learning
 
 
+def test_turns_need_a_smaller_cache_and_more_prompts_at_once(coder: memory.Architecture) -> None:
+    one, two = (
+        memory.estimate(
+            coder,
+            scale(),
+            memory.Work(
+                rows=64, unit=8, tokens=4096, samples=True, has_reference=False, turns=turns
+            ),
+        )
+        for turns in (1, 2)
+    )
+    assert two.rollouts == memory.rollouts(coder, scale(), rows=32, tokens=4096) < one.rollouts
+    assert two.sampling == memory.sampling(coder, scale(), rows=32, unit=1, tokens=4096)
+    assert two.sampling > one.sampling
+
+
 def test_a_sharded_policy_keeps_no_memory_of_sampling(coder: memory.Architecture) -> None:
     assert told(coder, scale(processes=8, sharded=True)).rollouts == 0
 

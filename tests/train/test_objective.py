@@ -120,6 +120,7 @@ def test_the_minimized_objective_is_that_of_equations_4_and_5(
         entropy_coef=0.0,
         entropy_target=None,
         resamples=0,
+        turns=1,
         mask_truncated=False,
         updates_per_batch=2,
         learning_rate=0.02,

@@ -59,9 +59,9 @@ def _caption(among: Comparison, size: int) -> str:
         "verdicts: the mean over problems of the best certified speedup so far, a failure as 0×. "
         f"Area: its mean over 1 to {among.num_answers} verdicts. ±: 95 % over problems; the ratio "
         "to the first row has a bootstrap's interval over problems. "
-        f"{echo} Copies and progress: of the answers to prompts with "
-        "exemplars, the share that repeats one in other words, and the share that beats the best "
-        f"one by {IMPROVED - 1:.0%} or more."
+        f"{echo} Copies and progress: of the answers to prompts with exemplars (of refine: with "
+        "earlier attempts), the share that repeats one in other words, and the share that beats "
+        f"the best one by {IMPROVED - 1:.0%} or more."
     )
 
 

@@ -6,7 +6,7 @@ method with the fewest had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,7 +25,9 @@ TRAINED = {
 }
 """Training that a stage's policy has had."""
 ORDER = ("none", "random", "island", "bucket")
-"""Kinds of sampling as the paper lists them; `none` is vanilla."""
+"""Kinds of sampling as the paper lists them; `none` is vanilla, and refine."""
+REFINE = "refine"
+"""The method that shows each answer its own trajectory's attempts."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,12 @@ def comparison(given: ReportInput) -> Comparison:
 
 
 def _methods(given: ReportInput) -> list[Contender]:
-    """Return the methods in the paper's order: vanilla, then evolve by its kind of sampling."""
+    """Return vanilla, then evolve by its kind of sampling, as the paper does, then refine."""
     answers = facts.answers(given)
     rows = given.searched.group_by("stage", "method", "sampling").agg(
         pl.col("problem_id"), pl.col("num_asked").max()
     )
-    found = sorted(rows.to_dicts(), key=lambda row: (_place(row["sampling"]), row["stage"]))
+    found = sorted(rows.to_dicts(), key=_place)
     return [
         Contender(
             row["stage"].removeprefix(facts.SEARCH),
@@ -102,8 +104,10 @@ def _methods(given: ReportInput) -> list[Contender]:
     ]
 
 
-def _place(sampling: str) -> int:
-    return ORDER.index(sampling) if sampling in ORDER else len(ORDER)
+def _place(row: Mapping[str, str]) -> tuple[bool, int, str]:
+    sampling = row["sampling"]
+    kind = ORDER.index(sampling) if sampling in ORDER else len(ORDER)
+    return row["method"] == REFINE, kind, row["stage"]
 
 
 def _policies(given: ReportInput) -> list[Contender]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from cudal1.train.environment import Environment
+    from cudal1.train.environment import Environment, Turns
 
 PATIENCE = timedelta(days=1)
 """Longest wait for a batch's verdicts; the processes wait, and their GPUs do nothing."""
@@ -51,6 +51,25 @@ class Shared:
                 _joined(ids for ids, _ in parts), _joined(texts for _, texts in parts), step
             )
 
+    def refine(self, numbers: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        """Return the chats for answers that go on from this process's own with these numbers."""
+        parts = self._gather(list(numbers))
+        chats: list[list[list[dict[str, str]]]] | None = None
+        if self._environment is not None:
+            turns = cast("Turns", self._environment)
+            made = iter(turns.refine(self._in_all(parts), step))
+            chats = [[next(made) for _ in part] for part in parts]
+        return self._broadcast(chats)[self._rank]
+
+    def offer_next(self, follows: Sequence[int], texts: Sequence[str], step: int) -> None:
+        """Offer answers to chats of `refine` that all processes have just sampled, in one call."""
+        parts = self._gather((list(follows), list(texts)))
+        if self._environment is not None:
+            numbers = self._in_all([follows for follows, _ in parts])
+            self._rounds.append([len(texts) for _, texts in parts])
+            turns = cast("Turns", self._environment)
+            turns.offer_next(numbers, _joined(texts for _, texts in parts), step)
+
     def score(
         self, problem_ids: Sequence[str], texts: Sequence[str], step: int
     ) -> list[float | None]:
@@ -83,6 +102,11 @@ class Shared:
         """Go on from `state()`; all processes call this, and one of them passes it on."""
         if self._environment is not None:
             self._environment.restore(state)
+
+    def _in_all(self, numbers: Sequence[Sequence[int]]) -> list[int]:
+        """Return the numbers among all answers of numbers among each process's own."""
+        places = {each: number for number, each in enumerate(_order(self._rounds))}
+        return [places[rank, each] for rank, part in enumerate(numbers) for each in part]
 
     @property
     def _rank(self) -> int:

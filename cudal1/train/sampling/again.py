@@ -19,12 +19,12 @@ class Again:
 
     Args:
         group_of: the group of each place.
-        times: how often a place may be sampled again.
+        times: how often a place may be sampled again, in each turn of its trajectory.
     """
 
     def __init__(self, group_of: Sequence[int], *, times: int) -> None:
         self._group_of = group_of
-        self._times_left = times
+        self._times = self._times_left = times
         self._said: set[tuple[int, str]] = set()
         self._waiting: list[int] = []
         self.num_repeated = 0
@@ -40,12 +40,13 @@ class Again:
         return True
 
     def rounds(self) -> Iterable[list[int]]:
-        """Yield the places to sample again, round by round, until none waits."""
+        """Yield the places to sample again, round by round, until none waits: a turn ends."""
         while self._waiting:
             places, self._waiting = sorted(self._waiting), []
             self._times_left -= 1
             self.num_repeated += len(places)
             yield places
+        self._times_left = self._times
 
 
 def _identity(text: str) -> str:

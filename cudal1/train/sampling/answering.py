@@ -5,6 +5,9 @@ finished answers are built while others are still being sampled. Several process
 and would wait for each other in the middle of their batches: they offer when all answers have
 ended. Where judges have devices of their own, groups are sampled one after another.
 
+With several turns a group is a few trajectories. Answers of a turn are sampled like a batch; then
+the prompts of the next turn show what became of them (`cudal1.selection.trajectories`).
+
 One process samples an answer again that another of its group equals (`again.py`). Several processes
 do not: each would have to sample as often as the others.
 """
@@ -29,9 +32,10 @@ class Answering:
         trainer: TRL's, with our `environment`.
         offers: receives the answers.
         resamples: how often an answer that another of its group equals is sampled again.
+        turns: answers of a trajectory; a group is a multiple.
     """
 
-    def __init__(self, trainer: Any, offers: Offers, *, resamples: int) -> None:
+    def __init__(self, trainer: Any, offers: Offers, *, resamples: int, turns: int) -> None:
         self._trainer = trainer
         self._offers = offers
         self._rollouts = _rollouts(trainer)
@@ -39,6 +43,7 @@ class Answering:
         self._sent_at: int | None = None
         """The training step that the server's weights come from."""
         self._resamples = resamples if trainer.accelerator.num_processes == 1 else 0
+        self._turns = turns
         self._again = Again((), times=0)
         self._problem_ids: Sequence[str] = ()
         self._answers: list[list[int]] = []
@@ -47,15 +52,17 @@ class Answering:
     def sample(
         self,
         problem_ids: Sequence[str],
-        prompts: Sequence[list[int]],
+        prompts: list[list[int]],
         plainly: Callable[[Sequence[list[int]]], list[list[int]]],
+        refined: Callable[[Sequence[int]], list[list[int]]],
     ) -> tuple[list[list[int]], list[list[float]] | None]:
         """Return each prompt's answer as tokens, and log-probabilities where a server gives them.
 
         Args:
             problem_ids: problems of the prompts; those of a group are next to each other.
-            prompts: tokens.
+            prompts: tokens. Those of later turns are replaced by what their answers were shown.
             plainly: TRL's sampling, for policies that `Rollouts` cannot sample from.
+            refined: returns the prompts, as tokens, that go on from answers at given places.
         """
         self._problem_ids = problem_ids
         self._answers = [[] for _ in prompts]
@@ -64,9 +71,17 @@ class Answering:
         self._again = Again([place // size for place in range(len(prompts))], times=self._resamples)
         if self._served is not None:
             self._send_weights()
-        self._sample(range(len(prompts)), prompts, plainly, group_size=size)
-        for places in self._again.rounds():
-            self._sample(places, [prompts[place] for place in places], plainly, group_size=1)
+        num_equal = self._num_trajectories
+        for turn in range(self._turns):
+            places = [place for place in range(len(prompts)) if self._turn(place) == turn]
+            if turn > 0:
+                made = refined([self._before(place) for place in places])
+                for place, prompt in zip(places, made, strict=True):
+                    prompts[place] = prompt
+                num_equal = 1
+            self._sample(places, prompts, plainly, group_size=num_equal)
+            for again in self._again.rounds():
+                self._sample(again, prompts, plainly, group_size=1)
         return self._answers, self._logprobs if self._served is not None else None
 
     @property
@@ -74,15 +89,29 @@ class Answering:
         """The number of the last batch's answers that were sampled again, per answer."""
         return self._again.num_repeated / max(1, len(self._answers))
 
+    @property
+    def _num_trajectories(self) -> int:
+        """The number of a group's trajectories: of its answers in one turn."""
+        return self._trainer.num_generations // self._turns
+
+    def _turn(self, place: int) -> int:
+        """Return the turn of an answer, from 0; a group's answers lie turn by turn."""
+        return place % self._trainer.num_generations // self._num_trajectories
+
+    def _before(self, place: int) -> int:
+        """Return the place of the answer before one of a later turn."""
+        return place - self._num_trajectories
+
     def _sample(
         self,
         places: Sequence[int],
-        prompts: Sequence[list[int]],
+        batch: Sequence[list[int]],
         plainly: Callable[[Sequence[list[int]]], list[list[int]]],
         *,
         group_size: int,
     ) -> None:
         """Sample answers for some places of the batch, in groups of equal prompts."""
+        prompts = [batch[place] for place in places]
 
         def take(ended: Sequence[int], answers: list[list[int]], logprobs: Any = None) -> None:
             self._take([places[i] for i in ended], answers, logprobs)
@@ -117,13 +146,15 @@ class Answering:
         for i in kept:
             self._answers[places[i]] = answers[i]
             self._logprobs[places[i]] = [] if logprobs is None else logprobs[i]
-        if kept:
-            self._offers.make(
-                [places[i] for i in kept],
-                [self._problem_ids[places[i]] for i in kept],
-                [texts[i] for i in kept],
-                self._trainer.state.global_step,
-            )
+        if not kept:
+            return
+        said, step = [texts[i] for i in kept], self._trainer.state.global_step
+        ended = [places[i] for i in kept]
+        if self._turn(ended[0]) > 0:
+            before = [self._before(place) for place in ended]
+            self._offers.make_next(ended, before, said, step)
+        else:
+            self._offers.make(ended, [self._problem_ids[place] for place in ended], said, step)
 
     def _send_weights(self) -> None:
         step = self._trainer.state.global_step

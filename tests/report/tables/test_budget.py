@@ -8,7 +8,7 @@ from cudal1.report.tables import budget
 ONE = {"search.answers_per_round": "2"}
 
 
-def given_of(made, answers, **params):
+def given_of(made, answers, searched=(), **params):
     """Return the input for one problem; answers are (stage, number, speedup, shown, copies)."""
     return made.build(
         {
@@ -34,7 +34,8 @@ def given_of(made, answers, **params):
                 row
                 for stage, sampling in (("search@v", "none"), ("search@e", "bucket"))
                 for row in made.searched(stage, "p11", sampling=sampling)
-            ],
+            ]
+            + list(searched),
         },
         params=params,
     )
@@ -81,3 +82,16 @@ def test_without_the_size_of_a_round_there_is_no_echo(made):
 
 def test_a_run_without_methods_has_no_rows(made):
     assert budget.budget_table(made.build({})).rows == ()
+
+
+def test_refine_stands_behind_vanilla_and_evolve_with_its_echo(made):
+    refined = [(stage.replace("@e", "@a"), *rest) for stage, *rest in EVOLVED]
+    given = given_of(
+        made,
+        [*PLAIN, *EVOLVED, *refined],
+        searched=made.searched("search@a", "p11", method="refine"),
+        **ONE,
+    )
+    names = list(rows_of(budget.budget_table(given)))
+    assert names == ["v", "e", "– its echo", "a"], "equal names of echoes are one key"
+    assert [row.cells[0] for row in budget.budget_table(given).rows].count("– its echo") == 2

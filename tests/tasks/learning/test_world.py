@@ -98,6 +98,8 @@ class FakeQueue:
                 "measurement": None,
                 "flags": (seen,),
             }
+        elif found[1] == "crashes":
+            changes |= {"status": Status.CRASHED, "reason": "ValueError: no", "measurement": None}
         elif not timing:
             changes |= {"protocol_id": self._protocol.checks_only().id, "measurement": None}
         else:
@@ -127,6 +129,8 @@ class World:
 
     def __init__(self, ledger: Ledger, stage: Stage = STAGE) -> None:
         self.ledger = ledger
+        self.prompts: list[str] = []
+        """The prompts of the later turns of `take_turns`."""
         self.told = Told()
         self.source = VerdictSource(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
         self.acts = ContrastiveWorld(
@@ -150,7 +154,8 @@ class World:
 
     def answers(self) -> list[dict[str, Any]]:
         return self.ledger.sql(
-            "select problem_id, attempt, candidate_id, exemplar_ids from completions "
+            "select problem_id, attempt, candidate_id, exemplar_ids, exemplar_scores, island, "
+            "completion_id, turn, follows from completions "
             "order by attempt"
         ).to_dicts()
 
@@ -306,6 +311,159 @@ def test_an_answer_that_is_not_whole_earns_nothing_where_it_must_be(world: World
     assert world.told.steps[2]["whole"] == pytest.approx(1 / 3)
     (row,) = world.ledger.sql("select analysis from completions where analysis is not null").rows()
     assert row[0].startswith("One pass over memory")
+
+
+def in_turns(world: World, **changed: Any) -> World:
+    """Return the same world with two turns and a discount of 0.5."""
+    rl = RL.model_copy(update={"turns": 2, "turn_discount": 0.5, **changed})
+    return World(world.ledger, replace(STAGE, params=STAGE.params.model_copy(update={"rl": rl})))
+
+
+def take_turns(world: World, step: int, first: list[str], later: list[str]) -> list[Any]:
+    """Make a step with one group; its later answers go on from the first ones in order."""
+    world.acts.build_prompt(FIRST, step)
+    world.acts.offer([FIRST] * len(first), first, step)
+    numbers = list(range(len(first)))
+    world.prompts = [chat[0]["content"] for chat in world.acts.refine(numbers, step)]
+    world.acts.offer_next(numbers, later, step)
+    return world.acts.score([FIRST] * len(first + later), [*first, *later], step)
+
+
+def test_a_later_turn_is_shown_its_own_attempt_and_what_became_of_it(world: World) -> None:
+    world = in_turns(world)
+    take_turns(world, 0, [says("2.0", 1), "nothing", says("cheats", 3)], [says("3.0", 4)] * 3)
+    good, none, cheat = world.prompts
+    assert "return x + 1" in good
+    assert "Its speedup is 2.00" in good
+    assert "return x + 3" not in good
+    assert "No code was found" in none
+    assert "It cheats: cached output." in cheat
+
+
+def test_a_later_turn_is_stored_with_its_place_and_what_it_was_shown(world: World) -> None:
+    world = in_turns(world)
+    take_turns(world, 0, [says("2.0", 1), "nothing"], [says("3.0", 2), says("4.0", 3)])
+    one, two, after_one, after_two = world.answers()
+    assert [row["turn"] for row in (one, two, after_one, after_two)] == [1, 1, 2, 2]
+    assert (one["follows"], two["follows"]) == (None, None)
+    assert after_one["follows"] == one["completion_id"]
+    assert after_two["follows"] == two["completion_id"]
+    assert after_one["exemplar_ids"] == [one["candidate_id"]]
+    assert after_one["exemplar_scores"] == [2.0]
+    assert after_two["exemplar_ids"] == [], "an attempt without code is no program"
+
+
+def test_an_attempt_earns_a_share_of_what_it_led_to(world: World) -> None:
+    world = in_turns(world)
+    led, alone, later, failed = take_turns(
+        world, 0, ["nothing", "nothing at all"], [says("3.0", 2), "nothing more"]
+    )
+    smoothed = world.ledger.sql(
+        "select smoothed, turn, follows from rewards join completions using (completion_id) "
+        "order by attempt"
+    )["smoothed"].to_list()
+    assert [later, failed] == smoothed[2:]
+    assert led == pytest.approx(smoothed[0] + 0.5 * smoothed[2])
+    assert alone == pytest.approx(smoothed[1] + 0.5 * smoothed[3])
+    assert led > alone
+
+
+def test_each_answer_of_a_trajectory_is_judged_and_counted_once(world: World) -> None:
+    world = in_turns(world)
+    take_turns(world, 0, [says("2.0", 1), says("3.0", 2)], [says("4.0", 3), says("2.0", 1)])
+    told = world.told.steps[1]
+    assert world.source.num_judged == 3
+    assert told["reused"] == 0.25
+    assert (told["reward_turn_1"], told["reward_turn_2"]) == (2.5, 3.0)
+    assert told["copied"] == 0, "the other trajectory's attempt was not shown"
+
+
+def test_repeating_an_attempt_is_a_copy(world: World) -> None:
+    world = in_turns(world, reward=RewardForm.RATIO)
+    take_turns(world, 0, [says("2.0", 1), says("3.0", 2)], [says("2.0", 1), says("4.0", 3)])
+    told = world.told.steps[1]
+    assert (told["copied"], told["progressed"]) == (0.5, 0.5)
+    *_, copy, better = take_turns(world, 1, ["a", "b"], [says("4.0", 3), says("6.0", 5)])
+    assert copy < better
+
+
+def test_a_later_turn_lives_on_the_island_of_its_first(world: World) -> None:
+    world = in_turns(world, sampling=Sampling.ISLAND)
+    take_turns(world, 0, [says("2.0", 1)], [says("3.0", 2)])
+    first, later = world.answers()
+    assert first["island"] == later["island"] is not None
+
+
+def test_a_later_turn_without_room_for_its_attempt_is_asked_plainly(world: World) -> None:
+    world = in_turns(world, whole_answers=True)
+    plain = world.acts.build_prompt(FIRST, 0)[0]["content"]
+    long = "0" * 4 * STAGE.params.max_contrast_tokens
+    _, paid = take_turns(world, 0, [says(f"2.0 {long}")], [says("3.0", 2)])
+    assert world.prompts == [plain]
+    assert paid > 0, "a plain prompt asks for code alone"
+
+
+def test_successes_of_every_turn_may_be_exemplars_of_later_steps(world: World) -> None:
+    world = in_turns(world)
+    take_turns(world, 0, [says("2.0", 1)], [says("3.0", 2)])
+    found = {row["candidate_id"] for row in world.answers()}
+    take_turns(world, 1, [says("2.0", 5)], [says("3.0", 6)])
+    assert set(world.answers()[2]["exemplar_ids"]) == found
+
+
+def showing_failures(world: World, **changed: Any) -> World:
+    """Return the same world with prompts that show one failure."""
+    rl = RL.model_copy(update={"num_failures": 1, **changed})
+    return World(world.ledger, replace(STAGE, params=STAGE.params.model_copy(update={"rl": rl})))
+
+
+def test_a_prompt_shows_the_newest_failure_behind_its_exemplars(world: World) -> None:
+    world = showing_failures(world)
+    world.step(0, {FIRST: [says("crashes", 1), says("2.0", 2), says("crashes", 3), says("cheats")]})
+    (text,) = (message["content"] for message in world.acts.build_prompt(FIRST, 1))
+    assert "It crashes: ValueError: no" in text
+    assert text.index("return x + 2") < text.index("return x + 3")
+    assert "return x + 1" not in text
+    assert "cheats" not in text
+    world.step(1, {FIRST: [says("crashes", 3), says("3.0", 4)]})
+    answer = world.answers()[-1]
+    good, bad = (world.answers()[place]["candidate_id"] for place in (1, 2))
+    assert (answer["exemplar_ids"], answer["exemplar_scores"]) == ([good, bad], [2.0, 0.0])
+    assert world.told.steps[2]["copied"] == 0.5, "the failure again"
+
+
+def test_a_failure_is_shown_before_there_is_any_success(world: World) -> None:
+    world = showing_failures(world)
+    world.step(0, {FIRST: [says("crashes", 1)]})
+    (text,) = (message["content"] for message in world.acts.build_prompt(FIRST, 1))
+    assert "return x + 1" in text
+
+
+def test_a_step_shows_no_failure_that_came_in_it(world: World) -> None:
+    """So a step that is repeated after a kill has the prompts that it had."""
+    world = showing_failures(world)
+    world.step(0, {FIRST: [says("crashes", 1)]})
+    before = world.acts.build_prompt(FIRST, 1)
+    world.step(1, {FIRST: [says("crashes", 2)]})
+    assert showing_failures(world).acts.build_prompt(FIRST, 1) == before
+
+
+@pytest.mark.parametrize("changed", [{"plain_share": 1.0}, {"sampling": Sampling.NONE}])
+def test_a_plain_prompt_shows_no_failure(world: World, changed: dict[str, Any]) -> None:
+    world = showing_failures(world, **changed)
+    plain = world.acts.build_prompt(FIRST, 0)
+    world.step(0, {FIRST: [says("crashes", 1)]})
+    assert world.acts.build_prompt(FIRST, 1) == plain
+
+
+def test_an_island_is_shown_failures_of_its_own(world: World) -> None:
+    world = showing_failures(world, sampling=Sampling.ISLAND, num_islands=2)
+    for step in range(8):
+        world.step(step, {FIRST: [says("crashes", step)]})
+    sources = {row["candidate_id"]: row["island"] for row in world.answers()}
+    shown = [(row["island"], each) for row in world.answers() for each in row["exemplar_ids"]]
+    assert len({island for island, _ in shown}) == 2
+    assert all(sources[each] == island for island, each in shown)
 
 
 @pytest.mark.slow

@@ -54,6 +54,18 @@ def test_a_steps_answers_are_scored_together_in_whole_groups(
         assert all(len(set(each)) == 1 for each in groups)
 
 
+def test_trajectories_go_on_over_two_processes(tiny_policy: Path, tmp_path: Path) -> None:
+    """Each process has two groups of two trajectories; their answers have one numbering."""
+    world = World()
+    logs = grpo(tiny_policy, tmp_path, world, turns=2)
+    assert [step for step, values in logs if "loss" in values] == [1, 2]
+    assert [(sorted(numbers), step) for numbers, step in world.refined] == [
+        (list(range(8)), step) for step in (0, 1)
+    ]
+    assert world.follows == world.refined
+    assert [len(ids) for ids, _ in world.scored] == [16, 16]
+
+
 def test_each_step_is_logged_once(trained: tuple[World, list[tuple[int, Any]], Path]) -> None:
     _, logs, _ = trained
     assert [step for step, values in logs if "loss" in values] == [1, 2]

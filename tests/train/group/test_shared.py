@@ -55,12 +55,20 @@ class World:
         self.offered: list[str] = []
         self.scored: list[str] = []
         self.built: list[str] = []
+        self.follows: list[str] = []
 
     def build_prompt(self, problem_id: str, step: int) -> list[dict[str, str]]:
         self.built.append(problem_id)
         return [{"role": "user", "content": f"{problem_id}/{len(self.built)}"}]
 
     def offer(self, problem_ids: Sequence[str], texts: Sequence[str], step: int) -> None:
+        self.offered += texts
+
+    def refine(self, numbers: Sequence[int], step: int) -> list[list[dict[str, str]]]:
+        return [[{"role": "user", "content": self.offered[number]}] for number in numbers]
+
+    def offer_next(self, follows: Sequence[int], texts: Sequence[str], step: int) -> None:
+        self.follows += [self.offered[number] for number in follows]
         self.offered += texts
 
     def score(
@@ -153,3 +161,19 @@ def test_a_single_process_uses_the_environment_directly() -> None:
 
 def test_the_order_goes_round_by_round() -> None:
     assert _order([[1, 2], [1, 0]]) == [(0, 0), (1, 0), (1, 1), (0, 1)]
+
+
+def test_each_process_goes_on_from_its_own_answers(fake: Fake) -> None:
+    world = World()
+
+    def act(rank: int, shared: Shared) -> Any:
+        texts = [str(10 * rank + i) for i in range(4)]
+        shared.offer(["p"] * 2, texts[:2], 0)
+        chats = shared.refine([1, 0], 0)
+        shared.offer_next([1, 0], texts[2:], 0)
+        return [chat[0]["content"] for chat in chats], shared.score(["p"] * 4, texts, 0)
+
+    found = everywhere(fake, world, act)
+    assert [said for said, _ in found] == [["1", "0"], ["11", "10"], ["21", "20"]]
+    assert [rewards for _, rewards in found] == [[10 * r + i for i in range(4)] for r in range(3)]
+    assert world.follows == ["1", "0", "11", "10", "21", "20"]

@@ -42,6 +42,14 @@ def test_a_repetition_stays_after_the_last_try() -> None:
     assert (tried, again.num_repeated) == (2, 2)
 
 
+def test_every_turn_has_its_own_tries() -> None:
+    again = Again([0, 0, 0], times=1)
+    assert again.keeps(0, code("return x"))
+    assert not again.keeps(1, code("return x"))
+    assert [again.keeps(1, code("return x")) for _ in again.rounds()] == [True]
+    assert not again.keeps(2, code("return x")), "the next turn"
+
+
 def test_without_tries_every_answer_stays() -> None:
     again = Again([0, 0], times=0)
     assert again.keeps(0, code("return x"))

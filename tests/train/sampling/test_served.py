@@ -101,6 +101,21 @@ def test_answers_and_logprobs_belong_to_their_prompts(
         assert said == [logprobs(tokens) for tokens in expected]
 
 
+def test_an_answer_of_a_later_turn_is_requested_with_its_own_prompt(
+    tiny_policy: Path, tmp_path: Path, server: Server, turns: list[tuple[Any, Any, Any]]
+) -> None:
+    """Groups of 8 are 4 trajectories of 2 turns; TRL learns from the prompts that were asked."""
+    train(tiny_policy, tmp_path, Letters(), steps=1, vllm_server=server.url, turns=2)
+    ((prompts, answers, said),) = turns
+    places = [i % 4 if i % 8 < 4 else 0 for i in range(16)]
+    assert answers == [answer(prompt, at) for prompt, at in zip(prompts, places, strict=True)]
+    assert said == [logprobs(tokens) for tokens in answers]
+    assert sorted(asked["n"] for asked in server.asked) == [1] * 8 + [4, 4]
+    asked = {tuple(each["prompt"][0]) for each in server.asked}
+    assert asked == {tuple(prompt) for prompt in prompts}
+    assert server.num_syncs == 1
+
+
 def test_weights_are_sent_once_a_step_and_before_its_groups_are_requested(
     tiny_policy: Path, tmp_path: Path, server: Server
 ) -> None:
