@@ -121,7 +121,6 @@ def _works(settings: Params) -> dict[str, Work]:
     """Return the most that each stage computes."""
     from cudal1.train.memory import Work
 
-    policy, rl = settings.policy, settings.rl
     supervised = {
         name: Work(
             rows=section.batch_size,
@@ -133,18 +132,20 @@ def _works(settings: Params) -> dict[str, Work]:
         for name, section in (
             ("sft", settings.sft),
             ("selfsup", settings.selfsup),
-            ("challenger", settings.challenger),
+            ("tuned", settings.tuned),
         )
     }
-    return supervised | {
-        "rl": Work(
+    reinforced = {
+        name: Work(
             rows=rl.prompts_per_step * rl.group_size,
             unit=rl.group_size,
-            tokens=settings.max_contrast_tokens + policy.max_new_tokens,
+            tokens=settings.max_contrast_tokens(rl) + settings.policy.max_new_tokens,
             samples=rl.vllm_server is None,
             has_reference=rl.beta > 0,
         )
+        for name, rl in (("rl", settings.rl), ("challenger", settings.nightly_rl()))
     }
+    return supervised | reinforced
 
 
 def _table(found: dict[str, Estimate]) -> list[str]:

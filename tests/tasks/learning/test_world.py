@@ -214,7 +214,7 @@ def test_a_prompt_shows_results_of_the_step_before(world: World) -> None:
 
 
 def test_a_prompt_that_would_be_too_long_loses_its_worst_exemplar(world: World) -> None:
-    long = "0" * 4 * STAGE.params.max_contrast_tokens
+    long = "0" * 4 * STAGE.params.max_contrast_tokens(RL)
     world.step(0, {FIRST: [says(f"1.5 {long}"), says("3.0")]})
     _, better = (row["candidate_id"] for row in world.answers())
     world.step(1, {FIRST: [says("4.0")]})
