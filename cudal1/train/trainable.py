@@ -68,9 +68,9 @@ def faults(
     """
     tokenizer, config = tokenizer_of(folder), config_of(str(folder))
     found = [f"{folder}: {fault}" for fault in _of_template(tokenizer)]
-    if not found:  # what follows renders prompts
-        found += [f"{folder}: {fault}" for fault in _of_ends(folder, tokenizer, config)]
-        found += [f"{folder}: {fault}" for fault in _of_text(tokenizer, params, asked)]
+    # each renders prompts and ends answers, as those before it allow
+    found = found or [f"{folder}: {fault}" for fault in _of_ends(folder, tokenizer, config)]
+    found = found or [f"{folder}: {fault}" for fault in _of_text(tokenizer, params, asked)]
     for key, rl in reinforced.items():
         found += [f"{key}: {fault}" for fault in _of_room(config, params, key, rl)]
     if asked.problems and not found:
