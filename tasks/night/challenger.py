@@ -27,9 +27,9 @@ from tasks.stage import DATA, Stage, log, main
 
 def train(stage: Stage) -> Mapping[str, float | int]:
     """data/policy/tuned → data/policy/challenger, with its marks on held-out problems."""
+    refuse_unready(stage, vllm_server=stage.params.nightly_rl().vllm_server)
     night = current_night()
     stage = with_settings(stage, night)
-    refuse_unready(stage, vllm_server=stage.params.rl.vllm_server)
     found = num_new(product(LESSONS))
     if found:
         history = History.of_rows(product(HISTORY))

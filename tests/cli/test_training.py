@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 GIB = 1 << 30
+STAGES = ["sft", "selfsup", "tuned", "rl", "challenger"]
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def params(tmp_path: Path) -> Path:
 def test_every_training_stage_is_listed(run: Run, params: Path) -> None:
     done = run("training", "memory", "--json")
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "challenger", "rl"}
+    assert list(json.loads(done.stdout)["stages"]) == STAGES
 
 
 @pytest.mark.parametrize("name", profiles.names(TrainingProfile))
@@ -46,7 +47,7 @@ def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> N
 
 def test_the_table_has_one_column_per_stage(run: Run, params: Path) -> None:
     lines = run("training", "memory").stdout.splitlines()
-    assert lines[1].split() == ["sft", "selfsup", "challenger", "rl"]
+    assert lines[1].split() == STAGES
     assert lines[-1].startswith("peak")
 
 

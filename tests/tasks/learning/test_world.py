@@ -22,7 +22,8 @@ from cudal1.services.judging import VerdictSource
 from cudal1.settings.params import Params
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
 from tasks.learning.training import Steps
-from tasks.learning.world import ContrastiveWorld
+from tasks.learning.world import ContrastiveWorld, History
+from tasks.rl import FILTERED
 from tasks.stage import Stage
 from tests.services.test_reviewing import VERDICT
 
@@ -125,7 +126,7 @@ class Told:
 class World:
     """A ContrastiveWorld with its logged numbers."""
 
-    def __init__(self, ledger: Ledger, stage: Stage = STAGE) -> None:
+    def __init__(self, ledger: Ledger, stage: Stage = STAGE, history: History = FILTERED) -> None:
         self.ledger = ledger
         self.told = Told()
         self.source = VerdictSource(ledger, DeviceClass.CPU, STAGE.params.protocol, None)
@@ -135,6 +136,7 @@ class World:
             self.source,
             PROBLEMS,
             self.told,  # pyright: ignore[reportArgumentType]
+            history=history,
             num_tokens=lambda chat: len(chat[0]["content"]) // 4,
         )
 
@@ -271,6 +273,35 @@ def test_an_answer_is_new_once(world: World) -> None:
     again = World(world.ledger)  # after a kill
     again.step(1, answers)
     assert again.told.steps[2]["new"] == 0.75
+
+
+def test_a_night_shows_what_any_stage_has_found_and_calls_it_known(tmp_path: Path) -> None:
+    """The pipeline's stage `rl` shows what stage `filter` has judged, and nothing of others."""
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("lessons", run="r")
+        ledger.add_protocol(STAGE.params.protocol)
+        before = World(ledger, replace(STAGE, name="lessons"))
+        before.step(0, {FIRST: [says("1.5", 1), says("3.0", 3), says("cheats", 4)]})
+        slow, fast, _ = (row["candidate_id"] for row in before.answers())
+        rows = ledger.query(
+            "history",
+            problem_ids=[FIRST],
+            device_kind=before.source.device.kind,
+            protocol_id=STAGE.params.protocol.id,
+        ).to_dicts()
+        ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("challenger", run="r")
+        stage = replace(STAGE, name="challenger")
+        night = World(ledger, stage, History.of_rows(rows))
+        night.step(0, {FIRST: [says("3.0", 3), says("4.0", 5)]})
+        asked = "select exemplar_ids from completions where stage = 'challenger'"
+        assert ledger.sql(asked)["exemplar_ids"].to_list() == [[slow, fast]] * 2
+        assert night.told.steps[1]["new"] == 0.5, "the first is a lesson in other words"
+        (shown,) = night.acts.build_prompt(FIRST, 0)
+        (plain,) = World(ledger, stage).acts.build_prompt(FIRST, 0)
+        assert says("3.0", 3).splitlines()[5] in shown["content"]
+        assert says("3.0", 3).splitlines()[5] not in plain["content"]
 
 
 def test_copies_earn_as_little_as_failures_where_progress_is_rewarded(
