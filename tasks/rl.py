@@ -22,7 +22,7 @@ from tasks.learning.world import ContrastiveWorld, History
 from tasks.stage import DATA, Stage, main
 
 FILTERED = History(stages=("filter",))
-"""What the pipeline knows before stage 3: the candidates that stage `filter` has judged."""
+"""The history of stage 3: the candidates that stage `filter` has judged."""
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:

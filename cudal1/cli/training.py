@@ -34,12 +34,15 @@ def memory(
 ) -> None:
     """Show what each training stage holds on each GPU, in GiB, by what it is for.
 
+    What stage rl could not train is refused, where the policy is already on this machine.
+
     Example: cudal1 training memory --profile coder-7b
     """
     from cudal1.train.memory import estimate
 
     try:
         settings = _settings(params, profile)
+        _refuse_untrainable(settings)
         model = _architecture(settings)
     except CudaL1Error as error:
         fail(str(error))
@@ -100,6 +103,19 @@ def _settings(params: Path, profile: str | None) -> Params:
 
     over = None if profile is None else profiles.load(profile, TrainingProfile).params
     return read_settings(params, Params, remedy="run this in the project's folder", over=over)
+
+
+def _refuse_untrainable(settings: Params) -> None:
+    """Refuse a policy that stage `rl` could not train; stage `policy` looks at one of the hub."""
+    from cudal1.errors import ConfigError
+    from cudal1.train.policy import EMBEDDED
+    from cudal1.train.trainable import Asked, faults
+
+    source = settings.policy.source
+    folder = EMBEDDED if source == "embedded" else Path(source)
+    reinforced = {**settings.reinforced(), "challenger": settings.nightly_rl()}
+    if folder.is_dir() and (found := faults(folder, settings, reinforced, Asked())):
+        raise ConfigError(". ".join(found))
 
 
 def _architecture(settings: Params) -> Architecture:

@@ -22,7 +22,7 @@ from cudal1.settings.rl_params import RlParams
 from cudal1.train.policy import Chat, config_of, declared_end_ids, rendered, tokenizer_of
 
 PROBED = 3
-"""Number of problems whose prompts and references, as answers, try the tokenizer."""
+"""Number of problems that try the tokenizer: their prompts, and their references as answers."""
 PLAIN: Chat = [{"role": "user", "content": "Write a faster ModelNew."}]
 PROBE = """import torch
 
@@ -162,10 +162,11 @@ def _of_room(config: Any, params: Params, key: str, rl: RlParams) -> Iterator[st
     longest = params.max_contrast_tokens(rl) if shows else policy.max_prompt_tokens
     needed = longest + policy.max_new_tokens
     if has_room is not None and needed > has_room:
-        fewer = f", policy.max_new_tokens or {key}.num_exemplars" if shows else ""
+        fewer = [f"{key}.num_exemplars"] if shows else []
+        remedies = ["policy.max_prompt_tokens", *fewer, "policy.max_new_tokens"]
         yield (
             f"a prompt and its answer may take {needed} tokens, but the policy has {has_room} "
-            f"positions; lower policy.max_prompt_tokens{fewer or ' or policy.max_new_tokens'}"
+            f"positions; lower {' or '.join(remedies)}"
         )
 
 

@@ -46,7 +46,7 @@ class History:
     """The successes that a stage may show before it has any of its own."""
 
     stages: tuple[str, ...] = ()
-    """Stages whose successes they are, looked up in the ledger when a prompt is made."""
+    """Names of stages: their successes are looked up in the ledger when a prompt is made."""
     births: Mapping[str, Sequence[Birth]] = field(default_factory=dict)
     """Further ones by problem, from a file."""
     programs: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -70,6 +70,18 @@ def test_a_profile_in_params_is_valid_and_changes_only_its_keys(
     assert "# one a GPU" in params.read_text()
 
 
+def test_settings_with_which_rl_could_not_train_are_refused(run: Run, params: Path) -> None:
+    """Twenty exemplars of 256 tokens are more than the embedded policy's 4096 positions."""
+    section, knob = "rl:\n", "num_exemplars: 2 "
+    before, after = params.read_text().split(section, 1)
+    params.write_text(before + section + after.replace(knob, "num_exemplars: 20 ", 1))
+    done = run("training", "memory")
+    assert done.returncode == 2
+    assert done.stderr.startswith("rl: a prompt and its answer may take 6076 tokens, but the")
+    assert "challenger: a prompt and its answer may take" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_an_unknown_profile_is_named_with_the_known_ones(run: Run, params: Path) -> None:
     done = run("training", "use", "nobody")
     assert done.returncode == 2

@@ -103,7 +103,7 @@ def test_a_padding_token_beyond_the_models_tokens_is_named(folder: Path) -> None
 
 
 def test_answers_that_end_with_no_end_token_are_named(folder: Path) -> None:
-    """With `rl.mask_truncated`, such answers would train nothing, and no line would say so."""
+    """Such answers would train nothing where `rl.mask_truncated` is true, without a word."""
     end = "{{ m.content }}<|system|>"
     (folder / "chat_template.jinja").write_text(TEMPLATE.replace("{{ m.content }}<|end|>", end))
     said = only_fault(folder)
@@ -128,7 +128,7 @@ def test_a_tokenizer_that_lacks_a_problems_text_is_named(
     assert f"has no tokens for a part of {problems[0].key}" in said
 
 
-def test_a_tokenizer_whose_answers_trl_reads_otherwise_is_named(folder: Path) -> None:
+def test_a_response_template_by_which_trl_reads_answers_otherwise_is_named(folder: Path) -> None:
     from trl.chat_template_utils import qwen3_template
 
     change(folder / "tokenizer_config.json", {"response_template": qwen3_template})
@@ -141,7 +141,7 @@ def test_a_context_that_is_too_short_for_exemplars_is_named(folder: Path) -> Non
     change(folder / "config.json", {"max_position_embeddings": 1467})
     assert only_fault(folder) == (
         "rl: a prompt and its answer may take 1468 tokens, but the policy has 1467 positions; "
-        "lower policy.max_prompt_tokens, policy.max_new_tokens or rl.num_exemplars"
+        "lower policy.max_prompt_tokens or rl.num_exemplars or policy.max_new_tokens"
     )
     change(folder / "config.json", {"max_position_embeddings": 1468})
     assert faults(folder, PARAMS, {"rl": PARAMS.rl}, NOTHING) == []
