@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.rl import reinforce
+from tasks.rl import FILTERED, reinforce
 from tasks.stage import Stage, main
 
 
 def train_row(stage: Stage) -> Mapping[str, float | int]:
     """Train data/policy/INIT into data/policy/ROW, and examine it on held-out problems."""
     row = stage.params.ablation.row(stage.instance, stage.params.rl)
-    return reinforce(replace(stage, params=stage.params.model_copy(update={"rl": row})))
+    stage = replace(stage, params=stage.params.model_copy(update={"rl": row}))
+    return reinforce(stage, policy=stage.instance, history=FILTERED, alias=None)
 
 
 if __name__ == "__main__":

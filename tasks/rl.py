@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
 from cudal1.problem import Split
 from cudal1.services.judging import verdict_source
@@ -18,38 +17,54 @@ from cudal1.tracking.runs import NEWEST
 from cudal1.train.grpo import STATE_FILE, GrpoSettings, train_grpo
 from cudal1.train.policy import token_counter
 from tasks.examine import examine, fitting_problems
-from tasks.learning.training import Steps, refuse_unready, tracked, training
-from tasks.learning.world import ContrastiveWorld
+from tasks.learning.training import Steps, refuse_unready, refuse_untrainable, tracked, training
+from tasks.learning.world import ContrastiveWorld, History
 from tasks.stage import DATA, Stage, main
 
+FILTERED = History(stages=("filter",))
+"""The history of stage 3: the candidates that stage `filter` has judged."""
 
-def reinforce(stage: Stage) -> Mapping[str, float | int]:
-    """Train data/policy/INIT into data/policy/rl, and examine it on held-out problems.
 
-    The policy of a stage with an item is called after the item, and is not registered.
+def train(stage: Stage) -> Mapping[str, float | int]:
+    """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
+    return reinforce(stage, policy="rl", history=FILTERED, alias=NEWEST)
+
+
+def reinforce(
+    stage: Stage, *, policy: str, history: History, alias: str | None
+) -> Mapping[str, float | int]:
+    """Train data/policy/INIT by the settings of section `rl`, and examine the result.
+
+    Args:
+        stage: the stage that trains; rows in the ledger have its name.
+        policy: name of the folder of the result, in data/policy.
+        history: the first exemplars.
+        alias: of the result in the registry; None does not register it.
     """
     section = stage.params.rl
     refuse_unready(stage, vllm_server=section.vllm_server)
-    init, out = DATA / "policy" / section.init, DATA / "policy" / (stage.item or "rl")
+    init, out = DATA / "policy" / section.init, DATA / "policy" / policy
+    key = stage.name if stage.item is None else f"ablation.rows.{stage.item}"
+    refuse_untrainable(stage, init, {key: section})
     num_tokens = token_counter(init)
     problems = fitting_problems(stage, num_tokens, Split.TRAIN, count=section.num_problems)
-    if len(problems) < section.prompts_per_step:
-        raise ConfigError(
-            f"{stage.name}: {len(problems)} problems for {section.prompts_per_step} prompts a "
-            "step; raise rl.num_problems or policy.max_prompt_tokens, or lower rl.prompts_per_step"
-        )
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         num_policies = stage.params.scale.processes
-        alias = NEWEST if stage.item is None else None
-        with tracked(stage, ledger, section="rl", alias=alias) as run:
+        with tracked(stage, ledger, section="rl", policy=policy, alias=alias) as run:
             with verdict_source(ledger, stage.params, num_policies=num_policies) as judge:
                 judge.get_ready()
                 with training(
                     stage, ledger, run, steps=section.steps, last_file=STATE_FILE
                 ) as steps:
                     world = ContrastiveWorld(
-                        stage, ledger, judge, problems, steps, num_tokens=num_tokens
+                        stage,
+                        ledger,
+                        judge,
+                        problems,
+                        steps,
+                        history=history,
+                        num_tokens=num_tokens,
                     )
                     _train(stage, init, out, world, steps)
                 counts = {"num_judged": judge.num_judged, "num_reused": judge.num_reused}
@@ -107,4 +122,4 @@ def _mean_rewards(ledger: Ledger, stage: Stage, *, num_problems: int) -> dict[st
 
 
 if __name__ == "__main__":
-    main("rl", reinforce)
+    main("rl", train)

@@ -18,7 +18,7 @@ from cudal1.train.policy import Sampler
 from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import Answer, Sampling, examine, fitting_problems, sample_and_judge
 from tasks.learning.reading import is_copy, with_lessons
-from tasks.learning.training import pair, refuse_unready, tracked, training
+from tasks.learning.training import pair, refuse_unready, refuse_untrainable, tracked, training
 from tasks.stage import DATA, Stage, main
 
 TRAINING_KNOBS = (
@@ -39,6 +39,7 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     section = stage.params.selfsup
     name = stage.instance
     init = DATA / "policy" / section.rounds[name].init
+    refuse_untrainable(stage, init, stage.params.reinforced())
     out = DATA / "policy" / name
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)

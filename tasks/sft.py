@@ -10,19 +10,20 @@ from cudal1.settings.params import Params
 from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import examine
 from tasks.learning.reading import is_copy, with_lessons
-from tasks.learning.training import pair, refuse_unready, tracked, training
+from tasks.learning.training import pair, refuse_unready, refuse_untrainable, tracked, training
 from tasks.products import admitted_problems, product
 from tasks.stage import DATA, Stage, main
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     """data/filter.parquet → data/policy/sft, with its marks on held-out problems."""
+    base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
     refuse_unready(stage)
+    refuse_untrainable(stage, base, stage.params.reinforced())
     section = stage.params.sft
     pairs = with_lessons(
         _pairs(stage.params), section.reading, params=stage.params, seed=section.seed
     )
-    base, out = DATA / "policy" / "base", DATA / "policy" / "sft"
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with tracked(stage, ledger) as run:

@@ -77,7 +77,8 @@ TINY: dict[str, dict[str, Any]] = {
         },
     },
     "lessons": {"num_problems": 2, "num_samples": 2},
-    "challenger": {"steps": 2, "batch_size": 2, "checkpoint_every": 1},
+    "tuned": {"steps": 2, "batch_size": 2, "checkpoint_every": 1},
+    "challenger": {"steps": 2, "checkpoint_every": 1},
     "duel": {"num_problems": 3, "num_samples": 1},
     "protocol": {"min_quads": 9, "max_quads": 9},
 }

@@ -34,12 +34,15 @@ def memory(
 ) -> None:
     """Show what each training stage holds on each GPU, in GiB, by what it is for.
 
+    What stage rl could not train is refused, where the policy is already on this machine.
+
     Example: cudal1 training memory --profile coder-7b
     """
     from cudal1.train.memory import estimate
 
     try:
         settings = _settings(params, profile)
+        _refuse_untrainable(settings)
         model = _architecture(settings)
     except CudaL1Error as error:
         fail(str(error))
@@ -102,6 +105,19 @@ def _settings(params: Path, profile: str | None) -> Params:
     return read_settings(params, Params, remedy="run this in the project's folder", over=over)
 
 
+def _refuse_untrainable(settings: Params) -> None:
+    """Refuse a policy that stage `rl` could not train; stage `policy` looks at one of the hub."""
+    from cudal1.errors import ConfigError
+    from cudal1.train.policy import EMBEDDED
+    from cudal1.train.trainable import Asked, faults
+
+    source = settings.policy.source
+    folder = EMBEDDED if source == "embedded" else Path(source)
+    reinforced = {**settings.reinforced(), "challenger": settings.nightly_rl()}
+    if folder.is_dir() and (found := faults(folder, settings, reinforced, Asked())):
+        raise ConfigError(". ".join(found))
+
+
 def _architecture(settings: Params) -> Architecture:
     """Return the architecture of the base policy; a profile's is known without its weights."""
     from cudal1.settings import profiles
@@ -121,7 +137,6 @@ def _works(settings: Params) -> dict[str, Work]:
     """Return the most that each stage computes."""
     from cudal1.train.memory import Work
 
-    policy, rl = settings.policy, settings.rl
     supervised = {
         name: Work(
             rows=section.batch_size,
@@ -133,19 +148,21 @@ def _works(settings: Params) -> dict[str, Work]:
         for name, section in (
             ("sft", settings.sft),
             ("selfsup", settings.selfsup),
-            ("challenger", settings.challenger),
+            ("tuned", settings.tuned),
         )
     }
-    return supervised | {
-        "rl": Work(
+    reinforced = {
+        name: Work(
             rows=rl.prompts_per_step * rl.group_size,
             unit=rl.group_size,
-            tokens=settings.max_contrast_tokens + policy.max_new_tokens,
+            tokens=settings.max_contrast_tokens(rl) + settings.policy.max_new_tokens,
             samples=rl.vllm_server is None,
             has_reference=rl.beta > 0,
             turns=rl.turns,
         )
+        for name, rl in (("rl", settings.rl), ("challenger", settings.nightly_rl()))
     }
+    return supervised | reinforced
 
 
 def _table(found: dict[str, Estimate]) -> list[str]:

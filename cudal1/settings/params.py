@@ -22,13 +22,14 @@ from cudal1.record import Record
 from cudal1.selection.contrast import ContrastParams, Sampling
 from cudal1.settings.names import ItemName
 from cudal1.settings.provider_settings import ProviderSettings
-from cudal1.settings.rl_params import AblationParams, RlParams
+from cudal1.settings.rl_params import AblationParams, RlChanges, RlParams, changed
 from cudal1.settings.scale import ScaleParams
 from cudal1.settings.settings_file import read_settings
 
 REVIEWER = "reviewer"
 """The reviewer's name in bills."""
-NIGHTLY = ("champion", "challenger")
+TUNED = "tuned"
+NIGHTLY = ("champion", TUNED, "challenger")
 """Policies of a night."""
 
 
@@ -330,18 +331,42 @@ class Params(Record):
     reviewer: ReviewerParams
     report: ReportParams
     lessons: LessonsParams
-    challenger: TrainingParams
-    """Stage `challenger` of a night: supervised training of the champion on the lessons."""
+    tuned: TrainingParams
+    """Stage `tuned` of a night: supervised training of the champion on the lessons."""
+    challenger: RlChanges
+    """Stage `challenger` of a night: stage `rl` from there, with some settings changed; the night's
+    number is added to its seed."""
     duel: DuelParams
 
-    @property
-    def max_contrast_tokens(self) -> int:
-        """The maximum tokens of a prompt of stage `rl`, with exemplars as long as answers.
+    def max_contrast_tokens(self, rl: RlParams) -> int:
+        """Return the most tokens of a prompt of stage `rl`: exemplars are as long as answers.
 
         So are failures, and the attempts that the prompt of a last turn shows instead of both.
         """
-        num_shown = max(self.rl.num_exemplars + self.rl.num_failures, self.rl.turns - 1)
+        num_shown = max(rl.num_exemplars + rl.num_failures, rl.turns - 1)
         return self.policy.max_prompt_tokens + num_shown * self.policy.max_new_tokens
+
+    def reinforced(self) -> dict[str, RlParams]:
+        """Return the settings of stage `rl` and of its rows, by their places in params.yaml.
+
+        Raises:
+            ValueError: a setting that a row changes is unknown or wrong.
+        """
+        rows = {f"ablation.rows.{name}": name for name in self.ablation.rows}
+        return {
+            "rl": self.rl,
+            **{key: self.ablation.row(name, self.rl) for key, name in rows.items()},
+        }
+
+    def nightly_rl(self) -> RlParams:
+        """Return the settings of stage `challenger` of a night.
+
+        Raises:
+            ValueError: a changed setting is unknown or wrong.
+        """
+        if "init" in self.challenger:
+            raise ValueError(f"challenger: it starts from the policy {TUNED}; leave init out")
+        return changed(self.rl, {**self.challenger, "init": TUNED}, key="challenger")
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
@@ -364,8 +389,8 @@ class Params(Record):
         for key, init in {**starts, "rl.init": self.rl.init}.items():
             if init not in policies:
                 raise ValueError(f"{key}: no policy {init}; one of {', '.join(sorted(policies))}")
-        rows = self.ablation.resolved(self.rl, taken={*policies, "rl", *NIGHTLY})
-        for key, rl in {"rl": self.rl, **rows}.items():
+        self.ablation.refuse_names({*policies, "rl", *NIGHTLY})
+        for key, rl in {**self.reinforced(), "challenger": self.nightly_rl()}.items():
             self._refuse_wrong_rl(key, rl)
         return self
 
@@ -381,12 +406,17 @@ class Params(Record):
                 f"{key}.group_size: {rl.group_size} answers are no trajectories of {key}.turns: "
                 f"{rl.turns}; make it a multiple"
             )
+        if rl.num_problems < rl.prompts_per_step:
+            raise ValueError(
+                f"{key}.num_problems: {rl.num_problems} for {rl.prompts_per_step} prompts a step; "
+                f"raise it, or lower {key}.prompts_per_step"
+            )
         self._refuse_unsplittable(
             f"{key}.prompts_per_step", rl.prompts_per_step * rl.group_size, unit=rl.group_size
         )
 
     def _refuse_what_cannot_be_split(self) -> None:
-        for name in ("sft", "selfsup", "challenger"):
+        for name in ("sft", "selfsup", TUNED):
             self._refuse_unsplittable(f"{name}.batch_size", getattr(self, name).batch_size, unit=1)
 
     def _refuse_unsplittable(self, key: str, rows: int, *, unit: int) -> None:

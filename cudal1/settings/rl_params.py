@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pydantic import Field, JsonValue, ValidationError
 
@@ -80,41 +80,55 @@ class RlParams(ContrastParams):
     seed: int
 
 
+RlChanges = dict[str, JsonValue]
+"""Settings of `rl` that another stage changes, by name."""
+
+
+def changed(rl: RlParams, changes: Mapping[str, JsonValue], *, key: str) -> RlParams:
+    """Return the settings of `rl` with some of them changed.
+
+    Args:
+        rl: section `rl`.
+        changes: settings by name.
+        key: place of the changes in params.yaml.
+
+    Raises:
+        ValueError: a changed setting is unknown or wrong; the message gives its dotted path.
+    """
+    try:
+        return RlParams.model_validate({**rl.model_dump(), **changes})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{key}.{place}: {first['msg']}") from error
+
+
 class AblationParams(Record):
     """Stage `ablation@ROW`: stage `rl` with other settings."""
 
-    rows: dict[ItemName, dict[str, JsonValue]]
+    rows: dict[ItemName, RlChanges]
     """The settings of `rl` that each row changes, by the name of the row and of its policy."""
 
     def row(self, name: str, rl: RlParams) -> RlParams:
         """Return the settings of a row.
 
         Raises:
-            ValidationError: a changed setting is unknown or wrong.
+            ValueError: a changed setting is unknown or wrong.
         """
-        return RlParams.model_validate({**rl.model_dump(), **self.rows[name]})
+        return changed(rl, self.rows[name], key=f"ablation.rows.{name}")
 
-    def resolved(self, rl: RlParams, *, taken: Collection[str]) -> dict[str, RlParams]:
-        """Return the settings of all rows, by their keys in params.yaml.
+    def refuse_names(self, taken: Collection[str]) -> None:
+        """Refuse a row that is named like another policy, or that starts elsewhere than stage `rl`.
 
         Args:
-            rl: the settings that rows change.
             taken: names of policies that no row may have.
 
         Raises:
             ValueError: a row that cannot be, with its key.
         """
-        found: dict[str, RlParams] = {}
-        for name, changed in self.rows.items():
+        for name, changes in self.rows.items():
             key = f"ablation.rows.{name}"
             if name in taken:
                 raise ValueError(f"{key}: {name} is a policy already; rename the row")
-            if "init" in changed:
+            if "init" in changes:
                 raise ValueError(f"{key}: rows start where rl does; leave init out")
-            try:
-                found[key] = self.row(name, rl)
-            except ValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(map(str, first["loc"]))
-                raise ValueError(f"{key}.{place}: {first['msg']}") from error
-        return found

@@ -101,10 +101,28 @@ def fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def tokenizer_of(folder: Path) -> Any:
+    """Return a policy's tokenizer, and load no weights.
+
+    Raises:
+        TrainingError: the folder holds no policy, or its tokenizer cannot be loaded.
+    """
+    return _load(folder, with_weights=False)[1]
+
+
+def declared_end_ids(folder: Path) -> list[int]:
+    """Return the tokens that end an answer by the policy's own files, its tokenizer aside."""
+    from transformers import GenerationConfig
+
+    if (folder / "generation_config.json").is_file():
+        return _several(GenerationConfig.from_pretrained(folder).eos_token_id)
+    return _several(GenerationConfig.from_model_config(config_of(str(folder))).eos_token_id)
+
+
 def token_counter(folder: Path) -> Callable[[Chat], int]:
     """Return a counter that counts as a policy's `Sampler.num_tokens`, and loads no weights."""
-    _, tokenizer = _load(folder, with_weights=False)
-    return lambda chat: len(_rendered(tokenizer, chat))
+    tokenizer = tokenizer_of(folder)
+    return lambda chat: len(rendered(tokenizer, chat))
 
 
 class Sampler:
@@ -133,7 +151,7 @@ class Sampler:
 
     def num_tokens(self, chat: Chat) -> int:
         """Return the tokens of a prompt, template included."""
-        return len(_rendered(self._tokenizer, chat))
+        return len(rendered(self._tokenizer, chat))
 
     @property
     def num_positions(self) -> int | None:
@@ -167,7 +185,7 @@ class Sampler:
             batch_size: answers at a time; nearly no answer depends on it.
             with_logprobs: whether to fill `Sampled.logprobs`.
         """
-        prompts = [_rendered(self._tokenizer, chat) for chat in chats]
+        prompts = [rendered(self._tokenizer, chat) for chat in chats]
         seeds = [f"{seed}:{i}" for i in range(len(chats))] if isinstance(seed, int) else list(seed)
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         answers: dict[int, Sampled] = {}
@@ -293,15 +311,22 @@ def _end_ids(model: Any, tokenizer: Any) -> list[int]:
     Raises:
         TrainingError: there is none, so no answer would end.
     """
-    declared = model.generation_config.eos_token_id
-    several = declared if isinstance(declared, list) else [declared]
-    found = [each for each in (tokenizer.eos_token_id, *several) if each is not None]
+    declared = _several(model.generation_config.eos_token_id)
+    found = [each for each in (tokenizer.eos_token_id, *declared) if each is not None]
     if not found:
         raise TrainingError("the policy declares no end token; take another policy.source")
     return list(dict.fromkeys(found))
 
 
-def _rendered(tokenizer: Any, chat: Chat) -> list[int]:
+def _several(ids: int | list[int] | None) -> list[int]:
+    """Return a configuration's one token, its several, or none, as a list."""
+    if ids is None:
+        return []
+    return ids if isinstance(ids, list) else [ids]
+
+
+def rendered(tokenizer: Any, chat: Chat) -> list[int]:
+    """Return the tokens of a prompt, up to the place where its answer begins."""
     text = tokenizer.apply_chat_template(list(chat), add_generation_prompt=True, tokenize=False)
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 

@@ -12,16 +12,22 @@ import csv
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
+from cudal1.errors import ConfigError
 from cudal1.ledger import Ledger
-from cudal1.problem import Problem
+from cudal1.problem import Problem, Split
 from cudal1.prompts.prompt import answer_text, generation_prompt
 from cudal1.services.judging import device_facts
 from cudal1.settings.params import Params
+from cudal1.settings.rl_params import RlParams
 from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
+from cudal1.train.sampling.server import vllm_python
 from cudal1.train.sft import Pair
+from cudal1.train.trainable import Asked, faults
+from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, Stage
 
@@ -34,6 +40,27 @@ def refuse_unready(stage: Stage, *, vllm_server: str | None = None) -> None:
     """
     device_facts(stage.params)
     group.refuse_unready(stage.params.scale, vllm_server)
+
+
+def refuse_untrainable(stage: Stage, policy: Path, reinforced: Mapping[str, RlParams]) -> None:
+    """Refuse what stage `rl` could not train, before anything is paid for or takes long.
+
+    A vLLM server may still be absent: it can only be started when stage 2 has made its policy.
+
+    Args:
+        stage: the stage that is running, at the latest the one that trains.
+        policy: the folder of the policy that is trained, or that the trained one comes from.
+        reinforced: settings of stage `rl` by their places in params.yaml.
+
+    Raises:
+        ConfigError: what cannot be trained, with the remedies.
+        TrainingError: the folder holds no policy.
+    """
+    if any(rl.vllm_server is not None for rl in reinforced.values()):
+        vllm_python()
+    asked = Asked(admitted_problems(Split.TRAIN), device_facts(stage.params))
+    if found := faults(policy, stage.params, reinforced, asked):
+        raise ConfigError(". ".join(found))
 
 
 def pair(params: Params, problem: Problem, source: str) -> Pair:
@@ -92,7 +119,12 @@ class Steps:
 
 @contextmanager
 def tracked(
-    stage: Stage, ledger: Ledger, *, section: str | None = None, alias: str | None = None
+    stage: Stage,
+    ledger: Ledger,
+    *,
+    section: str | None = None,
+    policy: str | None = None,
+    alias: str | None = None,
 ) -> Generator[tracking.Run]:
     """Yield a training stage's run in MLflow, for the training and later work with the policy.
 
@@ -102,10 +134,11 @@ def tracked(
         stage: the stage that trains.
         ledger: the ledger that the stage has begun.
         section: of params.yaml, with the settings of the training; by default the stage's own.
+        policy: name of the policy's folder; by default the stage's item, or the section.
         alias: of the policy in the registry.
     """
     section = section or stage.name.split("@")[0]
-    policy = DATA / "policy" / (stage.item or section)
+    folder = DATA / "policy" / (policy or stage.item or section)
     if ledger.query("steps", stage=stage.name).is_empty():
         # the stage was killed between its export and its end, so the origin of these checkpoints is
         # unknown
@@ -113,9 +146,9 @@ def tracked(
     settings = getattr(stage.params, section).model_dump(mode="json")
     with tracking.Run(DATA, stage.name, key=stage.run, params=settings) as run:
         yield run
-        run.log_checkpoint(policy)
+        run.log_checkpoint(folder)
         if alias is not None:
-            tracking.register(DATA, tracking.MODEL_NAME, policy, alias=alias)
+            tracking.register(DATA, tracking.MODEL_NAME, folder, alias=alias)
         _write_plot(stage, ledger)
         ledger.export()  # last, since a stage that is killed after it begins anew
 

@@ -15,8 +15,8 @@ device free.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any, Self
 
@@ -48,6 +48,29 @@ ATTEMPTS = 10_000
 """Factor of a completion's attempt: step times this, plus its place in the step's batch."""
 
 
+@dataclass(frozen=True)
+class History:
+    """The successes that a stage may show before it has any of its own."""
+
+    stages: tuple[str, ...] = ()
+    """Names of stages: their successes are looked up in the ledger when a prompt is made."""
+    births: Mapping[str, Sequence[Birth]] = field(default_factory=dict)
+    """Further ones by problem, from a file."""
+    programs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The programs of `births` by problem."""
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> Self:
+        """Return the history that `queries/history.sql` has written down."""
+        births: dict[str, list[Birth]] = {}
+        programs: dict[str, set[str]] = {}
+        for row in rows:
+            birth = Birth(candidate_id=row["candidate_id"], score=row["certified"])
+            births.setdefault(row["problem_id"], []).append(birth)
+            programs.setdefault(row["problem_id"], set()).add(row["program_id"])
+        return cls((), births, {key: frozenset(found) for key, found in programs.items()})
+
+
 class ContrastiveWorld:
     """The environment of the trainer: prompts from the ledger, rewards from verdicts."""
 
@@ -59,9 +82,11 @@ class ContrastiveWorld:
         problems: Sequence[Problem],
         steps: Steps,
         *,
+        history: History,
         num_tokens: Callable[[Chat], int],
     ) -> None:
         section = stage.params.rl
+        self._history = history
         self._num_tokens = num_tokens
         self._stage = stage
         self._section = section
@@ -111,13 +136,14 @@ class ContrastiveWorld:
         choice: Choice[Birth] = Choice()  # making the class Choice[Birth] takes a second
         failures: list[Attempt] = []
         if rng.random() >= section.plain_share:
-            known = self._ledger.births(
+            found = self._ledger.births(
                 problem_id,
                 device_kind=self._judge.device.kind,
                 protocol_id=self._judge.protocol.id,
-                stages=["filter", self._stage.name],
+                stages=[*self._history.stages, self._stage.name],
                 attempts_per_step=ATTEMPTS,
             )
+            known = [*self._history.births.get(problem_id, ()), *found]
             choice = choose(known, section, sampling=section.sampling, at_round=step, rng=rng)
             failures = self._failures(problem, step, island=choice.island)
         params = self._stage.params
@@ -128,7 +154,7 @@ class ContrastiveWorld:
             failures=failures,
             style=params.policy.prompts,
             facts=device_facts(params),
-            max_tokens=params.max_contrast_tokens,
+            max_tokens=params.max_contrast_tokens(section),
             num_tokens=self._num_tokens,
         )
         programs = programs_of(problem, prompt, [*exemplars, *failures])
@@ -284,7 +310,7 @@ class ContrastiveWorld:
             attempts,
             style=params.policy.prompts,
             facts=device_facts(params),
-            max_tokens=params.max_contrast_tokens,
+            max_tokens=params.max_contrast_tokens(self._section),
             num_tokens=self._num_tokens,
         )
         return Question(
@@ -335,8 +361,8 @@ class ContrastiveWorld:
     def _novelty(self, step: int) -> dict[str, float]:
         """Return the share of the step's answers that are new, and a group's different programs.
 
-        An answer is new if neither stage `filter` nor this stage had such a program of its problem
-        before this step, nor this step's answers before it.
+        An answer is new if neither the history's stages and successes nor this stage had such a
+        program of its problem before this step, nor this step's answers before it.
         """
         groups: dict[str, list[str]] = {}
         for each in self._answers:
@@ -348,10 +374,12 @@ class ContrastiveWorld:
             known = self._ledger.query(
                 "programs",
                 problem_id=problem_id,
+                stages=list(self._history.stages),
                 running=self._stage.name,
                 first_attempt=step * ATTEMPTS,
             )["program_id"]
-            num_new += len(set(programs) - set(known))
+            before = self._history.programs.get(problem_id, frozenset())
+            num_new += len(set(programs) - set(known) - before)
         return {
             "new": num_new / len(self._answers),
             "distinct": fmean(len(set(programs)) for programs in groups.values()),

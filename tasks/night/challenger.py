@@ -1,4 +1,8 @@
-"""Stage `challenger` of a night: train the champion on the lessons.
+"""Stage `challenger` of a night: stage `rl` once more, from the champion that was fine-tuned.
+
+The contrastive step is that of the pipeline (`tasks.rl`), with the settings that section
+`challenger` changes. Its first exemplars are the whole history of the training problems, which
+stage `lessons` has written down, the night's answers among them.
 
 If no lesson is newer than the champion, there is nothing to learn, and the challenger is the
 champion itself.
@@ -7,63 +11,52 @@ champion itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 
 from cudal1.ledger import Ledger
-from cudal1.train.sft import Pair, SftSettings, train_sft
 from tasks.examine import examine
-from tasks.learning.training import pair, refuse_unready, tracked, training
-from tasks.night.lessons import LESSONS
-from tasks.night.night import current_night
-from tasks.products import admitted_problems, product
+from tasks.learning.training import refuse_unready
+from tasks.learning.world import History
+from tasks.night.lessons import HISTORY, LESSONS, num_new
+from tasks.night.night import Night, current_night
+from tasks.products import product
+from tasks.rl import reinforce
 from tasks.stage import DATA, Stage, log, main
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/champion → data/policy/challenger, with its marks on held-out problems."""
-    refuse_unready(stage)
-    section, night = stage.params.challenger, current_night()
-    champion, out = DATA / "policy" / "champion", DATA / "policy" / "challenger"
-    lessons = product(LESSONS)
-    num_new = sum(bool(row["is_new"]) for row in lessons)
-    pairs = _pairs(stage, lessons) if num_new else []
-    num_long = 0
+    """data/policy/tuned → data/policy/challenger, with its marks on held-out problems."""
+    refuse_unready(stage, vllm_server=stage.params.nightly_rl().vllm_server)
+    night = current_night()
+    stage = with_settings(stage, night)
+    found = num_new(product(LESSONS))
+    if found:
+        history = History.of_rows(product(HISTORY))
+        numbers = reinforce(stage, policy="challenger", history=history, alias=None)
+    else:
+        numbers = _unchanged(stage)
+    return {"night": night.number, "num_new": found, **numbers}
+
+
+def with_settings(stage: Stage, night: Night) -> Stage:
+    """Return a stage of the night with the settings of its reinforcement as section `rl`."""
+    rl = stage.params.nightly_rl()
+    rl = rl.model_copy(update={"seed": rl.seed + night.number})
+    return replace(stage, params=stage.params.model_copy(update={"rl": rl}))
+
+
+def _unchanged(stage: Stage) -> Mapping[str, float | int]:
+    """Make the challenger of what it would start from, with the marks of the champion."""
+    log.info("%s: no lesson is newer than the champion: nothing to learn", stage.name)
+    out = DATA / "policy" / "challenger"
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(DATA / "policy" / stage.params.rl.init, out)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
-        if pairs:
-            knobs = {**section.model_dump(), "seed": section.seed + night.number}
-            with tracked(stage, ledger) as run:
-                with training(stage, ledger, run, steps=section.steps) as steps:
-                    num_long = train_sft(
-                        champion,
-                        out,
-                        pairs,
-                        SftSettings(scale=stage.params.scale, **knobs),
-                        work=stage.work,
-                        on_log=steps.log,
-                    )
-                marks = examine(stage, ledger, out)
-        else:
-            log.info("%s: no lesson is newer than the champion: nothing to learn", stage.name)
-            shutil.rmtree(out, ignore_errors=True)
-            shutil.copytree(champion, out)
-            marks = examine(stage, ledger, out)
-            ledger.export()
-    return {
-        "night": night.number,
-        "num_pairs": len(pairs) - num_long,
-        "num_new": num_new,
-        "num_too_long": num_long,
-        **marks,
-    }
-
-
-def _pairs(stage: Stage, lessons: Sequence[Mapping[str, object]]) -> list[Pair]:
-    """Return each lesson as the answer to its problem's prompt."""
-    problems = {problem.id: problem for problem in admitted_problems()}
-    return [
-        pair(stage.params, problems[str(row["problem_id"])], str(row["source"])) for row in lessons
-    ]
+        marks = examine(stage, ledger, out)
+        ledger.export()
+    return marks
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Stage `champion` of a night: fetch the policy that is to be challenged, and examine it."""
+"""Stage `champion` of a night: fetch the policy that is to be challenged, and examine it.
+
+What stage `challenger` could not train is refused here, before anything is sampled or judged.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Mapping
 from cudal1.ledger import Ledger
 from cudal1.tracking import runs as tracking
 from tasks.examine import examine
+from tasks.learning.training import refuse_unready, refuse_untrainable
 from tasks.night.night import current_night
 from tasks.stage import DATA, Stage, main
 
@@ -14,7 +18,10 @@ from tasks.stage import DATA, Stage, main
 def bring_champion(stage: Stage) -> Mapping[str, float | int]:
     """The night's champion → data/policy/champion, with its marks on held-out problems."""
     night, out = current_night(), DATA / "policy" / "champion"
+    rl = stage.params.nightly_rl()
+    refuse_unready(stage, vllm_server=rl.vllm_server)
     tracking.bring(DATA, tracking.MODEL_NAME, version=night.champion, out=out)
+    refuse_untrainable(stage, out, {"challenger": rl})
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         marks = examine(stage, ledger, out)

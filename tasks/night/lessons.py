@@ -2,12 +2,13 @@
 
 The champion answers training problems, so that the ledger gains something even when no other stage
 has run. Lessons are the best successes of each training problem, from any author, under this run's
-protocol and on its kind of device.
+protocol and on its kind of device. The history is all of its successes, which prompts of stage
+`challenger` may show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from cudal1.ledger import Ledger
@@ -21,24 +22,29 @@ from tasks.products import admitted_problems, product
 from tasks.stage import DATA, Stage, main
 
 LESSONS = FOLDER / "lessons.parquet"
+HISTORY = FOLDER / "history.parquet"
 
 
 def gather(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/champion and the ledger → data/nightly/lessons.parquet."""
+    """data/policy/champion and the ledger → lessons.parquet and history.parquet of the night."""
     night = current_night()
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with verdict_source(ledger, stage.params) as judge:
             answers = _own_answers(stage, ledger, judge, night)
         ledger.export()
+        of_this_run = {
+            "problem_ids": [problem.id for problem in admitted_problems(Split.TRAIN)],
+            "device_kind": judge.device.kind,
+            "protocol_id": judge.protocol.id,
+        }
+        ledger.write_product("history", HISTORY, **of_this_run)
         ledger.write_product(
             "lessons",
             LESSONS,
             since=night.champion_made_at,
-            problem_ids=[problem.id for problem in admitted_problems(Split.TRAIN)],
-            device_kind=judge.device.kind,
-            protocol_id=judge.protocol.id,
             count=stage.params.lessons.keep,
+            **of_this_run,
         )
     chosen = product(LESSONS)
     return {
@@ -46,8 +52,13 @@ def gather(stage: Stage) -> Mapping[str, float | int]:
         "sampled_num_answers": len(answers),
         "sampled_mean_reward": fmean(speed_reward(answer.verdict) for answer in answers),
         "num_lessons": len(chosen),
-        "num_new": sum(bool(row["is_new"]) for row in chosen),
+        "num_new": num_new(chosen),
     }
+
+
+def num_new(lessons: Sequence[Mapping[str, object]]) -> int:
+    """Return the number of lessons that are newer than the champion."""
+    return sum(bool(row["is_new"]) for row in lessons)
 
 
 def _own_answers(stage: Stage, ledger: Ledger, judge: VerdictSource, night: Night) -> list[Answer]:

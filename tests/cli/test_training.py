@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 GIB = 1 << 30
+STAGES = ["sft", "selfsup", "tuned", "rl", "challenger"]
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def params(tmp_path: Path) -> Path:
 def test_every_training_stage_is_listed(run: Run, params: Path) -> None:
     done = run("training", "memory", "--json")
     assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["stages"]) == {"sft", "selfsup", "challenger", "rl"}
+    assert list(json.loads(done.stdout)["stages"]) == STAGES
 
 
 @pytest.mark.parametrize("name", profiles.names(TrainingProfile))
@@ -46,7 +47,7 @@ def test_a_profile_fits_on_gpus_of_80_gb(run: Run, params: Path, name: str) -> N
 
 def test_the_table_has_one_column_per_stage(run: Run, params: Path) -> None:
     lines = run("training", "memory").stdout.splitlines()
-    assert lines[1].split() == ["sft", "selfsup", "challenger", "rl"]
+    assert lines[1].split() == STAGES
     assert lines[-1].startswith("peak")
 
 
@@ -67,6 +68,18 @@ def test_a_profile_in_params_is_valid_and_changes_only_its_keys(
         else:
             assert now == (changed or then)
     assert "# one a GPU" in params.read_text()
+
+
+def test_settings_with_which_rl_could_not_train_are_refused(run: Run, params: Path) -> None:
+    """Twenty exemplars of 256 tokens are more than the embedded policy's 4096 positions."""
+    section, knob = "rl:\n", "num_exemplars: 2 "
+    before, after = params.read_text().split(section, 1)
+    params.write_text(before + section + after.replace(knob, "num_exemplars: 20 ", 1))
+    done = run("training", "memory")
+    assert done.returncode == 2
+    assert done.stderr.startswith("rl: a prompt and its answer may take 6076 tokens, but the")
+    assert "challenger: a prompt and its answer may take" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_an_unknown_profile_is_named_with_the_known_ones(run: Run, params: Path) -> None:

@@ -10,7 +10,15 @@ import yaml
 
 from cudal1.settings.params import Params
 from tasks.stages import stage_names
-from tests.test_wiring import DVC, ROOT, SHARED_MODULES, SHARED_SECTIONS, imports, sections_read
+from tests.test_wiring import (
+    DVC,
+    ROOT,
+    SHARED_MODULES,
+    SHARED_SECTIONS,
+    imports,
+    modules_of,
+    sections_read,
+)
 
 NIGHT: dict[str, dict[str, Any]] = yaml.safe_load(
     (ROOT / "flows" / "night" / "dvc.yaml").read_text()
@@ -19,7 +27,7 @@ LAST = "flows/night/dvc.yaml:promote"
 PASSED_ON = {
     "tasks/night/night.py": "says which night it is: night.json is a dependency",
     "tasks/night/duel.py": "promote reads what it leaves",
-    "tasks/night/lessons.py": "challenger reads what it leaves",
+    "tasks/night/lessons.py": "tuned and challenger read what it leaves",
     "cudal1/selection/duel.py": "promote reads what duel made with it",
 }
 """Files that a stage may import without naming them, besides `SHARED_MODULES`, each with a
@@ -70,9 +78,11 @@ def test_no_output_of_a_night_is_in_dvcs_cache(name: str) -> None:
 
 @pytest.mark.parametrize("name", NIGHT)
 def test_a_stage_declares_the_sections_that_it_reads(name: str) -> None:
-    modules = [ROOT / "tasks" / "night" / f"{name}.py"]
-    modules += [ROOT / m for m in imports(modules[0]) if m == "tasks/examine.py"]
-    read = set[str]().union(*(sections_read(path.read_text()) for path in modules))
+    modules = modules_of(f"night/{name}")
+    sources = [path.read_text() for path in modules]
+    read = set[str]().union(*(sections_read(source) for source in sources))
+    if any("import pair" in source for source in sources):  # which makes a policy's prompts
+        read.add("policy")
     declared = set(NIGHT[name].get("params", []))
     # `examine`, which only examines in some stages, reads `evaluation`
     assert read - SHARED_SECTIONS <= declared

@@ -72,6 +72,27 @@ def test_lessons_are_the_best_candidates_of_the_problems_and_mark_new_ones(ledge
 
 
 @pytest.mark.slow
+def test_the_history_has_every_answer_that_succeeded_and_no_other_program(ledger, facts):
+    def history(*problems):
+        found = ledger.query(
+            "history", problem_ids=problems, device_kind="cpu", protocol_id=facts.protocol.id
+        )
+        return found["certified"].to_list()
+
+    here = facts.problem().id
+    before = history(here)
+    assert before
+    assert history("another") == []
+    nobodys = facts.candidate("class ModelNew: x = 77")
+    ledger.add_verdict(facts.correct(nobodys, 7.0), facts.samples(30))
+    assert history(here) == before, "the harness judges references and baselines, too"
+    ledger.add_completion(facts.completion("late", stage="search@x"), nobodys, None)
+    assert sorted(history(here)) == sorted([*before, 7.0])
+    ledger.add_ruling(facts.ruling(nobodys))
+    assert history(here) == before, "a person saw a cheat"
+
+
+@pytest.mark.slow
 def test_replacements_of_a_problem_come_fastest_first(ledger, facts):
     seen = Properties(follows_weights=True, fresh_outputs=True, leaves_inputs=True)
     for certified in (1.2, 1.4):

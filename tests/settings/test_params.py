@@ -205,9 +205,37 @@ def test_the_last_turn_has_room_for_its_attempts(content: dict[str, Any], tmp_pa
     for turns in (1, 2, 4):
         content["rl"].update(group_size=8, turns=turns)
         file.write_text(yaml.safe_dump(content))
-        rooms.append(Params.load(file).max_contrast_tokens)
+        rooms.append((params := Params.load(file)).max_contrast_tokens(params.rl))
     assert rooms[0] == rooms[1] == 700 + 2 * 256
     assert rooms[2] == 700 + 3 * 256
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"init": "sft"}, "challenger: it starts from the policy tuned; leave init out"),
+        ({"batch_size": 8}, "challenger.batch_size: "),
+        ({"tau": 0}, "challenger.tau: "),
+        (
+            {"num_problems": 2},
+            "challenger.num_problems: 2 for 3 prompts a step; raise it, or lower",
+        ),
+    ],
+)
+def test_settings_of_a_challenger_that_cannot_be_are_named(
+    changed: dict[str, Any], said: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["challenger"] = changed
+    assert _refusal(content, tmp_path).startswith(said)
+
+
+def test_a_challenger_has_the_settings_of_rl_but_those_that_it_changes(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["challenger"] = {"steps": 5}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(content))
+    params = Params.load(tmp_path / "params.yaml")
+    assert params.nightly_rl() == params.rl.model_copy(update={"steps": 5, "init": "tuned"})
 
 
 def test_whole_answers_need_the_prompt_that_asks_for_them(

@@ -56,8 +56,9 @@ def test_a_contradiction_is_refused(wrong: dict[str, Any], said: str) -> None:
     [
         ("sft", "batch_size"),
         ("selfsup", "batch_size"),
-        ("challenger", "batch_size"),
+        ("tuned", "batch_size"),
         ("rl", "prompts_per_step"),
+        ("challenger", "prompts_per_step"),
     ],
 )
 def test_a_batch_that_cannot_be_split_is_named(section: str, key: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from cudal1.selection.contrast import Sampling
 from cudal1.settings.params import Params
 from tasks import ablation
+from tasks.rl import FILTERED
 from tasks.stage import Stage
 
 SHIPPED = Params.load(Path(__file__).parents[2] / "params.yaml")
@@ -21,7 +22,8 @@ def test_a_row_changes_the_settings_that_it_names_and_no_others(
     params = SHIPPED.model_copy(update={"ablation": rows})
     ran: list[Stage] = []
 
-    def reinforce(stage: Stage) -> dict[str, float]:
+    def reinforce(stage: Stage, *, policy: str, **others: object) -> dict[str, float]:
+        assert (policy, others) == ("grpo", {"history": FILTERED, "alias": None})
         ran.append(stage)
         return {"steps": 1}
 

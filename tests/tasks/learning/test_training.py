@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,15 +17,16 @@ from typing import Any
 
 import pytest
 
-from cudal1.errors import CudaL1Error
+from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.ledger import Ledger
 from cudal1.settings.params import Params
 from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
-from tasks import rl, selfsup, sft
+from cudal1.train.policy import EMBEDDED
+from tasks import policy, rl, selfsup, sft
 from tasks.learning.training import Steps, _write_plot
-from tasks.night import challenger
+from tasks.night import challenger, champion, tuned
 from tasks.stage import Stage
 
 PARAMS = Params.load(Path(__file__).parents[3] / "params.yaml")
@@ -132,7 +134,8 @@ def test_values_logged_after_a_steps_checkpoint_are_not_lost(ledger: Ledger) -> 
 BODIES = {
     "sft": sft.fine_tune,
     "selfsup": selfsup.teach_itself,
-    "rl": rl.reinforce,
+    "rl": rl.train,
+    "tuned": tuned.fine_tune,
     "challenger": challenger.train,
 }
 ABSENT = "http://127.0.0.1:9"
@@ -161,6 +164,7 @@ def fake_trainer(
 def fine_tune(patch: pytest.MonkeyPatch, examine: Callable[..., Mapping[str, float]]) -> None:
     """Run stage `sft` in this folder, without a policy and problems."""
     patch.setattr(sft, "refuse_unready", lambda _: None)
+    patch.setattr(sft, "refuse_untrainable", lambda *_: None)
     patch.setattr(sft, "_pairs", lambda _: [])
     patch.setattr(sft, "train_sft", fake_trainer)
     patch.setattr(sft, "examine", examine)
@@ -233,7 +237,7 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
 ) -> None:
     """The export waits for that moment, too: a stage begins anew after it."""
     happened: list[str] = []
-    module = sys.modules[BODIES[name].__module__]
+    modules = [sys.modules[BODIES[name].__module__], rl]
 
     def says(what: str, answer: Any = None) -> Callable[..., Any]:
         return lambda *_, **__: (happened.append(what), answer)[1]
@@ -241,6 +245,7 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
     judge = SimpleNamespace(num_judged=0, num_reused=0, get_ready=says("ready"))
     stand_ins: dict[str, Any] = {
         "refuse_unready": lambda *_, **__: None,
+        "refuse_untrainable": lambda *_, **__: None,
         "train_sft": says("trained", 0),
         "train_grpo": says("trained"),
         "examine": lambda *given: (happened.append(f"examined by {given[3:]}"), {})[1],
@@ -253,21 +258,23 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
         "verdict_source": lambda *_, **__: nullcontext(judge),
         "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None, problem_ids=[]),
         "current_night": lambda: SimpleNamespace(number=1),
-        "product": lambda _: [{"is_new": True}],
+        "product": lambda path: [] if "history" in path.name else [{"is_new": True}],
     }
-    for what, stand_in in stand_ins.items():
-        if hasattr(module, what):
-            monkeypatch.setattr(module, what, stand_in)
+    for module in modules:
+        for what, stand_in in stand_ins.items():
+            if hasattr(module, what):
+                monkeypatch.setattr(module, what, stand_in)
     monkeypatch.setattr(tracking, "Run", lambda *_, **__: Kept(happened))
     monkeypatch.setattr(tracking, "register", says("registered"))
     monkeypatch.setattr(Ledger, "export", says("exported"))
     monkeypatch.chdir(tmp_path)
     BODIES[name](stage_of(name))
-    ready, registered, judges = [], [], ()
-    if name == "rl":
-        ready, registered, judges = ["ready"], ["registered"], (judge,)
-    examined = f"examined by {judges}"
-    assert happened == [*ready, "trained", examined, "kept", *registered, "exported", "finished"]
+    is_reinforced = name in ("rl", "challenger")
+    ready = ["ready"] if is_reinforced else []
+    examined = f"examined by {(judge,) if is_reinforced else ()}"
+    work = [*ready, "trained", *([] if name == "tuned" else [examined]), "kept"]
+    registered = ["registered"] if name == "rl" else []
+    assert happened == [*work, *registered, "exported", "finished"]
 
 
 def first_complaint(name: str, params: Params, folder: Path) -> str:
@@ -298,3 +305,52 @@ def test_an_absent_vllm_server_is_refused_first(
     said = first_complaint("rl", PARAMS.model_copy(update={"rl": section}), tmp_path)
     assert said.startswith(f"rl.vllm_server: {ABSENT} does not answer")
     assert "start it as docs/training/how-to.md says" in said
+
+
+def leave_untrainable(folder: Path) -> None:
+    """Put a policy without chat template, and without weights, where the stage looks for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "generation_config.json", "tokenizer.json"):
+        shutil.copy(EMBEDDED / name, folder)
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}')
+
+
+FIRST_TO_SEE = {
+    "policy": (policy.bring_policy, "base"),
+    "sft": (sft.fine_tune, "base"),
+    "selfsup": (selfsup.teach_itself, "sft"),
+    "rl": (rl.train, "r2"),
+    "champion": (champion.bring_champion, "champion"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIRST_TO_SEE)
+def test_a_policy_that_rl_cannot_train_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    body, kind = FIRST_TO_SEE[name]
+    leave_untrainable(tmp_path / "data" / "policy" / kind)
+    for brings in (tracking, policy.policy):
+        monkeypatch.setattr(brings, "bring", lambda *_, **__: None)
+    monkeypatch.setattr(champion, "current_night", lambda: SimpleNamespace(champion=1, number=1))
+    monkeypatch.setattr("tasks.learning.training.admitted_problems", lambda _: [])
+    with pytest.raises(ConfigError, match="has no chat template; take another policy"):
+        body(stage_of(name))
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["policy"], "no ledger"
+
+
+def test_an_absent_environment_for_vllm_is_refused_before_the_first_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server itself is started later, when stage 2 has made the policy that it serves."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(policy.policy, "bring", lambda *_, **__: None)
+    section = PARAMS.rl.model_copy(update={"vllm_server": ABSENT})
+    stage = dataclasses.replace(
+        stage_of("policy"), params=PARAMS.model_copy(update={"rl": section})
+    )
+    with pytest.raises(ConfigError, match=r"no \.venv-vllm/bin/python; run `make vllm`"):
+        policy.bring_policy(stage)
+    assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,8 @@ from cudal1.services.judging import VerdictSource
 from cudal1.settings.params import Params
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
 from tasks.learning.training import Steps
-from tasks.learning.world import ContrastiveWorld
+from tasks.learning.world import ContrastiveWorld, History
+from tasks.rl import FILTERED
 from tasks.stage import Stage
 from tests.services.test_reviewing import VERDICT
 
@@ -127,7 +128,7 @@ class Told:
 class World:
     """A ContrastiveWorld with its logged numbers."""
 
-    def __init__(self, ledger: Ledger, stage: Stage = STAGE) -> None:
+    def __init__(self, ledger: Ledger, stage: Stage = STAGE, history: History = FILTERED) -> None:
         self.ledger = ledger
         self.prompts: list[str] = []
         """The prompts of the later turns of `take_turns`."""
@@ -139,6 +140,7 @@ class World:
             self.source,
             PROBLEMS,
             self.told,  # pyright: ignore[reportArgumentType]
+            history=history,
             num_tokens=lambda chat: len(chat[0]["content"]) // 4,
         )
 
@@ -219,7 +221,7 @@ def test_a_prompt_shows_results_of_the_step_before(world: World) -> None:
 
 
 def test_a_prompt_that_would_be_too_long_loses_its_worst_exemplar(world: World) -> None:
-    long = "0" * 4 * STAGE.params.max_contrast_tokens
+    long = "0" * 4 * STAGE.params.max_contrast_tokens(RL)
     world.step(0, {FIRST: [says(f"1.5 {long}"), says("3.0")]})
     _, better = (row["candidate_id"] for row in world.answers())
     world.step(1, {FIRST: [says("4.0")]})
@@ -276,6 +278,35 @@ def test_an_answer_is_new_once(world: World) -> None:
     again = World(world.ledger)  # after a kill
     again.step(1, answers)
     assert again.told.steps[2]["new"] == 0.75
+
+
+def test_a_night_shows_what_any_stage_has_found_and_calls_it_known(tmp_path: Path) -> None:
+    """The pipeline's stage `rl` shows what stage `filter` has judged, and nothing of others."""
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("lessons", run="r")
+        ledger.add_protocol(STAGE.params.protocol)
+        before = World(ledger, replace(STAGE, name="lessons"))
+        before.step(0, {FIRST: [says("1.5", 1), says("3.0", 3), says("cheats", 4)]})
+        slow, fast, _ = (row["candidate_id"] for row in before.answers())
+        rows = ledger.query(
+            "history",
+            problem_ids=[FIRST],
+            device_kind=before.source.device.kind,
+            protocol_id=STAGE.params.protocol.id,
+        ).to_dicts()
+        ledger.export()
+    with Ledger.open(tmp_path) as ledger:
+        ledger.begin("challenger", run="r")
+        stage = replace(STAGE, name="challenger")
+        night = World(ledger, stage, History.of_rows(rows))
+        night.step(0, {FIRST: [says("3.0", 3), says("4.0", 5)]})
+        asked = "select exemplar_ids from completions where stage = 'challenger'"
+        assert ledger.sql(asked)["exemplar_ids"].to_list() == [[slow, fast]] * 2
+        assert night.told.steps[1]["new"] == 0.5, "the first is a lesson in other words"
+        (shown,) = night.acts.build_prompt(FIRST, 0)
+        (plain,) = World(ledger, stage).acts.build_prompt(FIRST, 0)
+        assert says("3.0", 3).splitlines()[5] in shown["content"]
+        assert says("3.0", 3).splitlines()[5] not in plain["content"]
 
 
 def test_copies_earn_as_little_as_failures_where_progress_is_rewarded(
@@ -397,7 +428,7 @@ def test_a_later_turn_lives_on_the_island_of_its_first(world: World) -> None:
 def test_a_later_turn_without_room_for_its_attempt_is_asked_plainly(world: World) -> None:
     world = in_turns(world, whole_answers=True)
     plain = world.acts.build_prompt(FIRST, 0)[0]["content"]
-    long = "0" * 4 * STAGE.params.max_contrast_tokens
+    long = "0" * 4 * STAGE.params.max_contrast_tokens(RL)
     _, paid = take_turns(world, 0, [says(f"2.0 {long}")], [says("3.0", 2)])
     assert world.prompts == [plain]
     assert paid > 0, "a plain prompt asks for code alone"
