@@ -7,7 +7,7 @@ Faults of settings alone are found where params.yaml is read (`cudal1.settings.p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,15 @@ ANOTHER = "take another policy.source"
 class Asked:
     """The prompts of a training: its problems, and the device that judges answers to them."""
 
-    problems: Sequence[Problem] = field(default=())
+    problems: Sequence[Problem] | None = None
+    """None if they are not known: then their prompts are not checked."""
     facts: DeviceFacts | None = None
-    """None where there is no problem, or the style's templates use no facts."""
+    """None where no problem is known, or the style's templates use no facts."""
 
     def some(self) -> list[tuple[Problem | None, str]]:
         """Return a few problems, each with a source that could answer it."""
-        step = max(1, len(self.problems) // PROBED)
-        some = self.problems[::step][:PROBED]
+        known = self.problems or ()
+        some = known[:: max(1, len(known) // PROBED)][:PROBED]
         return [(None, PROBE), *((problem, problem.as_candidate) for problem in some)]
 
 
@@ -61,20 +62,21 @@ def faults(
         params: all settings.
         reinforced: settings of stage `rl` and of others that train like it, by their places in
             params.yaml.
-        asked: what the policy is trained on; without problems their prompts are not checked.
+        asked: what the policy is trained on.
 
     Raises:
         TrainingError: the folder holds no policy.
     """
     tokenizer, config = tokenizer_of(folder), config_of(str(folder))
     found = [f"{folder}: {fault}" for fault in _of_template(tokenizer)]
+    can_render = not found
     # each renders prompts and ends answers, as those before it allow
     found = found or [f"{folder}: {fault}" for fault in _of_ends(folder, tokenizer, config)]
     found = found or [f"{folder}: {fault}" for fault in _of_text(tokenizer, params, asked)]
     for key, rl in reinforced.items():
         found += [f"{key}: {fault}" for fault in _of_room(config, params, key, rl)]
-    if asked.problems and not found:
-        lengths = _Lengths(tokenizer, params, asked)
+    if asked.problems is not None and can_render:
+        lengths = _Lengths(tokenizer, params, asked.problems, asked.facts)
         for key, rl in reinforced.items():
             found += [f"{key}: {fault}" for fault in _of_prompts(lengths, params, key, rl)]
     return found
@@ -173,28 +175,25 @@ def _of_room(config: Any, params: Params, key: str, rl: RlParams) -> Iterator[st
 class _Lengths:
     """The tokens of prompts to one policy."""
 
-    def __init__(self, tokenizer: Any, params: Params, asked: Asked) -> None:
-        self._tokenizer = tokenizer
-        self._style = params.policy.prompts
-        self._asked = asked
+    def __init__(
+        self, tokenizer: Any, params: Params, problems: Sequence[Problem], facts: DeviceFacts | None
+    ) -> None:
+        style = params.policy.prompts
         self.plain = [
-            len(
-                rendered(
-                    tokenizer, generation_prompt(p, style=self._style, facts=asked.facts).as_chat()
-                )
-            )
-            for p in asked.problems
+            len(rendered(tokenizer, generation_prompt(p, style=style, facts=facts).as_chat()))
+            for p in problems
         ]
         """Tokens of each problem's plain prompt."""
-
-    def shortest_with_exemplar(self) -> int:
-        """Return the tokens of the shortest prompt with one exemplar, itself of no tokens."""
-        empty = [Exemplar(candidate_id="", score=1.0, source="")]
-        shortest = min(range(len(self.plain)), key=self.plain.__getitem__)
-        prompt = contrastive_prompt(
-            self._asked.problems[shortest], empty, style=self._style, facts=self._asked.facts
-        )
-        return len(rendered(self._tokenizer, prompt.as_chat()))
+        frame = [Exemplar(candidate_id="", score=1.0, source="")]
+        self.contrastive = [
+            len(
+                rendered(
+                    tokenizer, contrastive_prompt(p, frame, style=style, facts=facts).as_chat()
+                )
+            )
+            for p in problems
+        ]
+        """Tokens of each problem's prompt with one exemplar that has no code."""
 
 
 def _of_prompts(lengths: _Lengths, params: Params, key: str, rl: RlParams) -> Iterator[str]:
@@ -207,7 +206,7 @@ def _of_prompts(lengths: _Lengths, params: Params, key: str, rl: RlParams) -> It
             f"{at_most} tokens, for {rl.prompts_per_step} prompts a step; raise "
             f"policy.max_prompt_tokens, or lower {key}.prompts_per_step"
         )
-    shortest = lengths.shortest_with_exemplar()
+    shortest = min(lengths.contrastive, default=0)
     if _shows_exemplars(rl) and shortest > params.max_contrast_tokens(rl):
         yield (
             f"no prompt could show an exemplar: the shortest takes {shortest} tokens without its "

@@ -166,6 +166,8 @@ def test_a_row_that_needs_more_context_is_named_by_its_place(folder: Path) -> No
 
 
 def test_too_few_short_prompts_for_a_step_are_named(folder: Path, problems: list[Problem]) -> None:
+    (none,) = faults(folder, PARAMS, {"rl": PARAMS.rl}, Asked([]))
+    assert none.startswith("rl: 0 of 0 training problems have a prompt of at most 700 tokens")
     said = only_fault(folder, Asked(problems[:2]))
     assert said == (
         "rl: 2 of 2 training problems have a prompt of at most 700 tokens, for 3 prompts a step; "
