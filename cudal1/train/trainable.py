@@ -161,10 +161,12 @@ def _of_room(config: Any, params: Params, key: str, rl: RlParams) -> Iterator[st
     """Yield why a prompt and its answer may be longer than the policy's context."""
     has_room = getattr(config.get_text_config(), "max_position_embeddings", None)
     policy, shows = params.policy, _shows_exemplars(rl)
-    longest = params.max_contrast_tokens(rl) if shows else policy.max_prompt_tokens
+    is_longer = shows or rl.turns > 1
+    longest = params.max_contrast_tokens(rl) if is_longer else policy.max_prompt_tokens
     needed = longest + policy.max_new_tokens
     if has_room is not None and needed > has_room:
         fewer = [f"{key}.num_exemplars"] if shows else []
+        fewer += [f"{key}.turns"] if rl.turns > 2 else []
         remedies = ["policy.max_prompt_tokens", *fewer, "policy.max_new_tokens"]
         yield (
             f"a prompt and its answer may take {needed} tokens, but the policy has {has_room} "
