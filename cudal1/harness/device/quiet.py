@@ -40,8 +40,7 @@ def undisturbed(device: Device) -> Iterator[None]:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     cores = os.sched_getaffinity(0)
     torch.set_num_threads(1)
-    others = cores - set(device.reserved_cores)
-    if others:
+    if others := judging_cores(device, cores):
         os.sched_setaffinity(0, others)
     try:
         with kept_others(), torch.cuda.device(device.index) if on_gpu else nullcontext():
@@ -53,6 +52,16 @@ def undisturbed(device: Device) -> Iterator[None]:
         if gpu_generator is not None:
             torch.cuda.set_rng_state(gpu_generator, device.index)
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
+
+
+def judging_cores(device: Device, cores: set[int]) -> set[int]:
+    """Return the cores among some on which a judge of the device runs: none of the workers'.
+
+    Where several judges take turns, they have one each beside those. Compilers keep off these cores
+    (`builds.builder`): a judge that times beside one would lose its core for milliseconds.
+    """
+    others = sorted(cores - set(device.reserved_cores))
+    return set(others[: len(device.reserved_cores)] if device.lane_cores else others)
 
 
 @contextmanager
