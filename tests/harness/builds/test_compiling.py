@@ -173,6 +173,14 @@ class ModelNew(nn.Module):
 """
 """A source with headers that cost little; `test_builder` and the honest twins include all."""
 BUILDS = 'self.ours = load_inline("ours", cpp_sources=CODE, no_implicit_headers=True)'
+BUILDS_ELSEWHERE = f"""os.makedirs("mine", exist_ok=True)
+        copies = Path(os.environ["TORCH_EXTENSIONS_DIR"], "elsewhere")
+        before = sorted(copies.rglob("*.o"))
+        {BUILDS.replace("CODE,", 'CODE, build_directory="mine",')}
+        if is_judged and sorted(copies.rglob("*.o")) != before:
+            raise RuntimeError("it was compiled again")
+"""
+"""Compiles into a folder that is not handed over; the compiler's wrapper keeps copies of objects."""
 FALLS_BACK = f"""try:
             {BUILDS}
         except Exception:
@@ -198,6 +206,16 @@ def built_and_judged(
 @needs_compiler
 def test_a_constructor_s_extension_is_only_loaded_by_the_judge(built_and_judged: Judged) -> None:
     verdict = built_and_judged(IN_THE_CONSTRUCTOR.format(function="exp", build=BUILDS))
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@needs_compiler
+def test_an_extension_in_a_folder_of_its_source_s_own_is_not_compiled_by_the_judge(
+    built_and_judged: Judged,
+) -> None:
+    source = IN_THE_CONSTRUCTOR.format(function="exp", build=BUILDS_ELSEWHERE)
+    source = source.replace('"ours", "main.o.made")', '"elsewhere")')
+    verdict = built_and_judged(source)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 

@@ -447,6 +447,40 @@ def test_the_same_text_is_compiled_once_and_the_object_is_the_newest(
     assert (tmp_path / "ours.o").stat().st_mtime >= (tmp_path / "ours.cpp").stat().st_mtime
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return PyTorch's folder of extensions, into which nothing is compiled here."""
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "built"))
+    return tmp_path / "built"
+
+
+def test_an_object_in_another_folder_is_there_for_a_process_that_is_given_pytorch_s_folder(
+    runs: Callable[..., int], folder: Path
+) -> None:
+    assert runs() == 1
+    Path("ours.o").unlink()
+    assert runs() == 1
+    assert Path("ours.o").read_text() == "object\n"
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == {"ours.o", "ours.o.made"}
+    assert runs(ADD + "int tag;\n") == 2
+
+
+def test_a_failure_in_another_folder_is_not_met_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho run >>runs\necho 'ours.cpp:1:2: error: no' >&2\nexit 3\n")
+    compiler.chmod(0o700)
+    Path("ours.cpp").write_text(ADD)
+    told: list[tuple[int, str]] = []
+    for _ in range(2):
+        told.append((compiling.main(str(compiler), command("ours.cpp")), capfd.readouterr().err))
+    assert told == [(3, "ours.cpp:1:2: error: no\n")] * 2
+    assert len(Path("runs").read_text().splitlines()) == 2  # with few headers, with all
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["ours.o.made"]
+
+
 def test_another_text_or_command_is_compiled_again(runs: Callable[..., int]) -> None:
     assert runs() == 1
     assert runs(ADD + "int tag;\n") == 2

@@ -36,6 +36,9 @@ LANDMARKS = ("ATen/ops", "torch/all.h", "Python.h", "cuda_runtime.h")
 FURTHER_HEADERS = re.compile(r"(?:^@|(?:^|[\s,='\"])-(?:I|i\w|-include|-pre-include|-?opt))")
 """An option that brings headers, or options from a file."""
 PATHS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+EXTENSIONS_DIR, COPIES = "TORCH_EXTENSIONS_DIR", "elsewhere"
+"""The environment variable that names PyTorch's folder of extensions; a folder in it for objects of
+sources that compile into others."""
 HEARD = (*PATHS, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 """Environment variables that compilers read."""
 LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
@@ -119,8 +122,20 @@ class Source:
     # --- once is enough ---------------------------------------------------------------------------
 
     @property
+    def _place(self) -> Path:
+        """Where the object and the note are for later processes.
+
+        They are where the object is wanted. A source that compiles into another folder than
+        PyTorch's (`build_directory`) has a copy there: only that folder is handed over.
+        """
+        wanted, folder = Path(self.output).absolute(), os.environ.get(EXTENSIONS_DIR)
+        if folder is None or wanted.is_relative_to(folder):
+            return wanted
+        return Path(folder, COPIES, self._made_of(), wanted.name)
+
+    @property
     def _note(self) -> Path:
-        return Path(f"{self.output}.made")
+        return Path(f"{self._place}.made")
 
     def known(self) -> int | None:
         """Return the exit status of this command for this text, if an earlier process found it.
@@ -139,7 +154,10 @@ class Source:
         if status := int(note["status"]):
             sys.stderr.write(note["said"])
             return status
-        os.utime(self.output)
+        if (kept := self._place) == Path(self.output).absolute():
+            os.utime(kept)
+        else:
+            shutil.copyfile(kept, self.output)
         if told := after("-MF", self.arguments):  # ninja removes the file when it has read it
             Path(told).write_text(note["dependencies"])
         return 0
@@ -154,6 +172,10 @@ class Source:
         is_good = done.returncode == 0
         if not is_good and (NOT_ITS_FAULT.search(words) or not LOCATED.search(words)):
             return
+        if (kept := self._place) != Path(self.output).absolute():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            if is_good:
+                shutil.copyfile(self.output, kept)
         note = {
             "made_of": self._made_of(),
             "status": done.returncode,
