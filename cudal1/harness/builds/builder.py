@@ -94,7 +94,7 @@ class Builder:
             )
             for makes_room in (True, False)
         }
-        """Where builds run, by whether a measurement goes on when they begin."""
+        """Cores of builds, by whether a measurement goes on when they begin."""
         self._builds_for = devices[0].device_class
         self._protocol = protocol
         self._folder = folder

@@ -13,6 +13,7 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.harness.builds.builder import Builder
 from cudal1.harness.schedule.pool import Pool
+from cudal1.harness.worker.extensions.siblings import GIVEN_UP
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
@@ -180,12 +181,40 @@ BUILDS_ELSEWHERE = f"""os.makedirs("mine", exist_ok=True)
         if is_judged and sorted(copies.rglob("*.o")) != before:
             raise RuntimeError("it was compiled again")
 """
-"""Compiles into a folder that is not handed over; the compiler's wrapper keeps copies of objects."""
+"""Compiles into a folder that is not handed over; copies of objects are."""
 FALLS_BACK = f"""try:
             {BUILDS}
         except Exception:
             self.ours = None
 """
+
+
+ONE_OF_TWO_FILES = f"""
+import os
+import torch
+import torch.nn as nn
+from pathlib import Path
+from torch.utils.cpp_extension import load
+
+Path("wrong.cpp").write_text("int ours = no_such_thing;")
+Path("slow.cpp").write_text(
+    "constexpr long most = 4000000000;"
+    "constexpr long sum() {{ long s = 0; for (long i = 0; i < most; ++i) s += i; return s; }}"
+    "static_assert(sum() > 0);"
+)
+LIMITS = ["-fconstexpr-ops-limit=999999999999", "-fconstexpr-loop-limit=2147483647"]
+try:
+    load("ours", ["wrong.cpp", "slow.cpp"], extra_cflags=LIMITS)
+except Exception as error:
+    if {GIVEN_UP.strip()!r} not in str(error):
+        raise
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+"""
+"""A source that goes on without its extension; the second file takes a compiler minutes."""
 
 
 @pytest.fixture
@@ -225,6 +254,14 @@ def test_a_constructor_that_falls_back_after_a_compiler_error_is_correct(
 ) -> None:
     source = IN_THE_CONSTRUCTOR.format(function="no_such_thing", build=FALLS_BACK)
     verdict = built_and_judged(source)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@needs_compiler
+def test_files_of_an_extension_are_given_up_once_one_does_not_compile(
+    built_and_judged: Judged,
+) -> None:
+    verdict = built_and_judged(ONE_OF_TWO_FILES)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 

@@ -11,13 +11,7 @@ import pytest
 import torch
 
 from cudal1.harness.exchange import pieces
-from cudal1.harness.exchange.pieces import (
-    NUM_GLANCES,
-    HostPiece,
-    SlotPiece,
-    stage_all,
-    tensor_at,
-)
+from cudal1.harness.exchange.pieces import NUM_GLANCES, HostPiece, SlotPiece, stage_all, tensor_at
 from cudal1.harness.sandbox.memory import Look
 from cudal1.harness.shared.wire import IN_RING, Layout, TensorSpec, offsets
 

@@ -285,7 +285,8 @@ def test_builds_go_on_while_other_candidates_are_judged(
         (problem, Candidate(problem_id=problem.id, source=f"# {'' if i % each_of else COMPILES}"))
         for i, problem in enumerate(problems)
     ]
-    process, builder = Clocked("d0", 1e9), ClockedBuilder()
+    process = Clocked("d0", 1e9)
+    builder: Any = ClockedBuilder()
     monkeypatch.setattr(fleet, "wait", World([process, builder]).wait)
     device = Device(device_class=DeviceClass.CPU, kind="cpu", id="d0", worker_core=None)
     with fleet.Fleet([DeviceProcess(device, process)], quick, builder=builder) as opened:

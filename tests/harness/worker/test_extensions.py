@@ -25,6 +25,7 @@ from cudal1.harness.worker.extensions.headers import (
     bare,
     fewer_headers,
 )
+from cudal1.harness.worker.extensions.siblings import GIVEN_UP, Siblings, descendants
 from cudal1.harness.worker.extensions.steps import HALVES, Steps
 
 HEADERS = Path(torch.__file__).parent / "include"
@@ -658,3 +659,77 @@ def test_a_command_for_more_than_one_file_and_architecture_is_left_to_nvcc(
 
 def test_the_package_s_compilers_can_be_run() -> None:
     assert all(os.access(EXTENSIONS / name, os.X_OK) for name in ("g++", "nvcc"))
+
+
+# --- a file that does not compile costs the others nothing ----------------------------------------
+
+needs_ninja = pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
+
+
+@pytest.fixture
+def ninja(tmp_path: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Return a function that has ninja compile two files at once, as PyTorch does.
+
+    The compiler of `first.cpp` fails if that says so; the compiler of `second.cpp` ends once there
+    is a file `go`.
+    """
+    (tmp_path / "cc").write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        "  *first.cpp*) grep -q good first.cpp && touch first.o ;;\n"
+        "  *) echo $$ >second.pid; until [ -e go ]; do sleep 0.05; done; touch second.o ;;\n"
+        "esac\n"
+    )
+    (tmp_path / "cc").chmod(0o700)
+    (tmp_path / "build.ninja").write_text(
+        "rule compile\n"
+        f"  command = {sys.executable} -I -S {EXTENSIONS} ./cc -c $in -o $out\n"
+        "build first.o: compile first.cpp\n"
+        "build second.o: compile second.cpp\n"
+    )
+    (tmp_path / "second.cpp").write_text("")
+    return lambda: subprocess.run(
+        ["ninja", "-j", "2"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@needs_ninja
+def test_other_files_are_given_up_once_one_does_not_compile(
+    ninja: Callable[[], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "first.cpp").write_text("bad")
+    done = ninja()
+    assert done.returncode != 0
+    assert done.stdout.count(GIVEN_UP) == 1
+    assert not (tmp_path / "second.o").exists()
+    if (tmp_path / "second.pid").exists():  # its compiler had begun
+        told = Path(f"/proc/{(tmp_path / 'second.pid').read_text().strip()}/cmdline")
+        assert not told.exists() or not told.read_bytes()  # it has ended, unreaped maybe
+
+
+@needs_ninja
+def test_a_file_that_did_not_compile_before_costs_no_later_build(
+    ninja: Callable[[], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "first.cpp").write_text("bad")
+    assert ninja().returncode != 0
+    (tmp_path / "first.cpp").write_text("good")
+    (tmp_path / "go").touch()
+    assert ninja().returncode == 0
+    assert (tmp_path / "second.o").exists()
+
+
+def test_a_command_that_no_ninja_began_has_no_siblings() -> None:
+    assert Siblings.of(["-c", "ours.cpp", "-o", "ours.o"]) is None
+
+
+def test_all_that_a_process_has_started_is_found() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 600 & echo; wait"], stdout=-1) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()  # both are there
+        found = descendants(os.getpid())
+        below = descendants(shell.pid)
+        for each in (*below, shell.pid):
+            os.kill(each, 9)
+    assert len(below) == 1
+    assert {shell.pid, *below} <= set(found)

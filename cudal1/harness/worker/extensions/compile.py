@@ -28,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from .headers import fewer_headers, is_usual  # relative: the package has two names (`__main__`)
+from .siblings import Siblings
 from .steps import WITHOUT_COLLECTING, Done, Steps, after, said
 
 SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
@@ -52,7 +53,20 @@ NOT_ITS_FAULT = re.compile(
 
 
 def main(compiler: str, arguments: list[str]) -> int:
-    """Compile; return the exit status of the last compilation, here or in an earlier process."""
+    """Compile; return the exit status of the last compilation, here or in an earlier process.
+
+    A file that does not compile costs the extension, so its other files are given up.
+    """
+    siblings = Siblings.of(arguments)
+    if siblings is not None:
+        siblings.watch()
+    status = _compiled(compiler, arguments)
+    if status and siblings is not None:
+        siblings.fail()
+    return status
+
+
+def _compiled(compiler: str, arguments: list[str]) -> int:
     source = None
     with contextlib.suppress(Exception):
         source = Source.of(arguments)
@@ -123,10 +137,10 @@ class Source:
 
     @property
     def _place(self) -> Path:
-        """Where the object and the note are for later processes.
+        """The path of the object that later processes find; the note lies beside it.
 
-        They are where the object is wanted. A source that compiles into another folder than
-        PyTorch's (`build_directory`) has a copy there: only that folder is handed over.
+        It is where the object is wanted. A source that compiles into another folder than PyTorch's
+        (`build_directory`) has a copy in PyTorch's: only that folder is handed over.
         """
         wanted, folder = Path(self.output).absolute(), os.environ.get(EXTENSIONS_DIR)
         if folder is None or wanted.is_relative_to(folder):
