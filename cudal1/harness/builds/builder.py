@@ -6,9 +6,9 @@ compile. It keeps the result for the processes that are to judge the candidate. 
 the source does there, or cannot do without a device, has no consequence. A compiler's error on a
 line of the source is a verdict. Every other obstacle to a build is left to the judge.
 
-Threat: as for any worker, which it is: no answers, no secret, no clock, and none of the cores that
-judges use. Its result is read only by processes with the same source. A source that pretends that
-it cannot be compiled counts as not built.
+Threat: as for any worker, which it is: no answers, no secret, no clock, and none of the cores on
+which a worker is timed or a judge times. Its result is read only by processes with the same
+source. A source that pretends that it cannot be compiled counts as not built.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ BESIDE = 3
 """One of this many workers builds during a measurement. Where all cores are busy, bursts differ by
 more, and a verdict takes two or three times as long (docs/log/2026-11-25-issue4-h200.md)."""
 JUDGES_LEFT = 2
-"""Number of judges that have a core without compilers while all that is left waits for builds: one
-judges what was just built, and one is asked next."""
+"""Least number of judges that have a core without compilers while all that is left waits for
+builds: one judges what was just built, and one is asked next."""
 NOTHING = Layout((), (), (), 1)
 MAX_FAILED_STARTS = 2
 """Failed starts in a row after which nothing is built ahead."""
@@ -68,7 +68,8 @@ class Builder:
     """Compiles candidates ahead while it is open.
 
     Args:
-        devices: the devices that judge; their workers' cores and one more for each are left alone.
+        devices: the devices that judge. Their workers' cores are left alone, and during
+            measurements one more for each judge.
         protocol: the protocol that judges the candidates.
         folder: the folder of finished builds; several builders may share it.
         num_workers: builds in parallel; by default as many as cores and memory allow. Then as many
@@ -313,13 +314,16 @@ def not_ahead(why: object) -> str:
 def judges_cores(devices: Sequence[Device], *, is_measured: bool) -> tuple[int, ...]:
     """Return the cores of the devices' workers, and the first others, one for each judge.
 
-    Where nothing is measured but what was just built, only `JUDGES_LEFT` judges have one.
+    Where nothing is measured but what was just built, only a few judges have one: all that time
+    (`quiet.timing_core`), and `JUDGES_LEFT` at least.
     """
     reserved = {core for each in devices for core in each.reserved_cores}
     others = sorted(os.sched_getaffinity(0) - reserved)
     num_judges = sum(num_lanes_of(each) for each in devices)
-    num_kept = num_judges if is_measured else min(JUDGES_LEFT, num_judges)
-    return tuple(sorted(reserved | set(others[:num_kept])))
+    num_kept = num_judges
+    if not is_measured:
+        num_kept = min(num_judges, max(JUDGES_LEFT, *(each.index + 1 for each in devices)))
+    return tuple(sorted(reserved | set(others[:num_judges][-num_kept:])))
 
 
 def num_idle(devices: Sequence[Device]) -> int:

@@ -64,14 +64,26 @@ def judging_cores(device: Device, cores: set[int]) -> set[int]:
     return set(others[: len(device.reserved_cores)] if device.lane_cores else others)
 
 
+def timing_core(device: Device, cores: set[int]) -> int | None:
+    """Return the core among some on which a judge of the device times; None where they are few.
+
+    The last ones are taken first: the machine's first core often serves interrupts.
+    """
+    others = sorted(judging_cores(device, cores), reverse=True)
+    return others[device.index] if device.index < len(others) else None
+
+
 @contextmanager
-def staying() -> Iterator[None]:
+def staying(device: Device) -> Iterator[None]:
     """Keep this thread on its core: on another core a burst seems up to 60 us longer.
 
-    The kernel has chosen the core, and may choose another core the next time.
+    The kernel has chosen the core, and may choose another core the next time. Where several judges
+    take turns on a GPU, the one that times has the GPU's own core, which no compiler ever has. A
+    candidate that is being built could else slow the judge down while a reference is timed.
     """
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {libc.sched_getcpu()} & cores or cores)
+    own = timing_core(device, cores) if device.lane_cores else libc.sched_getcpu()
+    os.sched_setaffinity(0, {own} if own in cores else cores)
     try:
         yield
     finally:
