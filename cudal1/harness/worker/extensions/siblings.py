@@ -19,7 +19,6 @@ from .steps import after  # relative: the package has two names (`__main__`)
 
 NINJA = "ninja"
 """The name of the process that has all files of an extension compiled."""
-LOOK_S = 0.1
 GIVEN_UP = "left out: another file of the extension does not compile\n"
 """The message on a file that is given up."""
 
@@ -31,6 +30,9 @@ class Siblings:
         failed: the file that says that one of them does not compile. Its name has ninja's number
             and when that ninja began, so it says nothing of a later one.
     """
+
+    look_s = 0.1
+    """Seconds between two looks for that file."""
 
     def __init__(self, failed: Path) -> None:
         self._failed = failed
@@ -64,7 +66,7 @@ class Siblings:
 
     def _watch(self) -> None:
         while not self._failed.exists():
-            time.sleep(LOOK_S)
+            time.sleep(self.look_s)
         if self._is_over:
             return
         for process in descendants(os.getpid()):
