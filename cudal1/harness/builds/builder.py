@@ -6,9 +6,9 @@ compile. It keeps the result for the processes that are to judge the candidate. 
 the source does there, or cannot do without a device, has no consequence. A compiler's error on a
 line of the source is a verdict. Every other obstacle to a build is left to the judge.
 
-Threat: as for any worker, which it is: no answers, no secret, no clock, and none of the cores that
-judges use. Its result is read only by processes with the same source. A source that pretends that
-it cannot be compiled counts as not built.
+Threat: as for any worker, which it is: no answers, no secret, no clock, and none of the cores on
+which a worker is timed or a judge times. Its result is read only by processes with the same
+source. A source that pretends that it cannot be compiled counts as not built.
 """
 
 from __future__ import annotations
@@ -50,11 +50,15 @@ memory, too."""
 HAND_OVER_S = 30.0
 LOOK_S = 0.02
 RING_BYTES = 4096
-PROCESSES = {DeviceClass.CUDA: 3, DeviceClass.CPU: 1, DeviceClass.FAKE: 1}
-"""Compilers that one extension keeps busy: of C++, and of both halves of CUDA."""
+PROCESSES = {DeviceClass.CUDA: 2, DeviceClass.CPU: 1, DeviceClass.FAKE: 1}
+"""Compilers that one extension keeps busy, in the mean: of C++, and of both halves of CUDA, it has
+three at most (docs/log/2026-11-30-idle-gpu.md)."""
 BESIDE = 3
 """One of this many workers builds during a measurement. Where all cores are busy, bursts differ by
 more, and a verdict takes two or three times as long (docs/log/2026-11-25-issue4-h200.md)."""
+JUDGES_LEFT = 2
+"""Least number of judges that have a core without compilers while all that is left waits for
+builds: one judges what was just built, and one is asked next."""
 NOTHING = Layout((), (), (), 1)
 MAX_FAILED_STARTS = 2
 """Failed starts in a row after which nothing is built ahead."""
@@ -64,10 +68,12 @@ class Builder:
     """Compiles candidates ahead while it is open.
 
     Args:
-        devices: the devices that judge; their workers' cores and one more for each are left alone.
+        devices: the devices that judge. Their workers' cores are left alone, and during
+            measurements one more for each judge.
         protocol: the protocol that judges the candidates.
         folder: the folder of finished builds; several builders may share it.
-        num_workers: builds in parallel; by default as many as cores and memory allow.
+        num_workers: builds in parallel; by default as many as cores and memory allow. Then as many
+            of them as have cores that no judge needs build during a measurement.
     """
 
     def __init__(
@@ -78,18 +84,25 @@ class Builder:
         *,
         num_workers: int | None = None,
     ) -> None:
-        self._device = Device(
-            device_class=DeviceClass.CPU,
-            kind="builder",
-            id="builder",
-            worker_core=None,
-            reserved_cores=_judges_cores(devices),
-            arch=devices[0].arch,
-        )
+        self._devices = {
+            makes_room: Device(
+                device_class=DeviceClass.CPU,
+                kind="builder",
+                id="builder",
+                worker_core=None,
+                reserved_cores=judges_cores(devices, is_measured=makes_room),
+                arch=devices[0].arch,
+            )
+            for makes_room in (True, False)
+        }
+        """Cores of builds, by whether a measurement goes on when they begin."""
         self._builds_for = devices[0].device_class
         self._protocol = protocol
         self._folder = folder
-        self.num_workers = num_idle(devices) if num_workers is None else num_workers
+        if num_workers is None:
+            self.num_workers, self._num_beside = num_idle(devices), num_beside(devices)
+        else:
+            self.num_workers, self._num_beside = num_workers, _beside(num_workers)
         self.complaint = ""
         """The reason why nothing is built ahead; empty while builds go on."""
         self._makes_room = False
@@ -100,13 +113,13 @@ class Builder:
         self._open = ExitStack()
         self._threads: ThreadPoolExecutor | None = None
         self._kept: BuildCache | None = None
-        self._zygote: Zygote | None = None
+        self._zygotes: dict[Device, Zygote] = {}
         self._num_failed = 0
         self._begun: dict[str, tuple[int, Future[Failure | None]]] = {}
         """Each candidate's number and build: several callers may want the same one."""
         self._beginning = threading.Lock()
         self._starting = threading.Lock()
-        """Lets one thread at a time use the zygote."""
+        """Lets one thread at a time use the zygotes."""
         self._is_closing = threading.Event()
 
     def __enter__(self) -> Self:
@@ -115,10 +128,10 @@ class Builder:
         Raises:
             ConfigError: it cannot be used.
         """
-        self._kept = BuildCache(self._folder, fingerprint(self._device.arch))
+        self._kept = BuildCache(self._folder, fingerprint(self._devices[True].arch))
         self._open.callback(self._kept.close)
         self._open.enter_context(unreadable())
-        self._open.callback(self._end_zygote)
+        self._open.callback(self._end_zygotes)
         if self.num_workers > 0:
             self._threads = ThreadPoolExecutor(self.num_workers, "builder")
             self._open.callback(self._threads.shutdown, cancel_futures=True)
@@ -134,7 +147,10 @@ class Builder:
         self._open.close()
 
     def make_room(self, *, wanted: bool) -> None:
-        """Set whether a measurement goes on: during one, most workers begin nothing."""
+        """Set whether a measurement goes on: during one, most workers begin nothing.
+
+        Otherwise builds begin on cores of judges, too, which have little to do.
+        """
         self._makes_room = wanted
 
     def takes(self, candidate: Candidate) -> bool:
@@ -200,7 +216,7 @@ class Builder:
 
     def _may_build(self, number: int) -> bool:
         with self._beginning:
-            most = max(1, self.num_workers // BESIDE) if self._makes_room else self.num_workers
+            most = self._num_beside if self._makes_room else self.num_workers
             may = self._in_line[:1] == [number] and self._num_building < most
             if may:
                 self._in_line.remove(number)
@@ -253,10 +269,8 @@ class Builder:
             if self._is_closing.is_set() or self.complaint:
                 return None
             try:
-                if self._zygote is None or not self._zygote.is_alive():
-                    self._end_zygote()
-                    self._zygote = Zygote(self._device, unsafe=self._protocol.unsafe)
-                worker = self._zygote.start(job, host_ring(RING_BYTES), candidate.source)
+                zygote = self._zygote(self._devices[self._makes_room])
+                worker = zygote.start(job, host_ring(RING_BYTES), candidate.source)
             except (CudaL1Error, OSError) as error:
                 self._num_failed += 1
                 if self._num_failed >= MAX_FAILED_STARTS:
@@ -265,11 +279,22 @@ class Builder:
             self._num_failed = 0
             return worker
 
-    def _end_zygote(self) -> None:
-        if self._zygote is not None:
-            zygote, self._zygote = self._zygote, None
-            with suppress(CudaL1Error, OSError):
-                zygote.close()
+    def _zygote(self, device: Device) -> Zygote:
+        """Return the process that forks workers for some cores, started if need be."""
+        zygote = self._zygotes.pop(device, None)
+        if zygote is not None and not zygote.is_alive():
+            self._end(zygote)
+            zygote = None
+        self._zygotes[device] = zygote or Zygote(device, unsafe=self._protocol.unsafe)
+        return self._zygotes[device]
+
+    def _end_zygotes(self) -> None:
+        while self._zygotes:
+            self._end(self._zygotes.popitem()[1])
+
+    def _end(self, zygote: Zygote) -> None:
+        with suppress(CudaL1Error, OSError):
+            zygote.close()
 
 
 def may_compile(source: str, device_class: DeviceClass) -> bool:
@@ -286,18 +311,45 @@ def not_ahead(why: object) -> str:
     return f"extensions are not compiled ahead: {' '.join(str(why).split())}"
 
 
-def _judges_cores(devices: Sequence[Device]) -> tuple[int, ...]:
-    """Return the cores of the devices' workers, and the first others, one for each judge."""
+def judges_cores(devices: Sequence[Device], *, is_measured: bool) -> tuple[int, ...]:
+    """Return the cores of the devices' workers, and the first others, one for each judge.
+
+    Where nothing is measured but what was just built, only a few judges have one: all that time
+    (`quiet.timing_core`), and `JUDGES_LEFT` at least.
+    """
     reserved = {core for each in devices for core in each.reserved_cores}
     others = sorted(os.sched_getaffinity(0) - reserved)
     num_judges = sum(num_lanes_of(each) for each in devices)
-    return tuple(sorted(reserved | set(others[:num_judges])))
+    num_kept = num_judges
+    if not is_measured:
+        num_kept = min(num_judges, max(JUDGES_LEFT, *(each.index + 1 for each in devices)))
+    return tuple(sorted(reserved | set(others[:num_judges][-num_kept:])))
 
 
 def num_idle(devices: Sequence[Device]) -> int:
-    """Return how many builds fit: on the remaining cores, in half the available memory."""
-    cores = len(os.sched_getaffinity(0) - set(_judges_cores(devices)))
+    """Return how many builds fit: on the remaining cores, in half the available memory.
+
+    None fit where each core is a judge's or a worker's.
+    """
     processes = PROCESSES[devices[0].device_class]
+    cores = _num_cores(devices, is_measured=False) if num_beside(devices) else 0
     each_bytes = COMPILER_BYTES + FOLDER_BYTES + 2 * RING_BYTES
     by_cores = max(cores // processes, min(cores, 1))
     return max(0, min(by_cores, psutil.virtual_memory().available // 2 // each_bytes))
+
+
+def num_beside(devices: Sequence[Device]) -> int:
+    """Return how many builds may run during a measurement, at most as many as have cores."""
+    processes = PROCESSES[devices[0].device_class]
+    cores = _num_cores(devices, is_measured=True)
+    most = max(1, _num_cores(devices, is_measured=False) // processes)
+    return min(max(cores // processes, min(cores, 1)), _beside(most))
+
+
+def _beside(num_workers: int) -> int:
+    """Return how many of these workers build during a measurement."""
+    return max(1, -(-num_workers // BESIDE))
+
+
+def _num_cores(devices: Sequence[Device], *, is_measured: bool) -> int:
+    return len(os.sched_getaffinity(0) - set(judges_cores(devices, is_measured=is_measured)))

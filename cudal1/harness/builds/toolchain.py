@@ -46,7 +46,7 @@ NVCC = "/usr/local/cuda/bin/nvcc"
 OF_CUDA = re.compile(r"cuda_sources|\.cu\b")
 CUPY = "cupy"
 IMPORTS_CUPY = re.compile(r"^[ \t]*(?:import\b[^\n#]*\bcupy|from[ \t]+cupy)x?\b", re.MULTILINE)
-OURS = ("g++", "nvcc", "__main__.py", "compile.py", "headers.py", "steps.py")
+OURS = ("g++", "nvcc", "__main__.py", "compile.py", "headers.py", "siblings.py", "steps.py")
 ASKING_S = 60.0
 
 

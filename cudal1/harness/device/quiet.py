@@ -40,8 +40,7 @@ def undisturbed(device: Device) -> Iterator[None]:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     cores = os.sched_getaffinity(0)
     torch.set_num_threads(1)
-    others = cores - set(device.reserved_cores)
-    if others:
+    if others := judging_cores(device, cores):
         os.sched_setaffinity(0, others)
     try:
         with kept_others(), torch.cuda.device(device.index) if on_gpu else nullcontext():
@@ -55,14 +54,36 @@ def undisturbed(device: Device) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
 
 
+def judging_cores(device: Device, cores: set[int]) -> set[int]:
+    """Return the cores among some on which a judge of the device runs: none of the workers'.
+
+    Where several judges take turns, they have one each beside those. Compilers keep off these cores
+    (`builds.builder`): a judge that times beside one would lose its core for milliseconds.
+    """
+    others = sorted(cores - set(device.reserved_cores))
+    return set(others[: len(device.reserved_cores)] if device.lane_cores else others)
+
+
+def timing_core(device: Device, cores: set[int]) -> int | None:
+    """Return the core among some on which a judge of the device times; None where they are few.
+
+    The last ones are taken first: the machine's first core often serves interrupts.
+    """
+    others = sorted(judging_cores(device, cores), reverse=True)
+    return others[device.index] if device.index < len(others) else None
+
+
 @contextmanager
-def staying() -> Iterator[None]:
+def staying(device: Device) -> Iterator[None]:
     """Keep this thread on its core: on another core a burst seems up to 60 us longer.
 
-    The kernel has chosen the core, and may choose another core the next time.
+    The kernel has chosen the core, and may choose another core the next time. Where several judges
+    take turns on a GPU, the one that times has the GPU's own core, which no compiler ever has. A
+    candidate that is being built could else slow the judge down while a reference is timed.
     """
     cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {libc.sched_getcpu()} & cores or cores)
+    own = timing_core(device, cores) if device.lane_cores else libc.sched_getcpu()
+    os.sched_setaffinity(0, {own} if own in cores else cores)
     try:
         yield
     finally:

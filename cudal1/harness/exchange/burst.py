@@ -26,6 +26,7 @@ from cudal1.harness.exchange.pieces import (
     bytes_of,
     dtype_of,
     stage,
+    stage_all,
     tensor_at,
 )
 from cudal1.harness.oracle.oracle import Draw
@@ -213,9 +214,8 @@ class BurstRunner:
     def _stage(self, draws: Sequence[Draw]) -> None:
         """Stage the inputs unless they are staged: reference and candidate get the same."""
         if list(draws) != self._staged_draws:
-            for slot, draw in enumerate(draws):
-                start = slot * self.layout.input_bytes
-                stage(self._staged, start, draw.storages, self.layout.storages)
+            storages = [draw.storages for draw in draws]
+            stage_all(self._staged, self.layout.input_bytes, storages, self.layout.storages)
             self._staged_draws = list(draws)
 
     def _has_changed(self, memory: torch.Tensor, count: int) -> bool:

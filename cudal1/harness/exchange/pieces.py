@@ -233,9 +233,10 @@ class DevicePiece:
         self._number = first * len(layout.outputs)
         self._targets: list[torch.Tensor] = []
         self._slots: list[int] = []
-        ends = [*wire.offsets(layout.outputs)[1:], layout.output_bytes]
+        starts = wire.offsets(layout.outputs)
+        bounds = [*zip(starts, [*starts[1:], layout.output_bytes], strict=True)]
         for slot in range(first, first + num_calls):
-            for start, end in zip(wire.offsets(layout.outputs), ends, strict=True):
+            for start, end in bounds:
                 place = slot * layout.output_bytes
                 self._targets.append(held[place + start : place + end])  # padding included
                 self._slots.append(layout.output_start + place + start)
@@ -295,9 +296,37 @@ def stage(
     memory: torch.Tensor, start: int, tensors: Sequence[torch.Tensor], specs: Sequence[TensorSpec]
 ) -> None:
     """Write tensors into a slot of `memory` that starts at `start`."""
-    for tensor, spec, offset in zip(tensors, specs, wire.offsets(tuple(specs)), strict=True):
-        if spec.num_bytes:
-            tensor_at(memory, start + offset, spec).copy_(tensor)
+    stage_all(memory[start:], 0, [tensors], specs)
+
+
+def stage_all(
+    memory: torch.Tensor,
+    slot_bytes: int,
+    slots: Sequence[Sequence[torch.Tensor]],
+    specs: Sequence[TensorSpec],
+) -> None:
+    """Write tensors into slots of `memory` that begin at its start, one behind the other.
+
+    A burst of short calls has hundreds of slots, and others wait for the device meanwhile. So one
+    kernel copies all that is small.
+    """
+    import torch
+
+    starts = wire.offsets(tuple(specs))
+    places: list[torch.Tensor] = []
+    small: list[torch.Tensor] = []
+    for number, tensors in enumerate(slots):
+        for tensor, spec, start in zip(tensors, specs, starts, strict=True):
+            if not spec.num_bytes:
+                continue
+            place = tensor_at(memory, number * slot_bytes + start, spec)
+            if spec.num_bytes >= LARGE_BYTES:
+                place.copy_(tensor)
+            else:
+                places.append(place)
+                small.append(tensor)
+    if places:
+        torch._foreach_copy_(places, small)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def tensor_at(memory: torch.Tensor, start: int, spec: TensorSpec) -> torch.Tensor:

@@ -231,7 +231,7 @@ class ProblemWorkers:
     @contextmanager
     def still(self) -> Iterator[None]:
         """Stop all waiting workers while others are timed, and keep the judge on its core."""
-        with self._zygote.still(), staying():
+        with self._zygote.still(), staying(self._device):
             if self._next is not None:
                 self._next.freeze()
             try:

@@ -18,6 +18,9 @@ class ByProblem(Generic[Item]):
     problem twice costs less than a device that has nothing to do. All devices shall end at the same
     time, so a device that went to another's run helps there before it goes back to its own.
 
+    An item that is added later has been built, and no more are built than are judged. So its
+    problem's run is the next one that a device begins.
+
     Args:
         items: taken a run at a time, as they are needed.
         problem_of: returns what all items of a run have in common.
@@ -29,10 +32,10 @@ class ByProblem(Generic[Item]):
             deque(run) for _, run in itertools.groupby(items, problem_of)
         )
         self._drawn = deque[deque[Item]]()
-        """Runs that come before the others: released, or looked at."""
+        """Runs that come before those to come: released, or looked at."""
         self._held: dict[Hashable, deque[Item]] = {}
         self._late: list[deque[Item]] = []
-        """Runs of items that were added, which no device holds."""
+        """Runs with items that were added, which no device holds; they come first."""
         self._last: dict[Hashable, Hashable] = {}
         """The problem of which a device took the last item, or to which it went."""
 
@@ -106,13 +109,23 @@ class ByProblem(Generic[Item]):
         return bool(self._drawn or self._late)
 
     def add(self, item: Item) -> None:
-        """Add an item, behind others of its problem or in a run of its own."""
+        """Add an item behind others of its problem, and have their run come before others.
+
+        All items to come are taken, so that a problem has one run.
+        """
+        self._drawn.extend(self._runs)
         problem = self._problem_of(item)
-        for run in self._known():
+        for run in (*self._held.values(), *self._late):
             if run and self._problem_of(run[-1]) == problem:
                 run.append(item)
                 return
-        self._late.append(deque([item]))
+        run = next((run for run in self._drawn if self._problem_of(run[-1]) == problem), None)
+        if run is None:
+            run = deque[Item]()
+        else:
+            self._drawn.remove(run)
+        run.append(item)
+        self._late.append(run)
 
     def _known(self) -> list[deque[Item]]:
         """Return all runs but those to come."""
@@ -125,20 +138,21 @@ class ByProblem(Generic[Item]):
         return problems.index(last) if last in problems else None
 
     def _next_run(self, device: Hashable, besides: Collection[Hashable]) -> deque[Item]:
-        """Return the next run for a device: added items of its problem, if there are any."""
+        """Return the next run for a device: one with added items, of its own problem if any is."""
         number = self._added_to(device)
         if number is not None and self._is_free(self._late[number], besides):
             return self._late.pop(number)
+        run = next((each for each in self._late if self._is_free(each, besides)), None)
+        if run is not None:
+            self._late.remove(run)
+            return run
         while not any(self._is_free(run, besides) for run in self._drawn):
             if (drawn := next(self._runs, None)) is None:
-                break
+                return deque[Item]()
             self._drawn.append(drawn)
-        for runs in (self._drawn, self._late):
-            run = next((each for each in runs if self._is_free(each, besides)), None)
-            if run is not None:
-                runs.remove(run)
-                return run
-        return deque[Item]()
+        run = next(each for each in self._drawn if self._is_free(each, besides))
+        self._drawn.remove(run)
+        return run
 
     def drop(self, problem: Hashable) -> list[Item]:
         """Take all items of a problem out of the runs, but not of runs to come; return them."""

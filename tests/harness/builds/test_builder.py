@@ -14,8 +14,9 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.errors import WorkerError
 from cudal1.harness.builds import builder as building
-from cudal1.harness.builds.builder import Builder, num_idle
+from cudal1.harness.builds.builder import Builder, num_beside, num_idle
 from cudal1.harness.device.device import Device, find_device
+from cudal1.harness.device.quiet import judging_cores, timing_core
 from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.schedule.device_processes import processes_here
@@ -363,7 +364,7 @@ def test_compilers_are_few_and_off_the_cores_of_judges(
     silu = named_problem("silu")
     candidate = candidate_of(silu, TOP + "make()\n" + writes)
     builder.begin(silu, candidate).result()
-    cores = sorted(os.sched_getaffinity(0) - set(builder._device.reserved_cores))
+    cores = sorted(os.sched_getaffinity(0) - set(builder._devices[False].reserved_cores))
     free = cores or sorted(os.sched_getaffinity(0))  # with two cores no builder runs, except here
     assert f"{free} 2".encode() in builder.content(candidate)
 
@@ -372,12 +373,11 @@ def test_compilers_are_few_and_off_the_cores_of_judges(
 def test_a_dead_zygote_is_replaced(builder: Builder, named_problem: NamedProblem) -> None:
     silu = named_problem("silu")
     built(builder, silu, TOP + "make()  # starts it")
-    before = builder._zygote
-    assert before is not None
+    (before,) = builder._zygotes.values()
     before._source._process.kill()
     before._source._process.wait()
     built(builder, silu, TOP + "make()  # again")
-    assert builder._zygote is not before
+    assert [*builder._zygotes.values()] != [before]
     assert builder.content(candidate_of(silu, TOP + "make()  # again"))
 
 
@@ -449,13 +449,36 @@ def test_each_judge_and_each_worker_has_a_core_without_compilers(
     monkeypatch.setattr(building, "COMPILER_BYTES", 1)
     monkeypatch.setattr(building, "FOLDER_BYTES", 1)
     assert [num_idle(devices[:number]) for number in (1, 2, 3)] == [4, 2, 0]
-    assert building._judges_cores(devices[:2]) == (0, 1, 4, 5)
+    assert building.judges_cores(devices[:2], is_measured=True) == (0, 1, 4, 5)
     for processes, number in ((2, 2), (3, 1), (5, 1)):  # at least one, if a core is left
         monkeypatch.setitem(building.PROCESSES, DeviceClass.CUDA, processes)
         assert num_idle(devices[:1]) == number
     assert num_idle(devices) == 0
     monkeypatch.setattr(building, "COMPILER_BYTES", 1 << 60)
     assert num_idle(devices[:1]) == 0
+
+
+def test_idle_judges_leave_cores_to_compilers_and_workers_leave_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    monkeypatch.setattr(building, "COMPILER_BYTES", 1)
+    monkeypatch.setattr(building, "FOLDER_BYTES", 1)
+    lanes = tuple(range(15, 9, -1))
+    gpu = Device(
+        device_class=DeviceClass.CUDA,
+        kind="gpu",
+        id="0",
+        worker_core=15,
+        reserved_cores=lanes,
+        lane_cores=lanes,
+    )
+    measured = building.judges_cores([gpu], is_measured=True)
+    idle = building.judges_cores([gpu], is_measured=False)
+    assert (measured, idle) == ((*range(6), *sorted(lanes)), (4, 5, *sorted(lanes)))
+    assert timing_core(gpu, set(range(16))) in set(idle) - set(lanes)
+    assert judging_cores(gpu, set(range(16))) == set(measured) - set(lanes)
+    assert (num_idle([gpu]), num_beside([gpu])) == (4, 2)  # two compilers each, on 8 and 4 cores
 
 
 @pytest.mark.parametrize(

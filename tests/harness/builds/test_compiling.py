@@ -13,6 +13,7 @@ import pytest
 from cudal1.candidate import Candidate
 from cudal1.harness.builds.builder import Builder
 from cudal1.harness.schedule.pool import Pool
+from cudal1.harness.worker.extensions.siblings import GIVEN_UP
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.verdict import Status, Verdict
@@ -173,11 +174,47 @@ class ModelNew(nn.Module):
 """
 """A source with headers that cost little; `test_builder` and the honest twins include all."""
 BUILDS = 'self.ours = load_inline("ours", cpp_sources=CODE, no_implicit_headers=True)'
+BUILDS_ELSEWHERE = f"""os.makedirs("mine", exist_ok=True)
+        copies = Path(os.environ["TORCH_EXTENSIONS_DIR"], "elsewhere")
+        before = sorted(copies.rglob("*.o"))
+        {BUILDS.replace("CODE,", 'CODE, build_directory="mine",')}
+        if is_judged and sorted(copies.rglob("*.o")) != before:
+            raise RuntimeError("it was compiled again")
+"""
+"""Compiles into a folder that is not handed over; copies of objects are."""
 FALLS_BACK = f"""try:
             {BUILDS}
         except Exception:
             self.ours = None
 """
+
+
+ONE_OF_TWO_FILES = f"""
+import os
+import torch
+import torch.nn as nn
+from pathlib import Path
+from torch.utils.cpp_extension import load
+
+Path("wrong.cpp").write_text("int ours = no_such_thing;")
+Path("slow.cpp").write_text(
+    "constexpr long most = 4000000000;"
+    "constexpr long sum() {{ long s = 0; for (long i = 0; i < most; ++i) s += i; return s; }}"
+    "static_assert(sum() > 0);"
+)
+LIMITS = ["-fconstexpr-ops-limit=999999999999", "-fconstexpr-loop-limit=2147483647"]
+try:
+    load("ours", ["wrong.cpp", "slow.cpp"], extra_cflags=LIMITS)
+except Exception as error:
+    if {GIVEN_UP.strip()!r} not in str(error):
+        raise
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+"""
+"""A source that goes on without its extension; the second file takes a compiler minutes."""
 
 
 @pytest.fixture
@@ -202,11 +239,29 @@ def test_a_constructor_s_extension_is_only_loaded_by_the_judge(built_and_judged:
 
 
 @needs_compiler
+def test_an_extension_in_a_folder_of_its_source_s_own_is_not_compiled_by_the_judge(
+    built_and_judged: Judged,
+) -> None:
+    source = IN_THE_CONSTRUCTOR.format(function="exp", build=BUILDS_ELSEWHERE)
+    source = source.replace('"ours", "main.o.made")', '"elsewhere")')
+    verdict = built_and_judged(source)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@needs_compiler
 def test_a_constructor_that_falls_back_after_a_compiler_error_is_correct(
     built_and_judged: Judged,
 ) -> None:
     source = IN_THE_CONSTRUCTOR.format(function="no_such_thing", build=FALLS_BACK)
     verdict = built_and_judged(source)
+    assert verdict.status is Status.CORRECT, verdict.reason
+
+
+@needs_compiler
+def test_files_of_an_extension_are_given_up_once_one_does_not_compile(
+    built_and_judged: Judged,
+) -> None:
+    verdict = built_and_judged(ONE_OF_TWO_FILES)
     assert verdict.status is Status.CORRECT, verdict.reason
 
 

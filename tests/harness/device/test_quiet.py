@@ -25,7 +25,7 @@ def test_settings_are_restored_even_after_an_error() -> None:
         raise KeyError
 
     before = _state()
-    with pytest.raises(KeyError), quiet.undisturbed(CPU), quiet.staying():
+    with pytest.raises(KeyError), quiet.undisturbed(CPU), quiet.staying(CPU):
         fail()
     assert _state() == before
 
@@ -45,10 +45,23 @@ def test_the_judge_stays_on_the_workers_cores_if_there_is_no_other() -> None:
 
 def test_a_staying_thread_has_one_of_the_cores_that_it_may_use() -> None:
     cores = os.sched_getaffinity(0)
-    with quiet.staying():
+    with quiet.staying(CPU):
         stayed = os.sched_getaffinity(0)
     assert len(stayed) == 1
     assert stayed <= cores
+
+
+def test_a_judge_that_times_on_a_shared_gpu_has_the_gpu_s_own_core() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    shared = CPU.model_copy(update={"reserved_cores": (cores[-1],), "lane_cores": (cores[-1],)})
+    with quiet.undisturbed(shared), quiet.staying(shared):
+        assert os.sched_getaffinity(0) == {cores[0]}
+    several = CPU.model_copy(
+        update={"reserved_cores": (15, 14, 13, 12), "lane_cores": (13, 12), "index": 1}
+    )
+    assert quiet.judging_cores(several, set(range(16))) == {0, 1, 2, 3}
+    assert quiet.timing_core(several, set(range(16))) == 2
+    assert quiet.timing_core(several.model_copy(update={"index": 9}), set(range(16))) is None
 
 
 def test_no_garbage_is_collected_meanwhile() -> None:

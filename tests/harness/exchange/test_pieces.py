@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from cudal1.harness.exchange.pieces import NUM_GLANCES, HostPiece, SlotPiece
+from cudal1.harness.exchange import pieces
+from cudal1.harness.exchange.pieces import NUM_GLANCES, HostPiece, SlotPiece, stage_all, tensor_at
 from cudal1.harness.sandbox.memory import Look
-from cudal1.harness.shared.wire import IN_RING, Layout, TensorSpec
+from cudal1.harness.shared.wire import IN_RING, Layout, TensorSpec, offsets
 
 SIZE = 2048
 LAYOUT = Layout((), (), (TensorSpec("float32", (SIZE,)),), num_slots=1)
@@ -98,3 +99,25 @@ def test_an_output_in_the_ring_is_read_there(held: memoryview) -> None:
     )
     HostPiece(1, NOTHING, NOTHING, worker, held, LAYOUT, 0).capture()
     assert held == EARLY * NUM_BYTES
+
+
+@pytest.mark.parametrize("large_bytes", [1 << 20, 64])
+def test_staged_tensors_lie_in_their_slots_and_nothing_else_changes(
+    large_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "LARGE_BYTES", large_bytes)
+    specs = (TensorSpec("float32", (3, 5)), TensorSpec("int64", (2,)), TensorSpec("bool", (7,)))
+    layout = Layout((), specs, (), num_slots=4)
+    slots = [
+        [torch.rand(5, 3).T, torch.tensor([i, -i]), torch.rand(7) < 0.5]  # the first one has gaps
+        for i in range(3)
+    ]
+    memory = torch.full((4 * layout.input_bytes,), 7, dtype=torch.uint8)
+    stage_all(memory, layout.input_bytes, slots, specs)
+    expected = torch.full_like(memory, 7)
+    for number, tensors in enumerate(slots):
+        start = number * layout.input_bytes
+        for tensor, spec, offset in zip(tensors, specs, offsets(specs), strict=True):
+            tensor_at(expected, start + offset, spec).copy_(tensor)
+    assert memory.equal(expected)
+    assert memory[3 * layout.input_bytes :].eq(7).all()

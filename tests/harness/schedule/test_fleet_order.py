@@ -13,6 +13,7 @@ import pytest
 
 from cudal1.candidate import Candidate
 from cudal1.harness.device.device import Device
+from cudal1.harness.exchange.failure import Failure
 from cudal1.harness.judgement import Judgement
 from cudal1.harness.schedule import assignment, fleet, waiting_claims
 from cudal1.harness.schedule.assignment import Assignment
@@ -26,6 +27,10 @@ NamedProblem = Callable[[str], Problem]
 PREPARING_S, JUDGING_S = 0.9, 0.46
 """Seconds as on an H200 (docs/log/2026-11-25-issue4-h200.md). A confirmation takes as long as a
 verdict."""
+BUILDING_S = 10.0
+"""Seconds of a build."""
+COMPILES = "compiles"
+"""A word in the source of each candidate that is built ahead."""
 LARGE = "large"
 """A word in the source of each candidate that makes a large claim."""
 
@@ -70,12 +75,46 @@ class Clocked(Executor):
             self.begin(now_s)
 
 
+class ClockedBuilder:
+    """A builder of one candidate at a time, in virtual time."""
+
+    num_workers = 1
+
+    def __init__(self) -> None:
+        self.asked = deque[Future[Failure | None]]()
+        self.ready_s = 0.0
+        """Virtual time at which the first build ends, in seconds."""
+
+    def make_room(self, *, wanted: bool) -> None:
+        pass
+
+    def takes(self, candidate: Candidate) -> bool:
+        return COMPILES in candidate.source
+
+    def begin(self, _: Problem, __: Candidate) -> Future[Failure | None]:
+        future: Future[Failure | None] = Future()
+        self.asked.append(future)
+        if len(self.asked) == 1:
+            self.ready_s = World.now_s + BUILDING_S
+        return future
+
+    def content(self, candidate: Candidate) -> bytes:
+        return candidate.source.encode()
+
+    def serves(self, _: str) -> bool:
+        return True
+
+    def answer(self, now_s: float) -> None:
+        self.asked.popleft().set_result(None)
+        self.ready_s = now_s + BUILDING_S
+
+
 class World:
     """A clock of virtual time, which goes on while a caller waits."""
 
     now_s = 0.0
 
-    def __init__(self, processes: Sequence[Clocked]) -> None:
+    def __init__(self, processes: Sequence[Clocked | ClockedBuilder]) -> None:
         World.now_s = 0.0
         self._processes = processes
 
@@ -231,3 +270,26 @@ def test_no_device_is_left_alone_with_claims_at_the_end(
 def test_claims_do_not_wait_for_a_device_that_was_lost(judged: Callable[..., Seen]) -> None:
     usual, lost = judged(3, [30] * 30), judged(3, [30] * 30, lost_s=20.0)
     assert lost.longest_wait_s < 2.5 * usual.longest_wait_s
+
+
+def test_builds_go_on_while_other_candidates_are_judged(
+    quick: EvalProtocol, named_problem: NamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silu = named_problem("silu")
+    num_built, each_of = 20, 8
+    problems = [
+        silu.model_copy(update={"number": 100 + i, "source": f"{silu.source}\n# {i}"})
+        for i in range(num_built * each_of)
+    ]
+    work = [
+        (problem, Candidate(problem_id=problem.id, source=f"# {'' if i % each_of else COMPILES}"))
+        for i, problem in enumerate(problems)
+    ]
+    process = Clocked("d0", 1e9)
+    builder: Any = ClockedBuilder()
+    monkeypatch.setattr(fleet, "wait", World([process, builder]).wait)
+    device = Device(device_class=DeviceClass.CPU, kind="cpu", id="d0", worker_core=None)
+    with fleet.Fleet([DeviceProcess(device, process)], quick, builder=builder) as opened:
+        assert len(list(opened.judge_all(work))) == len(work)
+    judging_s = len(work) * (JUDGING_S + PREPARING_S)
+    assert World.now_s < 1.1 * max(judging_s, num_built * BUILDING_S)

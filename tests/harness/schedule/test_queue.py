@@ -49,8 +49,8 @@ def test_runs_of_excluded_problems_are_passed_over() -> None:
     queue = _queue("aa", "bb")
     queue.add("c0")
     queue.add("d0")
-    assert [queue.take(1, "a"), queue.take(2, "ac"), queue.take(3, "ac")] == ["b0", "d0", "b1"]
-    assert [queue.take(each) for each in (1, 2, 3)] == ["a0", "c0", "a1"]
+    assert [queue.take(1, "ac"), queue.take(2, "ac"), queue.take(3, "ac")] == ["d0", "b0", "b1"]
+    assert [queue.take(each) for each in (1, 2, 3)] == ["c0", "a0", "a1"]
 
 
 def test_a_device_that_went_to_a_problem_helps_there_once_no_run_is_left_to_begin() -> None:
@@ -144,7 +144,7 @@ def test_a_problem_is_left_while_it_is_held_or_was_added() -> None:
     queue = _queue("aa", "b")
     queue.take(1)
     queue.add("c0")
-    assert [queue.is_left(problem) for problem in "abc"] == [True, False, True]
+    assert [queue.is_left(problem) for problem in "abcd"] == [True, True, True, False]
     queue.take(1), queue.take(1), queue.take(1)
     assert not any(queue.is_left(problem) for problem in "abc")
 
@@ -161,7 +161,15 @@ def test_an_added_item_joins_its_problem_at_the_device_that_holds_it() -> None:
     assert queue.take(1) == "a0"
     queue.add("a9")
     queue.add("c0")
-    assert [queue.take(1) for _ in range(5)] == ["a1", "a9", "b0", "c0", None]
+    assert [queue.take(1) for _ in range(5)] == ["a1", "a9", "c0", "b0", None]
+
+
+def test_the_run_of_an_added_item_comes_before_runs_that_wait() -> None:
+    queue = _queue("a", "b", "cc", "d")
+    assert queue.take(1) == "a0"
+    queue.add("c9")
+    queue.add("e0")
+    assert [queue.take(1) for _ in range(7)] == ["c0", "c1", "c9", "e0", "b0", "d0", None]
 
 
 def test_a_device_first_takes_added_items_of_its_problem() -> None:

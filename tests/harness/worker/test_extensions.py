@@ -25,6 +25,7 @@ from cudal1.harness.worker.extensions.headers import (
     bare,
     fewer_headers,
 )
+from cudal1.harness.worker.extensions.siblings import GIVEN_UP, Siblings, descendants
 from cudal1.harness.worker.extensions.steps import HALVES, Steps
 
 HEADERS = Path(torch.__file__).parent / "include"
@@ -447,6 +448,40 @@ def test_the_same_text_is_compiled_once_and_the_object_is_the_newest(
     assert (tmp_path / "ours.o").stat().st_mtime >= (tmp_path / "ours.cpp").stat().st_mtime
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return PyTorch's folder of extensions, into which nothing is compiled here."""
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "built"))
+    return tmp_path / "built"
+
+
+def test_an_object_in_another_folder_is_there_for_a_process_that_is_given_pytorch_s_folder(
+    runs: Callable[..., int], folder: Path
+) -> None:
+    assert runs() == 1
+    Path("ours.o").unlink()
+    assert runs() == 1
+    assert Path("ours.o").read_text() == "object\n"
+    assert {path.name for path in folder.rglob("*") if path.is_file()} == {"ours.o", "ours.o.made"}
+    assert runs(ADD + "int tag;\n") == 2
+
+
+def test_a_failure_in_another_folder_is_not_met_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho run >>runs\necho 'ours.cpp:1:2: error: no' >&2\nexit 3\n")
+    compiler.chmod(0o700)
+    Path("ours.cpp").write_text(ADD)
+    told: list[tuple[int, str]] = []
+    for _ in range(2):
+        told.append((compiling.main(str(compiler), command("ours.cpp")), capfd.readouterr().err))
+    assert told == [(3, "ours.cpp:1:2: error: no\n")] * 2
+    assert len(Path("runs").read_text().splitlines()) == 2  # with few headers, with all
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["ours.o.made"]
+
+
 def test_another_text_or_command_is_compiled_again(runs: Callable[..., int]) -> None:
     assert runs() == 1
     assert runs(ADD + "int tag;\n") == 2
@@ -624,3 +659,77 @@ def test_a_command_for_more_than_one_file_and_architecture_is_left_to_nvcc(
 
 def test_the_package_s_compilers_can_be_run() -> None:
     assert all(os.access(EXTENSIONS / name, os.X_OK) for name in ("g++", "nvcc"))
+
+
+# --- a file that does not compile costs the others nothing ----------------------------------------
+
+needs_ninja = pytest.mark.skipif(not shutil.which("ninja"), reason="no ninja here")
+
+
+@pytest.fixture
+def ninja(tmp_path: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Return a function that has ninja compile two files at once, as PyTorch does.
+
+    The compiler of `first.cpp` fails if that says so; the compiler of `second.cpp` ends once there
+    is a file `go`.
+    """
+    (tmp_path / "cc").write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        "  *first.cpp*) grep -q good first.cpp && touch first.o ;;\n"
+        "  *) echo $$ >second.pid; until [ -e go ]; do sleep 0.05; done; touch second.o ;;\n"
+        "esac\n"
+    )
+    (tmp_path / "cc").chmod(0o700)
+    (tmp_path / "build.ninja").write_text(
+        "rule compile\n"
+        f"  command = {sys.executable} -I -S {EXTENSIONS} ./cc -c $in -o $out\n"
+        "build first.o: compile first.cpp\n"
+        "build second.o: compile second.cpp\n"
+    )
+    (tmp_path / "second.cpp").write_text("")
+    return lambda: subprocess.run(
+        ["ninja", "-j", "2"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@needs_ninja
+def test_other_files_are_given_up_once_one_does_not_compile(
+    ninja: Callable[[], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "first.cpp").write_text("bad")
+    done = ninja()
+    assert done.returncode != 0
+    assert done.stdout.count(GIVEN_UP) == 1
+    assert not (tmp_path / "second.o").exists()
+    if (tmp_path / "second.pid").exists():  # its compiler had begun
+        told = Path(f"/proc/{(tmp_path / 'second.pid').read_text().strip()}/cmdline")
+        assert not told.exists() or not told.read_bytes()  # it has ended, unreaped maybe
+
+
+@needs_ninja
+def test_a_file_that_did_not_compile_before_costs_no_later_build(
+    ninja: Callable[[], subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "first.cpp").write_text("bad")
+    assert ninja().returncode != 0
+    (tmp_path / "first.cpp").write_text("good")
+    (tmp_path / "go").touch()
+    assert ninja().returncode == 0
+    assert (tmp_path / "second.o").exists()
+
+
+def test_a_command_that_no_ninja_began_has_no_siblings() -> None:
+    assert Siblings.of(["-c", "ours.cpp", "-o", "ours.o"]) is None
+
+
+def test_all_that_a_process_has_started_is_found() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 600 & echo; wait"], stdout=-1) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()  # both are there
+        found = descendants(os.getpid())
+        below = descendants(shell.pid)
+        for each in (*below, shell.pid):
+            os.kill(each, 9)
+    assert len(below) == 1
+    assert {shell.pid, *below} <= set(found)

@@ -28,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from .headers import fewer_headers, is_usual  # relative: the package has two names (`__main__`)
+from .siblings import Siblings
 from .steps import WITHOUT_COLLECTING, Done, Steps, after, said
 
 SOURCES = (".c", ".cc", ".cpp", ".cu", ".cxx")
@@ -36,6 +37,9 @@ LANDMARKS = ("ATen/ops", "torch/all.h", "Python.h", "cuda_runtime.h")
 FURTHER_HEADERS = re.compile(r"(?:^@|(?:^|[\s,='\"])-(?:I|i\w|-include|-pre-include|-?opt))")
 """An option that brings headers, or options from a file."""
 PATHS = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+EXTENSIONS_DIR, COPIES = "TORCH_EXTENSIONS_DIR", "elsewhere"
+"""The environment variable that names PyTorch's folder of extensions; a folder in it for objects of
+sources that compile into others."""
 HEARD = (*PATHS, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 """Environment variables that compilers read."""
 LOCATED = re.compile(r"^.*(?::\d+:(?:\d+:)?|\(\d+\):) (?:fatal )?error\b.*$", re.MULTILINE)
@@ -49,7 +53,20 @@ NOT_ITS_FAULT = re.compile(
 
 
 def main(compiler: str, arguments: list[str]) -> int:
-    """Compile; return the exit status of the last compilation, here or in an earlier process."""
+    """Compile; return the exit status of the last compilation, here or in an earlier process.
+
+    A file that does not compile costs the extension, so its other files are given up.
+    """
+    siblings = Siblings.of(arguments)
+    if siblings is not None:
+        siblings.watch()
+    status = _compiled(compiler, arguments)
+    if status and siblings is not None:
+        siblings.fail()
+    return status
+
+
+def _compiled(compiler: str, arguments: list[str]) -> int:
     source = None
     with contextlib.suppress(Exception):
         source = Source.of(arguments)
@@ -119,8 +136,20 @@ class Source:
     # --- once is enough ---------------------------------------------------------------------------
 
     @property
+    def _place(self) -> Path:
+        """The path of the object that later processes find; the note lies beside it.
+
+        It is where the object is wanted. A source that compiles into another folder than PyTorch's
+        (`build_directory`) has a copy in PyTorch's: only that folder is handed over.
+        """
+        wanted, folder = Path(self.output).absolute(), os.environ.get(EXTENSIONS_DIR)
+        if folder is None or wanted.is_relative_to(folder):
+            return wanted
+        return Path(folder, COPIES, self._made_of(), wanted.name)
+
+    @property
     def _note(self) -> Path:
-        return Path(f"{self.output}.made")
+        return Path(f"{self._place}.made")
 
     def known(self) -> int | None:
         """Return the exit status of this command for this text, if an earlier process found it.
@@ -139,7 +168,10 @@ class Source:
         if status := int(note["status"]):
             sys.stderr.write(note["said"])
             return status
-        os.utime(self.output)
+        if (kept := self._place) == Path(self.output).absolute():
+            os.utime(kept)
+        else:
+            shutil.copyfile(kept, self.output)
         if told := after("-MF", self.arguments):  # ninja removes the file when it has read it
             Path(told).write_text(note["dependencies"])
         return 0
@@ -154,6 +186,10 @@ class Source:
         is_good = done.returncode == 0
         if not is_good and (NOT_ITS_FAULT.search(words) or not LOCATED.search(words)):
             return
+        if (kept := self._place) != Path(self.output).absolute():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            if is_good:
+                shutil.copyfile(self.output, kept)
         note = {
             "made_of": self._made_of(),
             "status": done.returncode,
