@@ -1,45 +1,74 @@
 #!/usr/bin/env bash
-# Compare rows of choose.yaml with made-up speeds, several beside each other; each in a copy of one
-# run of stages 1 and 2. $ROOT/out has logs, ledgers' exports and the table so far.
+# Compare rows of a plan with made-up speeds, several beside each other; each in a copy of one run of
+# stages 1 and 2. $ROOT/out has logs and the table so far.
 #
 #   bash benchmarks/experiment/choose.sh TOGETHER ROW…
+#
+# PLAN is the plan (choose.yaml beside this file), SEEDS are the seeds of training and sampling (1).
+# Rows are dealt out to the GPUs that there are.
 set -uo pipefail
 
 together=$1
 shift
-here=$ROOT/work
-pipeline() {
-    "$PYTHON" -I -u -X utf8 cudal1/start.py benchmarks.pipeline --simulated \
-        --settings one-gpu benchmarks/experiment/choose.yaml --out "$here/results" "$@"
+rows=("$@")
+work=$ROOT/work
+PLAN=${PLAN:-benchmarks/experiment/choose.yaml}
+read -ra seeds <<< "${SEEDS:-1}"
+num_gpus=$(nvidia-smi --list-gpus 2> /dev/null | wc -l)
+
+ours() { "$PYTHON" -I -u -X utf8 cudal1/start.py "$@"; }
+pipeline() { # SEED NAME ARGUMENT…
+    local over=$work/seed-$1.yaml
+    ours benchmarks.pipeline --simulated --settings one-gpu "$PLAN" "$over" \
+        --work "$work/$1/$2" --out "$work/$1/$2/results" "${@:3}" >> "$ROOT/out/$1-$2.txt" 2>&1
+    echo "seed $1, $2: exit code $? after $SECONDS s"
+}
+base() {
+    local part
+    for part in generate sft selfsup rl search evaluation; do echo "$part: {seed: $1}"; done \
+        > "$work/seed-$1.yaml"
+    pipeline "$1" base --until selfsup
+}
+row() { # SEED ROW
+    local stages
+    cp -r "$work/$1/base" "$work/$1/$2"
+    stages=$("$PYTHON" -c "
+import sys, yaml
+plan, row = yaml.safe_load(open(sys.argv[1])), sys.argv[2]
+if row in plan['ablation']['rows']:  # r2 is the policy that all rows start from
+    print(f'ablation@{row}')
+for method in plan['search']['methods']:
+    if method.rpartition('-')[0] == row:
+        print(f'search@{method}')" "$PLAN" "$2")
+    # shellcheck disable=SC2086
+    pipeline "$1" "$2" --stages $stages
 }
 table() {
-    local folder folders=()
-    for folder in "$here"/*/data; do folders+=("1=$(dirname "$folder")"); done
-    "$PYTHON" -I -u -X utf8 cudal1/start.py benchmarks.experiment.table \
-        --base plain-plain "${folders[@]}" --out "$ROOT/out/table.json"
+    local seed folder folders=()
+    for seed in "${seeds[@]}"; do
+        for folder in "$work/$seed"/*/data; do folders+=("$seed=$(dirname "$folder")"); done
+    done
+    ours benchmarks.experiment.table --base plain-plain "${folders[@]}" --out "$ROOT/out/table.json"
 }
-one() {
-    local row=$1 methods
-    cp -r "$here/base" "$here/$row"
-    methods=$("$PYTHON" -c "
-import sys, yaml
-methods = yaml.safe_load(open('benchmarks/experiment/choose.yaml'))['search']['methods']
-print(*(f'search@{name}' for name in methods if name.rpartition('-')[0] == sys.argv[1]))" "$row")
-    # r2 is the policy that all rows start from
-    if [ "$row" != r2 ]; then methods="ablation@$row $methods"; fi
-    # shellcheck disable=SC2086
-    pipeline --work "$here/$row" --stages $methods > "$ROOT/out/$row.txt" 2>&1
-    echo "$row: $? after $SECONDS s"
-}
+# the next GPU, where there are several
+deal() { if [ "$num_gpus" -gt 1 ]; then export CUDA_VISIBLE_DEVICES=$((started++ % num_gpus)); fi; }
+
 export OMP_NUM_THREADS=2
-mkdir -p "$here"
-pipeline --work "$here/base" --until selfsup > "$ROOT/out/base.txt" 2>&1
-echo "base: $? after $SECONDS s"
+mkdir -p "$work"
+started=0
+for seed in "${seeds[@]}"; do
+    deal
+    base "$seed" &
+done
+wait
 running=0
-for row in "$@"; do
-    one "$row" &
-    running=$((running + 1))
-    if [ "$running" -ge "$together" ]; then wait -n && running=$((running - 1)); fi
+for name in "${rows[@]}"; do
+    for seed in "${seeds[@]}"; do
+        deal
+        row "$seed" "$name" &
+        running=$((running + 1))
+        if [ "$running" -ge "$together" ]; then wait -n && running=$((running - 1)); fi
+    done
 done
 while wait -n; do table; done
 table

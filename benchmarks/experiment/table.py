@@ -3,7 +3,7 @@
     python -m benchmarks.experiment.table --base GRPO SEED=FOLDER… [--out FILE]
 
 Each FOLDER is a work folder of `benchmarks.pipeline`, or a copy of its `data` with the ledger.
-Folders of one seed may have different rows; what both have is counted once. Problems must be the
+Folders of one seed may have different rows; what several have is counted once. Problems must be the
 same for all. What is compared, and why, is in `cudal1.selection.budget`: best so far at equal
 budget, beside an echo of each method with exemplars.
 
@@ -88,16 +88,22 @@ def main() -> None:
 def read(
     folders: Sequence[tuple[int, Path]],
 ) -> tuple[Methods, Mapping[str, Mapping[int, list[dict[str, float]]]], int]:
-    """Return the methods' answers, the steps of each training, and the answers of a first round."""
+    """Return the answers of methods that are done, each training's steps, and a first round's size.
+
+    A stage may still be running: its ledger is then read from its files.
+    """
     methods: dict[str, dict[int, Told]] = defaultdict(dict)
     steps: dict[str, dict[int, list[dict[str, float]]]] = defaultdict(dict)
     sizes: set[int] = set()
     for seed, folder in folders:
         params = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))
-        sizes.add(params["search"]["answers_per_round"])
+        search = params["search"]
+        sizes.add(search["answers_per_round"])
+        num_answers = search["rounds"] * search["answers_per_round"]
         with Ledger.read(folder / "data") as ledger:
             for stage, told in _answers(ledger.sql(ANSWERS, {}).to_dicts()).items():
-                methods[stage.removeprefix("search@")][seed] = told
+                if all(len(each) == num_answers for each in told.rewards.values()):
+                    methods[stage.removeprefix("search@")][seed] = told
             for stage in ("rl", *(f"ablation@{name}" for name in params["ablation"]["rows"])):
                 if rows := _steps(ledger, stage):
                     steps[stage.removeprefix("ablation@")][seed] = rows
