@@ -69,9 +69,10 @@ def main() -> None:
     kept = given.work / "measured.json"
     if not kept.exists():
         prepare(given.work, over, is_simulated=given.simulated)
-        kept.write_text(json.dumps({"settings": over, "runs": []}), encoding="utf-8")
+        begun = {"settings": over, "is_simulated": given.simulated, "runs": []}
+        kept.write_text(json.dumps(begun), encoding="utf-8")
     known = json.loads(kept.read_text(encoding="utf-8"))
-    if known["settings"] != over:
+    if (known["settings"], known["is_simulated"]) != (over, given.simulated):
         sys.exit(f"{given.work}: was begun with other settings; name those, or another --work")
     with chdir(given.work):  # DVC names stages as they are called from here
         stages = given.stages or stage_names(until=given.until)
@@ -84,7 +85,7 @@ def main() -> None:
         save(given, runs)  # a stage that is cut off is noted, too
         run |= made(stage, given.work)
         done |= {stage} if run["returncode"] == 0 else set()
-        kept.write_text(json.dumps({"settings": over, "runs": runs}), encoding="utf-8")
+        kept.write_text(json.dumps(known), encoding="utf-8")
         save(given, runs, is_complete=done >= set(stages))
         if run["returncode"]:
             sys.exit(f"{stage} ended with {run['returncode']}; ask again to go on")

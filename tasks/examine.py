@@ -174,7 +174,7 @@ def _next(
         attempts,
         style=policy.prompts,
         facts=device_facts(stage.params),
-        max_tokens=policy.max_prompt_tokens + (sampling.turns - 1) * sampling.max_new_tokens,
+        max_tokens=stage.params.max_examined_tokens(),
         num_tokens=sampler.num_tokens,
     )
     return Question(

@@ -28,7 +28,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.prompts.prompt import PromptStyle, answer_text, contrastive_prompt, generation_prompt
+from cudal1.prompts.prompt import (
+    DeviceFacts,
+    PromptStyle,
+    answer_text,
+    contrastive_prompt,
+    generation_prompt,
+)
 from cudal1.selection.exemplar import Exemplar
 from cudal1.suite import generator
 from cudal1.teachers import Choice, Kind, Rewrite, Weights, compose, variant
@@ -140,14 +146,21 @@ def documents(seed: int, count: int) -> Iterator[str]:
 
 
 def lessons_in_reading(
-    seed: int, count: int, *, style: PromptStyle = PromptStyle.COMPACT
+    seed: int,
+    count: int,
+    *,
+    style: PromptStyle = PromptStyle.COMPACT,
+    facts: DeviceFacts | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """Yield contrastive prompts with answers that follow scores; training must not undo this."""
+    """Yield contrastive prompts with answers that follow scores; training must not undo this.
+
+    `facts` may be None only where the style's templates use none.
+    """
     rng = random.Random(seed)
     readers = [author for author in AUTHORS if author.drafts > 1]
     for index in range(count):
         author = rng.choices(readers, [author.share for author in readers])[0]
-        yield _contrastive(rng, _problem(rng, seed, index), author, style)
+        yield _contrastive(rng, _problem(rng, seed, index), author, style, facts)
 
 
 def _problem(rng: random.Random, seed: int, index: int) -> Problem:
@@ -177,7 +190,11 @@ def _example(rng: random.Random, problem: Problem) -> tuple[str, str]:
 
 
 def _contrastive(
-    rng: random.Random, problem: Problem, author: Author, style: PromptStyle = PromptStyle.COMPACT
+    rng: random.Random,
+    problem: Problem,
+    author: Author,
+    style: PromptStyle = PromptStyle.COMPACT,
+    facts: DeviceFacts | None = None,
 ) -> tuple[str, str]:
     """Return a prompt with scored exemplars, and an answer made from them."""
     tried = [_exemplar(rng, problem) for _ in range(rng.choice(TRIED))]
@@ -197,7 +214,7 @@ def _contrastive(
         Exemplar(candidate_id=str(i), source=made.source, score=score)
         for i, (score, made) in enumerate(shown)
     ]
-    prompt = contrastive_prompt(problem, exemplars, style=style)
+    prompt = contrastive_prompt(problem, exemplars, style=style, facts=facts)
     return prompt.messages[0].content, answer_text(compose(problem.source, picked).source)
 
 

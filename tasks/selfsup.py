@@ -44,16 +44,15 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         answers = _own_answers(stage, ledger, Sampler(init))
-        pairs = with_lessons(
-            _pairs(stage, answers), section.reading, params=stage.params, seed=_seed(stage)
-        )
+        pairs = _pairs(stage, answers)
+        mixed = with_lessons(pairs, section.reading, params=stage.params, seed=_seed(stage))
         knobs = {knob: getattr(section, knob) for knob in TRAINING_KNOBS}
         with tracked(stage, ledger) as run:
             with training(stage, ledger, run, steps=section.steps) as steps:
                 num_long = train_sft(
                     init,
                     out,
-                    pairs,
+                    mixed,
                     SftSettings(scale=stage.params.scale, **knobs),
                     work=stage.work,
                     on_log=steps.log,
@@ -62,7 +61,8 @@ def teach_itself(stage: Stage) -> Mapping[str, float | int]:
     return {
         "sampled_success": fmean(success_reward(answer.verdict) for answer in answers),
         "sampled_num_answers": len(answers),
-        "num_pairs": len(pairs) - num_long,
+        "num_pairs": len(pairs),
+        "num_lessons": len(mixed) - len(pairs),
         "num_too_long": num_long,
         **marks,
     }

@@ -21,9 +21,8 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     refuse_unready(stage)
     refuse_untrainable(stage, base, stage.params.reinforced())
     section = stage.params.sft
-    pairs = with_lessons(
-        _pairs(stage.params), section.reading, params=stage.params, seed=section.seed
-    )
+    pairs = _pairs(stage.params)
+    mixed = with_lessons(pairs, section.reading, params=stage.params, seed=section.seed)
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         with tracked(stage, ledger) as run:
@@ -31,7 +30,7 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
                 num_long = train_sft(
                     base,
                     out,
-                    pairs,
+                    mixed,
                     SftSettings(
                         scale=stage.params.scale, **section.model_dump(exclude={"reading"})
                     ),
@@ -39,7 +38,8 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
                     on_log=steps.log,
                 )
             marks = examine(stage, ledger, out)
-    return {"num_pairs": len(pairs) - num_long, "num_too_long": num_long, **marks}
+    counts = {"num_pairs": len(pairs), "num_lessons": len(mixed) - len(pairs)}
+    return {**counts, "num_too_long": num_long, **marks}
 
 
 def _pairs(params: Params) -> list[Pair]:

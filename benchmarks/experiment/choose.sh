@@ -31,7 +31,10 @@ base() {
 }
 row() { # SEED ROW
     local stages
-    cp -r "$work/$1/base" "$work/$1/$2"
+    if [ ! -e "$work/$1/$2" ]; then  # a copy is there as a whole, or not at all
+        rm -rf "$work/$1/$2.part"
+        cp -rT "$work/$1/base" "$work/$1/$2.part" && mv -T "$work/$1/$2.part" "$work/$1/$2" || return
+    fi
     stages=$("$PYTHON" -c "
 import sys, yaml
 plan, row = yaml.safe_load(open(sys.argv[1])), sys.argv[2]
@@ -53,6 +56,12 @@ table() {
 # the next GPU, where there are several
 deal() { if [ "$num_gpus" -gt 1 ]; then export CUDA_VISIBLE_DEVICES=$((started++ % num_gpus)); fi; }
 
+"$PYTHON" -c "
+import sys, yaml
+known = {name.rpartition('-')[0] for name in yaml.safe_load(open(sys.argv[1]))['search']['methods']}
+if unknown := set(sys.argv[2:]) - known:
+    sys.exit(f'{sys.argv[1]}: no method asks {sorted(unknown)[0]}; there are {sorted(known)}')
+" "$PLAN" "${rows[@]}" || exit
 export OMP_NUM_THREADS=2
 mkdir -p "$work"
 started=0

@@ -90,20 +90,20 @@ def read(
 ) -> tuple[Methods, Mapping[str, Mapping[int, list[dict[str, float]]]], int]:
     """Return the answers of methods that are done, each training's steps, and a first round's size.
 
-    A stage may still be running: its ledger is then read from its files.
+    A stage may still be running: its ledger is then read from its files. A method is done once its
+    product is there: answers are stored before they are judged.
     """
     methods: dict[str, dict[int, Told]] = defaultdict(dict)
     steps: dict[str, dict[int, list[dict[str, float]]]] = defaultdict(dict)
     sizes: set[int] = set()
     for seed, folder in folders:
         params = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))
-        search = params["search"]
-        sizes.add(search["answers_per_round"])
-        num_answers = search["rounds"] * search["answers_per_round"]
+        sizes.add(params["search"]["answers_per_round"])
         with Ledger.read(folder / "data") as ledger:
             for stage, told in _answers(ledger.sql(ANSWERS, {}).to_dicts()).items():
-                if all(len(each) == num_answers for each in told.rewards.values()):
-                    methods[stage.removeprefix("search@")][seed] = told
+                name = stage.removeprefix("search@")
+                if (folder / "data" / "search" / f"{name}.parquet").exists():
+                    methods[name][seed] = told
             for stage in ("rl", *(f"ablation@{name}" for name in params["ablation"]["rows"])):
                 if rows := _steps(ledger, stage):
                     steps[stage.removeprefix("ablation@")][seed] = rows

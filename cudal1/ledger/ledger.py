@@ -259,19 +259,21 @@ class Ledger(Reviews):
         device_kind: str,
         protocol_id: str,
         statuses: Sequence[Status],
+        stages: Sequence[str],
         first_attempt: int,
         island: int | None,
         count: int,
     ) -> list[tuple[Candidate, Verdict]]:
         """Return candidates of distinct programs that failed with one of some statuses.
 
-        They are of stage `filter` or the running stage, and the newest comes last.
+        They are of some stages or the running one, and the newest comes last.
 
         Args:
             problem_id: the problem.
             device_kind: kind of device of the verdicts.
             protocol_id: their protocol.
             statuses: statuses that count.
+            stages: earlier stages that count.
             first_attempt: attempt of the running stage from which on answers do not count.
             island: island of the answers; None: of all.
             count: the most that are returned.
@@ -282,6 +284,7 @@ class Ledger(Reviews):
             device_kind=device_kind,
             protocol_id=protocol_id,
             statuses=[status.value for status in statuses],
+            stages=list(stages),
             running=self._stage,
             first_attempt=first_attempt,
             island=island,

@@ -3,8 +3,8 @@
 Threat: reasons of verdicts quote untrusted code, such as the text of an exception, and a reviewer
 quotes it, too. Here such words are data: each becomes one printable line of bounded length, nothing
 is decided by it, and it cannot close a fence. Of a cheat the name is told and not the sign by which
-the harness saw it, so that no policy learns to hide the sign. What a reason says of inputs and
-seeds, the verdict has published.
+the harness saw it, nor why times are impossible, so that no policy learns to hide the sign. What a
+reason says of inputs and seeds, the verdict has published.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def feedback(
         return _line("No code was found", no_source)
     if verdict.status is Status.HACKED:
         return "\n".join(_cheats(verdict.flags))
+    if verdict.status is Status.INVALID:
+        return _line(_FAILED[verdict.status], None)
     if verdict.status is not Status.CORRECT:
         return _line(_FAILED[verdict.status], verdict.reason)
     lines = ["It is correct."]

@@ -112,7 +112,7 @@ def contrastive_prompt(
             facts,
             index=str(index),
             score=f"{exemplar.score:.2f}",
-            source=exemplar.source.rstrip(),
+            source=_shown(exemplar.source),
         )
         for index, exemplar in enumerate(exemplars, start=1)
     ]
@@ -123,7 +123,7 @@ def contrastive_prompt(
             facts,
             index=str(index),
             feedback=failure.feedback,
-            source=(failure.source or NO_SOURCE).rstrip(),
+            source=_shown(failure.source or NO_SOURCE),
         )
         for index, failure in enumerate(failures, start=len(exemplars) + 1)
     ]
@@ -160,7 +160,7 @@ def refinement_prompt(
             index=str(index),
             score=f"{attempt.score:.2f}",
             feedback=attempt.feedback,
-            source=(attempt.source or NO_SOURCE).rstrip(),
+            source=_shown(attempt.source or NO_SOURCE),
         )
         for index, attempt in enumerate(attempts, start=1)
     ]
@@ -292,6 +292,11 @@ def review_prompt(
         fence=fence,
     )
     return _prompt(text, ("reviewer", "review"), ("reviewer", "case"))
+
+
+def _shown(source: str) -> str:
+    """Return a source without anything that ends its fence: strings and comments may hold it."""
+    return source.rstrip().replace("```", "` ` `")
 
 
 def answer_text(source: str) -> str:

@@ -29,6 +29,8 @@ from cudal1.settings.settings_file import read_settings
 REVIEWER = "reviewer"
 """The reviewer's name in bills."""
 TUNED = "tuned"
+OUTCOME_TOKENS = 256
+"""Tokens of an attempt beside its code: a frame, and what became of it (`prompts.feedback`)."""
 NIGHTLY = ("champion", TUNED, "challenger")
 """Policies of a night."""
 
@@ -331,7 +333,7 @@ class Params(Record):
     reviewer: ReviewerParams
     report: ReportParams
     lessons: LessonsParams
-    tuned: TrainingParams
+    tuned: SftParams
     """Stage `tuned` of a night: supervised training of the champion on the lessons."""
     challenger: RlChanges
     """Stage `challenger` of a night: stage `rl` from there, with some settings changed; the night's
@@ -341,10 +343,18 @@ class Params(Record):
     def max_contrast_tokens(self, rl: RlParams) -> int:
         """Return the most tokens of a prompt of stage `rl`: exemplars are as long as answers.
 
-        So are failures, and the attempts that the prompt of a last turn shows instead of both.
+        So are failures. The prompt of a last turn shows attempts instead of both.
         """
-        num_shown = max(rl.num_exemplars + rl.num_failures, rl.turns - 1)
-        return self.policy.max_prompt_tokens + num_shown * self.policy.max_new_tokens
+        code, num_shown = self.policy.max_new_tokens, rl.num_exemplars + rl.num_failures
+        exemplars = num_shown * code if rl.shows_exemplars else 0
+        return self.policy.max_prompt_tokens + max(exemplars, self._attempts_tokens(rl.turns))
+
+    def max_examined_tokens(self) -> int:
+        """Return the most tokens of an examination's prompt: of its last turn."""
+        return self.policy.max_prompt_tokens + self._attempts_tokens(self.evaluation.turns)
+
+    def _attempts_tokens(self, turns: int) -> int:
+        return (turns - 1) * (self.policy.max_new_tokens + OUTCOME_TOKENS)
 
     def reinforced(self) -> dict[str, RlParams]:
         """Return the settings of stage `rl` and of its rows, by their places in params.yaml.

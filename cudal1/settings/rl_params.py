@@ -79,6 +79,11 @@ class RlParams(ContrastParams):
     (docs/training/how-to.md); None: the training processes sample."""
     seed: int
 
+    @property
+    def shows_exemplars(self) -> bool:
+        """Return whether a prompt of a first turn may show exemplars."""
+        return self.sampling is not Sampling.NONE and self.plain_share < 1
+
 
 RlChanges = dict[str, JsonValue]
 """Settings of `rl` that another stage changes, by name."""

@@ -15,7 +15,6 @@ from cudal1.extract.extract import extract
 from cudal1.problem import Problem
 from cudal1.program.identity import program_id
 from cudal1.prompts.prompt import DeviceFacts, answer_text, contrastive_prompt, generation_prompt
-from cudal1.selection.contrast import Sampling
 from cudal1.selection.exemplar import Exemplar
 from cudal1.settings.params import Params
 from cudal1.settings.rl_params import RlParams
@@ -75,6 +74,7 @@ def faults(
     found = found or [f"{folder}: {fault}" for fault in _of_text(tokenizer, params, asked)]
     for key, rl in reinforced.items():
         found += [f"{key}: {fault}" for fault in _of_room(config, params, key, rl)]
+    found += [f"evaluation: {fault}" for fault in _of_examination(config, params)]
     if asked.problems is not None and can_render:
         lengths = _Lengths(tokenizer, params, asked.problems, asked.facts)
         for key, rl in reinforced.items():
@@ -160,17 +160,29 @@ def _of_text(tokenizer: Any, params: Params, asked: Asked) -> Iterator[str]:
 def _of_room(config: Any, params: Params, key: str, rl: RlParams) -> Iterator[str]:
     """Yield why a prompt and its answer may be longer than the policy's context."""
     has_room = getattr(config.get_text_config(), "max_position_embeddings", None)
-    policy, shows = params.policy, _shows_exemplars(rl)
-    is_longer = shows or rl.turns > 1
-    longest = params.max_contrast_tokens(rl) if is_longer else policy.max_prompt_tokens
-    needed = longest + policy.max_new_tokens
+    needed = params.max_contrast_tokens(rl) + params.policy.max_new_tokens
     if has_room is not None and needed > has_room:
-        fewer = [f"{key}.num_exemplars"] if shows else []
-        fewer += [f"{key}.turns"] if rl.turns > 2 else []
+        shown = {
+            f"{key}.num_exemplars": rl.shows_exemplars and rl.num_exemplars > 0,
+            f"{key}.num_failures": rl.shows_exemplars and rl.num_failures > 0,
+            f"{key}.turns": rl.turns > 1,
+        }
+        fewer = [name for name, is_shown in shown.items() if is_shown]
         remedies = ["policy.max_prompt_tokens", *fewer, "policy.max_new_tokens"]
         yield (
             f"a prompt and its answer may take {needed} tokens, but the policy has {has_room} "
             f"positions; lower {' or '.join(remedies)}"
+        )
+
+
+def _of_examination(config: Any, params: Params) -> Iterator[str]:
+    """Yield why the last prompt of an examination may be longer than the policy's context."""
+    has_room = getattr(config.get_text_config(), "max_position_embeddings", None)
+    needed = params.max_examined_tokens() + params.policy.max_new_tokens
+    if has_room is not None and params.evaluation.turns > 1 and needed > has_room:
+        yield (
+            f"a prompt and its answer may take {needed} tokens, but the policy has {has_room} "
+            "positions; lower evaluation.turns or policy.max_new_tokens"
         )
 
 
@@ -209,16 +221,12 @@ def _of_prompts(lengths: _Lengths, params: Params, key: str, rl: RlParams) -> It
             f"policy.max_prompt_tokens, or lower {key}.prompts_per_step"
         )
     shortest = min(lengths.contrastive, default=0)
-    if _shows_exemplars(rl) and shortest > params.max_contrast_tokens(rl):
+    if rl.shows_exemplars and shortest > params.max_contrast_tokens(rl):
         yield (
             f"no prompt could show an exemplar: the shortest takes {shortest} tokens without its "
             f"code, of {params.max_contrast_tokens(rl)}; raise policy.max_prompt_tokens or "
             f"policy.max_new_tokens, or set {key}.sampling to none"
         )
-
-
-def _shows_exemplars(rl: RlParams) -> bool:
-    return rl.sampling is not Sampling.NONE and rl.plain_share < 1
 
 
 def _with_answer(tokenizer: Any, answer: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cudal1.candidate import Candidate, Completion
 from cudal1.problem import Problem
 from cudal1.program.identity import program_id
 from cudal1.prompts.prompt import Prompt
-from cudal1.selection.exemplar import Attempt, Exemplar
+from cudal1.selection.exemplar import Attempt
 from cudal1.verdict import Verdict
 
 
@@ -20,7 +20,8 @@ class Question:
     problem_id: str
     prompt: Prompt
     programs: frozenset[str]
-    """Programs that the prompt shows, the reference's too."""
+    """Programs that earn nothing again: the reference, and what the prompt shows. Of a later turn
+    they are all attempts, or an attempt that did not fit into the prompt could be sold twice."""
     island: int | None
     attempts: tuple[Attempt, ...] = ()
     """All earlier attempts of the trajectory; the prompt shows those that fit."""
@@ -31,6 +32,12 @@ class Question:
     def turn(self) -> int:
         """The number of the answer in its trajectory, from 1."""
         return len(self.attempts) + 1
+
+    @property
+    def best_shown(self) -> float | None:
+        """The best score that an answer is compared with; None where there is none."""
+        scores = [each.score for each in self.attempts] or self.prompt.exemplar_scores
+        return max(scores, default=None)
 
     @property
     def asks_for_sections(self) -> bool:
@@ -49,9 +56,6 @@ class Given:
     """None also without a candidate."""
 
 
-def programs_of(
-    problem: Problem, prompt: Prompt, given: Sequence[Exemplar | Attempt]
-) -> frozenset[str]:
-    """Return the programs that a prompt shows: the reference's, and those of what it was given."""
-    shown = [each.source for each in given if each.candidate_id in prompt.exemplar_ids]
-    return frozenset(program_id(source) for source in (problem.as_candidate, *shown) if source)
+def programs_of(problem: Problem, sources: Iterable[str | None]) -> frozenset[str]:
+    """Return the programs of a problem's reference and of some sources."""
+    return frozenset(program_id(source) for source in (problem.as_candidate, *sources) if source)

@@ -13,14 +13,20 @@ from collections.abc import Sequence
 
 from cudal1.problem import Problem
 from cudal1.program.identity import program_id
+from cudal1.services.judging import device_facts
 from cudal1.settings.params import Params
 from cudal1.train.sft import Pair
 from tasks.pretrain import lessons_in_reading
 
 
 def with_lessons(pairs: Sequence[Pair], share: float, *, params: Params, seed: int) -> list[Pair]:
-    """Return the pairs and `share` times as many lessons in reading scores, shuffled."""
-    lessons = lessons_in_reading(seed, round(share * len(pairs)), style=params.policy.prompts)
+    """Return the pairs, mixed with `share` times as many lessons in reading scores."""
+    count = round(share * len(pairs))
+    if not count:
+        return list(pairs)
+    lessons = lessons_in_reading(
+        seed, count, style=params.policy.prompts, facts=device_facts(params)
+    )
     mixed = [*pairs, *(([{"role": "user", "content": p}], answer) for p, answer in lessons)]
     random.Random(seed).shuffle(mixed)
     return mixed

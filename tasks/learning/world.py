@@ -33,7 +33,7 @@ from cudal1.selection.exemplar import Attempt, Birth
 from cudal1.selection.failures import LESSONS
 from cudal1.selection.progress import Outcome, rewards, shares
 from cudal1.selection.reward import Smoother, speed_reward, success_reward
-from cudal1.selection.trajectories import discounted_returns
+from cudal1.selection.trajectories import discounted_returns, from_group_mean
 from cudal1.services.answers import keep_completions
 from cudal1.services.attempts import attempt_of, failure_of
 from cudal1.services.judging import VerdictSource, device_facts
@@ -157,7 +157,10 @@ class ContrastiveWorld:
             max_tokens=params.max_contrast_tokens(section),
             num_tokens=self._num_tokens,
         )
-        programs = programs_of(problem, prompt, [*exemplars, *failures])
+        shown = set(prompt.exemplar_ids)
+        programs = programs_of(
+            problem, (e.source for e in (*exemplars, *failures) if e.candidate_id in shown)
+        )
         self._first[problem_id] = Question(problem_id, prompt, programs, choice.island)
         self._watch.lap(Part.OWN)
         return prompt.as_chat()
@@ -190,9 +193,9 @@ class ContrastiveWorld:
     ) -> list[float | None]:
         """Return the smoothed rewards of a batch of answers; failures earn the smoothed value of 0.
 
-        With several turns it is the discounted sum of the smoothed rewards from each turn on.
-        Smoothed rewards have a mean of 0, so no turn earns more by its place alone; and each reward
-        is clipped by itself. Offered answers of the batch must come first, in the same order.
+        With several turns it is the discounted sum of the smoothed rewards from each turn on, each
+        clipped by itself and counted from its group's mean (`cudal1.selection.trajectories`).
+        Offered answers of the batch must come first, in the same order.
         """
         self._watch.lap(Part.TRAIN if self._answers else Part.GENERATE)
         num_offered = len(self._answers)
@@ -230,8 +233,11 @@ class ContrastiveWorld:
             },
         )
         self._watch.lap(Part.OWN)
+        if self._section.turns == 1:
+            return list(smoothed)
         follows = [each.question.follows for each in self._answers]
-        return list(discounted_returns(smoothed, follows, discount=self._section.turn_discount))
+        counted = from_group_mean(smoothed, problem_ids)
+        return list(discounted_returns(counted, follows, discount=self._section.turn_discount))
 
     def end_step(self) -> None:
         """End the current step, if there is one, and log the parts of its time."""
@@ -291,6 +297,7 @@ class ContrastiveWorld:
             device_kind=self._judge.device.kind,
             protocol_id=self._judge.protocol.id,
             statuses=LESSONS,
+            stages=self._history.stages,
             first_attempt=step * ATTEMPTS,
             island=island,
             count=section.num_failures,
@@ -316,7 +323,7 @@ class ContrastiveWorld:
         return Question(
             problem.id,
             prompt,
-            programs_of(problem, prompt, attempts),
+            programs_of(problem, (attempt.source for attempt in attempts)),
             given.question.island,
             attempts,
             follows=number,
@@ -328,15 +335,22 @@ class ContrastiveWorld:
         is_paid = not must_be_whole or sections_of(given.completion.text).is_whole
         return Outcome(
             speedup=speedup if is_paid else 0.0,
-            best_shown=max(given.completion.exemplar_scores, default=None),
+            best_shown=given.question.best_shown,
             is_copy=program in given.question.programs,
         )
 
     def _rewards(self, outcomes: Sequence[Outcome], problem_ids: Sequence[str]) -> list[float]:
-        """Return what each answer earns beside the others of its group, before smoothing."""
+        """Return what each answer earns beside the others of its group and turn, before smoothing.
+
+        Answers of one turn were all shown equally many attempts.
+        """
         earned = [0.0] * len(outcomes)
-        for problem_id in dict.fromkeys(problem_ids):
-            group = [i for i, each in enumerate(problem_ids) if each == problem_id]
+        asked = [
+            (problem_id, given.question.turn)
+            for problem_id, given in zip(problem_ids, self._answers, strict=True)
+        ]
+        for question in dict.fromkeys(asked):
+            group = [i for i, each in enumerate(asked) if each == question]
             found = rewards(self._section.reward, [outcomes[i] for i in group])
             for i, reward in zip(group, found, strict=True):
                 earned[i] = reward

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from cudal1.ledger import Ledger
 from cudal1.train.sft import Pair, SftSettings, train_sft
+from tasks.learning.reading import with_lessons
 from tasks.learning.training import pair, refuse_unready, tracked, training
 from tasks.night.lessons import LESSONS, num_new
 from tasks.night.night import current_night
@@ -28,11 +29,15 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
     champion, out = DATA / "policy" / "champion", DATA / "policy" / "tuned"
     lessons = product(LESSONS)
     pairs = _pairs(stage, lessons) if num_new(lessons) else []
+    mixed = with_lessons(
+        pairs, section.reading, params=stage.params, seed=section.seed + night.number
+    )
     num_long = 0
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)
         if pairs:
-            knobs = {**section.model_dump(), "seed": section.seed + night.number}
+            knobs = section.model_dump(exclude={"reading"})
+            knobs["seed"] += night.number
             with (
                 tracked(stage, ledger) as run,
                 training(stage, ledger, run, steps=section.steps) as steps,
@@ -40,7 +45,7 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
                 num_long = train_sft(
                     champion,
                     out,
-                    pairs,
+                    mixed,
                     SftSettings(scale=stage.params.scale, **knobs),
                     work=stage.work,
                     on_log=steps.log,
@@ -50,7 +55,8 @@ def fine_tune(stage: Stage) -> Mapping[str, float | int]:
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(champion, out)
             ledger.export()
-    return {"night": night.number, "num_pairs": len(pairs) - num_long, "num_too_long": num_long}
+    counts = {"num_pairs": len(pairs), "num_lessons": len(mixed) - len(pairs)}
+    return {"night": night.number, **counts, "num_too_long": num_long}
 
 
 def _pairs(stage: Stage, lessons: Sequence[Mapping[str, object]]) -> list[Pair]:

@@ -79,6 +79,10 @@ def test_the_benchmark_resumes_after_a_failed_stage_with_the_same_settings_only(
     assert found["is_complete"]
     assert [run["returncode"] for run in found["runs"]] == [0, 1, 0]
     assert asked == ["problems", "policy", "policy"]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", [*sys.argv, "--simulated"])
+        with pytest.raises(SystemExit, match="begun with other settings"):
+            pipeline.main()
     over.write_text("rl: {steps: 4}\n")
     with pytest.raises(SystemExit, match="begun with other settings"):
         pipeline.main()

@@ -102,3 +102,8 @@ def test_a_stage_depends_on_the_code_that_makes_its_result(name: str) -> None:
 
 def test_the_file_holds_no_path_of_this_machine() -> None:
     assert str(Path.home()) not in (ROOT / "flows" / "night" / "dvc.yaml").read_text()
+
+
+def test_a_challenger_depends_on_the_code_of_the_stage_that_it_repeats() -> None:
+    code = {dep for dep in DVC["rl"]["deps"] if not dep.startswith(("data/", "cudal1/prompts"))}
+    assert code - set(NIGHT["challenger"]["deps"]) == set()

@@ -216,6 +216,7 @@ def failures(ledger, facts, **changed) -> list[str]:
         "device_kind": "cpu",
         "protocol_id": facts.protocol.id,
         "statuses": [Status.CRASHED],
+        "stages": ["filter"],
         "first_attempt": 300,
         "island": None,
         "count": 9,

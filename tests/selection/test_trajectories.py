@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cudal1.selection.trajectories import discounted_returns
+from cudal1.selection.trajectories import discounted_returns, from_group_mean
 
 
 def test_an_answer_without_a_successor_earns_its_own_reward() -> None:
@@ -32,3 +32,14 @@ def test_interleaved_trajectories_earn_the_sums_of_the_formula() -> None:
         for i in range(len(rewards))
     ]
     assert discounted_returns(rewards, follows, discount=discount) == pytest.approx(slowly)
+
+
+@pytest.mark.parametrize("reward", [-0.9, 0.0, 1.3])
+def test_equal_answers_earn_equal_returns_whatever_their_turns(reward: float) -> None:
+    """Otherwise a group that learns nothing would train its turns."""
+    counted = from_group_mean([reward] * 4, ["p"] * 4)
+    assert discounted_returns(counted, [None, None, 0, 1], discount=0.4) == [0.0] * 4
+
+
+def test_rewards_count_from_the_mean_of_their_own_group() -> None:
+    assert from_group_mean([1.0, 10.0, 3.0, 30.0], ["p", "q", "p", "q"]) == [-1.0, -10.0, 1.0, 10.0]

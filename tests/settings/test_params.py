@@ -10,7 +10,7 @@ import yaml
 
 from cudal1.errors import ConfigError
 from cudal1.settings import profiles
-from cudal1.settings.params import Params
+from cudal1.settings.params import OUTCOME_TOKENS, Params
 
 SHIPPED = Path(__file__).parents[2] / "params.yaml"
 KEYS = [
@@ -207,7 +207,17 @@ def test_the_last_turn_has_room_for_its_attempts(content: dict[str, Any], tmp_pa
         file.write_text(yaml.safe_dump(content))
         rooms.append((params := Params.load(file)).max_contrast_tokens(params.rl))
     assert rooms[0] == rooms[1] == 700 + 2 * 256
-    assert rooms[2] == 700 + 3 * 256
+    assert rooms[2] == 700 + 3 * (256 + OUTCOME_TOKENS)
+
+
+def test_exemplars_that_are_never_shown_take_no_room(
+    content: dict[str, Any], tmp_path: Path
+) -> None:
+    content["rl"].update(group_size=8, turns=2, sampling="none", num_failures=4)
+    file = tmp_path / "params.yaml"
+    file.write_text(yaml.safe_dump(content))
+    params = Params.load(file)
+    assert params.max_contrast_tokens(params.rl) == 700 + 256 + OUTCOME_TOKENS
 
 
 @pytest.mark.parametrize(

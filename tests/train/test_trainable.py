@@ -147,6 +147,28 @@ def test_a_context_that_is_too_short_for_exemplars_is_named(folder: Path) -> Non
     assert faults(folder, PARAMS, {"rl": PARAMS.rl}, NOTHING) == []
 
 
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"num_failures": 2}, "rl.num_exemplars or rl.num_failures or policy"),
+        ({"turns": 4}, "rl.num_exemplars or rl.turns or policy"),
+        ({"turns": 4, "sampling": "none"}, "max_prompt_tokens or rl.turns or policy"),
+    ],
+)
+def test_settings_of_all_that_a_prompt_shows_are_named_as_remedies(
+    folder: Path, changed: dict[str, Any], named: str
+) -> None:
+    change(folder / "config.json", {"max_position_embeddings": 1468})
+    assert named in only_fault(folder, **changed)
+
+
+def test_an_examination_over_more_turns_than_fit_is_named(folder: Path) -> None:
+    evaluation = PARAMS.evaluation.model_copy(update={"turns": 9, "num_samples": 9})
+    (said,) = faults(folder, PARAMS.model_copy(update={"evaluation": evaluation}), {}, NOTHING)
+    assert "evaluation: a prompt and its answer may take" in said
+    assert "lower evaluation.turns" in said
+
+
 @pytest.mark.parametrize("changed", [{"sampling": "none"}, {"plain_share": 1.0}])
 def test_plain_prompts_need_less_context(folder: Path, changed: dict[str, Any]) -> None:
     change(folder / "config.json", {"max_position_embeddings": 956})

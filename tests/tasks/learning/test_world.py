@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -393,10 +394,24 @@ def test_an_attempt_earns_a_share_of_what_it_led_to(world: World) -> None:
         "select smoothed, turn, follows from rewards join completions using (completion_id) "
         "order by attempt"
     )["smoothed"].to_list()
-    assert [later, failed] == smoothed[2:]
-    assert led == pytest.approx(smoothed[0] + 0.5 * smoothed[2])
-    assert alone == pytest.approx(smoothed[1] + 0.5 * smoothed[3])
+    counted = [each - fmean(smoothed) for each in smoothed]
+    assert [later, failed] == counted[2:]
+    assert led == pytest.approx(counted[0] + 0.5 * counted[2])
+    assert alone == pytest.approx(counted[1] + 0.5 * counted[3])
     assert led > alone
+
+
+def test_a_group_that_fails_trains_no_turn(world: World) -> None:
+    world = in_turns(world)
+    assert take_turns(world, 0, ["nothing", "no"], ["nothing", "more"]) == [0.0] * 4
+
+
+def test_an_attempt_that_does_not_fit_into_the_prompt_earns_nothing_again(world: World) -> None:
+    world = in_turns(world, reward=RewardForm.RATIO)
+    comment = "# " + "0" * 4 * STAGE.params.max_contrast_tokens(RL)
+    long = says("3.0", 2).replace("```python\n", f"```python\n{comment}\n")
+    take_turns(world, 0, [long, says("2.0", 1)], [says("3.0", 2), says("4.0", 3)])
+    assert world.told.steps[1]["copied"] == 0.5
 
 
 def test_each_answer_of_a_trajectory_is_judged_and_counted_once(world: World) -> None:
