@@ -17,8 +17,9 @@ from cudal1.tracking.runs import NEWEST
 from cudal1.train.grpo import STATE_FILE, GrpoSettings, train_grpo
 from cudal1.train.policy import token_counter
 from tasks.examine import examine, fitting_problems
+from tasks.learning.history import History
 from tasks.learning.training import Steps, refuse_unready, refuse_untrainable, tracked, training
-from tasks.learning.world import ContrastiveWorld, History
+from tasks.learning.world import ContrastiveWorld
 from tasks.stage import DATA, Stage, main
 
 FILTERED = History(stages=("filter",))
@@ -26,7 +27,7 @@ FILTERED = History(stages=("filter",))
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/INIT → data/policy/rl, with its marks on held-out problems."""
+    """Train data/policy/INIT into data/policy/rl, and examine it on held-out problems."""
     return reinforce(stage, policy="rl", history=FILTERED, alias=NEWEST)
 
 

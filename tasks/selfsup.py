@@ -34,7 +34,7 @@ TRAINING_KNOBS = (
 
 
 def teach_itself(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/INIT → data/policy/ROUND, with its marks on held-out problems."""
+    """Train data/policy/INIT into data/policy/ROUND, and examine it on held-out problems."""
     refuse_unready(stage)
     section = stage.params.selfsup
     name = stage.instance

@@ -16,8 +16,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.experiment import roofline
 from cudal1.baseline import Baseline
@@ -29,6 +30,9 @@ from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.prompts.prompt import DeviceFacts
 from cudal1.verdict import Correctness, Status, Verdict
+
+if TYPE_CHECKING:  # its import comes after the replacements
+    from cudal1.services.judging import VerdictSource
 
 TABLES = Path("data/simulated")
 """Folder with the right sources of each problem."""
@@ -59,13 +63,16 @@ def replace() -> None:
     """
     if early := [name for name in sys.modules if name.startswith(("tasks.", "cudal1.services."))]:
         raise RuntimeError(f"{early[0]} was imported before the replacements")
-    devices.find_devices = lambda _: [DEVICE]  # type: ignore[assignment]
-    devices.find_device = lambda _: DEVICE  # type: ignore[assignment]
-    facts.facts_of = lambda _: FACTS  # type: ignore[assignment]
-    admission.probe_all = try_all  # type: ignore[assignment]
-    from cudal1.services import judging
+    for module, name, instead in (
+        (devices, "find_devices", lambda _: [DEVICE]),
+        (devices, "find_device", lambda _: DEVICE),
+        (facts, "facts_of", lambda _: FACTS),
+        (admission, "probe_all", try_all),
+    ):
+        setattr(module, name, instead)
+    from cudal1.services import judging  # imports what was replaced above
 
-    judging.VerdictSource = source_of_verdicts(judging.VerdictSource)  # type: ignore[misc]
+    judging.VerdictSource = source_of_verdicts()
 
 
 def try_all(problems: Sequence[Problem], **_: object) -> Iterator[tuple[Problem, admission.Probe]]:
@@ -75,7 +82,7 @@ def try_all(problems: Sequence[Problem], **_: object) -> Iterator[tuple[Problem,
         for problem, forms in zip(
             problems, pool.map(roofline.right_variants, problems), strict=True
         ):
-            _table(problem).write_text(json.dumps(sorted(forms)), encoding="utf-8")
+            (TABLES / f"{problem.id}.json").write_text(json.dumps(sorted(forms)), encoding="utf-8")
             yield (
                 problem,
                 admission.Probe(
@@ -90,22 +97,18 @@ def try_all(problems: Sequence[Problem], **_: object) -> Iterator[tuple[Problem,
             )
 
 
-def _table(problem: Problem) -> Path:
-    return TABLES / f"{problem.id}.json"
+@cache
+def _right_forms(problem_id: str) -> frozenset[str]:
+    return frozenset(json.loads((TABLES / f"{problem_id}.json").read_text(encoding="utf-8")))
 
 
-def source_of_verdicts(real: type) -> type:
-    """Return a source that finds known verdicts as the real one does, and makes up new ones.
-
-    Args:
-        real: `cudal1.services.judging.VerdictSource`.
-    """
+def source_of_verdicts() -> type[VerdictSource]:
+    """Return a source that finds known verdicts as the real one does, and makes up new ones."""
     from cudal1.harness.judgement import Judgement
+    from cudal1.services.judging import VerdictSource
 
-    class Simulated(real):  # type: ignore[misc]
+    class Simulated(VerdictSource):
         """A source of verdicts that judges at once, where it is asked."""
-
-        _right: dict[str, frozenset[str]]
 
         def get_ready(self) -> None:
             """Do nothing: there is no harness to start."""
@@ -117,24 +120,14 @@ def source_of_verdicts(real: type) -> type:
             self, asked: Sequence[tuple[Problem, Candidate]], *, timing: bool = True
         ) -> list[Verdict]:
             """Return the verdicts, in order."""
-            found: list[Verdict] = self.judge_all(asked, timing=timing)
-            return found
-
-        @property
-        def width(self) -> int:
-            """Return 1: candidates are judged one by one."""
-            return 1
+            return self.judge_all(asked, timing=timing)
 
         @property
         def _is_alone(self) -> bool:
             return True
 
         def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
-            if not hasattr(self, "_right"):
-                self._right = {}
-            if problem.id not in self._right:
-                self._right[problem.id] = frozenset(json.loads(_table(problem).read_text()))
-            is_right = roofline.normal(candidate.source) in self._right[problem.id]
+            is_right = roofline.normal(candidate.source) in _right_forms(problem.id)
             made = _verdict(
                 problem,
                 candidate,
@@ -142,8 +135,7 @@ def source_of_verdicts(real: type) -> type:
                 roofline.speedup(problem, candidate.source) if is_right and timing else None,
                 is_right=is_right,
             )
-            settled: Verdict = self._settled(problem, candidate, Judgement(made, ()))
-            return settled
+            return self._settled(problem, candidate, Judgement(made, ()))
 
     return Simulated
 

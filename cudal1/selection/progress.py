@@ -66,7 +66,7 @@ class Outcome:
 
 
 def rewards(form: RewardForm, group: Sequence[Outcome]) -> list[float]:
-    """Return the rewards of the answers to one prompt, before smoothing."""
+    """Return the rewards of the answers of one group and turn, before smoothing."""
     ratios = [answer.ratio for answer in group]
     match form:
         case RewardForm.SPEEDUP:

@@ -62,7 +62,8 @@ class RlParams(ContrastParams):
     """True if an answer that was cut off trains nothing; its reward still counts in its group's
     mean."""
     smooth_k: float | None = Field(gt=0)
-    """k of equation 6 (paper 3.2: 1.5); None clips to the middle 98 % of latest rewards."""
+    """The k of equation 6 (paper 3.2: 1.5). Without it rewards are clipped to the range that holds
+    the middle 98 % of the latest."""
     smooth_scope: SmoothScope
     """The rewards that equation 6 takes its mean and deviation of."""
     smooth_window: int = Field(gt=1)

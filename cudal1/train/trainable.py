@@ -144,7 +144,7 @@ def _of_text(tokenizer: Any, params: Params, asked: Asked) -> Iterator[str]:
         if not _is_program(text, source):
             yield (
                 f"its tokenizer gives {name} back as another program than it took it; {ANOTHER}, "
-                "one whose tokenizer keeps blanks, line breaks and capitals"
+                "with a tokenizer that keeps blanks, line breaks and capitals"
             )
             return
         for ids in _forms(tokenizer, source):

@@ -15,8 +15,8 @@ device free.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean, pstdev
 from typing import Any, Self
 
@@ -40,35 +40,13 @@ from cudal1.services.judging import VerdictSource, device_facts
 from cudal1.services.stopwatch import Part, Stopwatch
 from cudal1.train.policy import Chat
 from cudal1.verdict import Status, Verdict
+from tasks.learning.history import History
 from tasks.learning.questions import Given, Question, programs_of
 from tasks.learning.training import Steps
 from tasks.stage import Stage
 
 ATTEMPTS = 10_000
 """Factor of a completion's attempt: step times this, plus its place in the step's batch."""
-
-
-@dataclass(frozen=True)
-class History:
-    """The successes that a stage may show before it has any of its own."""
-
-    stages: tuple[str, ...] = ()
-    """Names of stages: their successes are looked up in the ledger when a prompt is made."""
-    births: Mapping[str, Sequence[Birth]] = field(default_factory=dict)
-    """Further ones by problem, from a file."""
-    programs: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The programs of `births` by problem."""
-
-    @classmethod
-    def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Return the history that `queries/history.sql` has written down."""
-        births: dict[str, list[Birth]] = {}
-        programs: dict[str, set[str]] = {}
-        for row in rows:
-            birth = Birth(candidate_id=row["candidate_id"], score=row["certified"])
-            births.setdefault(row["problem_id"], []).append(birth)
-            programs.setdefault(row["problem_id"], set()).add(row["program_id"])
-        return cls((), births, {key: frozenset(found) for key, found in programs.items()})
 
 
 class ContrastiveWorld:

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from cudal1.ledger import Ledger
 from tasks.examine import examine
+from tasks.learning.history import History
 from tasks.learning.training import refuse_unready
-from tasks.learning.world import History
 from tasks.night.lessons import HISTORY, LESSONS, num_new
 from tasks.night.night import Night, current_night
 from tasks.products import product
@@ -26,7 +26,7 @@ from tasks.stage import DATA, Stage, log, main
 
 
 def train(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/tuned → data/policy/challenger, with its marks on held-out problems."""
+    """Train data/policy/tuned into data/policy/challenger, and examine it."""
     refuse_unready(stage, vllm_server=stage.params.nightly_rl().vllm_server)
     night = current_night()
     stage = with_settings(stage, night)

@@ -26,7 +26,7 @@ HISTORY = FOLDER / "history.parquet"
 
 
 def gather(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/champion and the ledger → lessons.parquet and history.parquet of the night."""
+    """Write the night's lessons.parquet and history.parquet, from the champion and the ledger."""
     night = current_night()
     with Ledger.open(DATA) as ledger:
         ledger.begin(stage.name, run=stage.run)

@@ -23,7 +23,7 @@ from tasks.stage import DATA, Stage, log, main
 
 
 def fine_tune(stage: Stage) -> Mapping[str, float | int]:
-    """data/policy/champion → data/policy/tuned; stage `challenger` goes on from there."""
+    """Train data/policy/champion into data/policy/tuned, from which stage `challenger` goes on."""
     refuse_unready(stage)
     section, night = stage.params.tuned, current_night()
     champion, out = DATA / "policy" / "champion", DATA / "policy" / "tuned"

@@ -22,8 +22,9 @@ from cudal1.selection.progress import RewardForm
 from cudal1.services.judging import VerdictSource
 from cudal1.settings.params import Params
 from cudal1.verdict import FlagSource, HackFlag, Status, Verdict
+from tasks.learning.history import History
 from tasks.learning.training import Steps
-from tasks.learning.world import ContrastiveWorld, History
+from tasks.learning.world import ContrastiveWorld
 from tasks.rl import FILTERED
 from tasks.stage import Stage
 from tests.services.test_reviewing import VERDICT
