@@ -42,9 +42,16 @@ def right_variants(problem: Problem) -> dict[str, tuple[int | None, ...]]:
     }
 
 
-def speedup(problem: Problem, source: str) -> float:
-    """Return the made-up speedup of a source that is known to be right; repeated calls agree."""
-    speed = _us(problem, problem.source, "Model") / _us(problem, source, "ModelNew")
+def speedup(problem: Problem, source: str) -> float | None:
+    """Return the made-up speedup of a harmless source; repeated calls agree.
+
+    None for a source that raises: places that are right alone need not be right together.
+    """
+    reference_us = _us(problem, problem.source, "Model")
+    try:
+        speed = reference_us / _us(problem, source, "ModelNew")
+    except Exception:  # whatever PyTorch raises about shapes
+        return None
     noisy = speed * random.Random(normal(source)).gauss(1.0, NOISE)
     return round(noisy, 3) if not 1 / DEAD_ZONE < noisy < DEAD_ZONE else 1.0
 

@@ -128,12 +128,13 @@ def source_of_verdicts() -> type[VerdictSource]:
 
         def _judge(self, problem: Problem, candidate: Candidate, *, timing: bool) -> Verdict:
             is_right = roofline.normal(candidate.source) in _right_forms(problem.id)
+            speed = roofline.speedup(problem, candidate.source) if is_right else None
             made = _verdict(
                 problem,
                 candidate,
                 self.protocol.id if timing else self.protocol.checks_only().id,
-                roofline.speedup(problem, candidate.source) if is_right and timing else None,
-                is_right=is_right,
+                speed if timing else None,
+                is_right=speed is not None,
             )
             return self._settled(problem, candidate, Judgement(made, ()))
 
