@@ -33,13 +33,15 @@ from cudal1.selection import budget
 from cudal1.selection.progress import IMPROVED, REFERENCE_SCORE
 
 ANSWERS = """
-select c.stage, c.problem_id, c.attempt, max(coalesce(v.certified, 0)) as reward,
+select m.stage, c.problem_id, c.attempt, max(coalesce(v.certified, 0)) as reward,
        any_value(k.best_shown) as best_shown, any_value(k.is_copy) as is_copy
-from completions c left join copies k using (completion_id)
+from members m join completions c on m.kind = 'completions' and c.completion_id = m.key
+left join copies k using (completion_id)
 left join judged v on v.candidate_id = c.candidate_id and v.status = 'correct'
-where c.stage like 'search@%' and c.finish_reason <> 'exhausted'
+where m.stage like 'search@%' and c.finish_reason <> 'exhausted'
 group by all order by all
 """
+"""By `members`: two methods of one policy share the answers of their first round."""
 STEPS = ("reward_raw", "success", "copied", "progressed", "new", "distinct", "entropy")
 """Numbers of a training step that are told."""
 
