@@ -222,7 +222,10 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
     named = file or Path("baselines")
     out = of_many.out or named.parent / f"{named.stem}.verdicts.jsonl"
     baselines = _named_baselines(of_many.baselines, settings.device_class)
-    with _device_processes(of_many.cluster, settings.device_class) as (device_processes, left_out):
+    with devices_of_one_kind(of_many.cluster, settings.device_class) as (
+        device_processes,
+        left_out,
+    ):
         problems = load_named(of_many.suite, settings.device_class, sizes=of_many.sizes)
         for line in left_out:
             say(f"note: not judged on {line}")
@@ -250,7 +253,7 @@ def _judge_many(file: Path | None, of_many: OfMany, settings: Settings, asks: As
 
 
 @contextmanager
-def _device_processes(
+def devices_of_one_kind(
     cluster: str | None, device_class: DeviceClass
 ) -> Iterator[tuple[list[DeviceProcess], list[str]]]:
     """Yield devices of the most common kind, and a line on each that is left out.
