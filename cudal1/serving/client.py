@@ -112,9 +112,17 @@ class RemoteJudge:
             RemoteError: the server refuses the request, or does not answer.
         """
         while answer.state is State.WAITING:
-            text = self._ask("GET", f"/v1/submissions/{answer.id}", wait_s=WAIT_S)
-            answer = Answer.model_validate_json(text)
+            answer = self.poll(answer.id, wait_s=WAIT_S)
         return answer
+
+    def poll(self, submission_id: str, *, wait_s: float = 0.0) -> Answer:
+        """Return what is known of a submission, after waiting for a verdict for a while.
+
+        Raises:
+            RemoteError: the server refuses the request, or does not answer.
+        """
+        text = self._ask("GET", f"/v1/submissions/{submission_id}", wait_s=wait_s)
+        return Answer.model_validate_json(text)
 
     def close(self) -> None:
         """Close the connections."""

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from cudal1.candidate import Candidate
@@ -58,6 +58,8 @@ class _Task:
     problem: Problem
     protocol: EvalProtocol
     """The protocol of the fleet; the verdict's may be without timing."""
+    known: Verdict | None = None
+    """The verdict that the ledger has already."""
 
     @property
     def candidate(self) -> Candidate:
@@ -229,7 +231,7 @@ class JudgingLoop:
             task = self._task(queues[client].pop(0))
             if task is None:
                 continue
-            is_alone = self._is_suspect(task.waiting) or self._known(task) is not None
+            is_alone = self._is_suspect(task.waiting) or task.known is not None
             if batch and (is_alone or not task.goes_with(batch)):
                 queues[client].clear()  # its later ones are not judged before it
                 continue
@@ -249,19 +251,17 @@ class JudgingLoop:
         if missing := missing_for(waiting.candidate.source, self._rules.device_class):
             self._answer(waiting, f"the server cannot build it: it {remedy(missing)}", 0.0)
             return None
-        return _Task(waiting, problem, waiting.asks.protocol(self._rules.protocol))
-
-    def _known(self, task: _Task) -> Verdict | None:
-        return self._ledger.verdict(
+        task = _Task(waiting, problem, waiting.asks.protocol(self._rules.protocol))
+        known = self._ledger.verdict(
             task.candidate,
             device_kind=self._bench.device_kind,
             protocol_id=task.verdict_protocol.id,
         )
+        return replace(task, known=known)
 
     def _judge(self, batch: Sequence[_Task]) -> None:
-        known = self._known(batch[0])
-        if known is not None:
-            self._repeat(batch[0], known)
+        if batch[0].known is not None:
+            self._repeat(batch[0], batch[0].known)
             return
         protocol, timing = batch[0].protocol, batch[0].timing
         began = time.monotonic()
@@ -273,7 +273,8 @@ class JudgingLoop:
             began = time.monotonic()
         by_id = {task.candidate.id: task for task in batch}
         work = [(task.problem, task.candidate) for task in batch]
-        for said in self._bench.judge(work, timing=timing, record_of=self._record_of(protocol)):
+        record_of = self._record_of(protocol) if timing else _no_record
+        for said in self._bench.judge(work, timing=timing, record_of=record_of):
             began, spent_s = time.monotonic(), time.monotonic() - began
             if isinstance(said, Refusal):
                 task = by_id[said.candidate_id]
@@ -306,10 +307,9 @@ class JudgingLoop:
             if protocol.id not in self._noted:
                 self._ledger.add_protocol(protocol)
         self._noted |= {task.problem.id, task.protocol.id, task.verdict_protocol.id}
-        self._ledger.add_candidate(task.candidate)
         # before the verdict: a kill between the two must not make its repetition quicker
         self._store.note_spent(verdict.candidate_id, verdict.protocol_id, spent_s)
-        self._ledger.add_verdict(verdict, judgement.samples)
+        self._ledger.add_judged(task.candidate, verdict, judgement.samples)
         self._answer(task.waiting, self._vetted(task, verdict), spent_s)
 
     def _vetted(self, task: _Task, verdict: Verdict) -> Verdict:
@@ -337,3 +337,7 @@ class JudgingLoop:
             return found.item(0, "certified")
 
         return record_of
+
+
+def _no_record(_: Problem, __: Candidate) -> None:
+    return None
