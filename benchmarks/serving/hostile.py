@@ -4,7 +4,7 @@ python -m benchmarks.serving.hostile [--pairs 10] [--window 12] [--out FOLDER]
 
 An honest client submits candidates one after the other; the server judges for real on the fake
 device, checks only. Windows without and with the attacks follow one another, in turns, and are
-compared in pairs: by verdicts a second, and by the time of a request whose answer is known. All
+compared in pairs: by verdicts a second, and by the time of a request for a known answer. All
 attacks go on at once, by a process of the lowest priority, at RATE requests a second:
 
 * bodies that are too long, by their header and chunked;
@@ -31,8 +31,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx2
@@ -49,6 +49,8 @@ RATE = 5.0
 """Requests a second of each attack."""
 SLOW = 150
 """Connections that are slow."""
+UNLIMITED = "  requests_per_minute: 1000000\n"
+"""Setting of the honest client, which asks as often as it can."""
 LONG = 3 << 20
 """Bytes of a body that is too long."""
 REFUSED = {400, 401, 403, 404, 409, 413, 422, 429}
@@ -78,12 +80,12 @@ def main() -> None:
 
 def measured(folder: Path, num_pairs: int, window_s: float) -> dict[str, Any]:
     """Return the counts of the attacks, and the ratios of paired windows."""
-    counts: Counter[str] = Counter()
+    counts = Counter[str]()
     verdicts: list[float] = []
     requests: list[float] = []
     numbers = itertools.count()
     with (
-        running(Server(folder, "fake", ["honest", "hostile"])) as server,
+        running(Server(folder, "fake", ["honest", "hostile"], UNLIMITED)) as server,
         httpx2.Client(
             base_url=server.url,
             headers={"Authorization": f"Bearer {server.tokens['honest']}"},
@@ -92,18 +94,20 @@ def measured(folder: Path, num_pairs: int, window_s: float) -> dict[str, Any]:
         ) as client,
     ):
         secret = _submit(client, next(numbers))
+        attacker = _attacker(server, secret)
+        _told(attacker, "off")  # it has started when it answers
         for pair in range(num_pairs):
             order = (False, True) if pair % 2 else (True, False)
             found: dict[bool, tuple[float, float]] = {}
             for is_attacked in order:
-                attacking = _attacker(server, secret) if is_attacked else None
-                time.sleep(1.0)
+                if is_attacked:
+                    _told(attacker, "on")
                 found[is_attacked] = _window(client, numbers, window_s)
-                if attacking is not None:
-                    said, _ = attacking.communicate("")
-                    counts.update(json.loads(said))
+                if is_attacked:
+                    counts = Counter(_told(attacker, "off"))
             verdicts.append(found[True][0] / found[False][0])
             requests.append(found[True][1] / found[False][1])
+        attacker.communicate("")
     return {
         "load_of_the_machine": os.getloadavg()[0],
         "num_pairs": num_pairs,
@@ -166,16 +170,31 @@ def _attacker(server: Server, secret: str) -> subprocess.Popen[str]:
     )
 
 
+def _told(attacker: subprocess.Popen[str], word: str) -> dict[str, int]:
+    """Tell the attacker to begin or to pause; return what has come of its attacks so far."""
+    assert attacker.stdin is not None
+    assert attacker.stdout is not None
+    attacker.stdin.write(f"{word}\n")
+    attacker.stdin.flush()
+    return json.loads(attacker.stdout.readline())
+
+
 def attack(url: str, token: str, secret: str, beginning: str) -> None:
-    """Attack until standard input ends; print what came of it."""
+    """Attack while standard input says so; answer each of its lines with the counts so far."""
     counts: Counter[str] = Counter()
-    stop: list[bool] = []
-    with ThreadPoolExecutor() as threads:
-        for each in (_requests, _slow):
-            threads.submit(each, url, token, secret, beginning, counts, stop)
-        sys.stdin.read()
-        stop.append(True)
-    print(json.dumps(counts))
+    for line in sys.stdin:
+        stop: list[bool] = []
+        if line.strip() == "on":
+            given = (url, token, secret, beginning, counts, stop)
+            threads = [Thread(target=each, args=given) for each in (_requests, _slow)]
+            for each in threads:
+                each.start()
+            print(json.dumps(counts), flush=True)
+            sys.stdin.readline()
+            stop.append(True)
+            for each in threads:
+                each.join()
+        print(json.dumps(counts), flush=True)
 
 
 def _requests(
@@ -225,7 +244,9 @@ def _slow(
                 opened.remove(each)
                 each.close()
         time.sleep(1.0)
-    counts["slow: still open"] += len(opened)
+    counts["slow: still open at the end"] += len(opened)
+    for each in opened:
+        each.close()
 
 
 if __name__ == "__main__":

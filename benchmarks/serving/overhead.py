@@ -2,10 +2,10 @@
 
 python -m benchmarks.serving.overhead [--count 300] [--out FOLDER]
 
-`known`: from a request to its answer, for a verdict that the client has had before. `new`: from a
-submission to its verdict, where the device answers at once. So all that is left is the server's
-own: two writes to the queue, four to the ledger, and the fleet. `cpu` is the processor time of the
-server's process. `health` is the least that any request takes on this machine at this time.
+`known` is from a request to its answer, for a verdict that the client has had before. `new` is from
+a submission to its verdict, where the device answers at once. What is left is the server's own:
+three writes to the queue, one to the ledger, and the fleet. `cpu` is the processor time of the
+server's process. `health` is the least that any request takes on this machine.
 """
 
 from __future__ import annotations

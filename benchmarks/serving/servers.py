@@ -24,7 +24,7 @@ class Server:
         folder: its folder.
         kind: the judge's kind (`judge_server`).
         names: its clients.
-        settings: further lines of each client in the clients' file.
+        settings: further lines of the first client in the clients' file.
     """
 
     def __init__(self, folder: Path, kind: str, names: Sequence[str], settings: str = "") -> None:
@@ -33,8 +33,7 @@ class Server:
         self.tokens: Mapping[str, str] = {name: add_token(path, name) for name in names}
         if settings:
             text = path.read_text()
-            for name in names:
-                text = text.replace(f"{name}:\n", f"{name}:\n{settings}")
+            text = text.replace(f"{names[0]}:\n", f"{names[0]}:\n{settings}")
             path.write_text(text)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.port = listener.getsockname()[1]
