@@ -1,5 +1,22 @@
 """Train language models to write faster GPU code, and prove that the code is faster."""
 
+from typing import TYPE_CHECKING, Any
+
 from cudal1.processes import isolate
 
+if TYPE_CHECKING:
+    from cudal1.capturing.capture import capture as capture
+
 isolate("cudal1.cli")
+
+OFFERED = {"capture": "cudal1.capturing.capture"}
+"""Names that programs use as `cudal1.NAME`, with the modules that hold them."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what programs use, when they use it: commands and workers need none of it."""
+    if name not in OFFERED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(OFFERED[name]), name)
