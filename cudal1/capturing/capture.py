@@ -24,6 +24,8 @@ log = logging.getLogger("cudal1")
 
 MAX_SETS = 8
 """Sets of shapes that are captured unless the caller says otherwise."""
+WORD = re.compile(r"(?<=[a-z]{3})(?=[A-Z])|(?<=[a-z]\d)(?=[A-Z])|(?<=[A-Za-z0-9])(?=[A-Z][a-z])")
+"""Where a word begins in the name of a class: LlamaRMSNorm is llama_rms_norm."""
 MAX_LOOKED_AT = 16
 """Calls of one set whose inputs are looked at, for bounds and values."""
 
@@ -230,7 +232,7 @@ class capture(ContextDecorator):
         )
 
     def _save(self, texts: list[str]) -> None:
-        stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self._cls.__name__).lower()
+        stem = WORD.sub("_", self._cls.__name__).lower()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for number, text in enumerate(texts, start=1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import re
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 HEADER = '"""Captured by cudal1: '
 """Beginning of each captured file, by which a later capture knows that it may replace it."""
 SEED = 0
+MAX_WIDTH = 99
+"""Characters of a line that is not split."""
 FLATTEN = '''
 def tensors(value):
     """Return the tensors of a nested result, in order."""
@@ -53,9 +56,9 @@ def problem_text(call: Call) -> str:
         CaptureError: neither does, or an argument cannot be written down.
     """
     said = ""
-    for cuts in (True, False):
+    for cuts, is_lean in ((True, True), (True, False), (False, False)):
         try:
-            sources = Sources(type(call.module), cuts=cuts)
+            sources = Sources(type(call.module), cuts=cuts, is_lean=is_lean)
             text = _Writer(call, sources).text()
         except NotCutOut as error:
             said = str(error)
@@ -85,7 +88,12 @@ class _Writer:
         taken = self._sources.text
         body = "\n\n\n".join(taken.statements)
         original = self._sources.class_name
-        if is_plain and not taken.is_imported:
+        own_init = None
+        if literals is None and calls is None and not taken.is_imported:
+            own_init = with_constructor(body, original, self._written(), settings)
+        if own_init is not None:
+            body, model = renamed(own_init, original, "Model"), ""
+        elif is_plain and not taken.is_imported:
             body = renamed(body, original, "Model")
             model = ""
         elif is_plain:
@@ -210,14 +218,16 @@ class _Writer:
             return None
         given = [self._argument(each, f"argument {i}") for i, each in enumerate(call.args)]
         named = {key: self._argument(each, f"argument {key}") for key, each in call.kwargs.items()}
-        shown = ", ".join([*given, *(f"{key}={text}" for key, text in named.items())])
-        result = f"super().forward({shown})"
-        lines = [f"return {result if call.returns_flat else f'tensors({result})'}"]
+        shown = [*given, *(f"{key}={text}" for key, text in named.items())]
+        lines = _call("return super().forward", shown, "")
+        if not call.returns_flat:
+            lines = _call("result = super().forward", shown, "")
+            lines.append("return tensors(result)")
         if call.autocast is not None:
             device = f"{call.names[0]}.device.type"
             lines = [
                 f"with torch.autocast({device}, dtype=torch.{call.autocast}):",
-                f"{INDENT}{lines[0]}",
+                *(f"{INDENT}{line}" for line in lines),
             ]
         return lines
 
@@ -245,25 +255,106 @@ class _Writer:
         lines.append(f'{INDENT}"""{self._cls.__name__} as the program makes and calls it."""')
         if literals is None or settings:
             names = [] if literals is None else _init_names(self._cls, len(literals))
+            given = names or [f"{key}={text}" if key else text for key, text in self._written()]
             lines += ["", f"{INDENT}def __init__({', '.join(['self', *names])}):"]
-            lines.append(f"{INDENT * 2}super().__init__({', '.join(names) or self._written()})")
+            lines += _call("super().__init__", given, INDENT * 2)
             lines += [f"{INDENT * 2}{each}" for each in settings]
         if calls is not None:
             lines += ["", f"{INDENT}def forward({', '.join(['self', *self._call.names])}):"]
             lines += [f"{INDENT * 2}{each}" for each in calls]
         return "\n".join(lines)
 
-    def _written(self) -> str:
+    def _written(self) -> list[tuple[str, str]]:
+        """Return the constructor's arguments as names and expressions; in order ones unnamed."""
         args, kwargs = self._given()
         where = f"an argument of {self._cls.__name__}()"
-        shown = [self._name(each, where) for each in args]
+        shown = [("", self._name(each, where)) for each in args]
         for key, each in kwargs.items():
-            shown.append(f"{key}={self._name(each, f'{key} of {self._cls.__name__}()')}")
-        return ", ".join(shown)
+            shown.append((key, self._name(each, f"{key} of {self._cls.__name__}()")))
+        return shown
 
     def _get_inputs(self) -> str:
         items = "".join(f"{INDENT * 2}{each.expression},\n" for each in self._call.inputs)
         return f"def get_inputs():\n{INDENT}return [\n{items}{INDENT}]"
+
+
+def with_constructor(
+    source: str, name: str, given: list[tuple[str, str]], settings: list[str]
+) -> str | None:
+    """Return a source in which a class's constructor makes its arguments itself.
+
+    A class that needs a configuration stays one class, which authors read more easily than a
+    subclass. None is returned where the constructor's signature or body is not plain.
+    """
+    for cls in ast.parse(source).body:
+        if isinstance(cls, ast.ClassDef) and cls.name == name:
+            inits = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+            break
+    else:
+        return None
+    if len(inits) != 1 or inits[0].decorator_list:
+        return None
+    init = inits[0]
+    arguments = init.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs or arguments.kwonlyargs:
+        return None
+    if any(isinstance(node, ast.Return) for node in ast.walk(init)):
+        return None
+    names = [each.arg for each in arguments.args[1:]]
+    values = dict(zip(names, [text for key, text in given if not key], strict=False))
+    values |= {key: text for key, text in given if key}
+    defaults = [ast.unparse(each) for each in arguments.defaults]
+    said = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True)) | values
+    body = init.body
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    if list(said) != list(dict.fromkeys(said)) or set(said) != set(names) or not body:
+        return None
+    indent = " " * init.col_offset
+    inner = " " * body[0].col_offset
+    lines = source.split("\n")
+    made = [line for each in names for line in _assigned(each, said[each], inner)]
+    first, last = body[0].lineno, init.end_lineno or 0
+    return "\n".join(
+        [
+            *lines[: init.lineno - 1],
+            f"{indent}def __init__({arguments.args[0].arg}):",
+            *made,
+            *lines[first - 1 : last],
+            *(f"{inner}{each}" for each in settings),
+            *lines[last:],
+        ]
+    )
+
+
+def _assigned(name: str, text: str, indent: str) -> list[str]:
+    """Return the lines of an assignment; those of a long call have an argument each."""
+    line = f"{indent}{name} = {text}"
+    call = ast.parse(text, mode="eval").body
+    if len(line) <= MAX_WIDTH or not isinstance(call, ast.Call):
+        return [line]
+    given = [ast.unparse(each) for each in (*call.args, *call.keywords)]
+    return _call(f"{name} = {ast.unparse(call.func)}", given, indent)
+
+
+def _call(called: str, given: list[str], indent: str) -> list[str]:
+    """Return the lines of a call, an argument each where one line is too short."""
+    line = f"{indent}{called}({', '.join(given)})"
+    if len(line) <= MAX_WIDTH:
+        return [line]
+    lines = [f"{indent}{called}("]
+    for each in given:
+        call = ast.parse(f"f({each})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        inner = call.args[0] if call.args else call.keywords[0].value
+        prefix = f"{call.keywords[0].arg}=" if call.keywords else ""
+        if len(each) > MAX_WIDTH and isinstance(inner, ast.Call):
+            parts = [ast.unparse(part) for part in (*inner.args, *inner.keywords)]
+            nested = _call(f"{prefix}{ast.unparse(inner.func)}", parts, f"{indent}{INDENT}")
+            lines += [*nested[:-1], f"{nested[-1]},"]
+        else:
+            lines.append(f"{indent}{INDENT}{each},")
+    return [*lines, f"{indent})"]
 
 
 def _import_key(line: str) -> tuple[bool, str]:

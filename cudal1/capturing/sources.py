@@ -95,15 +95,18 @@ class Sources:
     Args:
         cls: the class that is captured.
         cuts: whether the class is cut out; otherwise it is imported, from a copy if need be.
+        is_lean: whether names that only annotations have are left out. It saves imports, which
+            take seconds in each worker; a class that reads its annotations needs them.
     """
 
-    def __init__(self, cls: type, *, cuts: bool) -> None:
+    def __init__(self, cls: type, *, cuts: bool, is_lean: bool = False) -> None:
         self._cls = cls
         self._cuts = cuts
+        self._is_lean = is_lean
         self._modules: dict[str, _Module] = {}
         self._seen: set[tuple[str, int]] = set()
         self._num_lines = 0
-        self.text = Text()
+        self.text = Text(future=is_lean)
         if "." in cls.__qualname__:
             raise CaptureError(
                 f"{cls.__qualname__} is defined inside a function or class; move it to the top "
@@ -183,7 +186,7 @@ class Sources:
                 self.text.take(each, value, is_captured=value is self._cls)
             if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(statement)):
                 raise NotCutOut(f"{name} is imported relatively inside a block")
-            for needed in read.needs(statement):
+            for needed in read.needs(statement, is_lean=self._is_lean):
                 if needed not in _defined(statement):
                     self._take(module, needed)
             self._add(read.segment(statement))
@@ -326,15 +329,20 @@ class _Module:
         first = min(node.lineno for node in (statement, *decorators))
         return "".join(self._lines[first - 1 : statement.end_lineno]).rstrip()
 
-    def needs(self, statement: ast.stmt) -> list[str]:
-        """Return the names that a statement reads and does not make itself."""
-        return list(dict.fromkeys(_read_names(statement)))
+    def needs(self, statement: ast.stmt, *, is_lean: bool) -> list[str]:
+        """Return the names that a statement reads, without those of annotations alone."""
+        return list(dict.fromkeys(_read_names(statement, is_lean=is_lean)))
 
 
-def _read_names(statement: ast.stmt) -> Iterator[str]:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and node.id not in BUILTIN:
-            yield node.id
+def _read_names(node: ast.AST, *, is_lean: bool) -> Iterator[str]:
+    if isinstance(node, ast.Name) and node.id not in BUILTIN:
+        yield node.id
+    for part, value in ast.iter_fields(node):
+        if is_lean and part in ("annotation", "returns"):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, ast.AST):
+                yield from _read_names(each, is_lean=is_lean)
 
 
 def _defined(statement: ast.stmt) -> list[str]:
