@@ -199,18 +199,18 @@ class capture(ContextDecorator):
         """
         texts: dict[str, None] = {}
         for calls in self._calls.values():
-            written: list[tuple[str, Call]] = []
+            written: list[str] = []
             for call in calls:
                 if call.result is None:  # the call raised
                     continue
-                if any(fault_of(text, call) is None for text, _ in written):
-                    continue  # another layer of the same model
                 try:
+                    if any(fault_of(text, call) is None for text in written):
+                        continue  # another layer of the same model
                     text = problem_text(call)
                 except CaptureError as error:
                     self._refuse(str(error))
                     continue
-                written.append((text, call))
+                written.append(text)
                 texts[text] = None
         self.complaints = [f"{self._cls.__name__}: {said}" for said in self._refused]
         if not texts:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 HEADER = '"""Captured by cudal1: '
 """Beginning of each captured file, by which a later capture knows that it may replace it."""
 SEED = 0
+REMEDY = "keep the values of small tensors with data=True (--data)"
+"""What helps where generated inputs do not."""
 MAX_WIDTH = 99
 """Characters of a line that is not split."""
 FLATTEN = '''
@@ -55,19 +57,19 @@ def problem_text(call: Call) -> str:
     Raises:
         CaptureError: neither does, or an argument cannot be written down.
     """
-    said = ""
+    said: list[str] = []
     for cuts, is_lean in ((True, True), (True, False), (False, False)):
         try:
             sources = Sources(type(call.module), cuts=cuts, is_lean=is_lean)
             text = _Writer(call, sources).text()
         except NotCutOut as error:
-            said = str(error)
+            said.append(str(error))
             continue
         fault = fault_of(text, call)
         if fault is None:
             return text
-        said = fault
-    raise CaptureError(said)
+        said.append(fault)
+    raise CaptureError(f"no file does what it does: {'; '.join(dict.fromkeys(said))}")
 
 
 class _Writer:
@@ -402,10 +404,13 @@ def fault_of(text: str, call: Call) -> str | None:
 
     It is run here, in the program's process. It gets the module's weights; both are called with
     the file's inputs, and random numbers begin alike.
-    """
-    import torch
 
+    Raises:
+        CaptureError: the program's own module cannot be judged on generated inputs.
+    """
     inputs: list[Any] = []
+    found: list[Any] = []
+    fault = None
     try:
         with _quietly(), _imported(text) as problem:
             model = problem.Model(*problem.get_init_inputs())
@@ -416,31 +421,66 @@ def fault_of(text: str, call: Call) -> str | None:
             device = "cpu" if own is None else own.device
             inputs = [each.to(device) for each in problem.get_inputs()]
             model.to(device)
-            found = _called(model, (inputs, {}))
+            found = _called(model, ([each.clone() for each in inputs], {}))
     except Exception as error:  # noqa: BLE001 -- the program's own code may raise anything
-        return f"the problem file raises {describe(error)}"
-    modes = {each: each.training for each in call.module.modules()}
-    kept = {key: each.clone() for key, each in call.module.state_dict().items()}
-    call.module.train(call.is_training)
+        fault = f"the file raises {describe(error)}"
+    if not inputs:
+        return fault
+    wanted, again = _expected(call, inputs)
+    if not _alike(wanted, again):
+        raise CaptureError(
+            "it draws random numbers in training mode (dropout?); call .eval() before it"
+            if call.is_training
+            else "it draws random numbers; capture the part that draws none"
+        )
+    finite = all(bool(each.isfinite().all()) for each in wanted if each.is_floating_point())
+    if call.is_finite and not finite:
+        raise CaptureError(
+            "with generated inputs it gives NaN or infinities, and with the program's it did not; "
+            f"{REMEDY}"
+        )
+    if fault is None and not _alike(found, wanted):
+        return "the file computes something else than the program's module"
+    return fault
+
+
+def _expected(call: Call, inputs: list[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return what the program's module returns for some inputs, under two random states.
+
+    The module's state is the same afterwards.
+
+    Raises:
+        CaptureError: it raises.
+    """
+    import torch
+
+    module = call.module
+    modes = {each: each.training for each in module.modules()}
+    kept = {key: each.clone() for key, each in module.state_dict().items()}
+    if module.training != call.is_training:
+        module.train(call.is_training)
     autocast = torch.autocast(
         inputs[0].device.type,
         dtype=getattr(torch, call.autocast or "bfloat16"),
         enabled=call.autocast is not None,
     )
+    found: list[list[torch.Tensor]] = []
     try:
         with _quietly(), autocast:
-            wanted = _called(call.module, call.filled([each.clone() for each in inputs]))
-            again = _called(call.module, call.filled([each.clone() for each in inputs]), seed=1)
-    except Exception as error:  # noqa: BLE001 -- as above
-        return (
+            for seed in (SEED, SEED + 1):
+                given = call.filled([each.clone() for each in inputs])
+                found.append(_called(module, given, seed))
+                module.load_state_dict(kept)
+    except Exception as error:
+        raise CaptureError(
             f"with generated inputs it raises {describe(error)}: its inputs depend on each other; "
-            "keep the values of small tensors with data=True (--data)"
-        )
+            f"{REMEDY}"
+        ) from error
     finally:
-        call.module.load_state_dict(kept)
+        module.load_state_dict(kept)
         for each, mode in modes.items():
             each.training = mode
-    return _difference(found, wanted, again, call)
+    return found[0], found[1]
 
 
 def _called(
@@ -455,27 +495,6 @@ def _called(
             return [each.detach().clone() for each in tensors_in(module(*given[0], **given[1]))]
     finally:
         torch.random.set_rng_state(state)
-
-
-def _difference(
-    found: list[torch.Tensor], wanted: list[torch.Tensor], again: list[torch.Tensor], call: Call
-) -> str | None:
-    if not _alike(wanted, again):
-        mode = (
-            "in training mode (dropout?); call .eval() before it"
-            if call.is_training
-            else ("although it is in evaluation mode; capture the part that draws nothing")
-        )
-        return f"it draws random numbers {mode}"
-    if not _alike(found, wanted):
-        return "the problem file computes something else than the program's module"
-    finite = all(bool(each.isfinite().all()) for each in wanted if each.is_floating_point())
-    if call.is_finite and not finite:
-        return (
-            "with generated inputs it gives NaN or infinities, and with the program's it did not; "
-            "keep the values of small tensors with data=True (--data)"
-        )
-    return None
 
 
 def _alike(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:

@@ -122,7 +122,7 @@ def _installed(module: str, name: str, typed: Path) -> str:
             f"{typed}: lies in {origin.parent}, which workers may not read; give --path FOLDER, "
             "the folder that holds it, or install it without -e"
         )
-    with suppress(SuiteError):  # a module in C has no text
+    if origin.suffix == ".py":  # a module in C has no text
         _require_class(read_python(origin, raising=SuiteError), name, typed)
     top = module.partition(".")[0]
     with suppress(importlib.metadata.PackageNotFoundError):
