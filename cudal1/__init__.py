@@ -1,9 +1,8 @@
 """Train language models to write faster GPU code, and prove that the code is faster."""
 
-from typing import TYPE_CHECKING, Any
-
 from cudal1.processes import isolate
 
+TYPE_CHECKING = False  # the flag of that name in `typing` would import the module
 if TYPE_CHECKING:
     from cudal1.capturing.capture import capture as capture
 
@@ -13,7 +12,7 @@ OFFERED = {"capture": "cudal1.capturing.capture"}
 """Names that programs use as `cudal1.NAME`, with the modules that hold them."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import what programs use, when they use it: commands and workers need none of it."""
     if name not in OFFERED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
