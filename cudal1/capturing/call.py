@@ -76,6 +76,7 @@ def recorded(
     """
     names: list[str] = []
     tensors: list[torch.Tensor] = []
+    args, kwargs = _in_order(module, args, kwargs)
     parts = _parameter_names(module, len(args))
     taken = tuple(
         _without_tensors(each, name, tensors, names) for name, each in zip(parts, args, strict=True)
@@ -137,6 +138,22 @@ def _parameter_names(module: torch.nn.Module, count: int) -> list[str]:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             found.append(parameter.name)
     return [found[i] if i < len(found) else f"x{i}" for i in range(count)]
+
+
+def _in_order(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a call of tensors alone without names, where forward takes them in order."""
+    import torch
+
+    try:
+        bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
+    except (TypeError, ValueError):
+        return args, kwargs
+    in_order = bound.args[1:]
+    if bound.kwargs or not all(isinstance(each, torch.Tensor) for each in in_order):
+        return args, kwargs
+    return in_order, {}
 
 
 def _without_tensors(

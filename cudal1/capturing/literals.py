@@ -136,9 +136,9 @@ def _record(value: Any, where: str, name: Name) -> str:
     write = functools.partial(written, where=where, name=name)
     if hasattr(value, "to_diff_dict") and hasattr(kind, "from_dict"):  # transformers
         said = {key: each for key, each in value.to_diff_dict().items() if key not in UNSAID}
-        chosen = getattr(value, "_attn_implementation", None)
-        if isinstance(chosen, str):
-            said["attn_implementation"] = chosen
+        for chosen in ("attn_implementation", "experts_implementation"):
+            if isinstance(getattr(value, f"_{chosen}", None), str):
+                said[chosen] = getattr(value, f"_{chosen}")
         return f"{name(kind)}({_keywords(said, write)})"
     if dataclasses.is_dataclass(value):
         fields = [each.name for each in dataclasses.fields(value) if each.init]

@@ -73,6 +73,13 @@ def test_autocasting_is_kept(folder: Path) -> None:
     assert found.make()(*found.draw()).dtype is torch.bfloat16
 
 
+def test_tensors_by_name_need_no_forward_of_their_own(folder: Path) -> None:
+    with captured_one(layers.Masked, folder) as files:
+        layers.Masked()(torch.randn(4, 8), mask=torch.zeros(8))
+    assert "super()" not in files[0].read_text()
+    assert [tuple(each.shape) for each in reference(files[0]).draw()] == [(4, 8), (8,)]
+
+
 def test_buffers_are_kept_also_those_that_no_state_has(folder: Path) -> None:
     with captured_one(layers.Buffered, folder) as files:
         module = layers.Buffered(8)
