@@ -46,7 +46,7 @@ class Call:
     result: Any = None
     """The result's structure: a `Slot` for each tensor."""
     is_finite: bool = True
-    """Whether all results were finite."""
+    """True if all results were finite."""
 
     def filled(self, inputs: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a call with these inputs."""
@@ -54,7 +54,7 @@ class Call:
 
     @property
     def returns_flat(self) -> bool:
-        """Whether the result is a tensor, or a tuple or list of tensors."""
+        """Return whether the result is a tensor, or a tuple or list of tensors."""
         many = type(self.result) in (tuple, list) and self.result
         return isinstance(self.result, Slot) or (
             bool(many) and all(isinstance(each, Slot) for each in self.result)

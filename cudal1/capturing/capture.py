@@ -25,9 +25,9 @@ log = logging.getLogger("cudal1")
 MAX_SETS = 8
 """Sets of shapes that are captured unless the caller says otherwise."""
 WORD = re.compile(r"(?<=[a-z]{3})(?=[A-Z])|(?<=[a-z]\d)(?=[A-Z])|(?<=[A-Za-z0-9])(?=[A-Z][a-z])")
-"""Where a word begins in the name of a class: LlamaRMSNorm is llama_rms_norm."""
+"""The beginnings of words in a class's name: LlamaRMSNorm is llama_rms_norm."""
 MAX_LOOKED_AT = 16
-"""Calls of one set whose inputs are looked at, for bounds and values."""
+"""Calls of one set that are looked at for bounds and values."""
 
 
 class capture(ContextDecorator):

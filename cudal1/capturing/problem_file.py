@@ -30,7 +30,7 @@ HEADER = '"""Captured by cudal1: '
 """Beginning of each captured file, by which a later capture knows that it may replace it."""
 SEED = 0
 REMEDY = "keep the values of small tensors with data=True (--data)"
-"""What helps where generated inputs do not."""
+"""The remedy where generated inputs do not fit."""
 MAX_WIDTH = 99
 """Characters of a line that is not split."""
 FLATTEN = '''

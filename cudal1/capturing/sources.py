@@ -67,7 +67,7 @@ class Text:
     """The part of a problem file that defines a class and what it needs."""
 
     future: bool = False
-    """Whether annotations are not evaluated."""
+    """True if annotations are not evaluated."""
     imports: dict[str, None] = field(default_factory=dict[str, None])
     """Import lines, in order."""
     statements: list[str] = field(default_factory=list[str])
@@ -76,7 +76,7 @@ class Text:
     taken: dict[str, Any] = field(default_factory=dict[str, Any])
     """Objects by the name that they have in the file."""
     is_imported: bool = False
-    """Whether the class itself is imported."""
+    """True if the class itself is imported."""
 
     def take(self, name: str, value: Any, *, is_captured: bool = False) -> None:
         """Reserve a name.

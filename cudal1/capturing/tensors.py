@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_KEPT = 1024
-"""Elements of a tensor whose values may be kept on request."""
+"""Elements of the largest tensor with values that are kept on request."""
 MAX_VALUES = 8
 """Distinct values that count as a small set."""
 MIN_SORTED = 4

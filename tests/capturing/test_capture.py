@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from cudal1.capturing.capture import capture
 from cudal1.capturing.problem_file import HEADER
 from cudal1.capturing.refusal import CaptureError
 from cudal1.errors import ConfigError
+from cudal1.files import source_files
 from tests.capturing import layers
 from tests.capturing.conftest import captured_one, computes_the_same, reference
 
@@ -183,7 +186,7 @@ def test_calls_before_an_error_are_captured_and_the_error_goes_on(folder: Path) 
     assert (folder / "plain.py").exists()
 
 
-def test_a_file_of_somebody_s_own_is_not_replaced(folder: Path) -> None:
+def test_a_file_that_was_not_captured_is_not_replaced(folder: Path) -> None:
     folder.mkdir()
     (folder / "plain.py").write_text("mine = True\n")
     said = r"plain\.py: is no captured file; name another folder"
@@ -222,7 +225,7 @@ class Derived(layers.Plain):
     ],
     ids=["uncalled", "subclass", "random", "dropout", "dependent", "object"],
 )
-def test_what_cannot_be_captured_is_one_line_with_the_remedy(
+def test_a_failed_capture_is_one_line_with_the_remedy(
     folder: Path, cls: Any, program: Any, said: str
 ) -> None:
     with pytest.raises(CaptureError, match=said) as raised, capture(cls, folder):
@@ -265,3 +268,28 @@ def test_a_class_inside_a_function_is_refused(folder: Path) -> None:
 def test_a_target_that_is_no_module_is_refused(folder: Path, target: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         capture(target, folder)
+
+
+def test_a_class_that_cannot_be_cut_out_comes_with_a_copy_of_its_package(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "lib" / "own_copied"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "helpers.py").write_text("def twice(x):\n    return x * 2\n")
+    (package / "layers.py").write_text(
+        "import torch\nfrom . import helpers\n\n\nclass Twice(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return helpers.twice(x)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path / "lib")
+    cls = importlib.import_module("own_copied.layers").Twice
+    with captured_one(cls, folder) as files:
+        cls()(torch.randn(4))
+    copied = {"own_copied/__init__.py", "own_copied/helpers.py", "own_copied/layers.py"}
+    assert source_files.split(files[0].read_text()).keys() == {"", *copied}
+    for name in [name for name in sys.modules if name.startswith("own_copied")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    found = reference(files[0])
+    (x,) = found.draw()
+    assert torch.equal(found.make()(x), x * 2)

@@ -126,7 +126,7 @@ def test_a_class_of_the_program_itself_is_captured(run: Run, program: Path, tmp_
     ],
     ids=lambda each: "-".join(map(str, each))[:30] if isinstance(each, tuple) else None,
 )
-def test_what_cannot_be_captured_is_one_line_with_exit_code_two(
+def test_a_failed_capture_is_one_line_and_exit_code_two(
     change: tuple[str, str] | tuple[()],
     arguments: tuple[str, ...],
     said: str,
