@@ -168,3 +168,42 @@ def test_a_class_of_a_folder_is_judged_with_inputs_from_a_file(
     done = run("judge", asked[0], "right.py", *asked[1:])
     assert done.returncode == 2
     assert "return the constructor's arguments from get_init_inputs()" in done.stderr
+
+
+HALF_PROGRAM = """import torch
+
+
+class Half(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.inner(x))
+
+
+Half(32).to(torch.bfloat16)(torch.randn(64, 32, dtype=torch.bfloat16))
+"""
+HALF = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = torch.nn.Linear(width, width, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return torch.nn.functional.gelu(y)
+"""
+
+
+def test_a_half_precision_is_judged_as_the_program_has_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HALF_PROGRAM)
+    done = run("capture", "program.py", "--module", "__main__:Half", "--out", "captured")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "right.py").write_text(HALF)
+    (tmp_path / "wrong.py").write_text(HALF.replace("gelu(y)", "gelu(y * 1.1)"))
+    for name, code in (("right.py", 0), ("wrong.py", 1)):
+        judged = run("judge", "captured", name, "--device", "cpu", "--checks-only")
+        assert judged.returncode == code, judged.stderr + judged.stdout
