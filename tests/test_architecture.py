@@ -25,6 +25,9 @@ MAX_MODULES, MAX_AT_THE_ROOT = 20, 15
 MAX_PUBLIC, MAX_PARAMETERS = 24, 12
 ANYTHING = {"Exception", "BaseException"}
 BROAD = {
+    "cudal1/capturing/literals.py": "makes a module of the user's own again",
+    "cudal1/capturing/problem_file.py": "runs the user's own module",
+    "cudal1/capturing/program.py": "runs the user's own program",
     "cudal1/errors.py": "asks an exception of somebody else's class for its text",
     "cudal1/harness/admission/reasons.py": "runs a problem's code",
     "cudal1/harness/admission/trial.py": "runs a problem's code",

@@ -13,11 +13,12 @@ import unicodedata
 from pathlib import Path
 
 from cudal1.errors import SuiteError
-from cudal1.files.source_folder import read_folder
+from cudal1.files.source_folder import read_each, read_folder
 from cudal1.files.text_file import mode_of, read_python
 from cudal1.harness.screen.screen import syntax_error
 from cudal1.problem import PROBLEM_NAMES, DeviceClass, Problem
 from cudal1.suite.loader import problem_of
+from cudal1.suite.modules import is_module, load_module
 
 REMEDIES = {
     "Model": "name the class to make faster Model",
@@ -61,15 +62,67 @@ def read_pair(problem: Path, candidate: Path, device_class: DeviceClass) -> tupl
     return problem_of(first, problem, device_class=device_class), second
 
 
-def read_problem(path: Path, device_class: DeviceClass) -> Problem:
+def read_problem(
+    typed: Path,
+    device_class: DeviceClass,
+    *,
+    inputs: Path | None = None,
+    folder: Path | None = None,
+) -> Problem:
     """Return a person's own problem.
+
+    Args:
+        typed: a file, a folder with one problem, or `package.module:Class`.
+        device_class: the class of devices that it is judged on.
+        inputs: of a class: the Python file with `get_inputs`.
+        folder: of a class: the folder that holds its package; None where that is installed.
 
     Raises:
         SuiteError: it cannot be read, or surely lacks a name that every problem has.
     """
-    source = _read(path, PROBLEM_NAMES)
-    _refuse_what_lacks(PROBLEM_NAMES, path, source)
-    return problem_of(source, path, device_class=device_class)
+    if is_module(typed):
+        return load_module(typed, inputs=inputs, folder=folder, device_class=device_class)
+    _refuse_inputs(typed, inputs, folder)
+    source = _read(typed, PROBLEM_NAMES)
+    _refuse_what_lacks(PROBLEM_NAMES, typed, source)
+    return problem_of(source, typed, device_class=device_class)
+
+
+def read_problems(
+    typed: Path,
+    device_class: DeviceClass,
+    *,
+    inputs: Path | None = None,
+    folder: Path | None = None,
+) -> list[Problem]:
+    """Return a person's problems: one, or each of a folder of one module's sets of shapes.
+
+    In such a folder several files define `Model`, `get_inputs` and `get_init_inputs`, as `cudal1
+    capture` writes them. A candidate is one for all of them. The arguments are those of
+    `read_problem`.
+
+    Raises:
+        SuiteError: as `read_problem`.
+    """
+    if stat.S_ISDIR(mode_of(typed)):
+        _refuse_inputs(typed, inputs, folder)
+        sources = read_each(typed, PROBLEM_NAMES)
+        if len(sources) > 1:
+            return [
+                problem_of(source, typed / path, device_class=device_class)
+                for path, source in sources.items()
+            ]
+    return [read_problem(typed, device_class, inputs=inputs, folder=folder)]
+
+
+def _refuse_inputs(typed: Path, inputs: Path | None, folder: Path | None) -> None:
+    for option, given in (("--inputs", inputs), ("--path", folder)):
+        if given is not None:
+            raise SuiteError(
+                f"{option} {given}: goes with package.module:Class; {typed} has inputs of its own"
+                if mode_of(typed)
+                else f"{typed}: is no file and no package.module:Class"
+            )
 
 
 def read_candidate(path: Path) -> str:

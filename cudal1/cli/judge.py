@@ -7,7 +7,7 @@ the other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ import typer
 
 from cudal1.baseline import Baseline, on
 from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
+from cudal1.cli.ending import BAD, CANNOT, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.settings import (
     ContractOption,
     DeviceOption,
@@ -33,10 +33,10 @@ from cudal1.cli.settings import (
 )
 from cudal1.cli.suites import SizesOption, SuiteOption, load_named
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
-from cudal1.problem import DeviceClass
+from cudal1.problem import DeviceClass, Problem
 
 if TYPE_CHECKING:
-    from cudal1.candidate import Candidate
+    from cudal1.harness.admission.admission import Probe
     from cudal1.harness.builds.builder import Builder
     from cudal1.harness.device.device import Device
     from cudal1.harness.schedule.device_processes import DeviceProcess
@@ -88,16 +88,38 @@ InvariantsOption = Annotated[
 ]
 
 
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE",
+        help="With package.module:Class: a Python file with get_inputs, and get_init_inputs",
+    ),
+]
+PathOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--path",
+        metavar="FOLDER",
+        help="With package.module:Class: the folder that holds the package, if not installed",
+    ),
+]
+
+
 def judge(
     problem: Annotated[
         Path | None,
         typer.Argument(
-            metavar="PROBLEM", help="A file with Model, get_inputs, get_init_inputs, or a folder"
+            metavar="PROBLEM",
+            help="A file with Model, get_inputs, get_init_inputs; a folder, of several problems if "
+            "they are shapes of one module; or package.module:Class with --inputs",
         ),
     ] = None,
     candidate: Annotated[
         Path | None, typer.Argument(metavar="CANDIDATE", help="A file with ModelNew, or a folder")
     ] = None,
+    inputs: InputsOption = None,
+    path: PathOption = None,
     candidates: CandidatesOption = None,
     suite: SuiteOption = None,
     sizes: SizesOption = None,
@@ -128,11 +150,22 @@ def judge(
 
     Example: cudal1 judge model.py --invariants
 
+    Example: cudal1 judge captured faster.py
+
+    Example: cudal1 judge package.module:Layer faster.py --inputs inputs.py --path src
+
     Example: cudal1 judge --suite kernelbench:../KernelBench --candidates answers.jsonl
 
     Example: cudal1 judge --suite shipped --baselines all
     """
-    asks = Asks(timing=not checks_only, wait_s=wait, as_json=as_json, invariants=invariants)
+    asks = Asks(
+        timing=not checks_only,
+        wait_s=wait,
+        as_json=as_json,
+        invariants=invariants,
+        inputs=inputs,
+        folder=path,
+    )
     of_many = OfMany(suite, sizes, out, baselines, cluster)
     is_one = candidates is None and (problem is not None or baselines is None)
     try:
@@ -169,6 +202,10 @@ class Asks:
     wait_s: float
     as_json: bool
     invariants: bool
+    inputs: Path | None = None
+    """File with example inputs of a problem that is a class of a module."""
+    folder: Path | None = None
+    """Folder that holds the class's package; None where it is installed."""
 
 
 def _refuse_half(
@@ -184,6 +221,8 @@ def _refuse_half(
         raise ConfigError("give two files, or --candidates with a --suite, not both")
     if is_one and of_many != OfMany(None, None, None, None, None):
         raise ConfigError("--suite, --sizes, --out, --baselines, --cluster go with --candidates")
+    if not is_one and (asks.inputs or asks.folder):
+        raise ConfigError("--inputs and --path go with one PROBLEM and a CANDIDATE")
     if asks.invariants and (problem is None or not is_one):
         raise ConfigError("--invariants goes with one PROBLEM; the ledger has those of a suite")
     if is_one and candidate is None and not asks.invariants:
@@ -292,6 +331,9 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
     from cudal1.cli.verdicts.beside import remedy
     from cudal1.cli.verdicts.show import Row, show, verdict_rows
 
+    if len(shapes := _shapes(problem, candidate, settings, asks)) > 1:
+        assert candidate is not None
+        return _judge_shapes(problem, shapes, candidate, settings, asks)
     verdict, invariants = _verdict(problem, candidate, settings, asks)
     if verdict and candidate and (note := remedy(candidate, verdict.reason or "")):
         say(f"note: {note}")
@@ -310,32 +352,86 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
     return GOOD if verdict is None or verdict.is_successful else BAD
 
 
+def _shapes(problem: Path, candidate: Path | None, settings: Settings, asks: Asks) -> list[Problem]:
+    """Return the problems of a folder of one module's sets of shapes; of all else nothing."""
+    from cudal1.cli.files import read_problems
+
+    if candidate is None or not problem.is_dir():
+        return []
+    return read_problems(problem, settings.device_class, inputs=asks.inputs, folder=asks.folder)
+
+
+def _judge_shapes(
+    folder: Path, shapes: list[Problem], candidate: Path, settings: Settings, asks: Asks
+) -> int:
+    """Judge a candidate on each set of shapes; return the exit code of the worst."""
+    from cudal1.cli.files import read_candidate
+    from cudal1.cli.verdicts.show import Row, headline, show, style
+
+    if asks.invariants:
+        raise ConfigError(f"{folder}: holds {len(shapes)} problems; --invariants goes with one")
+    source = read_candidate(candidate)
+    code = GOOD
+    rows: list[Row] = []
+    verdicts: dict[str, Verdict | str] = {}
+    with _judging(source, candidate, settings, asks) as judged:
+        for shape in shapes:
+            try:
+                verdict, _ = judged(folder / shape.name, shape)
+            except SuiteError as error:
+                code, verdicts[shape.name] = CANNOT, str(error)
+                say(str(error))
+                continue
+            assert verdict is not None
+            verdicts[shape.name] = verdict
+            if not verdict.is_successful and code == GOOD:
+                code = BAD
+            said = headline(verdict, settings.protocol)
+            reason = f": {verdict.reason}" if verdict.reason else ""
+            rows.append(Row(shape.name, said + reason, style(verdict)))
+    if asks.as_json:
+        answer_json(verdicts, indent=2)
+    elif rows:
+        show(rows)
+    return code
+
+
 def _verdict(
     problem: Path, candidate: Path | None, settings: Settings, asks: Asks
 ) -> tuple[Verdict | None, tuple[str, ...]]:
     """Return the verdict on the candidate, if there is one, and what holds of the inputs."""
+    from cudal1.cli.files import read_candidate, read_pair, read_problem
+    from cudal1.suite.modules import is_module
+
+    source = ""
+    if candidate is None or is_module(problem) or asks.inputs or asks.folder:
+        item = read_problem(problem, settings.device_class, inputs=asks.inputs, folder=asks.folder)
+        source = "" if candidate is None else read_candidate(candidate)
+    else:
+        item, source = read_pair(problem, candidate, settings.device_class)
+    with _judging(source, candidate, settings, asks) as judged:
+        return judged(problem, item)
+
+
+@contextmanager
+def _judging(
+    source: str, candidate: Path | None, settings: Settings, asks: Asks
+) -> Iterator[Callable[[Path, Problem], tuple[Verdict | None, tuple[str, ...]]]]:
+    """Yield a function that judges a candidate on a problem of a name; see `_verdict`."""
     from rich.console import Console
 
     from cudal1.candidate import Candidate
-    from cudal1.cli.files import read_pair, read_problem
-    from cudal1.harness.admission import known_references
-    from cudal1.harness.admission.admission import Check, admit
     from cudal1.harness.builds import toolchain
     from cudal1.harness.device.device import find_devices
     from cudal1.harness.schedule.device_processes import processes_found_here
     from cudal1.harness.schedule.one_device import OneDevice
 
-    if candidate is None:
-        item, source = read_problem(problem, settings.device_class), ""
-    else:
-        item, source = read_pair(problem, candidate, settings.device_class)
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
-    asked = Candidate(problem_id=item.id, source=source)
     with (
         Console(stderr=True).status("trying the reference") as spinner,
         processes_found_here(partial(find_devices, settings.device_class)) as (device_process, *_),
-        _builder(asked, device_process.device, settings) as builder,
+        _builder(source, device_process.device, settings) as builder,
         OneDevice(
             device_process.device,
             settings.protocol,
@@ -344,36 +440,55 @@ def _verdict(
             device_process=device_process,
         ) as judge,
     ):
-        built = None
-        if builder is not None and builder.takes(asked):
-            built = builder.begin(item, asked)
-        check = Check(settings.protocol, device_process.device)
-        probe = admit(
-            item,
-            max_reference_ms=settings.max_reference_ms,
-            time_limit_s=settings.trial_limit_s,
-            check=check,
-            known=known_references.of_this_user(),
-        )
-        if probe.reason is not None:
-            raise SuiteError(f"{problem}: cannot be judged: {probe.reason}")
-        if candidate is None:
-            return None, probe.invariants
-        if probe.rejection:
-            say(f"note: a correct verdict says little here: {probe.rejection}")
-        if built is not None:  # before the device is held
-            spinner.update("compiling")
-            wait_for([built])
-        spinner.update("judging")
-        try:
-            return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
-        except SuiteError as error:
-            reason = str(error).removeprefix(f"{item.key}: ")
-            raise SuiteError(f"{problem}: cannot be judged: {reason}") from error
+
+        def judged(name: Path, item: Problem) -> tuple[Verdict | None, tuple[str, ...]]:
+            asked = Candidate(problem_id=item.id, source=source)
+            spinner.update("trying the reference")
+            built = None
+            if builder is not None and builder.takes(asked):
+                built = builder.begin(item, asked)
+            probe = _tried(name, item, settings, device_process.device)
+            if candidate is None:
+                return None, probe.invariants
+            if probe.rejection:
+                say(f"note: a correct verdict says little here: {probe.rejection}")
+            if built is not None:  # before the device is held
+                spinner.update("compiling")
+                wait_for([built])
+            spinner.update("judging")
+            try:
+                return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
+            except SuiteError as error:
+                reason = str(error).removeprefix(f"{item.key}: ")
+                raise SuiteError(f"{name}: cannot be judged: {reason}") from error
+
+        yield judged
+
+
+def _tried(name: Path, item: Problem, settings: Settings, device: Device) -> Probe:
+    """Return what a trial of the reference found.
+
+    Raises:
+        SuiteError: the reference cannot be judged.
+    """
+    from cudal1.harness.admission import known_references
+    from cudal1.harness.admission.admission import Check, admit
+    from cudal1.suite.modules import remedy_for
+
+    probe = admit(
+        item,
+        max_reference_ms=settings.max_reference_ms,
+        time_limit_s=settings.trial_limit_s,
+        check=Check(settings.protocol, device),
+        known=known_references.of_this_user(),
+    )
+    if probe.reason is not None:
+        raise SuiteError(f"{name}: cannot be judged: {probe.reason}{remedy_for(probe.reason)}")
+    return probe
 
 
 def _builder(
-    candidate: Candidate, device: Device, settings: Settings
+    source: str, device: Device, settings: Settings
 ) -> AbstractContextManager[Builder | None]:
     """Return a builder that compiles the candidate while its reference is tried.
 
@@ -382,6 +497,6 @@ def _builder(
     from cudal1.harness.builds.build_cache import default_folder
     from cudal1.harness.builds.builder import Builder, may_compile
 
-    if not may_compile(candidate.source, device.device_class):
+    if not may_compile(source, device.device_class):
         return nullcontext()
     return Builder([device], settings.protocol, default_folder())

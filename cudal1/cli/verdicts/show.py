@@ -64,7 +64,7 @@ def show(rows: list[Row], console: Console | None = None) -> None:
 
 def verdict_rows(verdict: Verdict, settings: Settings) -> list[Row]:
     """Return the rows that show a verdict, the answer first."""
-    rows = [Row("verdict", _headline(verdict, settings.protocol), f"bold {_colour(verdict)}")]
+    rows = [Row("verdict", headline(verdict, settings.protocol), f"bold {style(verdict)}")]
     if verdict.reason is not None:
         rows.append(Row("because", verdict.reason))
     if verdict.measurement is not None:
@@ -97,7 +97,8 @@ def sandbox_line(layers: tuple[str, ...]) -> str:
     return "; ".join(said)
 
 
-def _headline(verdict: Verdict, protocol: EvalProtocol) -> str:
+def headline(verdict: Verdict, protocol: EvalProtocol) -> str:
+    """Return a verdict in a few words, with its certified speedup."""
     word, measurement = WORDS[verdict.status], verdict.measurement
     if verdict.status is not Status.CORRECT:
         return word
@@ -119,7 +120,8 @@ def _headline(verdict: Verdict, protocol: EvalProtocol) -> str:
     return f"{word}; no difference shown"
 
 
-def _colour(verdict: Verdict) -> str:
+def style(verdict: Verdict) -> str:
+    """Return the colour of a verdict: red for a failure, green for a gain."""
     if verdict.status is not Status.CORRECT:
         return "red"
     return "green" if verdict.measurement is None or verdict.measurement.certified > 1 else "yellow"
