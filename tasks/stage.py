@@ -31,6 +31,8 @@ from tasks.stages import run_key
 log = logging.getLogger("cudal1")
 
 DATA = Path("data")
+PIPELINE = "pipeline"
+"""The name in MLflow of the run that holds the runs of the pipeline's stages."""
 REMEDIES = {
     errno.ENOSPC: "disk full; free some space",
     errno.EDQUOT: "disk full; free some space",

@@ -14,7 +14,7 @@ from cudal1.report.inputs import ReportInput
 from cudal1.verdict import Status
 
 Rewards = dict[str, list[float]]
-"""The rewards of a policy's answers by problem."""
+"""A number of each of a policy's answers, by problem."""
 
 
 class Policy(Record):
@@ -24,8 +24,13 @@ class Policy(Record):
     """The stage that left it."""
     label: str
     rewards: Rewards
-    success: float
-    """Share of successful answers."""
+    successes: Rewards
+    """1 for each successful answer, 0 for another, by problem."""
+
+    @property
+    def success(self) -> float:
+        """Return the share of successful answers."""
+        return fmean(hit for each in self.successes.values() for hit in each)
 
     @property
     def reward(self) -> float:
@@ -45,11 +50,13 @@ def examined(given: ReportInput) -> tuple[Policy, ...]:
     for stage in facts.stages(answers):
         mine = answers.filter(pl.col("stage") == stage)
         rewards: Rewards = {}
-        for problem, reward in mine.select("problem_id", "reward").iter_rows():
+        successes: Rewards = {}
+        columns = mine.select("problem_id", "reward", "outcome")
+        for problem, reward, outcome in columns.iter_rows():
             rewards.setdefault(problem, []).append(reward or 0.0)
-        hits = mine.filter(pl.col("outcome") == Status.CORRECT.value).height
+            successes.setdefault(problem, []).append(float(outcome == Status.CORRECT.value))
         label = facts.policy_label(stage)
-        found.append(Policy(stage=stage, label=label, rewards=rewards, success=hits / mine.height))
+        found.append(Policy(stage=stage, label=label, rewards=rewards, successes=successes))
     return tuple(found)
 
 
