@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from cudal1.cli import waiting
 from cudal1.cli.ending import say
-
-LOG_EVERY_S = 15.0
-"""Seconds between two lines in a log; work that ends earlier writes no line."""
 
 
 @contextmanager
@@ -20,7 +18,8 @@ def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(what, total)
+        with lines(what, total, say) as advance:
+            yield lambda: advance(1)
         return
     with Progress(
         "{task.description}",
@@ -34,14 +33,18 @@ def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
         yield lambda: bars.advance(task)
 
 
-def _lines(what: str, total: int) -> Callable[[], None]:
-    done, last = 0, time.monotonic()
+@contextmanager
+def lines(what: str, total: int, say: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes how many more are done; say now and then how far it has come."""
+    done, begun = 0, time.monotonic()
 
-    def advance() -> None:
-        nonlocal done, last
-        done += 1
-        if done < total and (now := time.monotonic()) - last >= LOG_EVERY_S:
-            last = now
-            say(f"{what}: {done} of {total}")
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
 
-    return advance
+    def tell() -> None:
+        if done < total:
+            say(waiting.counted(what, done, total, time.monotonic() - begun))
+
+    with waiting.telling(tell):
+        yield advance

@@ -32,6 +32,7 @@ from cudal1.cli.settings import (
     choose,
 )
 from cudal1.cli.suites import SizesOption, SuiteOption, load_named
+from cudal1.cli.waiting import Waiting, waiting
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from cudal1.harness.device.device import Device
     from cudal1.harness.schedule.device_processes import DeviceProcess
     from cudal1.verdict import Verdict
+
+REFERENCE, COMPILING, JUDGING = "trying the reference", "compiling", "judging"
+"""What a user waits for, one after another."""
 
 CandidatesOption = Annotated[
     Path | None,
@@ -292,7 +296,9 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
     from cudal1.cli.verdicts.beside import remedy
     from cudal1.cli.verdicts.show import Row, show, verdict_rows
 
-    verdict, invariants = _verdict(problem, candidate, settings, asks)
+    with waiting() as wait:
+        verdict, invariants = _verdict(problem, candidate, settings, asks, wait)
+        spent_s = wait.spent_s()
     if verdict and candidate and (note := remedy(candidate, verdict.reason or "")):
         say(f"note: {note}")
     if asks.as_json and verdict is None:
@@ -302,7 +308,7 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
         for line in invariants if asks.invariants else ():
             say(f"note: {line}")
     else:
-        rows = [] if verdict is None else verdict_rows(verdict, settings)
+        rows = [] if verdict is None else verdict_rows(verdict, settings, spent_s)
         if asks.invariants:
             lines = invariants or ("nothing is known to hold of them in every draw",)
             rows += [Row("inputs", line) for line in lines]
@@ -311,11 +317,9 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
 
 
 def _verdict(
-    problem: Path, candidate: Path | None, settings: Settings, asks: Asks
+    problem: Path, candidate: Path | None, settings: Settings, asks: Asks, wait: Waiting
 ) -> tuple[Verdict | None, tuple[str, ...]]:
     """Return the verdict on the candidate, if there is one, and what holds of the inputs."""
-    from rich.console import Console
-
     from cudal1.candidate import Candidate
     from cudal1.cli.files import read_pair, read_problem
     from cudal1.harness.admission import known_references
@@ -333,7 +337,6 @@ def _verdict(
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
     asked = Candidate(problem_id=item.id, source=source)
     with (
-        Console(stderr=True).status("trying the reference") as spinner,
         processes_found_here(partial(find_devices, settings.device_class)) as (device_process, *_),
         _builder(asked, device_process.device, settings) as builder,
         OneDevice(
@@ -344,6 +347,7 @@ def _verdict(
             device_process=device_process,
         ) as judge,
     ):
+        wait.begin(REFERENCE)
         built = None
         if builder is not None and builder.takes(asked):
             built = builder.begin(item, asked)
@@ -362,9 +366,9 @@ def _verdict(
         if probe.rejection:
             say(f"note: a correct verdict says little here: {probe.rejection}")
         if built is not None:  # before the device is held
-            spinner.update("compiling")
+            wait.begin(COMPILING)
             wait_for([built])
-        spinner.update("judging")
+        wait.begin(JUDGING)
         try:
             return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
         except SuiteError as error:

@@ -99,6 +99,7 @@ def test_runs_of_stages_are_inside_the_run_of_the_whole(store):
     _, (second,) = runs_of(store, "in-rl")
     inside = {run.data.tags["mlflow.parentRunId"] for run in (first, second)}
     (whole,) = (client.get_run(run_id) for run_id in inside)
+    assert whole.info.run_name is not None
     assert whole.info.status == "FINISHED"
     assert whole.info.run_name.startswith("toy pipeline of ")
     assert whole.data.tags["mlflow.note.content"] == "It gained."
@@ -115,6 +116,7 @@ def test_a_whole_that_is_one_of_its_name_is_closed_once(store):
         tracking.close(store, "toy night", text=text, numbers={}, tags={}, is_only=True)
     client, _ = runs_of(store, "none")
     experiment = client.get_experiment_by_name(EXPERIMENT)
+    assert experiment is not None
     (found,) = client.search_runs([experiment.experiment_id], "tags.whole = 'toy night'")
     assert found.data.tags["mlflow.note.content"] == "first"
 
