@@ -8,7 +8,7 @@ from pathlib import Path
 from cudal1.report.figures.figures import speedup_figure
 from cudal1.report.figures.theme import standalone
 from cudal1.report.findings import findings
-from cudal1.report.headline import numbers
+from cudal1.report.headline import headlines, numbers
 from cudal1.report.inputs import ReportInput
 from cudal1.report.page import page_html
 from cudal1.report.summary import summary_markdown
@@ -24,8 +24,12 @@ def publish(given: ReportInput, folder: Path) -> dict[str, float | int]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PAGE).write_text(page_html(given), encoding="utf-8")
     (folder / SUMMARY).write_text(summary_markdown(given), encoding="utf-8")
-    sentences = json.dumps(findings(given), indent=2, ensure_ascii=False)
-    (folder / FINDINGS).write_text(sentences + "\n", encoding="utf-8")
+    said = {
+        "findings": findings(given),
+        "headlines": [tile.model_dump() for tile in headlines(given)],
+    }
+    text = json.dumps(said, indent=2, ensure_ascii=False)
+    (folder / FINDINGS).write_text(text + "\n", encoding="utf-8")
     figure = speedup_figure(given, width=560, height=260)
     if figure is None:
         (folder / FIGURE).unlink(missing_ok=True)

@@ -255,7 +255,9 @@ def test_the_best_policy_is_a_registered_model_version(finished: Project) -> Non
 def test_log_mlflow_and_page_show_the_same_findings(finished: Project, said: str) -> None:
     from mlflow import MlflowClient
 
-    sentences = json.loads((finished.data / "report" / "findings.json").read_text("utf-8"))
+    sentences = json.loads((finished.data / "report" / "findings.json").read_text("utf-8"))[
+        "findings"
+    ]
     client = MlflowClient(tracking_uri=f"sqlite:///{finished.data / 'mlflow.db'}")
     experiments = [each.experiment_id for each in client.search_experiments()]
     (whole,) = client.search_runs(experiments, "tags.whole = 'pipeline'")

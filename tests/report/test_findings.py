@@ -146,7 +146,7 @@ def test_a_null_test_that_gains_is_said(made):
 
 def test_page_summary_and_file_have_the_same_sentences(realistic, tmp_path):
     publish(realistic, tmp_path)
-    kept = json.loads((tmp_path / "findings.json").read_text("utf-8"))
+    kept = json.loads((tmp_path / "findings.json").read_text("utf-8"))["findings"]
     assert tuple(kept) == findings(realistic)
     page, summary = unescape(page_html(realistic)), summary_markdown(realistic)
     for said in kept:
