@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from cudal1.cli.bar import lines
+from cudal1.services.telling import lines
 from tasks.stage import log
 
 

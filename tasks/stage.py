@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudal1 import interrupt
-from cudal1.cli.waiting import duration
 from cudal1.errors import CudaL1Error, StoreError
+from cudal1.services.telling import duration
 from cudal1.settings.params import Params
 from tasks.server.checkout import refuse_elsewhere
 from tasks.stages import run_key

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cudal1.cli import waiting
 from cudal1.cli.ending import say
+from cudal1.services.telling import lines
 
 
 @contextmanager
@@ -31,20 +30,3 @@ def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
     ) as bars:
         task = bars.add_task(what, total=total)
         yield lambda: bars.advance(task)
-
-
-@contextmanager
-def lines(what: str, total: int, say: Callable[[str], None]) -> Iterator[Callable[[int], None]]:
-    """Yield a function that takes how many more are done; say now and then how far it has come."""
-    done, begun = 0, time.monotonic()
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-
-    def tell() -> None:
-        if done < total:
-            say(waiting.counted(what, done, total, time.monotonic() - begun))
-
-    with waiting.telling(tell):
-        yield advance

@@ -10,7 +10,7 @@ from tasks.server.findings import REPORT_URL, markdown
 
 
 def show_findings() -> None:
-    """Attach the report's sentences and headlines to the flow run, and the page where it is served."""
+    """Attach the report's sentences and headlines to the flow run, and a link to its page."""
     said = markdown()
     if not said:
         return

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cudal1.cli.waiting import duration
+from cudal1.services.telling import duration
 from tasks.stage import DATA
 
 FILE = DATA / "seconds.json"

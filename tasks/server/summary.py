@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cudal1.cli.waiting import process_s
+from cudal1.services.telling import process_s
 from tasks.server.findings import found
 from tasks.server.pace import latest, took
 from tasks.stage import DATA

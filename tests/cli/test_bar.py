@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudal1.cli import waiting
 from cudal1.cli.bar import bar
+from cudal1.services import telling
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -24,7 +24,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_gets_lines_while_nothing_is_done_and_what_may_be_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "SAY_EVERY_S", 0.001)
+    monkeypatch.setattr(telling, "SAY_EVERY_S", 0.001)
     said = ""
     with bar("judging", 3) as advance:
         for done in range(3):

@@ -16,7 +16,10 @@ from tests.cli.conftest import complaints
 pytestmark = pytest.mark.slow
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-TELLS_EACH = "from cudal1.cli import app, waiting; waiting.SAY_EVERY_S = 0.1; app()"
+TELLS_EACH = (
+    "from cudal1.cli import app; from cudal1.services import telling; "
+    "telling.SAY_EVERY_S = 0.1; app()"
+)
 """A program that runs the command with ten progress lines a second."""
 
 
