@@ -167,20 +167,20 @@ def _fail(name: str, error: CudaL1Error) -> None:
 def told(numbers: Mapping[str, float | int | str]) -> list[str]:
     """Return a stage's numbers for people; counts of nothing are left out.
 
-    `num_admitted` is `13 admitted`, `heldout_success` is `held-out success 0.72 (0.6 to 0.83)`.
+    `num_admitted` is `13 admitted`, `heldout_success` is `held-out success: 0.72 (0.6 to 0.83)`.
     """
     said: list[str] = []
     for name, value in numbers.items():
-        words = name.replace("heldout_", "held-out ").replace("num_", "").replace("_", " ")
+        words = name.replace("heldout", "held-out").replace("num_", "").replace("_", " ")
         if name.endswith(("_low", "_high")):
             continue
         if isinstance(value, int):
-            counted = f"{value:,} {words}" if name.startswith("num_") else f"{words} {value:,}"
+            counted = f"{value:,} {words}" if name.startswith("num_") else f"{words}: {value:,}"
             said += [counted] if value else []
         elif isinstance(value, float):
             low, high = numbers.get(f"{name}_low"), numbers.get(f"{name}_high")
             between = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
-            said.append(f"{words} {value:.3g}{between}")
+            said.append(f"{words}: {value:.3g}{between}")
         else:
-            said.append(f"{words} {value}")
+            said.append(f"{words}: {value}")
     return said

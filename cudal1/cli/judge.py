@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from cudal1.verdict import Verdict
 
 REFERENCE, COMPILING, JUDGING = "trying the reference", "compiling", "judging"
-"""What a user waits for, one after another."""
+"""Parts of a user's wait, in their order."""
 
 CandidatesOption = Annotated[
     Path | None,

@@ -1,4 +1,4 @@
-"""What this run shows: five generated sentences, with intervals, regressions included.
+"""Five generated sentences say what a run shows, with intervals, regressions included.
 
 Each sentence answers one question, in this order: what was gained, which policy is best, what each
 stage changed, which method finds most, and whether the harness can be believed. Where there is no

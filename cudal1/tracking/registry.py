@@ -20,6 +20,8 @@ MODEL_NAME = "cudal1"
 """Name of the registered model; its versions are our policies."""
 BEST = "best"
 """The alias of the pipeline's policy with the best marks: the first champion."""
+WHY_BEST = "why_best"
+"""The tag of the version with that alias: what it was compared with."""
 _ORIGIN = ("stage", "terms", "device", "dataset", "protocol", "git_commit")
 """Tags of a run that its registered policy has, too."""
 _REWARD_TAG = MARK.replace("/", "_")
@@ -126,7 +128,10 @@ def point_to_best(folder: Path, name: str, *, stages: Sequence[str], terms: str)
             f"{version.tags['stage']} {float(version.tags[_REWARD_TAG]):.3f}" for version in among
         )
         why = f"the best of the pipeline's policies by mean reward on held-out problems: {listed}"
-        client.set_model_version_tag(name, best.version, "why", why)
+        for version in client.search_model_versions(f"name = '{name}'"):
+            if WHY_BEST in version.tags and version.version != best.version:
+                client.delete_model_version_tag(name, version.version, WHY_BEST)
+        client.set_model_version_tag(name, best.version, WHY_BEST, why)
         client.set_registered_model_alias(name, BEST, best.version)
         return int(best.version)
 

@@ -1,4 +1,4 @@
-"""How long stages take here: kept after each, so that the next run says what may be left.
+"""Seconds of stages are kept after each, so that the next run says what may be left.
 
 `data/seconds.json` has the seconds of each stage when it last ran, and those of the latest run.
 """

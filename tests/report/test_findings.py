@@ -73,7 +73,7 @@ def test_the_last_policy_is_compared_with_the_best_too(policies):
     assert "rl is worse than sft by 0.50" in findings(given)[2]
 
 
-def test_of_equal_policies_the_later_one_is_the_best(policies):
+def test_the_later_one_of_equal_policies_is_the_best(policies):
     best = best_policy(policies({"policy": 0.5, "sft": 0.5}))
     assert best is not None
     assert best.stage == "sft"
@@ -83,7 +83,7 @@ def test_a_training_without_success_is_said(policies):
     assert "no training improved on it" in findings(policies({"policy": 0.5, "sft": 0.25}))[1]
 
 
-def test_what_an_interval_leaves_open_is_not_told_apart(made):
+def test_policies_are_not_told_apart_where_the_interval_holds_zero(made):
     rows = {"problems": [], "completions": [], "verdicts": []}
     for number in range(1, 9):
         rows["problems"].append(made.problem(number, split="heldout"))

@@ -27,6 +27,6 @@ def test_times_are_written_for_people(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
-def test_what_is_left_is_said_once_something_is_done() -> None:
+def test_the_time_left_is_said_once_something_is_done() -> None:
     assert counted("answers", 0, 4, 30.0) == "answers: 0 of 4, 30 s so far"
     assert counted("answers", 1, 4, 30.0) == "answers: 1 of 4, about 1 min 30 s left"

@@ -18,8 +18,8 @@ def test_counts_marks_and_words_are_written_for_people() -> None:
     }
     assert told(numbers) == [
         "1,300 admitted",
-        "night 3",
-        "reviewer off",
-        "held-out success 0.722 (0.6 to 0.83)",
-        "held-out answers 144",
+        "night: 3",
+        "reviewer: off",
+        "held-out success: 0.722 (0.6 to 0.83)",
+        "held-out answers: 144",
     ]

@@ -127,14 +127,18 @@ def test_the_best_version_is_not_the_last(store, tmp_path):
     found = registry.version_of(store, "choice", alias=registry.BEST)
     assert found is not None
     assert found.number == 2
-    why = registry.notes(store, "choice", version=2)["why"]
+    why = registry.notes(store, "choice", version=2)[registry.WHY_BEST]
     assert why.endswith("sft 0.500, selfsup@r1 0.900, rl 0.700")
 
 
-def test_of_a_stage_the_newest_version_counts(store, tmp_path):
+def test_the_newest_version_of_a_stage_counts(store, tmp_path):
     stages = examined(store, tmp_path, "again-and-again", [("sft", 0.5), ("rl", 0.9)])
     examined(store, tmp_path, "again-and-again", [("rl", 0.4)])
     assert registry.point_to_best(store, "again-and-again", stages=stages, terms="these") == 1
+    examined(store, tmp_path, "again-and-again", [("rl", 0.6)])
+    assert registry.point_to_best(store, "again-and-again", stages=stages, terms="these") == 4
+    notes = {n: registry.notes(store, "again-and-again", version=n) for n in range(1, 5)}
+    assert [n for n, each in notes.items() if registry.WHY_BEST in each] == [4]
 
 
 def test_marks_on_other_terms_are_not_compared(store, tmp_path):

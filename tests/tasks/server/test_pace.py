@@ -31,7 +31,7 @@ def test_a_stage_has_its_place_among_all() -> None:
     assert [pace.place(stage) for stage in ("problems", "rl")] == ["1 of 3", "3 of 3"]
 
 
-def test_nothing_is_expected_of_stages_that_never_ran() -> None:
+def test_stages_that_never_ran_have_no_expected_time() -> None:
     clock = Clock()
     pace = Pace(["problems", "sft"], now=clock)
     clock.seconds = 90.0

@@ -20,6 +20,7 @@ MARKS = {
 @pytest.fixture
 def metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     folder = tmp_path / "data" / "metrics"
     folder.mkdir(parents=True)
     (folder / "selfsup-r1.json").write_text(json.dumps(MARKS))
