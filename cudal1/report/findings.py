@@ -130,8 +130,7 @@ def _methods(given: ReportInput) -> str:
 def _trust(given: ReportInput) -> str:
     found = numbers(given)
     cheats = (
-        f"of {found['num_verdicts']:,} judged candidates {found['num_hacked']:,} were caught "
-        "cheating"
+        f"caught cheating: {found['num_hacked']:,} of {found['num_verdicts']:,} judged candidates"
     )
     if not found["num_null_tests"]:
         return f"The null test has not been run; {cheats}."

@@ -28,6 +28,7 @@ from cudal1.train.group import group
 from cudal1.train.sampling.server import vllm_python
 from cudal1.train.sft import Pair
 from cudal1.train.trainable import Asked, faults
+from tasks.learning.curves import curve
 from tasks.origin import origin
 from tasks.products import admitted_problems
 from tasks.progress import progress
@@ -114,7 +115,7 @@ class Steps:
         for question in ("steps", "rising_bests"):
             for row in self._ledger.query(question, stage=self._ledger.stage).to_dicts():
                 if row["step"] > self._run.last_step and (before is None or row["step"] < before):
-                    values.setdefault(row["step"], {})[row["name"]] = row["value"]
+                    values.setdefault(row["step"], {})[curve(row["name"])] = row["value"]
         for step in sorted(values):
             self._run.log(step, values[step])
 

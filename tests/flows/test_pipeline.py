@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cudal1.ledger import Ledger
+from tasks.learning.curves import curve
 from tests.journals import acknowledged, times_of, verdicts_in, whole_lines
 from tests.project import TINY, Project, make_project
 
@@ -184,10 +185,16 @@ def test_a_killed_reinforcement_is_one_curve_in_mlflow_without_duplicate_points(
     ]
     with Ledger.read(project.data) as ledger:
         kept = [ledger.query(name, stage="rl") for name in ("steps", "rising_bests")]
-    rows = [row for frame in kept for row in frame.select("name", "step", "value").rows()]
+    rows = [
+        (curve(name), step, value)
+        for frame in kept
+        for name, step, value in frame.select("name", "step", "value").rows()
+    ]
     assert sorted(points) == sorted(rows)
-    assert {step for name, step, _ in points if name == "loss"} == set(range(1, NUM_STEPS + 1))
-    timed = {step for name, step, _ in points if name == "step_s"}
+    assert {step for name, step, _ in points if name == "trainer/loss"} == set(
+        range(1, NUM_STEPS + 1)
+    )
+    timed = {step for name, step, _ in points if name == "seconds/step_s"}
     assert timed, "a kill behind a checkpoint costs that step's time, no more"
 
 

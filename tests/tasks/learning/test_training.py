@@ -63,7 +63,7 @@ class Run:
         self.last_step = last_step
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        self.points.append((step, values["loss"]))
+        self.points.append((step, values["trainer/loss"]))
         self.last_step = max(step, self.last_step)
 
 
@@ -128,7 +128,7 @@ def test_values_logged_after_a_steps_checkpoint_are_not_lost(ledger: Ledger) -> 
     steps.log(1, {"loss": 1.0})
     steps.log(1, {"train_s": 2.0})
     steps.tell()
-    assert found == [{"loss": 1.0, "train_s": 2.0}]
+    assert found == [{"trainer/loss": 1.0, "seconds/train_s": 2.0}]
 
 
 BODIES = {
@@ -194,7 +194,7 @@ def test_a_stage_killed_during_its_examination_resumes_its_run_with_each_step_on
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'data' / 'mlflow.db'}")
     (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
     assert run.info.status == "FINISHED"
-    points = client.get_metric_history(run.info.run_id, "loss")
+    points = client.get_metric_history(run.info.run_id, "trainer/loss")
     made = [(step, 1.0 / step) for step in range(1, NUM_STEPS + 1)]
     assert [(point.step, point.value) for point in points] == made
     with Ledger.read(tmp_path / "data") as ledger:
