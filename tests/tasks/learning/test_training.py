@@ -25,6 +25,7 @@ from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
 from cudal1.train.policy import EMBEDDED
 from tasks import policy, rl, selfsup, sft
+from tasks.learning import training
 from tasks.learning.training import Steps, _write_plot
 from tasks.night import challenger, champion, tuned
 from tasks.stage import Stage
@@ -168,6 +169,7 @@ def fine_tune(patch: pytest.MonkeyPatch, examine: Callable[..., Mapping[str, flo
     patch.setattr(sft, "_pairs", lambda _: [])
     patch.setattr(sft, "train_sft", fake_trainer)
     patch.setattr(sft, "examine", examine)
+    patch.setattr(training, "origin", lambda _: {"terms": "these"})
     sft.fine_tune(stage_of("sft"))
 
 
@@ -192,7 +194,8 @@ def test_a_stage_killed_during_its_examination_resumes_its_run_with_each_step_on
     monkeypatch.chdir(tmp_path)
     fine_tune(monkeypatch, lambda *_: {})
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'data' / 'mlflow.db'}")
-    (run,) = client.search_runs([each.experiment_id for each in client.search_experiments()])
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    (run,) = client.search_runs(experiments, "tags.stage = 'sft'")
     assert run.info.status == "FINISHED"
     points = client.get_metric_history(run.info.run_id, "trainer/loss")
     made = [(step, 1.0 / step) for step in range(1, NUM_STEPS + 1)]
