@@ -20,6 +20,7 @@ import pytest
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.ledger import Ledger
 from cudal1.settings.params import Params
+from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
 from cudal1.train.checkpoints import TRAINER_STATE, latest_checkpoint
 from cudal1.train.group import group
@@ -210,6 +211,8 @@ def test_checkpoints_with_steps_that_the_ledger_has_forgotten_are_not_used(
 ) -> None:
     """A stage that was killed between its export and its end is a new run of the ledger."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "register", lambda *_, **__: 1)
+    monkeypatch.setattr(registry, "point_to_best", lambda *_, **__: 1)
     monkeypatch.setattr(tracking, "Run", lambda *_, **__: nullcontext(Kept([])))
     for _ in range(2):  # no call has marked the work as done
         fine_tune(monkeypatch, lambda *_: {})
@@ -229,6 +232,9 @@ class Kept(Run):
 
     def __exit__(self, *_: object) -> None:
         self._happened.append("finished")
+
+    def mark(self, _: Mapping[str, float]) -> None:
+        self._happened.append("marked")
 
     def log_checkpoint(self, _: Path) -> None:
         self._happened.append("kept")
@@ -260,7 +266,7 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
         "fitting_problems": lambda *_, **__: [SimpleNamespace(id=str(i)) for i in range(999)],
         "verdict_source": lambda *_, **__: nullcontext(judge),
         "ContrastiveWorld": lambda *_, **__: SimpleNamespace(end_step=lambda: None, problem_ids=[]),
-        "current_night": lambda: SimpleNamespace(number=1),
+        "current_night": lambda: SimpleNamespace(number=1, whole="night 1"),
         "product": lambda path: [] if "history" in path.name else [{"is_new": True}],
     }
     for module in modules:
@@ -268,15 +274,17 @@ def test_a_run_in_mlflow_finishes_once_no_interruptible_work_is_left(
             if hasattr(module, what):
                 monkeypatch.setattr(module, what, stand_in)
     monkeypatch.setattr(tracking, "Run", lambda *_, **__: Kept(happened))
-    monkeypatch.setattr(tracking, "register", says("registered"))
+    monkeypatch.setattr(training, "origin", lambda _: {"terms": "these"})
+    monkeypatch.setattr(registry, "register", says("registered"))
+    monkeypatch.setattr(registry, "point_to_best", says("compared"))
     monkeypatch.setattr(Ledger, "export", says("exported"))
     monkeypatch.chdir(tmp_path)
     BODIES[name](stage_of(name))
     is_reinforced = name in ("rl", "challenger")
     ready = ["ready"] if is_reinforced else []
     examined = f"examined by {(judge,) if is_reinforced else ()}"
-    work = [*ready, "trained", *([] if name == "tuned" else [examined]), "kept"]
-    registered = ["registered"] if name == "rl" else []
+    work = [*ready, "trained", *([] if name == "tuned" else [examined, "marked"]), "kept"]
+    registered = ["registered", "compared"] if name in ("sft", "selfsup", "rl") else []
     assert happened == [*work, *registered, "exported", "finished"]
 
 
