@@ -343,7 +343,7 @@ def test_a_policy_that_rl_cannot_train_is_refused_before_any_work(
     monkeypatch.chdir(tmp_path)
     body, kind = FIRST_TO_SEE[name]
     leave_untrainable(tmp_path / "data" / "policy" / kind)
-    for brings in (tracking, policy.policy):
+    for brings in (registry, policy.policy):
         monkeypatch.setattr(brings, "bring", lambda *_, **__: None)
     monkeypatch.setattr(champion, "current_night", lambda: SimpleNamespace(champion=1, number=1))
     monkeypatch.setattr("tasks.learning.training.admitted_problems", lambda _: [])
