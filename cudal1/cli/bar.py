@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cudal1.cli.ending import say
-
-LOG_EVERY_S = 15.0
-"""Seconds between two lines in a log; work that ends earlier writes no line."""
+from cudal1.services.telling import lines
 
 
 @contextmanager
@@ -20,7 +17,8 @@ def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(what, total)
+        with lines(what, total, say) as advance:
+            yield lambda: advance(1)
         return
     with Progress(
         "{task.description}",
@@ -32,16 +30,3 @@ def bar(what: str, total: int) -> Iterator[Callable[[], None]]:
     ) as bars:
         task = bars.add_task(what, total=total)
         yield lambda: bars.advance(task)
-
-
-def _lines(what: str, total: int) -> Callable[[], None]:
-    done, last = 0, time.monotonic()
-
-    def advance() -> None:
-        nonlocal done, last
-        done += 1
-        if done < total and (now := time.monotonic()) - last >= LOG_EVERY_S:
-            last = now
-            say(f"{what}: {done} of {total}")
-
-    return advance

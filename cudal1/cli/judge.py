@@ -32,6 +32,7 @@ from cudal1.cli.settings import (
     choose,
 )
 from cudal1.cli.suites import SizesOption, SuiteOption, load_named
+from cudal1.cli.waiting import Waiting, waiting
 from cudal1.errors import ConfigError, CudaL1Error, SuiteError
 from cudal1.problem import DeviceClass, Problem
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from cudal1.harness.device.device import Device
     from cudal1.harness.schedule.device_processes import DeviceProcess
     from cudal1.verdict import Verdict
+
+REFERENCE, COMPILING, JUDGING = "trying the reference", "compiling", "judging"
+"""Parts of a user's wait, in their order."""
 
 CandidatesOption = Annotated[
     Path | None,
@@ -334,7 +338,9 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
     if len(shapes := _shapes(problem, candidate, settings, asks)) > 1:
         assert candidate is not None
         return _judge_shapes(problem, shapes, candidate, settings, asks)
-    verdict, invariants = _verdict(problem, candidate, settings, asks)
+    with waiting() as wait:
+        verdict, invariants = _verdict(problem, candidate, settings, asks, wait)
+        spent_s = wait.spent_s()
     if verdict and candidate and (note := remedy(candidate, verdict.reason or "")):
         say(f"note: {note}")
     if asks.as_json and verdict is None:
@@ -344,7 +350,7 @@ def _judge_one(problem: Path, candidate: Path | None, settings: Settings, asks: 
         for line in invariants if asks.invariants else ():
             say(f"note: {line}")
     else:
-        rows = [] if verdict is None else verdict_rows(verdict, settings)
+        rows = [] if verdict is None else verdict_rows(verdict, settings, spent_s)
         if asks.invariants:
             lines = invariants or ("nothing is known to hold of them in every draw",)
             rows += [Row("inputs", line) for line in lines]
@@ -374,7 +380,7 @@ def _judge_shapes(
     code = GOOD
     rows: list[Row] = []
     verdicts: dict[str, Verdict | str] = {}
-    with _judging(source, candidate, settings, asks) as judged:
+    with waiting() as wait, _judging(source, candidate, settings, asks, wait) as judged:
         for shape in shapes:
             try:
                 verdict, _ = judged(folder / shape.name, shape)
@@ -397,7 +403,7 @@ def _judge_shapes(
 
 
 def _verdict(
-    problem: Path, candidate: Path | None, settings: Settings, asks: Asks
+    problem: Path, candidate: Path | None, settings: Settings, asks: Asks, wait: Waiting
 ) -> tuple[Verdict | None, tuple[str, ...]]:
     """Return the verdict on the candidate, if there is one, and what holds of the inputs."""
     from cudal1.cli.files import read_candidate, read_pair, read_problem
@@ -409,17 +415,15 @@ def _verdict(
         source = "" if candidate is None else read_candidate(candidate)
     else:
         item, source = read_pair(problem, candidate, settings.device_class)
-    with _judging(source, candidate, settings, asks) as judged:
+    with _judging(source, candidate, settings, asks, wait) as judged:
         return judged(problem, item)
 
 
 @contextmanager
 def _judging(
-    source: str, candidate: Path | None, settings: Settings, asks: Asks
+    source: str, candidate: Path | None, settings: Settings, asks: Asks, wait: Waiting
 ) -> Iterator[Callable[[Path, Problem], tuple[Verdict | None, tuple[str, ...]]]]:
     """Yield a function that judges a candidate on a problem of a name; see `_verdict`."""
-    from rich.console import Console
-
     from cudal1.candidate import Candidate
     from cudal1.harness.builds import toolchain
     from cudal1.harness.device.device import find_devices
@@ -429,7 +433,6 @@ def _judging(
     if missing := toolchain.missing_for(source, settings.device_class):
         raise ConfigError(f"{candidate}: {toolchain.remedy(missing)}")
     with (
-        Console(stderr=True).status("trying the reference") as spinner,
         processes_found_here(partial(find_devices, settings.device_class)) as (device_process, *_),
         _builder(source, device_process.device, settings) as builder,
         OneDevice(
@@ -443,7 +446,7 @@ def _judging(
 
         def judged(name: Path, item: Problem) -> tuple[Verdict | None, tuple[str, ...]]:
             asked = Candidate(problem_id=item.id, source=source)
-            spinner.update("trying the reference")
+            wait.begin(REFERENCE)
             built = None
             if builder is not None and builder.takes(asked):
                 built = builder.begin(item, asked)
@@ -453,9 +456,9 @@ def _judging(
             if probe.rejection:
                 say(f"note: a correct verdict says little here: {probe.rejection}")
             if built is not None:  # before the device is held
-                spinner.update("compiling")
+                wait.begin(COMPILING)
                 wait_for([built])
-            spinner.update("judging")
+            wait.begin(JUDGING)
             try:
                 return judge.judge(item, asked, timing=asks.timing).verdict, probe.invariants
             except SuiteError as error:

@@ -21,6 +21,7 @@ from cudal1.report.figures.curves import learning_figures, policy_figures
 from cudal1.report.figures.figure import Figure
 from cudal1.report.figures.figures import speedup_figure, spread_figure, success_speedup_figure
 from cudal1.report.figures.theme import dark_css
+from cudal1.report.findings import findings
 from cudal1.report.gallery import hack_gallery
 from cudal1.report.headline import headlines
 from cudal1.report.inputs import ReportInput
@@ -65,6 +66,7 @@ def page_html(given: ReportInput) -> str:
     rejected = given.problems.filter(~given.problems["admitted"]).sort("suite", "level", "number")
     return environment.get_template(TEMPLATE).render(
         provenance=where,
+        findings=findings(given),
         headlines=headlines(given),
         device={"kind": where.device_kind, **where.device},
         versions={"git revision": where.git_revision, **where.versions},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudal1.cli import bar as module
 from cudal1.cli.bar import bar
+from cudal1.services import telling
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -21,11 +21,19 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def test_a_log_gets_plain_lines_until_the_last_item(
+def test_a_log_gets_lines_while_nothing_is_done_and_what_may_be_left(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOG_EVERY_S", 0.0)
-    assert shown(capsys) == "judging: 1 of 3\njudging: 2 of 3\n"
+    monkeypatch.setattr(telling, "SAY_EVERY_S", 0.001)
+    said = ""
+    with bar("judging", 3) as advance:
+        for done in range(3):
+            while f"judging: {done} of 3, " not in said:  # the thread tells it again and again
+                said += capsys.readouterr().err
+            advance()
+    assert "judging: 0 of 3, 0 s so far\n" in said
+    assert "judging: 1 of 3, about " in said
+    assert "3 of 3" not in said + capsys.readouterr().err
 
 
 def test_a_quick_run_writes_nothing_to_a_log(capsys: pytest.CaptureFixture[str]) -> None:
