@@ -84,7 +84,7 @@ def test_techniques_are_those_of_timed_successes(ledger, facts):
     assert {(row["name"], row["certified"]) for row in rows} == {("softmax", 1.7)}
 
 
-def test_techniques_of_baselines_that_nobody_answered_with_are_left_out(ledger, facts):
+def test_techniques_of_baselines_without_an_answer_are_left_out(ledger, facts):
     problem = facts.problem().model_copy(update={"source": SILU})
     ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
     source = SILU.replace("Model", "ModelNew").replace("x *", "x.neg_() *")
