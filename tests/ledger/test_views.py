@@ -91,8 +91,10 @@ def test_techniques_of_baselines_without_an_answer_are_left_out(ledger, facts):
     candidate = Candidate(problem_id=problem.id, source=source)
     ledger.add_baseline(candidate, Baseline.COMPILE)
     ledger.add_verdict(facts.correct(candidate, 1.7), [])
-    assert ledger.sql("select techniques from candidates").to_dicts().count(
-        {"techniques": ["in_place"]}
+    assert (
+        ledger.sql("select techniques from candidates")
+        .to_dicts()
+        .count({"techniques": ["in_place"]})
     )
     assert ledger.sql("from techniques").is_empty()
 
