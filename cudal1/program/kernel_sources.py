@@ -204,27 +204,39 @@ def _texts(live: Live, value: ast.expr, seen: set[int] | None = None) -> Iterato
 def _launchers(
     live: Live, compiled: list[ast.Call], launches: tuple[ast.Call, ...]
 ) -> frozenset[str]:
-    """Return the names by which reachable code calls a kernel, directly or through functions."""
+    """Return the names by which reachable code calls a kernel, directly or through functions.
+
+    They are variables and attributes that hold what was compiled, and functions and classes that
+    use one of them. A variable that holds what a kernel has computed is none.
+    """
     if not compiled and not launches:
         return frozenset()
     sources = {id(call) for call in compiled}
+    loaders = {name for name, node in live.functions.items() if _holds(node, sources)}
     names = {_called_name(each) for each in launches}
-    bodies: list[tuple[str, frozenset[str], bool]] = []
-    values = [*live.named.items(), *live.kept.items()]
-    for name, assigned in values:
-        for value in assigned:
-            bodies.append((name, _names_in(value), _holds(value, sources)))
-    for name, function in live.functions.items():
-        bodies.append((name, _names_in(function), _holds(function, sources)))
-    for name, node in live.classes.items():
-        bodies.append((name, _names_in(node), False))
-    names |= {name for name, _, holds in bodies if holds}
+    aliases: list[tuple[str, str]] = []
+    for name, values in (*live.named.items(), *live.kept.items()):
+        for value in values:
+            if _holds(value, sources) or _makes(value) in loaders:
+                names.add(name)
+            elif isinstance(value, ast.Name | ast.Attribute):
+                aliases += [(name, each) for each in _names_in(value)]
+    users = [(name, _names_in(node)) for name, node in live.functions.items()]
+    users += [(name, _names_in(node)) for name, node in live.classes.items()]
     for _ in range(_MAX_STEPS):
-        more = {name for name, needed, _ in bodies if needed & names}
+        more = {name for name, needed in users if needed & names}
+        more |= {name for name, other in aliases if other in names}
         if more <= names:
             break
         names |= more
     return frozenset(names - {"forward", "__init__", "__call__", "apply", "self", ""})
+
+
+def _makes(value: ast.expr) -> str:
+    """Return the name of the function that returns a value, or what the value is a part of."""
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return _called_name(value) if isinstance(value, ast.Call) else ""
 
 
 def _holds(node: ast.AST, sources: set[int]) -> bool:

@@ -189,6 +189,8 @@ def _of_callable(live: Live, node: ast.expr) -> Iterator[Technique]:
 def _of_call(live: Live, node: ast.Call) -> Iterator[Technique]:
     yield from _of_callable(live, node)
     name = live.dotted(node.func)
+    if name.startswith("torch.nn.") and _says(node, "inplace", True):  # a module, made before
+        yield Technique.IN_PLACE
     attribute = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     last = name.rpartition(".")[2] or attribute
     if last == "set_float32_matmul_precision" and node.args:
@@ -277,9 +279,10 @@ def _switches_autograd_off(live: Live, forward: ast.FunctionDef) -> bool:
     """Return whether a forward pass, or what it returns, is computed without autograd."""
     if any(_is_switch(live, each) for each in forward.decorator_list):
         return True
+    own = list(_statements_of(forward))
     returned = {
         name.id
-        for node in ast.walk(forward)
+        for node in own
         if isinstance(node, ast.Return) and node.value is not None
         for name in ast.walk(node.value)
         if isinstance(name, ast.Name)
@@ -287,11 +290,21 @@ def _switches_autograd_off(live: Live, forward: ast.FunctionDef) -> bool:
     return any(
         isinstance(node, ast.Return)
         or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in returned)
-        for block in ast.walk(forward)
+        for block in own
         if isinstance(block, ast.With)
         and any(_is_switch(live, each.context_expr) for each in block.items)
-        for node in ast.walk(block)
+        for node in _statements_of(block)
     )
+
+
+def _statements_of(code: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function or block, without those of functions inside."""
+    waiting = list(ast.iter_child_nodes(code))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _is_switch(live: Live, node: ast.expr) -> bool:

@@ -188,6 +188,11 @@ PAIRS = (
         module("return F.relu(x + 1, inplace=False)"),
     ),
     Pair(
+        T.IN_PLACE,
+        module("return self.relu(x + 1)", "self.relu = nn.ReLU(inplace=True)"),
+        module("return self.relu(x + 1)", "self.relu = nn.ReLU()"),
+    ),
+    Pair(
         T.BUFFER_REUSE,
         module("return torch.relu(x, out=self.y)", "self.y = torch.empty(4)"),
         module("return torch.add(x, 1, out=None)", "self.y = torch.empty(4)"),
@@ -339,5 +344,12 @@ PAIRS = (
         T.NO_AUTOGRAD,
         module("with torch.no_grad():\n    y = torch.relu(x)\nreturn y"),
         module("with torch.no_grad():\n    _ = torch.relu(x)\nreturn torch.relu(x)"),
+    ),
+    Pair(
+        T.NO_AUTOGRAD,
+        module("return torch.relu(x)").replace(
+            "    def forward", "    @torch.no_grad()\n    def forward"
+        ),
+        module("with torch.no_grad():\n    def f(y):\n        return y\nreturn torch.relu(x)"),
     ),
 )

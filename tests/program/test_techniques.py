@@ -135,6 +135,27 @@ def test_a_fallback_beside_a_kernel_counts_against_no_fusion():
     assert "fusion" in found(chosen, reference)
 
 
+def test_an_input_that_is_written_over_by_a_kernels_result_is_no_kernel():
+    kernel = cuda("y[0] = fmaxf(x[0] * 2 + 1, 0);")
+    chosen = kernel.replace(
+        "        return ours.run(x)\n",
+        "        if x.is_cuda:\n            x = ours.run(x)\n"
+        "        else:\n            x = torch.relu(x * 2 + 1)\n        return x\n",
+    )
+    reference = "import torch\nclass Model:\n    def forward(self, x): return torch.relu(x * 2 + 1)"
+    assert chosen != kernel
+    assert "fusion" in found(chosen, reference)
+
+
+def test_a_module_that_is_called_as_an_operator_is_counted_once():
+    kernel = cuda("y[0] = fmaxf(x[0], 0);")
+    reference = "import torch\nclass Model(torch.nn.Module):\n    def __init__(self):\n"
+    reference += (
+        "        self.relu = torch.nn.ReLU()\n    def forward(self, x): return self.relu(x)\n"
+    )
+    assert found(kernel, reference) == {"cuda"}
+
+
 def test_operators_inside_a_triton_kernel_are_no_operators_of_pytorch():
     reference = "import torch\nclass Model:\n    def forward(self, x): return torch.relu(x * 2 + 1)"
     assert "fusion" in found(triton("tl.store(y, tl.maximum(tl.load(x) * 2 + 1, 0))"), reference)
