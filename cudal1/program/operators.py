@@ -100,7 +100,8 @@ def operators(live: Live, launchers: frozenset[str] = frozenset()) -> Counter[st
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 if isinstance(node.func, ast.Name):
                     name = live.full.get(name, "").rpartition(".")[2]
-                elif name in live.kept:  # a module, such as self.softmax, or a function of its own
+                elif name in live.kept and not live.dotted(node.func).startswith("torch."):
+                    # a module, such as self.softmax, or a function of its own
                     continue
                 for kind in kinds_of(name):
                     found[kind] += 1
