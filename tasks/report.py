@@ -129,6 +129,7 @@ def gathered(
         "searched": _searched(stages),
         "bills": ledger.query("cost").filter(pl.col("num_tries") > 0),
         "second_opinions": ledger.query("second_opinions"),
+        "techniques": ledger.query("technique_rows", **where),
         "samples": SAMPLES.to_frame(),
         "steps": ledger.query("all_steps", stages=stages),
         "rises": ledger.query("all_rises", stages=stages),

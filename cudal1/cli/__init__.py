@@ -38,6 +38,7 @@ COMMANDS = {
     "about it.",
     "screen": "Read a source without running it. Notes are advice: they decide no verdict.",
     "sql": "Ask the ledger. Reading never disturbs a running pipeline.",
+    "show": "Show a candidate or a problem: source, verdicts, timing, lineage, difference, curve.",
     "hacks": "What the reviewer has vetoed, and your word on it.",
     "providers": "Who is asked for candidates, and ready entries for more.",
     "training": "What training takes of a GPU's memory, and ready settings for larger policies.",

@@ -136,16 +136,17 @@ class Ledger(Reviews):
         self, answers: Sequence[tuple[Completion, Candidate | None, str | None]]
     ) -> None:
         """Note different answers as by `add_completion`: all or none, in about the time of one."""
-        self._append(*batches_of_completions(answers))
+        self._append(*batches_of_completions(answers, self._reference))
 
     def add_candidate(self, candidate: Candidate) -> None:
         """Note a candidate that no answer of this stage holds."""
-        self._append(rows.batch_of_candidate(candidate))
+        self._append(rows.batch_of_candidate(candidate, self._reference(candidate.problem_id)))
 
     def add_baseline(self, candidate: Candidate, baseline: Baseline) -> None:
         """Note a candidate that is its problem's reference, run as a baseline."""
         self._append(
-            rows.batch_of_candidate(candidate), rows.batch_of_baseline(candidate, baseline)
+            rows.batch_of_candidate(candidate, self._reference(candidate.problem_id)),
+            rows.batch_of_baseline(candidate, baseline),
         )
 
     def add_verdict(self, verdict: Verdict, samples: Sequence[TimingSample]) -> None:
@@ -171,6 +172,15 @@ class Ledger(Reviews):
     def add_steps(self, step: int, values: Mapping[str, float]) -> None:
         """Note numbers of one training step; a number given again replaces the earlier one."""
         self._append(rows.batch_of_steps(self._stage, step, values))
+
+    def _reference(self, problem_id: str) -> str | None:
+        """Return the source of a problem's reference; None where the problem is not known."""
+        if problem_id not in self._references:
+            found = self._rows("select source from problems where problem_id = ?", problem_id)
+            if not found:
+                return None
+            self._references[problem_id] = found[0]["source"]
+        return self._references[problem_id]
 
     # --- finding ---------------------------------------------------------------------------------
 

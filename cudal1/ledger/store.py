@@ -50,6 +50,8 @@ class Store:
         self._unsettled: list[tuple[str, str]] = []
         self._journal_end = 0
         self._num_appends = 0
+        self._references: dict[str, str] = {}
+        """Sources of references that were asked for, by the problem's id, which names them."""
         self._births: ExemplarIndex | None = None
         """The index of exemplars, kept after the first question about them."""
         self._lock = threading.RLock()

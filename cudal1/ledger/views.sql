@@ -87,6 +87,15 @@ create or replace view replacements as
           select candidate_id from baselines anti join completions using (candidate_id));
 comment on view replacements is 'Candidates that are correct, certified to be faster, and could replace their module in a program: none was seen to ignore weights that are loaded by name, to overwrite an output, or to write to its inputs; baselines that nobody answered with are left out';
 
+create or replace view techniques as
+    select unnest(c.techniques) as technique, v.problem_id, v.suite, v.level, v.name, v.split,
+           v.device_kind, v.protocol_id, v.certified, v.candidate_id
+    from successes v join candidates c using (candidate_id)
+    where v.certified is not null
+      and v.candidate_id not in (
+          select candidate_id from baselines anti join completions using (candidate_id));
+comment on view techniques is 'What each timed success does that its reference does not, a row for each technique: kinds of kernels, fusion, algebra, layout, precision and more; baselines that nobody answered with are left out';
+
 create or replace view baseline_results as
     select b.baseline, b.problem_id, p.suite, p.level, p.name, p.split, v.device_kind, v.protocol_id,
            b.candidate_id, v.status, v.reason, v.speedup, v.certified,

@@ -35,6 +35,7 @@ from cudal1.report.tables.cost import cost_table
 from cudal1.report.tables.properties import property_table
 from cudal1.report.tables.second_opinions import second_opinion_table
 from cudal1.report.tables.table import Table
+from cudal1.report.tables.techniques import technique_table
 from cudal1.report.words import terms
 
 TEMPLATE, STYLE = "page.html.j2", "style.css"
@@ -96,6 +97,7 @@ def _sections(given: ReportInput) -> list[Section]:
             figures=_drawn(speedup_figure(given), success_speedup_figure(given)),
             nothing_yet="No figure yet: no candidate succeeded.",
         ),
+        Section(name="techniques", title="Techniques", tables=(technique_table(given),)),
         Section(
             name="policies",
             title="Policies",

@@ -118,7 +118,7 @@ def test_a_ledger_of_the_first_version_is_upgraded_with_its_spreads(tmp_path, fa
     for problem in before["problems"]:
         problem["invariants"] = None  # nor these
     for candidate in before["candidates"]:
-        candidate["program_id"] = None
+        candidate["program_id"] = candidate["techniques"] = None
     for completion in before["completions"]:
         completion["exemplar_scores"] = None
         completion["analysis"] = completion["design"] = completion["turn"] = None

@@ -54,6 +54,63 @@ def test_best_names_the_winner_and_its_provider(ledger, chain):
     assert row["authors"] == ["openai"]
 
 
+SILU = """import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.sigmoid(x)
+"""
+
+
+def named(ledger, facts, key, forward, verdict=None):
+    """Add an answer to a problem with a reference, and its verdict."""
+    problem = facts.problem().model_copy(update={"source": SILU})
+    ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    source = SILU.replace("Model", "ModelNew").replace("x * torch.sigmoid(x)", forward)
+    candidate = Candidate(problem_id=problem.id, source=source)
+    answer = facts.completion(key).model_copy(update={"problem_id": problem.id})
+    ledger.add_completion(answer, candidate, None)
+    ledger.add_verdict(verdict(candidate) if verdict else facts.correct(candidate, 1.7), [])
+    return candidate
+
+
+def test_techniques_are_those_of_timed_successes(ledger, facts):
+    both = named(ledger, facts, "f", "torch.nn.functional.silu(x, inplace=True)")
+    named(ledger, facts, "g", "torch.sigmoid_(x)", facts.failed)
+    rows = ledger.sql("from techniques order by technique").to_dicts()
+    assert [(row["technique"], row["candidate_id"]) for row in rows] == [
+        ("fused_operator", both.id),
+        ("in_place", both.id),
+    ]
+    assert {(row["name"], row["certified"]) for row in rows} == {("softmax", 1.7)}
+
+
+def test_techniques_of_baselines_without_an_answer_are_left_out(ledger, facts):
+    problem = facts.problem().model_copy(update={"source": SILU})
+    ledger.add_problem(problem, Admission(problem_id=problem.id, admitted=True))
+    source = SILU.replace("Model", "ModelNew").replace("x *", "x.neg_() *")
+    candidate = Candidate(problem_id=problem.id, source=source)
+    ledger.add_baseline(candidate, Baseline.COMPILE)
+    ledger.add_verdict(facts.correct(candidate, 1.7), [])
+    assert (
+        ledger.sql("select techniques from candidates")
+        .to_dicts()
+        .count({"techniques": ["in_place"]})
+    )
+    assert ledger.sql("from techniques").is_empty()
+
+
+def test_techniques_of_a_candidate_of_an_unknown_problem_are_unknown_until_it_comes(ledger, facts):
+    candidate = Candidate(
+        problem_id=facts.problem().model_copy(update={"source": SILU}).id,
+        source=SILU.replace("Model", "ModelNew").replace("x *", "x.neg_() *"),
+    )
+    asked = "select techniques from candidates where candidate_id = ?"
+    ledger.add_candidate(candidate)
+    assert ledger.sql(asked, [candidate.id])["techniques"].to_list() == [None]
+    named(ledger, facts, "f", "x.neg_() * torch.sigmoid(x)")
+    assert ledger.sql(asked, [candidate.id])["techniques"].to_list() == [["in_place"]]
+
+
 def test_replacements_are_faster_and_without_restrictions(ledger, facts):
     wanted = {
         answered(ledger, facts, name, name, facts.correct(facts.candidate(name), 1.3, seen)).id
