@@ -350,7 +350,7 @@ def test_timing_spreads_are_the_same_from_a_shard(ledger, tmp_path):
     before = ledger.sql("from timing_spreads order by all")
     ledger.export()
     ledger.close()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as again:
         assert again.sql("from timing_spreads order by all").equals(before)
 
@@ -483,7 +483,7 @@ def test_runs_outlive_the_database_and_are_in_no_shard(tmp_path, facts):
             shard = ledger.export()
             before = ledger.sql("from runs order by all").rows()
     assert not (shard / "runs.parquet").exists()
-    (tmp_path / "ledger.duckdb").unlink()
+    (tmp_path / ".ledger.duckdb").unlink()
     with Ledger.open(tmp_path) as again:
         assert again.sql("from runs order by all").rows() == before
         assert len(before) == 2
