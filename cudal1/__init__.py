@@ -1,5 +1,40 @@
 """Train language models to write faster GPU code, and prove that the code is faster."""
 
+from __future__ import annotations
+
 from cudal1.processes import isolate
 
 isolate("cudal1.cli")
+
+TYPE_CHECKING = False  # the flag of that name in `typing` would import the module
+if TYPE_CHECKING:
+    from cudal1.api.connecting import connect
+    from cudal1.api.given import problem_text
+    from cudal1.api.judging import judge, judge_many
+    from cudal1.errors import CudaL1Error
+    from cudal1.verdict import Verdict
+
+EXPORTS = {
+    "connect": "cudal1.api.connecting",
+    "judge": "cudal1.api.judging",
+    "judge_many": "cudal1.api.judging",
+    "problem_text": "cudal1.api.given",
+    "CudaL1Error": "cudal1.errors",
+    "Verdict": "cudal1.verdict",
+}
+"""What other programs may import from here, by module; each is imported when it is asked for."""
+
+__all__ = ["CudaL1Error", "Verdict", "connect", "judge", "judge_many", "problem_text"]
+
+
+def __getattr__(name: str) -> object:
+    """Return an export; its module is imported by the first question."""
+    if name not in EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *EXPORTS})

@@ -318,7 +318,7 @@ class Ledger(Reviews):
         """Return the rows of any query, at most `limit`; parameters are `?` in order, or `$name`.
 
         Raises:
-            StoreError: the query is wrong; the message is the database's first line.
+            StoreError: the query is wrong; the message is the database's, with its hint.
         """
         with self.asked(query, parameters) as relation:
             if relation is None:
@@ -341,7 +341,7 @@ class Ledger(Reviews):
                 if path.suffix == ".csv":
                     relation.write_csv(str(partial), header=True)
                 else:
-                    relation.write_parquet(str(partial), compression="zstd")
+                    _typed(relation).write_parquet(str(partial), compression="zstd")
             partial.replace(path)
         except OSError as error:
             raise StoreError(f"{path}: cannot be written ({error.strerror})") from error
@@ -359,7 +359,7 @@ class Ledger(Reviews):
             with self._lock:
                 yield self._connection.sql(query, params=given or None)
         except duckdb.Error as error:
-            raise StoreError(f"SQL: {str(error).splitlines()[0]}") from error
+            raise StoreError(f"SQL: {_said(error)}") from error
 
     def query(self, name: str, **parameters: object) -> pl.DataFrame:
         """Return the rows of `queries/NAME.sql`; `$name` in it is a parameter."""
@@ -373,6 +373,31 @@ class Ledger(Reviews):
         """The connection of a ledger that is read; closing either closes both."""
         assert not self._is_writer, "a writer's rows go through its journal"
         return self._connection
+
+
+def _said(error: duckdb.Error) -> str:
+    """Return what the database says and suggests, in one line; the query itself is left out."""
+    lines = str(error).splitlines()
+    end = next((i for i, line in enumerate(lines) if not line or line.startswith("LINE ")), None)
+    return " ".join(" ".join(lines[:end]).split())
+
+
+def _typed(relation: Any) -> Any:
+    """Return the relation with types that Parquet keeps: it would make floats of 128-bit integers.
+
+    A sum of integers is one. `decimal(38, 0)` has 38 digits; a larger number is an error.
+    """
+    wide = ("HUGEINT", "UHUGEINT")
+    if not any(str(kind) in wide for kind in relation.types):
+        return relation
+    names = [f'"{name.replace(chr(34), chr(34) * 2)}"' for name in relation.columns]
+    columns = enumerate(zip(relation.types, names, strict=True), start=1)
+    return relation.project(
+        ", ".join(
+            f"#{number}::decimal(38, 0) as {name}" if str(kind) in wide else f"#{number} as {name}"
+            for number, (kind, name) in columns
+        )
+    )
 
 
 def _caught_up(folder: Path) -> duckdb.DuckDBPyConnection:
