@@ -22,7 +22,7 @@ EXPORTS = {
     "CudaL1Error": "cudal1.errors",
     "Verdict": "cudal1.verdict",
 }
-"""What other programs may import from here, by module; each is imported when it is asked for."""
+"""Names that other programs may import from here, each with the module that has it."""
 
 __all__ = ["CudaL1Error", "Verdict", "connect", "judge", "judge_many", "problem_text"]
 

@@ -17,8 +17,8 @@ def connect(folder: str | os.PathLike[str] = "data") -> duckdb.DuckDBPyConnectio
     """Return a read-only DuckDB connection to a run's ledger, with its tables and views.
 
     It shows what stages have found until now, unfinished ones included, and stays as it is: to see
-    more, connect again. It locks nothing that a stage needs, so it may stay open all day. The
-    ledger is attached under the name `ledger`; a notebook's own tables go to `memory`.
+    more, connect again. It locks nothing that a stage needs, so it may stay open all day. Tables of
+    one's own are temporary: `create temp table`.
 
     Args:
         folder: the folder that holds the ledger, such as a checkout's `data`.

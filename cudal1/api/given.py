@@ -1,4 +1,4 @@
-"""What a caller gives as a problem or a candidate: a class, a source text, or a path.
+"""Problems and candidates as a caller gives them: a class, a source text, or a path.
 
 Threat: a candidate is hostile. It is only read here, as text; where its class was imported, the
 caller has run it already. What is judged runs in the sandbox, from the text.
@@ -24,9 +24,7 @@ NO_ARGUMENTS = "def get_init_inputs():\n    return []\n"
 
 
 def problem_text(
-    Model: type,
-    get_inputs: Callable[[], Any],
-    get_init_inputs: Callable[[], Any] | None = None,
+    Model: type, get_inputs: Callable[[], Any], get_init_inputs: Callable[[], Any] | None = None
 ) -> str:
     """Return a problem's source: the class, the functions, and what they need of their modules.
 
@@ -47,9 +45,7 @@ def problem_text(
 
 
 def problem_or_path(
-    Model: Given,
-    get_inputs: Callable[[], Any] | None,
-    get_init_inputs: Callable[[], Any] | None,
+    Model: Given, get_inputs: Callable[[], Any] | None, get_init_inputs: Callable[[], Any] | None
 ) -> str | Path:
     """Return a problem's source, or the path that it is to be read from.
 
@@ -138,7 +134,9 @@ def _needed(path: Path, roots: list[str]) -> list[Statement]:
     defined = {name for each in found for name in each.binds}
     for root in roots:
         if root not in defined:
-            raise ConfigError(f"{path}: defines no {root} at its top level; give its source as text")
+            raise ConfigError(
+                f"{path}: defines no {root} at its top level; give its source as text"
+            )
     for each in found:
         if each.text.startswith("from ."):
             raise ConfigError(

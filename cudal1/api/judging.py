@@ -241,7 +241,7 @@ def _read(path: Path, names: tuple[str, ...], *, any_codec: bool = False) -> str
 
 
 def _as_argument(given: str | Path, file: Path) -> str:
-    """Return a path; a text is written to the file, whose name stands for it in messages."""
+    """Return a path; a text is written to the file, and messages call it by the file's name."""
     if isinstance(given, Path):
         return str(given)
     _write(file, given)

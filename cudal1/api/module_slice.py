@@ -22,7 +22,7 @@ class Statement:
     binds: frozenset[str]
     """Names that it defines."""
     changes: frozenset[str]
-    """Names of whose objects it changes something, or calls something: `torch` in
+    """Names of objects that it changes, or calls a method of: `torch` in
     `torch.set_default_dtype(…)`."""
     uses: frozenset[str]
     """Names that it, or a function in it, reads."""
@@ -115,7 +115,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:
-    """Yield the names whose objects a simple statement changes, or of which it calls a method."""
+    """Yield the names of objects that a simple statement changes, or calls a method of."""
     targets: list[ast.expr] = []
     match node:
         case ast.Assign():

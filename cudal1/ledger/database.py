@@ -1,9 +1,9 @@
 """The database files: opened, recognised, moved aside when one is damaged, published to readers.
 
-There are two. `.ledger.duckdb` is the stages' own: one process writes it, and holds DuckDB's lock
-on it. `ledger.duckdb` is a copy of it for readers, which no stage ever opens for writing: it is
-replaced as a whole when a stage ends. A reader that holds the old copy open keeps the old file, and
-locks nothing that a stage needs.
+There are two. One process at a time writes `.ledger.duckdb`, and holds DuckDB's lock on it. Readers
+open `ledger.duckdb`, a copy. No stage opens the copy for writing: it is replaced as a whole when a
+stage ends. A reader that holds the old copy open keeps the old file, and locks nothing that a stage
+needs.
 
 Both are working copies, so nothing here tries to repair one: a file that cannot be read is rebuilt.
 """
@@ -98,20 +98,18 @@ def connect_soon(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
-    """Open a database for reading, attached to an empty one in memory.
-
-    DuckDB opens a path once in a process, and would answer from a file that was replaced since;
-    an attached file is opened anew.
+    """Open a database for reading.
 
     Raises:
         DamagedError: it is missing, cannot be read, or is of older code.
         StoreError: a program has opened it for writing, it is of a newer layout, or the machine
             refuses.
     """
-    connection = duckdb.connect(":memory:", config={"temp_directory": _spill()})
     try:
-        connection.execute(f"attach {quoted(path)} as ledger (read_only)")
-        connection.execute("use ledger")
+        connection = _open_anew(path)
+    except (duckdb.Error, RuntimeError, ValueError) as error:
+        raise _reading_failed(path, error) from error
+    try:
         _checked_version(connection, path)
         if not schema.is_current(connection):
             raise DamagedError(f"{path} was written by older code (the next stage renews it)")
@@ -122,6 +120,24 @@ def connect_read_only(path: Path) -> duckdb.DuckDBPyConnection:
         connection.close()
         raise
     return connection
+
+
+def _open_anew(path: Path) -> duckdb.DuckDBPyConnection:
+    """Open the file that the path leads to at this moment.
+
+    DuckDB opens a path once in a process: while a notebook holds an earlier connection, it would
+    answer from the file that was replaced since. So a name of its own leads to the file, for as
+    long as opening takes. In a folder that is not the reader's own, the path itself must do.
+    """
+    spill = str(Path(tempfile.gettempdir()) / f"cudal1-duckdb-{os.getpid()}")  # DuckDB makes it
+    with contextlib.ExitStack() as opening:
+        try:
+            place = tempfile.TemporaryDirectory(prefix=".reading-", dir=path.parent)
+            own = Path(opening.enter_context(place)) / path.name
+            own.hardlink_to(path)
+        except OSError:
+            own = path
+        return duckdb.connect(str(own), read_only=True, config={"temp_directory": spill})
 
 
 def publish(connection: duckdb.DuckDBPyConnection, path: Path, snapshot: Path) -> None:
@@ -153,9 +169,8 @@ def _replace(snapshot: Path, content: BinaryIO) -> None:
         # what a program left that had opened the old copy for writing is no part of the new one
         snapshot.with_name(f"{snapshot.name}.wal").unlink(missing_ok=True)
         partial.replace(snapshot)
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
 
 
 def copy_file(content: BinaryIO, copy: BinaryIO) -> None:
@@ -168,11 +183,6 @@ def copy_file(content: BinaryIO, copy: BinaryIO) -> None:
         copy.seek(0)
         copy.truncate()
         shutil.copyfileobj(content, copy, 1 << 20)
-
-
-def _spill() -> str:
-    """Return the folder in which a large question's rows go to the disk; DuckDB makes it."""
-    return str(Path(tempfile.gettempdir()) / f"cudal1-duckdb-{os.getpid()}")
 
 
 def quoted(path: Path) -> str:

@@ -3,8 +3,10 @@
 
 create or replace macro author(provider, stage) as
     case when provider = 'policy' then 'policy (' || stage || ')' else provider end;
+comment on macro author is 'author(provider, stage): the provider, or a policy by the stage that asked it';
 
 create or replace macro readable(bytes) as coalesce(try(decode(bytes)), bytes::varchar);
+comment on macro readable is 'readable(bytes): UTF-8 bytes as text; bytes that are none are written \xAA';
 
 create or replace view words as
     select candidate_id, is_cheat, kind, evidence, ruled_at::timestamp as ruled_at from rulings

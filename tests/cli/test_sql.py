@@ -178,7 +178,7 @@ def test_a_single_row_shows_long_texts_whole(run: Run) -> None:
 def test_a_parquet_file_keeps_types(run: Run, tmp_path: Path) -> None:
     question = (
         "select sum(i) as total, 2::uhugeint as wide, timestamp '2026-01-02 03:04:05' as at, "
-        "date '2026-01-02' as day, true as yes, [1.5] as list, i % 2 as \"an \"\"odd\"\" name\" "
+        'date \'2026-01-02\' as day, true as yes, [1.5] as list, i % 2 as "an ""odd"" name" '
         "from range(9007199254740993, 9007199254740994) t(i) group by i"
     )
     done = run("sql", question, "--out", "typed.parquet")

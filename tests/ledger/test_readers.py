@@ -97,7 +97,7 @@ def test_stages_run_and_no_reader_is_refused_while_readers_hold_the_ledger_open(
 
 
 @pytest.mark.slow
-def test_a_program_that_opened_the_ledger_for_writing_locks_nobody_out(filled):
+def test_a_program_that_opened_the_ledger_for_writing_refuses_no_reader(filled):
     if os.geteuid() != 0:
         pytest.skip("the mode of the file already forbids it")
     snapshot = filled / database.SNAPSHOT
