@@ -6,12 +6,13 @@ importing them. Everything heavy is imported inside commands. Exit codes: docs/c
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -143,10 +144,27 @@ class OneLine(TyperGroup):
         except KeyboardInterrupt:
             code = INTERRUPTED
         except SystemExit as error:  # commands raise typer.Exit: this is other code's
+            if _is_about_completion(prog_name, args):  # which ends so
+                raise
             why = error.__context__ or error
             say(f"a failure of cudal1's own: {type(why).__name__}: {why}")
             code = CANNOT
         sys.exit(exit_code(code))
+
+
+def _is_about_completion(program: str | None, args: Sequence[str] | None) -> bool:
+    """Return whether a shell asks for completions, or a person for the shell's part of them."""
+    variable = f"_{(program or 'cudal1').replace('-', '_').upper()}_COMPLETE"
+    first = next(iter(sys.argv[1:] if args is None else args), "")
+    return variable in os.environ or first.startswith(("--show-completion", "--install-completion"))
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        answer.answer(f"cudal1 {version('cudal1')}")
+        raise typer.Exit(0)
 
 
 def _hush_warnings() -> None:
@@ -161,11 +179,14 @@ def _hush_warnings() -> None:
         warnings.simplefilter("ignore")
 
 
-app = typer.Typer(
-    cls=OneLine, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=OneLine, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
-def cudal1() -> None:
+def cudal1(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version"),
+    ] = False,
+) -> None:
     """Train language models to write faster GPU code, and prove that the code is faster."""

@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 
 from cudal1.ledger import schema
+from cudal1.ledger.database import quoted
 from cudal1.ledger.rows import Batch
 
 PER_STAGE = ("rewards", "training_steps", "members")
@@ -138,9 +139,3 @@ def on_conflict(table: str, columns: list[str]) -> str:
             return f"on conflict {update} where not starts_with(excluded.finish_reason, 'error: ')"
         case _:
             return "on conflict do nothing"
-
-
-def quoted(path: Path) -> str:
-    """Return the path as an SQL string."""
-    text = str(path).replace("'", "''")
-    return f"'{text}'"

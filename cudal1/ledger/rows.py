@@ -294,9 +294,9 @@ def verdict_of(content: str) -> Verdict:
     return Verdict.model_validate(json.loads(content))
 
 
-def text_of(stored: bytes) -> str:
-    """Return the text that a blob column holds."""
-    return stored.decode("utf-8", "surrogatepass")
+def text_of(stored: bytes | str) -> str:
+    """Return the text that a blob column of a table holds, or a column of a view, which is text."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
 _VERDICT_KEY = ("candidate_id", "device_kind", "protocol_id")

@@ -13,6 +13,7 @@ EXTRA_OF = {
     **dict.fromkeys("datasets peft safetensors tokenizers transformers trl".split(), "train"),
     **dict.fromkeys("aiolimiter httpx2 openai".split(), "providers"),
     "ray": "cluster",
+    "pytest": "dev",  # only pytest itself loads the plugin
 }
 """Names that modules of cudal1 import, and the extra that installs each."""
 

@@ -242,7 +242,8 @@ def test_editing_one_provider_reruns_only_its_dependents(finished: Project) -> N
 
 def test_the_ledger_is_rebuilt_from_shards(finished: Project) -> None:
     before = verdict_times(finished.data)
-    (finished.data / "ledger.duckdb").unlink()
+    for name in (".ledger.duckdb", "ledger.duckdb"):
+        (finished.data / name).unlink()
     assert verdict_times(finished.data) == before
 
 

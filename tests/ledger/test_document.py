@@ -130,6 +130,18 @@ def test_programs_of_the_document_run(folder, program):
     assert "shape: (0" not in printed.getvalue()
 
 
+@pytest.mark.slow
+def test_the_example_notebook_runs(folder):
+    """It is a program of cells: running it needs no kernel, and so no package of Jupyter's."""
+    example = ROOT / "examples" / "ledger.py"
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(example.read_text(encoding="utf-8"), str(example), "exec"), {})
+    assert "class ModelNew" in printed.getvalue()
+    assert "shape: (0" not in printed.getvalue()
+    assert "vega" in (folder / "data" / "success.html").read_text(encoding="utf-8")
+
+
 def test_every_table_view_and_column_is_in_the_document(ledger):
     document = DOCUMENTS[0].read_text(encoding="utf-8")
     columns = ledger.sql("select table_name, column_name from duckdb_columns() where not internal")
