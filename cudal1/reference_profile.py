@@ -27,12 +27,14 @@ class ReferenceProfile(Record):
     problem_id: str
     device: str
     """PyTorch's name of the device: `cpu` or `cuda`."""
+    inputs: tuple[str, ...]
+    """The arguments of a call in words: `float32[8, 1024]` of a tensor, else the value itself."""
     call_us: float = Field(gt=0)
     """Median µs of a call without the profiler."""
     operators: tuple[OperatorTime, ...] = Field(max_length=64)
     """Operators, or on a GPU kernels, by falling time."""
     num_launches: float = Field(ge=0)
-    """Number of operators in one call that compute something; on a GPU the number of kernels."""
+    """Number of operators that one call runs; on a GPU the number of kernels."""
     input_bytes: int = Field(ge=0)
     weight_bytes: int = Field(ge=0)
     """Bytes of parameters and buffers."""

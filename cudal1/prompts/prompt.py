@@ -2,9 +2,9 @@
 
 Templates are Markdown files under `cudal1/prompts/STYLE/`: `paper` holds the paper's prompts for
 general language models, `compact` the short ones that fit a small policy, `reviewer` the
-reviewer's. `reference` holds what any style may add about the reference. Placeholders are `$name`. A name that is missing or left over is an error, except for
-facts about the device, which a template may use or leave. Inserted code is not scanned for
-placeholders.
+reviewer's. `reference` holds what any style may add about a reference. Placeholders are `$name`. A
+name that is missing or left over is an error, except for facts about the device, which a template
+may use or leave. Inserted code is not scanned for placeholders.
 """
 
 from __future__ import annotations

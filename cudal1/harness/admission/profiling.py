@@ -13,9 +13,10 @@ from cudal1.harness.inputs.draws import not_listed
 from cudal1.harness.reference.reference import load_reference
 from cudal1.harness.reference.reference_code import in_time
 from cudal1.harness.shared.seeding import seed_others, seed_torch
+from cudal1.harness.shared.wire import arguments
 from cudal1.problem import Problem
 from cudal1.protocol import Mode, PrecisionClass
-from cudal1.reference_profile import ReferenceProfile
+from cudal1.reference_profile import OperatorTime, ReferenceProfile
 
 if TYPE_CHECKING:
     import torch
@@ -64,10 +65,11 @@ def profiled(problem: Problem, *, device: str, mode: Mode) -> dict[str, Any]:
 
     with in_time():
         for _ in range(WARM_CALLS):
-            outputs = call()
+            call()
         call_us = _median_us(call, where)
         operators, num_launches = _operators(call, where)
         num_flops = _flops(call)
+        outputs = call()
     held = [*model.parameters(), *model.buffers()]
     input_bytes, weight_bytes, output_bytes = (
         _bytes(tensors) for tensors in (inputs, held, tree_leaves(outputs))
@@ -78,6 +80,7 @@ def profiled(problem: Problem, *, device: str, mode: Mode) -> dict[str, Any]:
     profile = ReferenceProfile(
         problem_id=problem.id,
         device=where.type,
+        inputs=tuple(_word(value) for value in arguments(inputs, module.constants)),
         call_us=call_us,
         operators=tuple(operators),
         num_launches=num_launches,
@@ -104,7 +107,7 @@ def _median_us(call: Callable[[], Any], where: torch.device) -> float:
     return statistics.median(times_us)
 
 
-def _operators(call: Callable[[], Any], where: torch.device) -> tuple[list[dict[str, Any]], float]:
+def _operators(call: Callable[[], Any], where: torch.device) -> tuple[list[OperatorTime], float]:
     """Return operators by falling time of their own, and the number of launches in one call."""
     import torch
     from torch.profiler import ProfilerActivity, profile
@@ -116,21 +119,21 @@ def _operators(call: Callable[[], Any], where: torch.device) -> tuple[list[dict[
             call()
         if is_gpu:
             torch.cuda.synchronize()
-    found: list[dict[str, Any]] = []
+    found: list[OperatorTime] = []
     for event in watched.key_averages():
         on_gpu = str(event.device_type).endswith("CUDA")
         if is_gpu != on_gpu or not (on_gpu or str(event.key).startswith("aten::")):
             continue
         spent = event.self_device_time_total if on_gpu else event.self_cpu_time_total
         found.append(
-            {
-                "name": str(event.key)[:NAME_LENGTH],
-                "num_calls": event.count / PROFILED_CALLS,
-                "self_us": max(0.0, spent / PROFILED_CALLS),
-            }
+            OperatorTime(
+                name=str(event.key)[:NAME_LENGTH],
+                num_calls=event.count / PROFILED_CALLS,
+                self_us=max(0.0, spent / PROFILED_CALLS),
+            )
         )
-    found.sort(key=lambda each: each["self_us"], reverse=True)
-    return found[:NUM_OPERATORS], sum(each["num_calls"] for each in found)
+    found.sort(key=lambda each: each.self_us, reverse=True)
+    return found[:NUM_OPERATORS], sum(each.num_calls for each in found)
 
 
 def _flops(call: Callable[[], Any]) -> int:
@@ -140,6 +143,15 @@ def _flops(call: Callable[[], Any]) -> int:
     with FlopCounterMode(display=False) as counted:
         call()
     return int(counted.get_total_flops())
+
+
+def _word(value: Any) -> str:
+    """Return an argument of a call in words: `float32[8, 1024]` of a tensor, else the value."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return repr(value)
 
 
 def _bytes(values: Iterable[Any]) -> int:
