@@ -233,6 +233,7 @@ def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str
     from cudal1.harness.device.facts import facts_of
     from cudal1.services.optimizing.budget import Meter
     from cudal1.services.optimizing.session import Session
+    from cudal1.services.optimizing.unanswered import Unanswered
     from cudal1.settings.provider_settings import LocalSettings
 
     def spent_usd() -> float:
@@ -251,6 +252,7 @@ def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str
             wanted.authors,
             meter,
             state,
+            Unanswered(wanted.places.unanswered),
             facts=facts_of(looked.device),
             profile=looked.profile,
             changed=shown,

@@ -36,6 +36,11 @@ class Places:
         """Return the folder of the search's ledger."""
         return self._beside(".optimize")
 
+    @property
+    def unanswered(self) -> Path:
+        """Return the folder of requests that may have no answer yet."""
+        return self.ledger / "asked"
+
     def kept(self) -> Kept | None:
         """Return the record of the version that an earlier run kept; None without one.
 

@@ -28,7 +28,8 @@ from cudal1.services.judging import VerdictSource
 from cudal1.services.optimizing.authors import Author
 from cudal1.services.optimizing.budget import Meter
 from cudal1.services.optimizing.state import Find, State
-from cudal1.services.searching.hunt import Answered, Hunt, Plan
+from cudal1.services.optimizing.unanswered import Unanswered
+from cudal1.services.searching.hunt import Answered, Asked, Hunt, Plan
 from cudal1.services.searching.rounds import answers, candidates, judge_round, requests
 from cudal1.settings.params import MethodKind
 from cudal1.verdict import Verdict
@@ -65,6 +66,7 @@ class Session:
         authors: the providers, in the order of their turns.
         meter: what is used of the budget.
         state: is told what is tried and found.
+        unanswered: the requests of an earlier run that a kill left without an answer.
         facts: facts about the device, for prompts.
         profile: the profile of the reference, for prompts; None where there is none.
         changed: called when something is to be shown.
@@ -78,6 +80,7 @@ class Session:
         authors: Sequence[Author],
         meter: Meter,
         state: State,
+        unanswered: Unanswered,
         *,
         facts: DeviceFacts,
         profile: ReferenceProfile | None,
@@ -86,6 +89,7 @@ class Session:
         self.state = state
         self._ledger = ledger
         self._judge = judge
+        self._unanswered = unanswered
         self._hunt = Hunt(problem)
         self._authors = authors
         self._meter = meter
@@ -119,7 +123,9 @@ class Session:
                 if author.name not in lines:
                     line = asking(self._ledger, author.provider)
                     lines[author.name] = stack.enter_context(line)
-                self._turn(author, lines[author.name])
+                    self._ask_again(author, lines[author.name])
+                if author.stopped is None and self._meter.used_up is None:
+                    self._turn(author, lines[author.name])
                 interrupt.check()
         return reason
 
@@ -212,6 +218,29 @@ class Session:
         )
         self._next_attempt += count
         self._num_turns += 1
+        if not author.is_free_and_quick:
+            self._unanswered.keep(author.name, [each.request for each in asked])
+        self._ask(author, line, asked)
+
+    def _ask_again(self, author: Author, line: Asking) -> None:
+        """Ask what a killed run had asked an author and got no answer to, under the same ids.
+
+        A server that was asked before then charges once for both.
+        """
+        left = self._unanswered.of(author.name, self._hunt.problem)
+        asked = [
+            Asked(self._hunt, request)
+            for request in left
+            if self._ledger.completion(request.id) is None
+        ]
+        if asked:
+            self._say(f"asking {author.name} again for {len(asked)} lost versions")
+            last = max(each.request.attempt for each in asked)
+            self._next_attempt = max(self._next_attempt, last + 1)
+            self._ask(author, line, asked)
+
+    def _ask(self, author: Author, line: Asking, asked: Sequence[Asked]) -> None:
+        """Ask an author, store the answers, and judge their new programs."""
         try:
             given = answers(line, asked)
         except (ProviderError, ConsentError) as error:
