@@ -93,6 +93,9 @@ def optimize(
     Example: cudal1 optimize model.py --with teachers --with gpt-4o --usd 2
     """
     try:
+        from cudal1.services.calm import calm_the_machine
+
+        calm_the_machine()  # a policy may write in this process
         from cudal1.services.optimizing.authors import authors, default_names
         from cudal1.services.optimizing.budget import budget_of
         from cudal1.services.optimizing.places import Places

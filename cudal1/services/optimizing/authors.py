@@ -25,9 +25,9 @@ TEACHERS, EMBEDDED = "teachers", "embedded"
 """Names of the authors that need no key and no network."""
 TEACHER_NAMES = ("librarian", "algebraist", "fuser", "gambler")
 """Teachers in the order of their turns. The two others mostly copy the reference."""
-POLICY_TOKENS = 512
+POLICY_TOKENS = 256
 """Maximum tokens of an answer of the embedded policy; its lessons were shorter."""
-QUICK, BATCH, REMOTE = 4, 16, 4
+QUICK, BATCH, REMOTE = 4, 8, 4
 """Answers in a turn of a teacher, of a policy on this machine, and of a server at most."""
 
 
