@@ -109,9 +109,16 @@ def measured(module: Path, *, minutes: float, device: str) -> dict[str, Any]:
             verdict = json.loads(record.read_text())["proofs"][0]["verdict"]
             row["certified"] = verdict["measurement"]["certified"]
             later = _run(
-                folder, "judge", "model.py", "model.faster.py", "--device", device, "--json",
-                "--wait", "600",
-            )  # fmt: skip
+                folder,
+                "judge",
+                "model.py",
+                "model.faster.py",
+                "--device",
+                device,
+                "--json",
+                "--wait",
+                "600",
+            )
             again = json.loads(later.stdout)["measurement"] if later.stdout else None
             if again is not None:
                 row["later_certified"], row["later_upper"] = again["certified"], again["upper"]

@@ -67,14 +67,22 @@ RUN_LIMIT_S = 600.0
 POLL_S = 0.01
 
 
+class Server(ThreadingHTTPServer):
+    """A server that says nothing about clients that were killed."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore a client that has gone away."""
+
+
 class Writer:
     """A server that answers each key with another version, and counts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.asked: Counter[str] = Counter()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     @property
@@ -182,9 +190,14 @@ def kill_often(folder: Path, *, num_kills: int, seed: int) -> dict[str, Any]:
                 moments.append(events)
         before = Counter(writer.asked)
         done = subprocess.run(
-            _command(verdicts=4), cwd=folder, env=_environment(folder), check=False,
-            capture_output=True, text=True, timeout=RUN_LIMIT_S,
-        )  # fmt: skip
+            _command(verdicts=4),
+            cwd=folder,
+            env=_environment(folder),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=RUN_LIMIT_S,
+        )
         twice |= _asked_in_vain(before, writer.asked, facts)
         now = _facts(ledger)
         lost |= {key for key, value in facts.items() if now.get(key) != value}
@@ -230,9 +243,13 @@ def _killed_after(folder: Path, writer: Writer, events: int, delay_s: float) -> 
 
     before = num_events()
     child = subprocess.Popen(
-        _command(verdicts=MOST_EVENTS + 4), cwd=folder, env=_environment(folder),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+        _command(verdicts=MOST_EVENTS + 4),
+        cwd=folder,
+        env=_environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     until = time.monotonic() + RUN_LIMIT_S
     while num_events() - before < events and child.poll() is None and time.monotonic() < until:
         time.sleep(POLL_S)
@@ -251,9 +268,18 @@ def _killed_after(folder: Path, writer: Writer, events: int, delay_s: float) -> 
 
 def _command(*, verdicts: int) -> list[str]:
     return processes.python(
-        "cudal1.cli", "optimize", "model.py", "--with", PROVIDER, "--params", "params.yaml",
-        "--verdicts", str(verdicts), "--usd", "1",
-    )  # fmt: skip
+        "cudal1.cli",
+        "optimize",
+        "model.py",
+        "--with",
+        PROVIDER,
+        "--params",
+        "params.yaml",
+        "--verdicts",
+        str(verdicts),
+        "--usd",
+        "1",
+    )
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -12,7 +12,6 @@ import typer
 from cudal1.cli.answer import answer_json
 from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.files import read_problem
-from cudal1.cli.optimize_view import best_in_words
 from cudal1.cli.settings import (
     ContractOption,
     DeviceOption,
@@ -24,14 +23,15 @@ from cudal1.cli.settings import (
     choose,
 )
 from cudal1.cli.verdicts.show import Row, show, verdict_rows
+from cudal1.cli.verdicts.show_search import best_in_words
 from cudal1.errors import CudaL1Error, SuiteError
 
 if TYPE_CHECKING:
+    from cudal1.harness.admission.reference_profile import ReferenceProfile
     from cudal1.harness.device.device import Device
     from cudal1.kept import Kept
     from cudal1.ledger import Ledger
     from cudal1.problem import Admission, Problem
-    from cudal1.reference_profile import ReferenceProfile
     from cudal1.services.judging import VerdictSource
     from cudal1.services.optimizing.authors import Author
     from cudal1.services.optimizing.budget import Budget
@@ -121,7 +121,7 @@ def optimize(
 
 @dataclass(frozen=True)
 class Looked:
-    """What is known of the module before the search."""
+    """The module as it was seen before the search."""
 
     problem: Problem
     device: Device
@@ -132,7 +132,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the options ask for."""
+    """The wishes of the options."""
 
     places: Places
     authors: list[Author]
@@ -232,7 +232,7 @@ def _look(wanted: Wanted) -> Looked:
 
 def _search(wanted: Wanted, looked: Looked, ledger: Ledger, state: State) -> str:
     """Search until a limit is reached; return the reason to stop."""
-    from cudal1.cli.optimize_view import view
+    from cudal1.cli.verdicts.show_search import view
     from cudal1.harness.device.facts import facts_of
     from cudal1.services.optimizing.budget import Meter
     from cudal1.services.optimizing.session import Session

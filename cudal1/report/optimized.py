@@ -36,7 +36,7 @@ class Tried(Record):
     certified: float | None
     """Certified speedup; None for a failure."""
     said: str
-    """What became of it, in one line; it may quote untrusted code."""
+    """Its outcome in one line; the line may quote untrusted code."""
 
 
 class AuthorRow(Record):

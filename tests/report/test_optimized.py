@@ -74,7 +74,7 @@ def test_without_a_proven_version_the_page_says_so() -> None:
     assert "no program was judged" in shown
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_left_out_rows_are_counted() -> None:
     shown = page(tried=(TRIED,) * (NUM_TRIED + 7))
     assert "7 earlier ones are left out" in shown
 

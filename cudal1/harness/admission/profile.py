@@ -12,10 +12,10 @@ from cudal1.errors import SuiteError
 from cudal1.harness.admission.admission import TIME_LIMIT_S, UNREADABLE
 from cudal1.harness.admission.known_references import Circumstances, KnownReferences
 from cudal1.harness.admission.prober import Prober
+from cudal1.harness.admission.reference_profile import ReferenceProfile
 from cudal1.harness.device.device import Device
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
-from cudal1.reference_profile import ReferenceProfile
 
 
 def profile_of(

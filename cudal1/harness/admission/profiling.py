@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from cudal1.harness.admission.reference_profile import OperatorTime, ReferenceProfile
 from cudal1.harness.admission.required import RejectedError
 from cudal1.harness.device.ceilings import Ceilings
 from cudal1.harness.inputs.draws import not_listed
@@ -16,7 +17,6 @@ from cudal1.harness.shared.seeding import seed_others, seed_torch
 from cudal1.harness.shared.wire import arguments
 from cudal1.problem import Problem
 from cudal1.protocol import Mode, PrecisionClass
-from cudal1.reference_profile import OperatorTime, ReferenceProfile
 
 if TYPE_CHECKING:
     import torch

@@ -76,7 +76,7 @@ def authors(names: Sequence[str], params: Path | None, *, usd: float | None) -> 
 
     Args:
         names: `teachers`, `embedded`, entries of the params file, or ready entries.
-        params: a params.yaml whose providers may be named; None: none is read.
+        params: a params.yaml with providers that may be named; None: none is read.
         usd: what the run may spend at all of them together, in USD; None: what the environment
             allows at each.
 

@@ -47,7 +47,7 @@ def budget_of(minutes: float | None, verdicts: int | None, usd: float | None) ->
 
 
 class Meter:
-    """What a run has used of its budget.
+    """The used part of a run's budget.
 
     Args:
         budget: the limits.

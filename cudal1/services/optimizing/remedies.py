@@ -1,4 +1,4 @@
-"""What to do about a module that cannot be judged, by the reason of its trial."""
+"""Find the remedy for a module that cannot be judged, by the reason of its trial."""
 
 from __future__ import annotations
 

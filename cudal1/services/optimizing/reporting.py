@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from cudal1.harness.admission.reference_profile import ReferenceProfile
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem
 from cudal1.prompts.feedback import feedback
-from cudal1.reference_profile import ReferenceProfile
 from cudal1.report.optimized import AuthorRow, OptimizedInput, Tried
 from cudal1.services.optimizing.state import State
 

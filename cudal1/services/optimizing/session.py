@@ -14,13 +14,13 @@ from cudal1 import interrupt
 from cudal1.baseline import Baseline, as_candidate
 from cudal1.candidate import Candidate, Completion
 from cudal1.errors import ConsentError, ProviderError
+from cudal1.harness.admission.reference_profile import ReferenceProfile
 from cudal1.ledger import Ledger
 from cudal1.llm.provider import EXHAUSTED, has_failed
 from cudal1.measurement import AT_ROOFLINE
 from cudal1.problem import DeviceClass, Problem
 from cudal1.program.identity import program_id
 from cudal1.prompts.prompt import DeviceFacts, PromptStyle
-from cudal1.reference_profile import ReferenceProfile
 from cudal1.selection.contrast import ContrastParams, Sampling, TauUnit
 from cudal1.services.answers import keep_completion
 from cudal1.services.asking import Asking, asking

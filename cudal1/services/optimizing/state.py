@@ -51,7 +51,7 @@ class Tally:
 
 @dataclass
 class State:
-    """What has been tried and found."""
+    """The attempts and finds so far."""
 
     tallies: dict[str, Tally] = field(default_factory=dict[str, Tally])
     """Outcomes by author, in the order of their first turns."""
@@ -62,7 +62,7 @@ class State:
     num_since: int = 0
     """New verdicts since the best was found."""
     doing: str = "starting"
-    """What is done at the moment, in words."""
+    """The work of this moment, in words."""
 
     def tally(self, author: str) -> Tally:
         """Return an author's outcomes, which may be none."""

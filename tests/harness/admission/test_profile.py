@@ -9,9 +9,9 @@ import pytest
 from cudal1.errors import SuiteError
 from cudal1.harness.admission.known_references import KnownReferences
 from cudal1.harness.admission.profile import profile_of
+from cudal1.harness.admission.reference_profile import OperatorTime, ReferenceProfile
 from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass, Problem, Split
-from cudal1.reference_profile import OperatorTime, ReferenceProfile
 from cudal1.settings import protocols
 
 pytestmark = pytest.mark.slow

@@ -72,7 +72,7 @@ def test_files_stand_beside_the_module(tmp_path: Path) -> None:
     assert Places(tmp_path / "folder").version.name == "folder.faster.py"
 
 
-def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     places = Places(tmp_path / "model.py")
     assert places.kept() is None
     places.version.write_text("mine")
@@ -104,7 +104,7 @@ def test_a_version_is_formatted_and_names_its_author() -> None:
     assert finished(find).source == ("# Written by fuser, kept by cudal1 optimize.\nx = [1, 2]\n")
 
 
-def test_what_cannot_be_formatted_stays_as_it_is() -> None:
+def test_a_source_that_cannot_be_formatted_stays_as_it_is() -> None:
     assert formatted("def f(:") == "def f(:"
 
 
