@@ -10,7 +10,6 @@ Exit codes: 0 done, 2 one of our own failures (its line is on standard error), 1
 from __future__ import annotations
 
 import argparse
-import ctypes
 import errno
 import json
 import logging
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from cudal1 import interrupt
 from cudal1.errors import CudaL1Error, StoreError
+from cudal1.services.calm import calm_the_machine
 from cudal1.services.telling import duration
 from cudal1.settings.params import Params
 from tasks.server.checkout import refuse_elsewhere
@@ -41,8 +41,6 @@ REMEDIES = {
     errno.EROFS: "make it writable",
 }
 """Remedies for errors of the machine."""
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Parameter numbers of glibc's malloc.h."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def main(stage: str, body: Body, *, forecast: Forecast | None = None, is_told: b
     given = parser.parse_args()
     item: str | None = given.item
     name = stage if item is None else f"{stage}@{item}"
-    _calm_the_machine()
+    calm_the_machine()
     interrupt.listen()
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -135,23 +133,6 @@ def main(stage: str, body: Body, *, forecast: Forecast | None = None, is_told: b
     parts = [f"done in {duration(time.monotonic() - started)}"]
     parts += told(numbers) if is_told else []
     log.info("%s: %s", name, ", ".join(parts))
-
-
-def _calm_the_machine() -> None:
-    """Change settings that make small models run several times slower on a shared CPU.
-
-    OpenMP's threads otherwise spin while another process holds the core, and every large tensor is
-    mapped and unmapped anew (measured: 171 against 1,330 tokens a second). Call this before torch
-    is loaded.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # only glibc has it
-        mallopt(M_MMAP_THRESHOLD, 1 << 30)
-        mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def _fail(name: str, error: CudaL1Error) -> None:

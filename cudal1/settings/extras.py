@@ -8,7 +8,8 @@ from __future__ import annotations
 
 EXTRA_OF = {
     **dict.fromkeys(
-        "altair duckdb jinja2 markupsafe mlflow ruamel sqlalchemy vl_convert".split(), "pipeline"
+        "altair duckdb jinja2 markupsafe mlflow ruamel ruff sqlalchemy vl_convert".split(),
+        "pipeline",
     ),
     **dict.fromkeys("datasets peft safetensors tokenizers transformers trl".split(), "train"),
     **dict.fromkeys("aiolimiter httpx2 openai".split(), "providers"),
