@@ -307,7 +307,7 @@ def _rows(wanted: Wanted, looked: Looked, state: State, kept: Kept | None) -> li
             said += f"; {best_in_words(state)} was not confirmed by a second measurement"
         return [Row("verdict", said, "bold yellow"), report]
     verdict = next(proof.verdict for proof in kept.proofs if proof.problem_id == looked.problem.id)
-    rows = verdict_rows(verdict, wanted.settings, {})
+    rows = verdict_rows(verdict, wanted.settings)
     return [*rows, Row("kept", str(places.version)), report, Row("again", wanted.again)]
 
 

@@ -63,10 +63,13 @@ def show(rows: list[Row], console: Console | None = None) -> None:
     console.print(table)
 
 
-def verdict_rows(verdict: Verdict, settings: Settings, waited_s: Mapping[str, float]) -> list[Row]:
+def verdict_rows(
+    verdict: Verdict, settings: Settings, waited_s: Mapping[str, float] | None = None
+) -> list[Row]:
     """Return the rows that show a verdict, the answer first.
 
-    `waited_s` are the parts that the user has waited for, the verdict's own seconds in the last.
+    `waited_s` are the parts that the user has waited for, the verdict's own seconds in the last;
+    without them these alone are shown.
     """
     rows = [Row("verdict", headline(verdict, settings.protocol), f"bold {style(verdict)}")]
     if verdict.reason is not None:
@@ -80,7 +83,7 @@ def verdict_rows(verdict: Verdict, settings: Settings, waited_s: Mapping[str, fl
         Row("judged on", f"{verdict.device_kind}, protocol {settings.name} {verdict.protocol_id}")
     )
     rows.append(Row("sandbox", sandbox_line(verdict.sandbox)))
-    rows.append(Row("took", took_line(verdict, waited_s)))
+    rows.append(Row("took", took_line(verdict, waited_s or {"judging": verdict.judge_s})))
     return rows
 
 
