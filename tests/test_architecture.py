@@ -25,6 +25,7 @@ MAX_MODULES, MAX_AT_THE_ROOT = 20, 15
 MAX_PUBLIC, MAX_PARAMETERS = 24, 12
 ANYTHING = {"Exception", "BaseException"}
 BROAD = {
+    "cudal1/api/judging.py": "interrupts the command that it waits for, and raises again",
     "cudal1/errors.py": "asks an exception of somebody else's class for its text",
     "cudal1/harness/admission/reasons.py": "runs a problem's code",
     "cudal1/harness/admission/trial.py": "runs a problem's code",
