@@ -66,6 +66,9 @@ def parse_cudal1(arguments: list[str]) -> None:
     """Parse arguments with the real parser; a command without arguments is a mention of it."""
     command: Any = typer.main.get_command(app)
     name, context = "cudal1", None
+    if arguments[0].startswith("--"):  # they act while they are parsed
+        assert arguments[0] in {option for each in command.params for option in each.opts}
+        return
     while True:
         if isinstance(command, Waiting):
             command = command.load()
