@@ -30,6 +30,7 @@ from cudal1.cli.ending import (
 
 COMMANDS = {
     "judge": "Judge a candidate, or a file of them: correct, and by how much certified faster?",
+    "check": "Judge kept versions again: still correct, and as fast as proven?",
     "null-test": "Judge every reference against itself: nothing may be certified faster.",
     "report": "Sum verdicts up, in Markdown: speedups by level, null test, outcomes, precision, "
     "cheats.",
