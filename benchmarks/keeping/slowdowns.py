@@ -8,8 +8,8 @@ that version by that record. *Planted*: the same record, with a version that cal
 times, so it needs 1.05 times the time of the one that was proven. The record names the slower
 source, as if the same source had become slower: a new library does that, and none can be planted.
 
-Unchanged and planted checks of all records come in turns, each round with judges of its own. The machine
-may do other things meanwhile; the load is recorded.
+Unchanged and planted checks of all records come in turns, each round with judges of its own. The
+machine may do other things meanwhile; the load is recorded.
 """
 
 from __future__ import annotations

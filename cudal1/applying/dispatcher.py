@@ -4,9 +4,10 @@ The module itself stays in its place, with its weights, hooks and name. Its inst
 attribute `forward`, which is a bound method of a `Dispatcher`. So `state_dict`, `train`, `to` and
 hooks do what they did.
 
-A call costs a look-up by shape, type, device and mode. What is not known yet is decided once and
-remembered. The first call of each kind runs both and compares them: weights and inputs of a
-program are others than those of a proof.
+A call costs one check in C++: the guard that `torch.compile` puts before its own programs compares
+class, shape, strides, type, device, autocast and gradients of inputs and weights with those of a
+call that was decided. What is not known yet is decided once. The first call of each kind runs both
+and compares them: weights and inputs of a program are others than those of a proof.
 
 Threat: a version is fast and wrong where nobody has looked. So whatever is not proven goes to the
 original: gradients, autocast, compilers, keyword arguments, changed submodules, hooks on them.
@@ -17,15 +18,16 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable
-from operator import attrgetter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor, is_autocast_enabled, is_grad_enabled, nn
+from torch._C import _functorch  # type: ignore[attr-defined]
 from torch.compiler import is_dynamo_compiling
-from torch.nn.modules import module as of_modules
 
+from cudal1.applying.guards import Structure, guard
 from cudal1.applying.matching import agree
 from cudal1.errors import describe
 from cudal1.kept import in_words
@@ -35,10 +37,7 @@ LIMITS = {PrecisionClass.STRICT: 1e-4, PrecisionClass.TF32: 1e-2, PrecisionClass
 """Relative L2 distance within which the first call's two outputs agree. The proof's own check is
 stricter; this one is against weights and inputs for which the version is another function."""
 MAX_KINDS = 1024
-"""Kinds of calls that a module remembers; with more, it decides anew."""
-DTYPE = attrgetter("dtype")
-UNSEEN: Any = object()
-"""Stands for a kind of call that is not decided."""
+"""Kinds of calls for the original that a module remembers; with more, it decides anew."""
 
 log = logging.getLogger("cudal1.apply")
 
@@ -93,6 +92,16 @@ class Once:
             log.warning("%s", line)
 
 
+@dataclass
+class Kind:
+    """Calls that were decided for a version."""
+
+    alike: Callable[..., bool]
+    """Returns whether a call is of this kind (`guards`)."""
+    run: Callable[..., Any]
+    """The version's call."""
+
+
 class Dispatcher:
     """Calls one module's version or its original.
 
@@ -105,16 +114,15 @@ class Dispatcher:
     def __init__(self, module: nn.Module, versions: tuple[Version, ...], once: Once) -> None:
         self.module = module
         self.versions = versions
+        self.kinds: list[Kind] = []
+        """Calls for which versions are in use."""
         self._once = once
         self._original: Callable[..., Any] = type(module).forward.__get__(module)
         self._device_type = versions[0].device_type
         self._is_on_gpu = self._device_type == "cuda"
-        self._memory: dict[Any, Callable[..., Any] | None] = {}
-        """The version's call by the kind of call; None: the original."""
-        self._weights: list[tuple[dict[str, Any], str, torch.dtype]] = []
-        """Where each weight lies, its name there, and its type."""
-        self._children: list[tuple[dict[str, Any], tuple[Any, ...]]] = []
-        self._hooks: list[Any] = []
+        self._others: set[Any] = set()
+        """Kinds of calls for the original."""
+        self._structure: Structure | None = None
         self._is_given_up = False
         """True if no version may run: the module was changed before it was copied."""
 
@@ -124,8 +132,7 @@ class Dispatcher:
         if copied is None:
             return self
         made = Dispatcher(copied, self.versions, self._once)
-        if not self._is_as_it_was():
-            made._is_given_up = True
+        made._is_given_up = self._structure is not None and self._structure.fault() is not None
         return made
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
@@ -137,65 +144,26 @@ class Dispatcher:
 
     def call(self, *args: Any, **named: Any) -> Any:
         """Return what the module returns. It stands in the module as `forward`."""
-        if (
-            named
-            or is_dynamo_compiling()
-            or is_autocast_enabled(self._device_type)
-            or (is_grad_enabled() and self._needs_gradients(args))
-        ):
+        if is_dynamo_compiling() or named:
             return self._elsewhere(args, named)
-        if len(args) == 1 and type(args[0]) is Tensor:
-            (x,) = args
-            kind = x.shape, x.dtype, x.get_device(), x.is_contiguous(), self.module.training
-        else:
-            kind = self._kind(args)
-        run = self._memory.get(kind, UNSEEN)
-        if run is None:
-            return self._original(*args)
-        if run is UNSEEN:
-            return self._first(kind, args)
-        if not self._is_as_it_was() or (self._is_on_gpu and self._is_beside(args)):
-            return self._original(*args)
-        try:
-            return run(*args)
-        except Exception as error:  # noqa: BLE001 -- whatever the version raises, the original may not
-            return self._failed(kind, args, error)
+        for kind in self.kinds:
+            try:
+                is_alike = kind.alike(*args)
+            except Exception:  # noqa: BLE001 -- of another number, or no tensors: another kind
+                continue
+            if is_alike and not (self._is_on_gpu and self._is_beside(args)):
+                try:
+                    return kind.run(*args)
+                except Exception as error:  # noqa: BLE001 -- a version's own
+                    return self._failed(kind, args, error)
+        return self._undecided(args)
 
     # --- what goes to the original ----------------------------------------------------------------
 
-    def _needs_gradients(self, args: tuple[Any, ...]) -> bool:
-        for arg in args:
-            if isinstance(arg, Tensor) and arg.requires_grad:
-                return True
-        return any(weight.requires_grad for weight in self.module.parameters())
-
     def _elsewhere(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not is_dynamo_compiling():
-            if named:
-                self._say("keywords", "a call has keyword arguments, and none were proven")
-            elif is_autocast_enabled(self._device_type):
-                self._say("autocast", "autocast is on, and was not proven")
-            else:
-                self._say(
-                    "gradients", "gradients are wanted, and none were proven; use torch.no_grad()"
-                )
+            self._say("keywords", "a call has keyword arguments, and none were proven")
         return self._original(*args, **named)
-
-    def _is_as_it_was(self) -> bool:
-        """Return whether submodules, their hooks and the weights' types are as they were."""
-        for weights, name, dtype in self._weights:
-            weight = weights.get(name)
-            if weight is None or weight.dtype is not dtype:
-                self._say("types", "a weight's type was changed after apply")
-                return False
-        if any(self._hooks):
-            self._say("hooks", "a submodule has hooks, which a version would not call")
-            return False
-        for names, children in self._children:
-            if tuple(names.values()) != children:
-                self._say("children", "a submodule was replaced after apply; apply again")
-                return False
-        return True
 
     def _is_beside(self, args: tuple[Any, ...]) -> bool:
         """Return whether the work would not go to the first stream of the current GPU.
@@ -209,62 +177,88 @@ class Dispatcher:
         self._say("stream", "the call is not on the first stream of the current GPU")
         return True
 
-    def remember(self) -> None:
+    def remember(self) -> Structure:
         """Note the submodules and weights that a version replaces, as they are."""
-        for module in self.module.modules():
-            for weights in (module._parameters, module._buffers):
-                self._weights += [
-                    (weights, name, tensor.dtype)
-                    for name, tensor in weights.items()
-                    if tensor is not None
-                ]
-            if module._modules:
-                self._children.append((module._modules, tuple(module._modules.values())))
-            if module is not self.module:
-                self._hooks += [module._forward_pre_hooks, module._forward_hooks]
-        if self._hooks:  # hooks of all modules are called for submodules, too
-            self._hooks += [of_modules._global_forward_pre_hooks, of_modules._global_forward_hooks]
+        self._structure = Structure(self.module)
+        return self._structure
 
     # --- what is decided once ---------------------------------------------------------------------
 
-    def _kind(self, args: tuple[Any, ...]) -> Any:
-        """Return what a decision depends on, as a key."""
-        parts: list[Any] = [self.module.training]
+    def _undecided(self, args: tuple[Any, ...]) -> Any:
+        """Run the original; where a version was proven, run it beside, for later calls."""
+        if self._why_not_here(args):
+            return self._original(*args)
+        key = self._key(args)
+        if key is None or key in self._others:
+            return self._original(*args)
+        # a copy's module is whole only after it was copied
+        structure = self._structure or self.remember()
+        if said := structure.fault():
+            self._say(said, said)
+            return self._original(*args)
+        version = None if self._is_given_up else self._proven_for(args)
+        expected = self._original(*args)
+        if version is None or not self._is_decided(version, args, expected, structure):
+            if len(self._others) >= MAX_KINDS:
+                self._others.clear()
+            self._others.add(key)
+        return expected
+
+    def _why_not_here(self, args: tuple[Any, ...]) -> bool:
+        """Return whether nothing was proven in such surroundings, whatever the arguments are."""
+        if is_autocast_enabled(self._device_type):
+            self._say("autocast", "autocast is on, and was not proven")
+        elif is_grad_enabled() and self._needs_gradients(args):
+            self._say("gradients", "gradients are wanted; use torch.no_grad() where they are not")
+        elif _functorch.peek_interpreter_stack() is not None:
+            self._say("transform", "it is called by a transform of torch.func")
+        elif torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+            self._say("modes", "another tool looks at each operation")
+        else:
+            return False
+        return True
+
+    def _needs_gradients(self, args: tuple[Any, ...]) -> bool:
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        return any(tensor.requires_grad for tensor in (*tensors, *self.module.parameters()))
+
+    def _key(self, args: tuple[Any, ...]) -> Any:
+        """Return what a decision depends on; None for arguments of which none was proven."""
+        parts: list[Any] = [self.module.training, torch.is_inference_mode_enabled()]
         for arg in args:
-            if type(arg) is Tensor:
-                parts.append((arg.shape, arg.dtype, arg.get_device(), arg.is_contiguous()))
+            if type(arg) is Tensor and arg.layout is torch.strided:
+                parts.append((arg.shape, arg.dtype, arg.device, arg.stride()))
             elif isinstance(arg, bool | int | float | str | None):
                 parts.append((type(arg), arg))
             else:
-                return None  # such calls are decided as one, for the original
+                self._say("arguments", f"an argument is a {type(arg).__name__}: none was proven")
+                return None
+        parts += [(each.dtype, each.device) for each in _weights_of(self.module)]
         return tuple(parts)
 
-    def _first(self, kind: Any, args: tuple[Any, ...]) -> Any:
-        """Decide on a kind of call, by a call of both; return the original's output."""
-        if len(self._memory) >= MAX_KINDS:
-            self._memory.clear()
-        self._memory[kind] = None
-        if not self._weights and not self._children:
-            self.remember()  # a copy's module is whole only after it was copied
-        version = None if kind is None or self._is_given_up else self._proven_for(args)
-        expected = self._original(*args)
-        if version is None or not self._is_as_it_was():
-            return expected
+    def _is_decided(
+        self, version: Version, args: tuple[Any, ...], expected: Any, structure: Structure
+    ) -> bool:
+        """Return whether a version computes the same as the original; it is then in use."""
         try:
             module = version.built(self.module)
             # its own `__call__` only where that does more than `forward`
             is_plain = type(module).__call__ is nn.Module.__call__ and not _has_hooks(module)
             run = module.forward if is_plain else module
             given = run(*args)
-        except Exception as error:  # noqa: BLE001 -- it is a version's
+        except Exception as error:  # noqa: BLE001 -- a version's own
             self._say(f"raised {version.path}", f"{version.path}: {describe(error)}")
-            return expected
-        if agree(given, expected, limit=LIMITS[version.precision]):
-            self._memory[kind] = run
-        else:
+            return False
+        if not agree(given, expected, limit=LIMITS[version.precision]):
             said = f"{version.path}: its first output differs from the original's"
             self._say(f"differs {version.path}", said)
-        return expected
+            return False
+        alike = guard(args, structure)
+        if alike is None:
+            self._say("twice", "a tensor is given, or held, twice, and no such call was proven")
+            return False
+        self.kinds.append(Kind(alike, run))
+        return True
 
     def _proven_for(self, args: tuple[Any, ...]) -> Version | None:
         """Return a version that was proven for such a call; else say why there is none."""
@@ -293,10 +287,13 @@ class Dispatcher:
             return None
         return alike[0]
 
-    def _failed(self, kind: Any, args: tuple[Any, ...], error: Exception) -> Any:
+    def _failed(self, kind: Kind, args: tuple[Any, ...], error: Exception) -> Any:
         """Give a kind of call back to the original, after the version raised."""
-        self._memory[kind] = None
-        self._say(f"raised {kind}", f"the version raised ({describe(error)})")
+        self.kinds.remove(kind)
+        key = self._key(args)
+        if key is not None:
+            self._others.add(key)
+        self._say(f"raised {key}", f"the version raised ({describe(error)})")
         return self._original(*args)
 
     def _say(self, key: str, line: str) -> None:

@@ -47,6 +47,11 @@ class Gated(nn.Module):
         return torch.sigmoid(self.gate(x)) * self.up(x)
 
 
+class Scaled(nn.Module):
+    def forward(self, x, y, times=2):
+        return x * y * (times[0] if isinstance(times, list) else times)
+
+
 class Block(nn.Module):
     def __init__(self, size):
         super().__init__()
@@ -125,7 +130,7 @@ def keep(tmp_path: Path, program: Any) -> Keep:
         name: str = "Norm",
         shapes: tuple[str, ...] = SHAPES,
         mode: Mode = Mode.EVAL,
-        size: int = SIZE,
+        size: int | str = SIZE,
         properties: dict[str, bool | None] | None = None,
         proof_changes: dict[str, Any] | None = None,
         **changes: Any,
