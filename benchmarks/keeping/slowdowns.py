@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10, help="records, of operations in turn")
     parser.add_argument("--unchanged", type=int, default=20, help="unchanged checks of each record")
     parser.add_argument("--planted", type=int, default=2, help="planted checks of each record")
-    parser.add_argument("--wait", type=float, default=600.0, help="seconds for a busy device")
+    parser.add_argument("--wait", type=float, default=3600.0, help="seconds for a busy device")
     given = parser.parse_args()
     device, protocol = chosen(given)
     baselines: list[Row] = []
@@ -112,15 +112,16 @@ def main() -> None:
             keep(False)
         for number in range(given.unchanged):
             # spread planted checks over the run
-            due = (number + 1) * given.planted // given.unchanged
-            is_due = due > number * given.planted // given.unchanged
-            for is_planted in (False, True) if is_due else (False,):
+            before = -(-number * given.planted // given.unchanged)
+            is_due = -(-(number + 1) * given.planted // given.unchanged) > before
+            for is_planted in (True, False) if is_due else (False,):
                 with here(device, given) as judge:
                     for index, (fast, slow, name) in enumerate(folders):
                         found = judged(slow if is_planted else fast, judge)
                         rows.append(row_of(found, name, index, is_planted=is_planted))
                         note(f"{name}, planted {is_planted}: {found.state}: {found.reason}")
-            keep(number + 1 == given.unchanged)
+                        keep(False)
+        keep(True)
     counts = summary(rows)
     print_table(list(counts), [[str(value) for value in counts.values()]])
 

