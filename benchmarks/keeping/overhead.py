@@ -145,7 +145,7 @@ def timed(name: str, number: int, protocol: EvalProtocol, repeats: int) -> dict[
 def write(
     folder: Path, program: str, source: str, count: int, protocol: EvalProtocol, original: type
 ) -> None:
-    """Write a record whose verdict is made up: nothing is judged here, only called."""
+    """Write a record with a made-up verdict: nothing is judged here, only called."""
     text = PROBLEM.format(module=program, shape=SHAPE, count=count)
     (folder / "model.py").write_text(text, encoding="utf-8")
     problem = load_file(folder / "model.py", device_class=DeviceClass.CPU)

@@ -6,7 +6,7 @@ A version calls an operation 20 times where its reference calls it 30 times. Its
 `cudal1 check --update` makes one: ten measurements in fresh processes. *Unchanged*: the check of
 that version by that record. *Planted*: the same record, with a version that calls the operation 21
 times, so it needs 1.05 times the time of the one that was proven. The record names the slower
-source, as if the same source had become slower: a new library does that, and none can be planted.
+source, as if the same source had become slower. A new library does that, and none can be planted.
 
 Unchanged and planted checks of all records come in turns, each round with judges of its own. The
 machine may do other things meanwhile; the load is recorded.

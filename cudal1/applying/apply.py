@@ -19,7 +19,7 @@ log = logging.getLogger("cudal1.apply")
 
 
 class Applied:
-    """What `apply` has put in place; as a context manager it takes everything out at its end.
+    """The versions that `apply` has put in place; as a context manager it takes everything out at its end.
 
     Args:
         model: the model.
@@ -30,7 +30,7 @@ class Applied:
         self.swapped: dict[str, tuple[str, ...]] = {}
         """Files of the versions that a module may call, by the module's name in the model."""
         self.refused: tuple[str, ...] = ()
-        """Why versions or modules were left out, a line each."""
+        """Reasons for which versions or modules were left out, a line each."""
 
     def __enter__(self) -> Self:
         return self
@@ -120,7 +120,7 @@ def _proven(path: Path, kept: Kept, refused: list[str]) -> list[Proven]:
 
 
 def _dispatcher(forward: object) -> Dispatcher | None:
-    """Return the dispatcher whose method stands in a module as `forward`, if one does."""
+    """Return the dispatcher behind a module's `forward`, if there is one."""
     if not isinstance(forward, MethodType):
         return None
     return forward.__self__ if isinstance(forward.__self__, Dispatcher) else None

@@ -9,7 +9,7 @@ class, shape, strides, type, device, autocast and gradients of inputs and weight
 call that was decided. What is not known yet is decided once. The first call of each kind runs both
 and compares them: weights and inputs of a program are others than those of a proof.
 
-Threat: a version is fast and wrong where nobody has looked. So whatever is not proven goes to the
+Threat: a version is fast and wrong where no proof has looked. So whatever is not proven goes to the
 original: gradients, autocast, compilers, keyword arguments, changed submodules, hooks on them.
 """
 

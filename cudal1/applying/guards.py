@@ -28,9 +28,9 @@ class Structure:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.weights: list[tuple[Names, str]] = []
-        """Where each weight lies, and its name there."""
+        """Each weight's dictionary, and its name there."""
         self.children: list[tuple[Names, str, nn.Module]] = []
-        """Where each submodule lies, its name there, and the submodule."""
+        """Each submodule's dictionary, its name there, and the submodule."""
         self.hooks: list[Any] = []
         """Hooks that the original would call within."""
         for each in module.modules():
@@ -44,7 +44,7 @@ class Structure:
             self.hooks += [of_modules._global_forward_pre_hooks, of_modules._global_forward_hooks]
 
     def fault(self) -> str | None:
-        """Return why no version may replace the module any more; None: one may."""
+        """Return why the module is not as it was at `apply`; None: it is."""
         if any(self.hooks):
             return "a submodule has hooks, which a version would not call"
         if any(inside.get(name) is not child for inside, name, child in self.children):

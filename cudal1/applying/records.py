@@ -56,7 +56,7 @@ def write_record(path: Path, kept: Kept) -> None:
     Raises:
         StoreError: it cannot be written; the old one is still there.
     """
-    # for people, who see differences of it in git
+    # indented: git shows what has changed
     text = json.dumps(kept.model_dump(mode="json"), indent=1, ensure_ascii=False)
     _replace(path, text + "\n")
 

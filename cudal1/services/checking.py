@@ -53,7 +53,7 @@ class State(StrEnum):
     SLOWER = "slower"
     """Correct, and certified to be slower than proven by more than the margin."""
     WRONG = "wrong"
-    """No longer correct: the first gate that failed is the reason."""
+    """Not correct: the first gate that failed is the reason."""
     CHANGED = "changed"
     """The reference or the version is not what was proven, so nothing is proven of it."""
     ELSEWHERE = "elsewhere"
@@ -67,7 +67,7 @@ WORSE = frozenset({State.SLOWER, State.WRONG, State.CHANGED})
 
 
 class Finding(Record):
-    """What checking one proof found."""
+    """The result of checking one proof."""
 
     record: str
     """Path of the record."""
@@ -93,7 +93,7 @@ class Finding(Record):
     """Least slowdown that this record lets a check find in 19 of 20 cases, as a share of time; None
     where the record has too few sessions."""
     changed_versions: tuple[str, ...] = ()
-    """What has another version than when it was proven, such as `torch 2.12.0 → 2.13.0`."""
+    """Software that was changed since, such as `torch 2.12.0 → 2.13.0`."""
     verdict: Verdict | None = None
     """Today's first verdict, where there is one."""
     took_s: float = 0.0
@@ -372,7 +372,7 @@ class _IncorrectAgain(Exception):
 
 
 class _Checked:
-    """What is known of a proof before it is judged."""
+    """A proof, with all that is known of it before it is judged."""
 
     def __init__(self, path: Path, kept: Kept, proof: Proof, device: Device) -> None:
         self.proof = proof

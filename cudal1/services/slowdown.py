@@ -5,8 +5,8 @@ run the same code differ by some per cent, which no bound within one process cov
 of several processes are compared: those of the record with those of today. Both are ratios to the
 reference measured at the same time, so a slower machine of the same kind changes neither.
 
-The test is exact: under "not slower by more than `MARGIN`" all orders of old and new speedups are
-equally likely (Mann and Whitney, "On a test of whether one of two random variables is
+The test is exact. If nothing is slower by more than `MARGIN`, all orders of old and new speedups
+are equally likely (Mann and Whitney, "On a test of whether one of two random variables is
 stochastically larger than the other", 1947). It assumes no distribution. A machine that favours one
 of the two codes today more than on the day of the record breaks the assumption; the margin stands
 against that. All functions are pure.

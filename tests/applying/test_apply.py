@@ -377,7 +377,9 @@ def test_random_numbers_of_the_program_stay_as_they_were(keep: Keep, block: nn.M
     assert random.random() == expected[1]
 
 
-def test_what_is_no_module_or_no_folder_is_refused(block: nn.Module, tmp_path: Path) -> None:
+def test_other_objects_and_folders_without_records_are_refused(
+    block: nn.Module, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=r"int is no torch\.nn\.Module"):
         cudal1.apply(3, tmp_path)  # type: ignore[arg-type]
     with pytest.raises(StoreError, match=r"holds no \*\.faster\.json"):

@@ -1,4 +1,4 @@
-"""Tests of what `check` says of a proof, with a judge whose verdicts are made up."""
+"""Tests of what `check` says of a proof, with a judge that makes its verdicts up."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_proofs_of_other_devices_are_not_judged_here(
     assert exit_code([found, fine]) == 0
 
 
-def test_what_cannot_be_judged_is_said_and_a_busy_device_ends_the_check(
+def test_a_refusal_is_a_finding_and_a_busy_device_ends_the_check(
     record: Path, device: Device
 ) -> None:
     def refuses(*_: object) -> Judgement:
@@ -256,9 +256,7 @@ def test_update_writes_todays_verdict_and_a_full_baseline(record: Path, device: 
     assert finding(record, Judge(noisy(1.3, seed=5)), device).state is State.FINE
 
 
-def test_update_keeps_a_record_whose_version_is_wrong_or_no_faster(
-    record: Path, device: Device
-) -> None:
+def test_update_keeps_a_record_of_a_wrong_or_slow_version(record: Path, device: Device) -> None:
     before = record.read_bytes()
     for judge in (
         Judge(noisy(1.5), statuses=[Status.INCORRECT]),

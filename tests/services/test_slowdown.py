@@ -57,7 +57,7 @@ def test_alarms_are_as_rare_as_promised(slower: float) -> None:
 
 
 @pytest.mark.parametrize("spread", [0.005, 0.012, 0.03])
-def test_what_is_said_to_be_found_is_found(spread: float) -> None:
+def test_a_detectable_slowdown_is_found(spread: float) -> None:
     rng = random.Random(3)
     shape = (-1.4, -0.9, -0.6, -0.35, -0.1, 0.1, 0.35, 0.6, 0.9, 1.4)
     typical = [spread * each / stdev(shape) for each in shape]

@@ -30,7 +30,7 @@ def lines(findings: Sequence[Finding]) -> list[str]:
     """Return a plain line for each finding, and one that counts them."""
     said: list[str] = []
     for finding in findings:
-        line = f"{finding.state:<9}  {finding.record}: {finding.problem}: {finding.reason}"
+        line = f"{finding.state}: {finding.record}: {finding.problem}: {finding.reason}"
         if finding.state in (State.FINE, State.SLOWER) and finding.detects is not None:
             line += f"; finds slowdowns from {finding.detects:.1%} on"
         if finding.changed_versions:
