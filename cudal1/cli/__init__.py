@@ -33,6 +33,7 @@ COMMANDS = {
     "judge": "Judge a candidate, or a file of them: correct, and by how much certified faster?",
     "capture": "Write problem files from the calls that a program of your own makes to a module.",
     "optimize": "Find a faster version of a module, prove it, and keep it beside the module.",
+    "check": "Judge kept versions again: still correct, and as fast as proven?",
     "null-test": "Judge every reference against itself: nothing may be certified faster.",
     "report": "Sum verdicts up, in Markdown: speedups by level, null test, outcomes, precision, "
     "cheats.",

@@ -101,7 +101,7 @@ def choose(
             read.problems.max_reference_ms,
         )
     else:
-        device_class = DeviceClass(device) if device else _best_device()
+        device_class = device_class_of(device)
         name = protocol or device_class.value
         chosen = Settings(device_class, protocols.load(name), name, MAX_REFERENCE_MS)
     asked = {
@@ -144,7 +144,10 @@ def _refuse_both(params: Path | None, protocol: str | None) -> None:
         raise ConfigError("--params brings its own protocol: give either --params or --protocol")
 
 
-def _best_device() -> DeviceClass:
+def device_class_of(device: Literal["cpu", "cuda"] | None) -> DeviceClass:
+    """Return the class of device that an option names; by default a GPU where there is one."""
+    if device is not None:
+        return DeviceClass(device)
     import torch
 
     return DeviceClass.CUDA if torch.cuda.is_available() else DeviceClass.CPU
