@@ -292,7 +292,8 @@ def _proven(
         find,
         protocol,
         inputs=() if looked.profile is None else looked.profile.inputs,
-        driver=looked.device.driver,
+        device=looked.device,
+        invariants=looked.invariants,
         again=wanted.again,
     )
 
@@ -321,7 +322,7 @@ def _write_page(
     stopped: str,
 ) -> None:
     from cudal1.report.optimized import optimized_html
-    from cudal1.services.optimizing.keeping import versions_here
+    from cudal1.services.keeping import versions_of
     from cudal1.services.optimizing.places import written
     from cudal1.services.optimizing.reporting import page_input
 
@@ -336,7 +337,7 @@ def _write_page(
             "device": looked.device.kind,
             "protocol": f"{settings.name} {settings.protocol.id}",
             "again": wanted.again,
-            **versions_here(looked.device.driver),
+            **versions_of(looked.device),
         },
         verdict=() if kept is None else tuple((row.label, row.text) for row in rows),
         version=None if kept is None else places.version.read_text(encoding="utf-8"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.kept import Kept
+from cudal1.kept import Kept, judged_source
 from cudal1.record import content_id
 from tests.cli.conftest import Run, complaints
 
@@ -86,7 +86,7 @@ def test_a_proven_version_is_kept_with_its_record_and_page(run: Run, tmp_path: P
     kept = Kept.model_validate_json(record.read_text())
     assert json.loads(done.stdout)["kept"] == json.loads(record.read_text())
     version = (tmp_path / kept.version).read_text()
-    assert content_id(version) == kept.candidate_source_id
+    assert content_id(judged_source(version)) == kept.candidate_source_id
     (proof,) = kept.proofs
     assert proof.inputs == ("float32[256, 64]",)
     certified = proof.verdict.speedup

@@ -15,6 +15,7 @@ from cudal1.harness.reference.reference import load_reference
 from cudal1.harness.reference.reference_code import in_time
 from cudal1.harness.shared.seeding import seed_others, seed_torch
 from cudal1.harness.shared.wire import arguments
+from cudal1.kept import in_words
 from cudal1.problem import Problem
 from cudal1.protocol import Mode, PrecisionClass
 
@@ -80,7 +81,7 @@ def profiled(problem: Problem, *, device: str, mode: Mode) -> dict[str, Any]:
     profile = ReferenceProfile(
         problem_id=problem.id,
         device=where.type,
-        inputs=tuple(_word(value) for value in arguments(inputs, module.constants)),
+        inputs=in_words(arguments(inputs, module.constants)),
         call_us=call_us,
         operators=tuple(operators),
         num_launches=num_launches,
@@ -143,15 +144,6 @@ def _flops(call: Callable[[], Any]) -> int:
     with FlopCounterMode(display=False) as counted:
         call()
     return int(counted.get_total_flops())
-
-
-def _word(value: Any) -> str:
-    """Return an argument of a call in words: `float32[8, 1024]` of a tensor, else the value."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-    return repr(value)
 
 
 def _bytes(values: Iterable[Any]) -> int:

@@ -7,19 +7,19 @@ does not prove faster.
 
 from __future__ import annotations
 
-import platform
 import subprocess
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 
 from cudal1 import processes
 from cudal1.candidate import Candidate
-from cudal1.kept import Kept, Proof
+from cudal1.harness.device.device import Device
+from cudal1.kept import MARK, Kept
 from cudal1.ledger import Ledger
 from cudal1.problem import Problem
-from cudal1.protocol import HARNESS_VERSION, EvalProtocol
+from cudal1.protocol import EvalProtocol
 from cudal1.record import content_id
 from cudal1.services.judging import VerdictSource
+from cudal1.services.keeping import proof_of
 from cudal1.services.optimizing.places import Places, written
 from cudal1.services.optimizing.state import Find
 from cudal1.verdict import Verdict
@@ -93,8 +93,9 @@ def keep(
     find: Find,
     protocol: EvalProtocol,
     *,
-    inputs: tuple[str, ...],
-    driver: str | None,
+    device: Device,
+    inputs: Sequence[str],
+    invariants: Sequence[str],
     again: str,
 ) -> Kept:
     """Write a proven find and its record beside the module; return the record.
@@ -104,32 +105,32 @@ def keep(
         problem: the module.
         find: the version, with its second verdict.
         protocol: the verdict's protocol.
+        device: the device that it was judged on.
         inputs: the arguments of a call in words.
-        driver: version of the GPU's driver; None without one.
+        invariants: what holds of the inputs in every draw.
         again: the command that judges the version again.
 
     Raises:
         StoreError: a file cannot be written.
     """
-    versions = versions_here(driver)
-    source = header(places, find.verdict, versions, again) + find.candidate.source
-    proof = Proof(
-        problem=places.module.name,
-        problem_id=problem.id,
-        device_class=problem.device_class,
-        inputs=inputs,
+    proof = proof_of(
+        problem,
+        places.module.name,
+        find.verdict,
+        device=device,
         protocol=protocol,
-        verdict=find.verdict,
-        versions=versions,
+        inputs=inputs,
+        invariants=invariants,
     )
     kept = Kept(
         version=places.version.name,
-        candidate_source_id=content_id(source),
+        candidate_source_id=content_id(find.candidate.source),
         replaces=None,
         proofs=(proof,),
     )
     places.record.unlink(missing_ok=True)  # a kill between the files leaves no false record
-    written(places.version, source)
+    head = header(places, find.verdict, proof.versions, again)
+    written(places.version, f"{head}{MARK}\n{find.candidate.source}")
     written(places.record, kept.model_dump_json(indent=1) + "\n")
     return kept
 
@@ -147,21 +148,7 @@ def header(places: Places, verdict: Verdict, versions: dict[str, str], again: st
         f"{measured.reference_us:.4g} us to {measured.candidate_us:.4g} us a call.",
         f"Device: {verdict.device_kind}. Protocol: {verdict.protocol_id}. "
         f"Judged: {verdict.judged_at}.",
-        f"Versions: {', '.join(f'{name} {value}' for name, value in versions.items())}.",
+        f"Versions: {', '.join(f'{name} {known}' for name, known in versions.items())}.",
         f"To judge it again: {again}",
     ]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
-
-
-def versions_here(driver: str | None) -> dict[str, str]:
-    """Return the versions of what a verdict depends on here, by name."""
-    import torch
-
-    found = {
-        "torch": version("torch"),
-        "cuda": torch.version.cuda,
-        "driver": driver,
-        "python": platform.python_version(),
-        "harness": HARNESS_VERSION,
-    }
-    return {name: value for name, value in found.items() if value}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudal1.errors import StoreError
-from cudal1.kept import SUFFIX, Kept
+from cudal1.kept import SUFFIX, Kept, judged_source
 from cudal1.record import content_id
 
 
@@ -58,7 +58,7 @@ class Places:
             raise StoreError(
                 f"{self.version}: was not kept by cudal1 optimize; {remedy}"
             ) from error
-        if content_id(source) != kept.candidate_source_id:
+        if content_id(judged_source(source)) != kept.candidate_source_id:
             raise StoreError(f"{self.version}: was changed after it was proven; {remedy}")
         return kept
 
