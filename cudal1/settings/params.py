@@ -77,7 +77,7 @@ class PolicyParams(Record):
     """Stage `policy`, and the settings of policies' prompts everywhere."""
 
     source: str
-    """`embedded`, a local folder, or a hub id."""
+    """`embedded`, `smollm2` (from its wheel), a local folder, or a hub id."""
     revision: str | None
     """Revision of a hub id."""
     prompts: PromptStyle

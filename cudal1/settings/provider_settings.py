@@ -22,7 +22,7 @@ class RewriterSettings(Record):
 
     kind: Literal["rewriter"]
     teacher: str
-    """Name of one of the six teachers."""
+    """Name of one of the seven teachers."""
 
 
 class ReplaySettings(Record):
