@@ -64,7 +64,7 @@ TINIER: dict[str, dict[str, Any]] = {
     "sft": {"max_tokens": 3072},
     "transfer": {"devices": ["cpu"]},
 }
-"""What a test changes of the page's settings, beside `tests.project.TINY`."""
+"""Changes of the page's settings for a test, beside `tests.project.TINY`."""
 
 
 def shown() -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ def load(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What problems are loaded as."""
+    """Sizes and sides that problems are loaded with."""
 
     sizes: Sizes
     device_class: DeviceClass

@@ -67,7 +67,7 @@ def families(sources: Mapping[str, str]) -> list[list[str]]:
     Args:
         sources: the reference of each problem by its name, such as `level1/19_ReLU`.
     """
-    places: dict[str, int] = {}
+    places: dict[tuple[object, ...], int] = {}
     groups: list[list[str]] = []
     for name, source in sources.items():
         keys = _keys(name, source)

@@ -56,7 +56,7 @@ class Weights:
     broken: float = 0.0
     """Probability that the module does not run."""
     operators: bool = False
-    """Whether rules for single operators and layers apply, too."""
+    """True if rules for single operators and layers apply, too."""
 
 
 def places(reference_source: str, *, operators: bool = False) -> tuple[Place, ...]:

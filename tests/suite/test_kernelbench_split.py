@@ -75,7 +75,7 @@ def test_constants_and_layout_tell_no_operators_apart() -> None:
     assert groups(a=module("torch.tanh(x)"), b=other) == [["a", "b"]]
 
 
-def test_a_formula_whose_name_tells_is_with_its_operator() -> None:
+def test_a_formula_named_after_an_operator_is_with_it() -> None:
     written = module("0.5 * x * (1 + torch.tanh(x + 0.044 * torch.pow(x, 3)))")
     assert len(groups(GELU_=module("torch.nn.functional.gelu(x)"), MinGPTNewGelu=written)) == 1
 

@@ -121,7 +121,7 @@ FAMILIES: dict[str, Callable[[Path], Path]] = {
 
 
 def _tokenizer(words: tuple[str, ...], template: str, **special: str) -> Any:
-    """Return a byte-level tokenizer without merges, whose first tokens are `words`."""
+    """Return a byte-level tokenizer without merges that begins with the tokens `words`."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

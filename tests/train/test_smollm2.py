@@ -32,7 +32,7 @@ PARTS = {
 }
 """Names of a layer's weights in a GGUF file, and in transformers."""
 HEADS = {"attn_q": 9, "attn_k": 3}
-"""Heads whose halves llama.cpp interleaves for its rotary positions."""
+"""Number of heads; llama.cpp interleaves the halves of each for its rotary positions."""
 MODULE = """import torch
 import torch.nn as nn
 

@@ -127,7 +127,7 @@ _CALLS: Final = {
     "Softmax": "torch.softmax(_x, dim={m}.dim)",
     "Dropout": "F.dropout(_x, {m}.p, {m}.training)",
 }
-"""Functions behind layers whose weights need no folding, by class; `{m}` is the layer."""
+"""Functions behind the layers without foldable weights, by class; `{m}` is the layer."""
 _WRONG: Final = {
     "BatchNorm": "F.batch_norm(_x, {m}.running_mean, {m}.running_var, {m}.weight, {m}.bias)",
     "InstanceNorm": "F.instance_norm(_x, eps=1.0)",

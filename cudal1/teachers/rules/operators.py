@@ -1,7 +1,7 @@
 """Rules for single operators, as in KernelBench's level 1: another form of one call.
 
-Few of them gain on their own: the library is good at its own operators. They give a problem
-whose reference is one call an answer that is no copy.
+Few of them gain on their own: the library is good at its own operators. They give an answer that is
+no copy to a problem of one call.
 """
 
 from __future__ import annotations
