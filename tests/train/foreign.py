@@ -6,7 +6,6 @@ header with a begin token, Gemma's that knows no system role and calls the assis
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,14 +47,15 @@ GEMMA = (
 
 def tiny_smollm2(out: Path) -> Path:
     """Make a random model of SmolLM2's architecture, with SmolLM2's own tokenizer."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    shipped = smollm2.folder()
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        out.mkdir(parents=True, exist_ok=True)
-        shutil.copy(shipped / name, out)
-    config = AutoConfig.from_pretrained(shipped, **SIZE)
-    return _save(AutoModelForCausalLM.from_config(config), out, [config.eos_token_id])
+    tokenizer = smollm2.tokenizer(smollm2.weights_file())
+    tokenizer.save_pretrained(out)
+    end = tokenizer.eos_token_id
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), bos_token_id=1, eos_token_id=end, pad_token_id=end, **SIZE
+    )
+    return _save(LlamaForCausalLM(config), out, [end])
 
 
 def tiny_qwen(out: Path) -> Path:
