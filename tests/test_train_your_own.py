@@ -59,12 +59,12 @@ TINIER: dict[str, dict[str, Any]] = {
     "problems": {"levels": [1], "largest_trained": 64, "sizes": "sizes.yaml"},
     "policy": {"source": "tiny", "max_new_tokens": 40, "batch_size": 4},
     "scale": {"micro_batch": None, "dtype": "float32", "adapter": None, "processes": 1},
-    "rl": {"num_problems": 3, "prompts_per_step": 1},
-    "selfsup": {"num_problems": 2},
+    "rl": {"num_problems": 3, "prompts_per_step": 1, "init": "sft"},
     "sft": {"max_tokens": 3072},
     "transfer": {"devices": ["cpu"]},
 }
-"""Changes of the page's settings for a test, beside `tests.project.TINY`."""
+"""Changes of the page's settings for a test, beside `tests.project.TINY`. A random model has no
+success for stage 2 to learn from, so reinforcement begins with stage 1's policy."""
 
 
 def shown() -> list[dict[str, Any]]:
