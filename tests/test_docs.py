@@ -49,7 +49,7 @@ NOT_OURS = {
 """Programs that are neither run nor parsed, each with the reason."""
 
 ONLY_PARSED = {
-    r"make (run|test|check|install|dev|docs|vllm)\b": "minutes, and an environment of its own",
+    r"make (run|test|check|install|dev|docs|smollm2|vllm)\b": "minutes, an environment of its own",
     r"make (prefect|mlflow)\b": "a server, until it is stopped",
     r"(PREFECT_API_URL=\S+ )?prefect ": "needs the server; tests/flows runs one",
     r"dvc repro flows/night": "is a night; tests/flows has one",

@@ -108,13 +108,12 @@ def _settings(params: Path, profile: str | None) -> Params:
 def _refuse_untrainable(settings: Params) -> None:
     """Refuse a policy that stage `rl` could not train; stage `policy` looks at one of the hub."""
     from cudal1.errors import ConfigError
-    from cudal1.train.policy import EMBEDDED
+    from cudal1.train.policy import local_folder
     from cudal1.train.trainable import Asked, faults
 
-    source = settings.policy.source
-    folder = EMBEDDED if source == "embedded" else Path(source)
+    folder = local_folder(settings.policy.source)
     reinforced = {**settings.reinforced(), "challenger": settings.nightly_rl()}
-    if folder.is_dir() and (found := faults(folder, settings, reinforced, Asked())):
+    if folder is not None and (found := faults(folder, settings, reinforced, Asked())):
         raise ConfigError(". ".join(found))
 
 

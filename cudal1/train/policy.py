@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudal1.errors import TrainingError
+from cudal1.train import smollm2
 from cudal1.train.checkpoints import quiet
 from cudal1.train.sampling.attention import is_plain
 from cudal1.train.sampling.draws import DrawingProcessor, GivenDraw
@@ -48,7 +49,7 @@ class Sampled:
 
 
 def bring(source: str, out: Path, *, revision: str | None) -> None:
-    """Put the base policy into `out`: `embedded`, a local folder, or a hub id.
+    """Put the base policy into `out`: `embedded`, `smollm2`, a local folder, or a hub id.
 
     Raises:
         TrainingError: it cannot be found or loaded.
@@ -56,8 +57,7 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     shutil.rmtree(out, ignore_errors=True)
-    local = EMBEDDED if source == "embedded" else Path(source)
-    if source == "embedded" or local.is_dir():
+    if (local := local_folder(source)) is not None:
         if not (local / "config.json").is_file():
             raise TrainingError(f"policy.source {source}: holds no policy (no config.json)")
         shutil.copytree(local, out)
@@ -75,8 +75,23 @@ def bring(source: str, out: Path, *, revision: str | None) -> None:
     tokenizer.save_pretrained(out)
 
 
+def local_folder(source: str) -> Path | None:
+    """Return the folder of a `policy.source`; None for a hub id.
+
+    Raises:
+        TrainingError: the source is `smollm2`, which is neither converted nor installed.
+    """
+    match source:
+        case "embedded":
+            return EMBEDDED
+        case smollm2.SOURCE:
+            return smollm2.folder()
+    folder = Path(source)
+    return folder if folder.is_dir() else None
+
+
 def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> Any:
-    """Return the `transformers` configuration of `embedded`, a folder, a hub id, or its content.
+    """Return the `transformers` configuration of a `policy.source`, or of its content.
 
     Raises:
         TrainingError: it cannot be found.
@@ -85,9 +100,8 @@ def config_of(source: str | dict[str, Any], *, revision: str | None = None) -> A
 
     if isinstance(source, dict):
         return AutoConfig.for_model(**source)
-    where = str(EMBEDDED) if source == "embedded" else source
     try:
-        return AutoConfig.from_pretrained(where, revision=revision)
+        return AutoConfig.from_pretrained(local_folder(source) or source, revision=revision)
     except (OSError, ValueError) as error:
         raise TrainingError(
             f"policy.source {source}: no configuration ({str(error).splitlines()[0]})"
