@@ -2,11 +2,13 @@
 
 python -m benchmarks.keeping.slowdowns [--device cuda] [--records 10] [--unchanged 20] [--planted 2]
 
-A version calls an operation 20 times where its reference calls it 30 times. Its record is made as
-`cudal1 check --update` makes one: ten measurements in fresh processes. *Unchanged*: the check of
-that version by that record. *Planted*: the same record, with a version that calls the operation 21
-times, so it needs 1.05 times the time of the one that was proven. The record names the slower
-source, as if the same source had become slower. A new library does that, and none can be planted.
+A version calls an operation 20 times where its reference calls it 30 times. Its record has ten
+sessions, as after `cudal1 check --update`.
+
+*Unchanged* is the check of that version by that record. *Planted* is the same record with a version
+that calls the operation 21 times. It needs 1.05 times the time of the one that was proven. The
+record names the slower source, as if the same source had become slower. A new library does that,
+and none can be planted.
 
 Unchanged and planted checks of all records come in turns, each round with judges of its own. The
 machine may do other things meanwhile; the load is recorded.

@@ -19,7 +19,7 @@ log = logging.getLogger("cudal1.apply")
 
 
 class Applied:
-    """The versions that `apply` has put in place; a context manager takes them out at its end.
+    """The versions that `apply` has put in place; as a context manager it ends with the originals.
 
     Args:
         model: the model.
