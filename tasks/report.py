@@ -24,7 +24,7 @@ from cudal1.services.reviewing import reviewer_name
 from cudal1.settings.params import Params
 from cudal1.tracking import runs as tracking
 from cudal1.verdict import Status, Verdict
-from tasks.origin import git_revision, origin
+from tasks.learning.origin import git_revision, origin
 from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, PIPELINE, Stage, main

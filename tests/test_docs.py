@@ -59,9 +59,9 @@ ONLY_PARSED = {
     r"python -m tasks\.": "needs the problems of a real run; tests/test_sharing.py has one",
     r"CUDAL1_MAY_SPEND_USD=": "needs a key, and pays; tests/test_sharing.py asks nobody",
     r"cudal1 judge .*(--candidates|--suite|--cluster)": "needs a checkout of KernelBench; "
-    "tests/cli/test_judge_many.py judges one of its form",
+    "tests/cli/judging/test_many.py judges one of its form",
     r"cudal1 (judge|null-test|doctor)": "minutes; tests/cli and tests/harness run them",
-    r"cudal1 report": "needs verdicts; tests/cli/test_judge_many.py reports some",
+    r"cudal1 report": "needs verdicts; tests/cli/judging/test_many.py reports some",
     r"cudal1 hacks (show|confirm|dismiss)": "needs a candidate of that id; "
     "tests/cli/test_hacks.py has others",
     r"cudal1 show": "needs a ledger with that candidate; tests/cli/test_show.py has one",

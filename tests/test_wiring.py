@@ -53,7 +53,7 @@ SHARED_MODULES = {
     "cudal1/tracking/runs.py": "write-only",
     "cudal1/tracking/registry.py": "moves aliases; a night brings the version that its file names",
     "tasks/learning/curves.py": "names in MLflow",
-    "tasks/origin.py": "tags in MLflow; the page's commit is that of its making",
+    "tasks/learning/origin.py": "tags in MLflow; the page's commit is that of its making",
     "cudal1/services/telling.py": "for the eye only",
     "cudal1/selection/intervals.py": "report depends on it; elsewhere it says how sure a mark is",
     "cudal1/ledger": "keeps facts as they are; a change of its schema rebuilds it",

@@ -18,8 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from cudal1 import interrupt
-from cudal1.cli import answer
-from cudal1.cli.ending import (
+from cudal1.cli.terminal import answer
+from cudal1.cli.terminal.ending import (
     CANNOT,
     INTERRUPTED,
     exit_code,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cudal1 import processes
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import CANNOT, GOOD, fail, say
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import CANNOT, GOOD, fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:

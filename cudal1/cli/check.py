@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.bar import bar
-from cudal1.cli.ending import fail, say
-from cudal1.cli.settings import MAX_REFERENCE_MS, DeviceOption, WaitOption, device_class_of
+from cudal1.cli.options.settings import MAX_REFERENCE_MS, DeviceOption, WaitOption, device_class_of
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.bar import bar
+from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.admission.admission import TIME_LIMIT_S
 

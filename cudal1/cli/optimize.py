@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.answer import answer_json
-from cudal1.cli.ending import BAD, GOOD, INTERRUPTED, fail, say
-from cudal1.cli.files import read_problem
-from cudal1.cli.settings import (
+from cudal1.cli.options.files import read_problem
+from cudal1.cli.options.settings import (
     ContractOption,
     DeviceOption,
     ModeOption,
@@ -22,6 +20,8 @@ from cudal1.cli.settings import (
     Settings,
     choose,
 )
+from cudal1.cli.terminal.answer import answer_json
+from cudal1.cli.terminal.ending import BAD, GOOD, INTERRUPTED, fail, say
 from cudal1.cli.verdicts.show import Row, show, verdict_rows
 from cudal1.cli.verdicts.show_search import best_in_words
 from cudal1.errors import CudaL1Error, SuiteError

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cudal1.cli.answer import answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.terminal.answer import answer_json
+from cudal1.cli.terminal.ending import fail
 from cudal1.errors import ConfigError, CudaL1Error
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from cudal1 import interrupt
-from cudal1.cli.answer import answer
-from cudal1.cli.ending import fail, say
+from cudal1.cli.terminal.answer import answer
+from cudal1.cli.terminal.ending import fail, say
 from cudal1.errors import ConfigError, CudaL1Error
 
 if TYPE_CHECKING:

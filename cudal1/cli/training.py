@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cudal1.cli.answer import answer, answer_json
-from cudal1.cli.ending import fail
+from cudal1.cli.terminal.answer import answer, answer_json
+from cudal1.cli.terminal.ending import fail
 from cudal1.errors import CudaL1Error
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def use(
 
     Example: cudal1 training use coder-7b
     """
-    from cudal1.cli.params_file import change, read
+    from cudal1.cli.options.params_file import change, read
     from cudal1.settings import profiles
     from cudal1.settings.profiles import TrainingProfile
     from cudal1.settings.settings_file import put_over

@@ -29,7 +29,7 @@ from cudal1.train.sampling.server import vllm_python
 from cudal1.train.sft import Pair
 from cudal1.train.trainable import Asked, faults
 from tasks.learning.curves import curve
-from tasks.origin import origin
+from tasks.learning.origin import origin
 from tasks.products import admitted_problems
 from tasks.progress import progress
 from tasks.stage import DATA, PIPELINE, Stage

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from cudal1.selection.duel import Duel, Outcome
 from cudal1.tracking import registry
 from cudal1.tracking import runs as tracking
+from tasks.learning.origin import origin
 from tasks.night.duel import DUEL
 from tasks.night.night import CHAMPION, End, Night, current_night, end_night, read
-from tasks.origin import origin
 from tasks.stage import DATA, Stage, log, main
 
 

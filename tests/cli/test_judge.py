@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from cudal1.cli import judge
-from cudal1.cli.ending import GOOD
-from cudal1.cli.settings import choose
-from cudal1.cli.waiting import Waiting
+from cudal1.cli.options.settings import choose
+from cudal1.cli.terminal.ending import GOOD
+from cudal1.cli.terminal.waiting import Waiting
 from cudal1.harness.builds import builder
 from cudal1.harness.device.device import find_device
 from cudal1.problem import DeviceClass

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from cudal1.cli.answer import answer_console
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
 from cudal1.cli.showing.candidate import Answer, Judged, ShownCandidate
 from cudal1.cli.showing.problem import Place, ShownProblem
 from cudal1.cli.showing.timing import histogram, sparkline
+from cudal1.cli.terminal.answer import answer_console
 from cudal1.cli.verdicts.show import WORDS, Row, show, verdict_rows
 from cudal1.files.python_file import as_read, visible
 from cudal1.problem import DeviceClass

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from cudal1.cli.ending import printable
+from cudal1.cli.terminal.ending import printable
 from cudal1.errors import ConfigError
 from cudal1.report.tables.table import Row, Table, table_markdown
 from cudal1.services.checking import WORSE, Finding, State

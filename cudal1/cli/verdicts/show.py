@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cudal1.cli.answer import answer_console
-from cudal1.cli.ending import printable
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
+from cudal1.cli.terminal.answer import answer_console
+from cudal1.cli.terminal.ending import printable
 from cudal1.cli.verdicts.certified import GATES, sentence, why_not_more
 from cudal1.harness.shared.wire import LAYERS
 from cudal1.measurement import Measurement

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cudal1.cli.ending import printable, say
+from cudal1.cli.terminal.ending import printable, say
 from cudal1.services.optimizing.budget import Meter
 from cudal1.services.optimizing.state import State
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cudal1.baseline import Baseline
-from cudal1.cli.settings import choose
+from cudal1.cli.options.settings import choose
 from cudal1.cli.verdicts.show import WORDS, Row, show, verdict_rows
 from cudal1.harness.shared.wire import LAYERS
 from cudal1.measurement import Measurement

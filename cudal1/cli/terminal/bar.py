@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cudal1.cli.ending import say
+from cudal1.cli.terminal.ending import say
 from cudal1.services.telling import lines
 
 

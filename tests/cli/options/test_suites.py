@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli.suites import load_named
+from cudal1.cli.options.suites import load_named
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass
 

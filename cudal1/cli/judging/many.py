@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cudal1.baseline import Baseline, as_candidate
 from cudal1.candidate import Candidate
-from cudal1.cli.bar import bar
-from cudal1.cli.settings import Settings
+from cudal1.cli.options.settings import Settings
+from cudal1.cli.terminal.bar import bar
 from cudal1.cli.verdicts.candidate_rows import read_rows
 from cudal1.cli.verdicts.outcome import Outcome
 from cudal1.cli.verdicts.verdict_file import Judged, VerdictFile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudal1.cli.files import read_candidate, read_pair, read_problem
+from cudal1.cli.options.files import read_candidate, read_pair, read_problem
 from cudal1.errors import SuiteError
 from cudal1.problem import DeviceClass
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cudal1.candidate import Candidate
-from cudal1.cli import judge_many
-from cudal1.cli.settings import choose
+from cudal1.cli.judging import many
+from cudal1.cli.options.settings import choose
 from cudal1.harness.device.device import find_device
 from cudal1.harness.schedule.ahead import WINDOW
 from cudal1.harness.schedule.device_processes import processes_here
@@ -82,7 +82,7 @@ def test_the_first_builds_fill_the_window_and_no_more() -> None:
     sources = [f"# {word}\n# {i}" for i in range(40) for word in ("cpp_extension", "nothing")]
     work = [(problem, Candidate(problem_id=problem.id, source=source)) for source in sources]
     builder: Any = Recorder(num_workers=3)
-    judge_many.begin_first(builder, work)
+    many.begin_first(builder, work)
     assert builder.begun == [f"# cpp_extension\n# {i}" for i in range(WINDOW + 2 * 3)]
 
 
@@ -174,7 +174,7 @@ def test_a_busy_device_gives_one_line_and_the_other_devices_judge(
     held, free = (cpu.model_copy(update={"id": f"{cpu.id}-{name}"}) for name in ("held", "free"))
     path = answers(_null(SILU), _null(RELU))
     with held.locked(), processes_here([held, free]) as device_processes:
-        outcome = judge_many.judge_many(
+        outcome = many.judge_many(
             path,
             load_suite(DeviceClass.CPU),
             tmp_path / "out.jsonl",

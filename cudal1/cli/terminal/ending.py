@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from cudal1.cli import answer
+from cudal1.cli.terminal import answer
 from cudal1.settings import extras
 
 GOOD, BAD, CANNOT, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141

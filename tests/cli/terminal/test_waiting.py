@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudal1.cli.waiting import Waiting, waiting
+from cudal1.cli.terminal.waiting import Waiting, waiting
 from cudal1.services import telling
 
 

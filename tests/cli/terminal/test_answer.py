@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from cudal1.cli.answer import Descriptor, json_text
+from cudal1.cli.terminal.answer import Descriptor, json_text
 from cudal1.cli.verdicts.verdict_file import Judged
 from cudal1.ledger import Ledger
 from cudal1.settings.protocols import load
@@ -26,7 +26,7 @@ from cudal1.verdict import Status, Verdict
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 UNREAD = 141
 FULL = "standard output: cannot be written (No space left on device)\n"
 COMMANDS = [

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cudal1.cli.ending import say
+from cudal1.cli.terminal.ending import say
 from cudal1.errors import ConfigError
 from cudal1.files.text_file import mode_of
 from cudal1.harness.admission.admission import TIME_LIMIT_S

@@ -8,14 +8,14 @@ from typing import Literal
 
 import pytest
 
-from cudal1.cli.settings import choose, named_protocol
+from cudal1.cli.options.settings import choose, named_protocol
 from cudal1.errors import ConfigError
 from cudal1.problem import DeviceClass
 from cudal1.protocol import PrecisionClass
 from cudal1.settings import protocols
 from cudal1.settings.params import Params
 
-SHIPPED = Path(__file__).parents[2] / "params.yaml"
+SHIPPED = Path(__file__).parents[3] / "params.yaml"
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from cudal1.cli.ending import say
+from cudal1.cli.terminal.ending import say
 from cudal1.services.telling import process_s, telling
 
 STARTING = "starting"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudal1.cli.bar import bar
+from cudal1.cli.terminal.bar import bar
 from cudal1.services import telling
 
 
