@@ -52,6 +52,11 @@ def noisy(speedup: float, seed: int = 0) -> Iterator[float]:
         yield speedup * (1 + rng.gauss(0, SPREAD))
 
 
+@pytest.fixture(autouse=True)
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "share_of_others", lambda: 0.01)
+
+
 @pytest.fixture
 def device() -> Device:
     return find_device(DeviceClass.CPU)
@@ -118,6 +123,17 @@ def test_a_slowdown_of_five_per_cent_is_found_and_unchanged_code_raises_no_alarm
     assert sum(found.state is State.SLOWER for found in planted) >= 57
     assert all(found.state is State.FINE for found in unchanged)
     assert exit_code(planted) == 1
+
+
+def test_a_busy_machine_raises_no_alarm(
+    record: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "share_of_others", lambda: 0.6)
+    found = finding(record, Judge(noisy(1.4)), device)
+    assert found.state is State.UNJUDGED
+    assert "seems slower" in found.reason
+    assert "other programs used 60% of the machine" in found.reason
+    assert finding(record, Judge(noisy(1.5)), device).state is State.FINE
 
 
 def test_two_series_must_say_slower(record: Path, device: Device) -> None:
