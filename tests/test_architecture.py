@@ -28,6 +28,7 @@ BROAD = {
     "cudal1/capturing/literals.py": "makes a module of the user's own again",
     "cudal1/capturing/problem_file.py": "runs the user's own module",
     "cudal1/capturing/program.py": "runs the user's own program",
+    "cudal1/capturing/trying.py": "runs the user's own module",
     "cudal1/api/judging.py": "interrupts the command that it waits for, and raises again",
     "cudal1/errors.py": "asks an exception of somebody else's class for its text",
     "cudal1/harness/admission/reasons.py": "runs a problem's code",

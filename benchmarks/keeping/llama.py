@@ -31,7 +31,7 @@ from cudal1.kept import Kept, class_source_id
 from cudal1.protocol import Contract, EvalProtocol, Mode
 from cudal1.record import content_id
 from cudal1.services import keeping
-from cudal1.services.checking import Here
+from cudal1.services.checking.here import Here
 from cudal1.suite.loader import load_file
 
 MODULE = "transformers.models.llama.modeling_llama"

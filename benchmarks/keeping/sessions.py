@@ -19,8 +19,9 @@ from typing import Any
 from benchmarks.common import chosen, note, options, own, print_table, save
 from benchmarks.keeping.slowdowns import LIMITS, MODULE, OPERATIONS, PROVEN, REFERENCE, SLOWER
 from cudal1.candidate import Candidate
-from cudal1.services import keeping, slowdown
-from cudal1.services.checking import Here
+from cudal1.services import keeping
+from cudal1.services.checking import slowdown
+from cudal1.services.checking.here import Here
 
 NAMES = ("matmul", "tanh")
 SEED = 1

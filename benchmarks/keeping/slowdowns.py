@@ -32,8 +32,11 @@ from cudal1.kept import SUFFIX, Kept, Proof
 from cudal1.problem import Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.record import content_id
-from cudal1.services import keeping, slowdown
-from cudal1.services.checking import Finding, Here, State, check
+from cudal1.services import keeping
+from cudal1.services.checking import slowdown
+from cudal1.services.checking.check import check
+from cudal1.services.checking.finding import Finding, State
+from cudal1.services.checking.here import Here
 from cudal1.verdict import Verdict
 
 MODULE = """import torch

@@ -111,8 +111,9 @@ def _file_of(name: str, given: Any) -> Path:
         raise ConfigError(f"{name} is a lambda: write it as a function, with def")
     if given.__qualname__ != given.__name__:
         raise ConfigError(
-            f"{name}: {given.__qualname__} is defined inside a function or class, whose variables "
-            "its source lacks: move it to the top level of its file, or give its source as text"
+            f"{name}: {given.__qualname__} is defined inside a function or class, and its source "
+            "lacks their variables: move it to the top level of its file, or give its source as "
+            "text"
         )
     module = sys.modules.get(given.__module__)
     file = getattr(module, "__file__", None)

@@ -277,7 +277,7 @@ def _answer_of(folder: Path, words: Sequence[str]) -> Any:
     )
     try:
         said, complaints = process.communicate()
-    except BaseException:  # raised again
+    except BaseException:  # a Ctrl-C, too: the command ends first, then it is raised again
         process.send_signal(signal.SIGINT)
         process.communicate()
         raise

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor, is_autocast_enabled, is_grad_enabled, nn
-from torch._C import _functorch  # type: ignore[attr-defined]
+from torch._C import _functorch  # type: ignore[attr-defined] -- torch declares no types of it
 from torch.compiler import is_dynamo_compiling
 
 from cudal1.applying.guards import Structure, guard
@@ -149,12 +149,12 @@ class Dispatcher:
         for kind in self.kinds:
             try:
                 is_alike = kind.alike(*args)
-            except Exception:  # noqa: BLE001 -- of another number, or no tensors: another kind
+            except Exception:  # noqa: BLE001 -- the guard raises at arguments of another kind
                 continue
             if is_alike and not (self._is_on_gpu and self._is_beside(args)):
                 try:
                     return kind.run(*args)
-                except Exception as error:  # noqa: BLE001 -- a version's own
+                except Exception as error:  # noqa: BLE001 -- a version may raise anything
                     return self._failed(kind, args, error)
         return self._undecided(args)
 
@@ -246,7 +246,7 @@ class Dispatcher:
             is_plain = type(module).__call__ is nn.Module.__call__ and not _has_hooks(module)
             run = module.forward if is_plain else module
             given = run(*args)
-        except Exception as error:  # noqa: BLE001 -- a version's own
+        except Exception as error:  # noqa: BLE001 -- a version may raise anything
             self._say(f"raised {version.path}", f"{version.path}: {describe(error)}")
             return False
         if not agree(given, expected, limit=LIMITS[version.precision]):

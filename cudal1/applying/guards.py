@@ -61,6 +61,7 @@ def guard(args: Sequence[Any], structure: Structure) -> Callable[..., bool] | No
     """
     tensors = [arg for arg in args if isinstance(arg, Tensor)]
     tensors += [inside[name] for inside, name in structure.weights]
+    # torch declares a list of sizes; its own callers give a list of lists
     guards = TensorGuards(
         *tensors,
         dynamic_dims_sizes=[list(each.shape) for each in tensors],  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ def load(source: str, path: str) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up
     try:
         exec(compile(source, module.__file__, "exec"), module.__dict__)
-    except Exception as error:
+    except Exception as error:  # a version may raise anything
         del sys.modules[name]
         raise SuiteError(f"{path}: raises when it is run ({describe(error)})") from error
     return module

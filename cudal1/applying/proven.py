@@ -92,7 +92,7 @@ class Proven:
         try:
             with undrawn():
                 version = make(*self._init_inputs)
-        except Exception as error:
+        except Exception as error:  # a version may raise anything
             raise SuiteError(f"{self.path}: cannot be constructed ({describe(error)})") from error
         if not isinstance(version, nn.Module):
             raise SuiteError(f"{self.path}: ModelNew is no torch.nn.Module")
@@ -112,7 +112,7 @@ class Proven:
             with undrawn():
                 self._init_inputs = list(_found(module, "get_init_inputs", self._problem_path)())
                 reference = _constructed(make, self._init_inputs)
-        except Exception as error:
+        except Exception as error:  # a problem's own code may raise anything
             said = f"{self._problem_path}: cannot be constructed ({describe(error)})"
             raise SuiteError(said) from error
         self._in_mode(reference)

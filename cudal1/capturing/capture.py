@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from cudal1.capturing.call import Call, key_of, recorded, with_result
-from cudal1.capturing.problem_file import HEADER, fault_of, problem_text
+from cudal1.capturing.problem_file import HEADER, problem_text
 from cudal1.capturing.refusal import CaptureError
+from cudal1.capturing.trying import fault_of
 from cudal1.errors import ConfigError
 
 if TYPE_CHECKING:

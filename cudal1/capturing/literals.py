@@ -158,9 +158,9 @@ def _module(value: torch.nn.Module, where: str, name: Name) -> str:
         given = recovered(value)
         text = ", ".join(f"{key}={written(v, where, name)}" for key, v in given.items())
         alike = type(value)(**given)
-    except Exception as error:
+    except Exception as error:  # the user's own constructor may raise anything
         raise CaptureError(
-            f"{where} is a module, {type(value).__name__}, whose own arguments are not known; "
+            f"{where} is a module, {type(value).__name__}; its own arguments are not known: "
             "capture the part inside it, or give the module as a class and its arguments"
         ) from error
     if shapes(alike) != shapes(value):

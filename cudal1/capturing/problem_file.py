@@ -1,25 +1,20 @@
-"""Write a recorded call as a problem file, and try the file against the program's own module."""
+"""Write a recorded call as a problem file."""
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import inspect
 import re
 import sys
-import tempfile
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cudal1.capturing.call import Call, Slot, tensors_in
-from cudal1.capturing.literals import is_literal, recovered, shapes, written
+from cudal1.capturing.call import Call, Slot
+from cudal1.capturing.lines import INDENT, call_lines, with_constructor
+from cudal1.capturing.literals import is_literal, recovered, written
 from cudal1.capturing.refusal import CaptureError
 from cudal1.capturing.sources import NotCutOut, Sources, is_installed, renamed, version_of
+from cudal1.capturing.trying import fault_of, undisturbed
 from cudal1.errors import describe
 from cudal1.files import source_files
 
@@ -28,11 +23,6 @@ if TYPE_CHECKING:
 
 HEADER = '"""Captured by cudal1: '
 """Beginning of each captured file, by which a later capture knows that it may replace it."""
-SEED = 0
-REMEDY = "keep the values of small tensors with data=True (--data)"
-"""The remedy where generated inputs do not fit."""
-MAX_WIDTH = 99
-"""Characters of a line that is not split."""
 FLATTEN = '''
 def tensors(value):
     """Return the tensors of a nested result, in order."""
@@ -46,7 +36,6 @@ def tensors(value):
         return []
     return [tensor for each in value for tensor in tensors(each)]
 '''
-INDENT = " " * 4
 
 
 def problem_text(call: Call) -> str:
@@ -162,9 +151,9 @@ class _Writer:
 
         module = self._call.module
         try:
-            with _quietly():
+            with undisturbed():
                 fresh = type(module)(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # the program's own code may raise anything
             raise CaptureError(
                 f"{self._cls.__name__} cannot be made again ({describe(error)})"
             ) from error
@@ -221,9 +210,9 @@ class _Writer:
         given = [self._argument(each, f"argument {i}") for i, each in enumerate(call.args)]
         named = {key: self._argument(each, f"argument {key}") for key, each in call.kwargs.items()}
         shown = [*given, *(f"{key}={text}" for key, text in named.items())]
-        lines = _call("return super().forward", shown, "")
+        lines = call_lines("return super().forward", shown, "")
         if not call.returns_flat:
-            lines = _call("result = super().forward", shown, "")
+            lines = call_lines("result = super().forward", shown, "")
             lines.append("return tensors(result)")
         if call.autocast is not None:
             device = f"{call.names[0]}.device.type"
@@ -259,7 +248,7 @@ class _Writer:
             names = [] if literals is None else _init_names(self._cls, len(literals))
             given = names or [f"{key}={text}" if key else text for key, text in self._written()]
             lines += ["", f"{INDENT}def __init__({', '.join(['self', *names])}):"]
-            lines += _call("super().__init__", given, INDENT * 2)
+            lines += call_lines("super().__init__", given, INDENT * 2)
             lines += [f"{INDENT * 2}{each}" for each in settings]
         if calls is not None:
             lines += ["", f"{INDENT}def forward({', '.join(['self', *self._call.names])}):"]
@@ -278,85 +267,6 @@ class _Writer:
     def _get_inputs(self) -> str:
         items = "".join(f"{INDENT * 2}{each.expression},\n" for each in self._call.inputs)
         return f"def get_inputs():\n{INDENT}return [\n{items}{INDENT}]"
-
-
-def with_constructor(
-    source: str, name: str, given: list[tuple[str, str]], settings: list[str]
-) -> str | None:
-    """Return a source in which a class's constructor makes its arguments itself.
-
-    A class that needs a configuration stays one class, which authors read more easily than a
-    subclass. None is returned where the constructor's signature or body is not plain.
-    """
-    for cls in ast.parse(source).body:
-        if isinstance(cls, ast.ClassDef) and cls.name == name:
-            inits = [n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
-            break
-    else:
-        return None
-    if len(inits) != 1 or inits[0].decorator_list:
-        return None
-    init = inits[0]
-    arguments = init.args
-    if arguments.vararg or arguments.kwarg or arguments.posonlyargs or arguments.kwonlyargs:
-        return None
-    if any(isinstance(node, ast.Return) for node in ast.walk(init)):
-        return None
-    names = [each.arg for each in arguments.args[1:]]
-    values = dict(zip(names, [text for key, text in given if not key], strict=False))
-    values |= {key: text for key, text in given if key}
-    defaults = [ast.unparse(each) for each in arguments.defaults]
-    said = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True)) | values
-    body = init.body
-    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-        body = body[1:]
-    if list(said) != list(dict.fromkeys(said)) or set(said) != set(names) or not body:
-        return None
-    indent = " " * init.col_offset
-    inner = " " * body[0].col_offset
-    lines = source.split("\n")
-    made = [line for each in names for line in _assigned(each, said[each], inner)]
-    first, last = body[0].lineno, init.end_lineno or 0
-    return "\n".join(
-        [
-            *lines[: init.lineno - 1],
-            f"{indent}def __init__({arguments.args[0].arg}):",
-            *made,
-            *lines[first - 1 : last],
-            *(f"{inner}{each}" for each in settings),
-            *lines[last:],
-        ]
-    )
-
-
-def _assigned(name: str, text: str, indent: str) -> list[str]:
-    """Return the lines of an assignment; those of a long call have an argument each."""
-    line = f"{indent}{name} = {text}"
-    call = ast.parse(text, mode="eval").body
-    if len(line) <= MAX_WIDTH or not isinstance(call, ast.Call):
-        return [line]
-    given = [ast.unparse(each) for each in (*call.args, *call.keywords)]
-    return _call(f"{name} = {ast.unparse(call.func)}", given, indent)
-
-
-def _call(called: str, given: list[str], indent: str) -> list[str]:
-    """Return the lines of a call, an argument each where one line is too short."""
-    line = f"{indent}{called}({', '.join(given)})"
-    if len(line) <= MAX_WIDTH:
-        return [line]
-    lines = [f"{indent}{called}("]
-    for each in given:
-        call = ast.parse(f"f({each})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        inner = call.args[0] if call.args else call.keywords[0].value
-        prefix = f"{call.keywords[0].arg}=" if call.keywords else ""
-        if len(each) > MAX_WIDTH and isinstance(inner, ast.Call):
-            parts = [ast.unparse(part) for part in (*inner.args, *inner.keywords)]
-            nested = _call(f"{prefix}{ast.unparse(inner.func)}", parts, f"{indent}{INDENT}")
-            lines += [*nested[:-1], f"{nested[-1]},"]
-        else:
-            lines.append(f"{indent}{INDENT}{each},")
-    return [*lines, f"{indent})"]
 
 
 def _import_key(line: str) -> tuple[bool, str]:
@@ -397,155 +307,3 @@ def _init_names(cls: type, count: int) -> list[str]:
     parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
     named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     return [named[i] if i < len(named) else f"argument_{i}" for i in range(count)]
-
-
-def fault_of(text: str, call: Call) -> str | None:
-    """Return why a problem file does not do what the program's module does; None where it does.
-
-    It is run here, in the program's process. It gets the module's weights; both are called with
-    the file's inputs, and random numbers begin alike.
-
-    Raises:
-        CaptureError: the program's own module cannot be judged on generated inputs.
-    """
-    inputs: list[Any] = []
-    found: list[Any] = []
-    fault = None
-    try:
-        with _quietly(), _imported(text) as problem:
-            model = problem.Model(*problem.get_init_inputs())
-            if shapes(model) != shapes(call.module):
-                return "a new module has other weights than the program's own"
-            model.load_state_dict(call.module.state_dict())
-            own = next(iter(call.module.state_dict().values()), None)
-            device = "cpu" if own is None else own.device
-            inputs = [each.to(device) for each in problem.get_inputs()]
-            model.to(device)
-            found = _called(model, ([each.clone() for each in inputs], {}))
-    except Exception as error:  # noqa: BLE001 -- the program's own code may raise anything
-        fault = f"the file raises {describe(error)}"
-    if not inputs:
-        return fault
-    wanted, again = _expected(call, inputs)
-    if not _alike(wanted, again):
-        raise CaptureError(
-            "it draws random numbers in training mode (dropout?); call .eval() before it"
-            if call.is_training
-            else "it draws random numbers; capture the part that draws none"
-        )
-    finite = all(bool(each.isfinite().all()) for each in wanted if each.is_floating_point())
-    if call.is_finite and not finite:
-        raise CaptureError(
-            "with generated inputs it gives NaN or infinities, and with the program's it did not; "
-            f"{REMEDY}"
-        )
-    if fault is None and not _alike(found, wanted):
-        return "the file computes something else than the program's module"
-    return fault
-
-
-def _expected(call: Call, inputs: list[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return what the program's module returns for some inputs, under two random states.
-
-    The module's state is the same afterwards.
-
-    Raises:
-        CaptureError: it raises.
-    """
-    import torch
-
-    module = call.module
-    modes = {each: each.training for each in module.modules()}
-    kept = {key: each.clone() for key, each in module.state_dict().items()}
-    if module.training != call.is_training:
-        module.train(call.is_training)
-    autocast = torch.autocast(
-        inputs[0].device.type,
-        dtype=getattr(torch, call.autocast or "bfloat16"),
-        enabled=call.autocast is not None,
-    )
-    found: list[list[torch.Tensor]] = []
-    try:
-        with _quietly(), autocast:
-            for seed in (SEED, SEED + 1):
-                given = call.filled([each.clone() for each in inputs])
-                found.append(_called(module, given, seed))
-                module.load_state_dict(kept)
-    except Exception as error:
-        raise CaptureError(
-            f"with generated inputs it raises {describe(error)}: its inputs depend on each other; "
-            f"{REMEDY}"
-        ) from error
-    finally:
-        module.load_state_dict(kept)
-        for each, mode in modes.items():
-            each.training = mode
-    return found[0], found[1]
-
-
-def _called(
-    module: torch.nn.Module, given: tuple[Any, dict[str, Any]], seed: int = SEED
-) -> list[torch.Tensor]:
-    import torch
-
-    state = torch.random.get_rng_state()
-    torch.manual_seed(seed)
-    try:
-        with torch.no_grad():
-            return [each.detach().clone() for each in tensors_in(module(*given[0], **given[1]))]
-    finally:
-        torch.random.set_rng_state(state)
-
-
-def _alike(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
-    """Return whether outputs are equal, but for the order in which sums are taken."""
-    import torch
-
-    if [(each.shape, each.dtype) for each in first] != [(e.shape, e.dtype) for e in second]:
-        return False
-    return all(
-        torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
-        for a, b in zip(first, second, strict=True)
-    )
-
-
-@contextmanager
-def _imported(text: str) -> Iterator[ModuleType]:
-    """Import a problem file from a folder of its own, and forget it afterwards."""
-    name = "cudal1_captured"
-    with tempfile.TemporaryDirectory(prefix="cudal1-capture-") as folder:
-        for path, content in source_files.split(text).items():
-            file = Path(folder, path or f"{name}.py")
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content, encoding="utf-8")
-        spec = importlib.util.spec_from_file_location(name, Path(folder, f"{name}.py"))
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        before = set(sys.modules)
-        sys.modules[name] = module
-        sys.path.append(folder)
-        try:
-            spec.loader.exec_module(module)
-            yield module
-        finally:
-            sys.path.remove(folder)
-            for each in {name, *(n for n in set(sys.modules) - before if _is_in(n, folder))}:
-                sys.modules.pop(each, None)
-
-
-def _is_in(name: str, folder: str) -> bool:
-    return str(getattr(sys.modules[name], "__file__", "") or "").startswith(folder)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep the program's random numbers and default dtype as they are."""
-    import torch
-
-    state, default = torch.random.get_rng_state(), torch.get_default_dtype()
-    try:
-        yield
-    finally:
-        torch.random.set_rng_state(state)
-        torch.set_default_dtype(default)

@@ -28,6 +28,7 @@ def capture(
         list[str] | None,
         typer.Argument(metavar="ARGS", help="Its own arguments; behind -- if they are options"),
     ] = None,
+    *,
     module: Annotated[
         str,
         typer.Option(
@@ -35,10 +36,10 @@ def capture(
             metavar="MODULE:CLASS",
             help="The class, such as package.module:Layer; of the program itself __main__:Layer",
         ),
-    ] = ...,  # type: ignore[assignment]  # typer's mark of a required option
+    ],
     out: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Where the problem files go")
-    ] = ...,  # type: ignore[assignment]  # as above
+    ],
     path: Annotated[
         list[Path] | None,
         typer.Option(

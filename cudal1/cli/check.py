@@ -16,7 +16,8 @@ from cudal1.errors import ConfigError, CudaL1Error
 from cudal1.harness.admission.admission import TIME_LIMIT_S
 
 if TYPE_CHECKING:
-    from cudal1.services.checking import Finding, Here
+    from cudal1.services.checking.finding import Finding
+    from cudal1.services.checking.here import Here
 
 UPDATE_HELP = (
     "Then measure the versions that are correct and certified faster anew, and write today's "
@@ -54,7 +55,9 @@ def check(
     """
     from cudal1.applying import records
     from cudal1.cli.verdicts import check_reports
-    from cudal1.services.checking import Here, check_all, exit_code
+    from cudal1.services.checking.check import check_all
+    from cudal1.services.checking.finding import exit_code
+    from cudal1.services.checking.here import Here
 
     try:
         paths = records.find(folder)
@@ -93,7 +96,7 @@ def check(
 
 def _update(paths: Sequence[Path], findings: Sequence[Finding], here: Here) -> None:
     """Write today's verdicts into the records."""
-    from cudal1.services.checking import update
+    from cudal1.services.checking.update import update
 
     for path in paths:
         mine = [finding for finding in findings if finding.record == str(path)]

@@ -43,7 +43,7 @@ WithOption = Annotated[
     typer.Option(
         "--with",
         metavar="PROVIDER",
-        help="Who writes versions; repeat it for several. teachers, embedded, an entry of "
+        help="An author of versions; repeat it for several. teachers, embedded, an entry of "
         "--params, or a ready one of `cudal1 providers list --profile paper`. Default: teachers, "
         "then embedded, which need no key and no network",
     ),

@@ -162,14 +162,14 @@ def _policy_headline(policies: Sequence[Policy], best: Policy) -> Headline:
     """Return the success of the first policy and of the best by reward, not of the last."""
     first, last = policies[0], policies[-1]
     if len(policies) == 1:
-        value, whose = percent(first.success), f"{first.label}, the only policy so far"
+        value, origin = percent(first.success), f"{first.label}, the only policy so far"
     else:
         value = f"{percent(first.success)} → {percent(best.success)}"
-        whose = f"from {first.label} to {best.label}, the best by mean reward"
+        origin = f"from {first.label} to {best.label}, the best by mean reward"
         if best.label != last.label:
-            whose += f"; {last.label}, the last: {percent(last.success)}"
+            origin += f"; {last.label}, the last: {percent(last.success)}"
     return Headline(
-        label="Held-out success", value=value, note=f"of the policy's sampled answers; {whose}"
+        label="Held-out success", value=value, note=f"of the policy's sampled answers; {origin}"
     )
 
 

@@ -146,7 +146,7 @@ def _author_table(given: OptimizedInput) -> Table:
             )
             for row in given.authors
         ),
-        nothing_yet="Nothing yet: nobody was asked.",
+        nothing_yet="Nothing yet: no author was asked.",
     )
 
 

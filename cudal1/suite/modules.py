@@ -220,8 +220,8 @@ def _forward(returned: ast.Dict, inputs: Path) -> list[str]:
     named = [each for each in names if isinstance(each, str) and each.isidentifier()]
     if len(named) != len(returned.keys):
         raise SuiteError(
-            f"{inputs}: get_inputs returns a dictionary whose keys are not all names of arguments; "
-            "write each as text"
+            f"{inputs}: get_inputs returns a dictionary, and some key is no name of an argument; "
+            "write each key as text"
         )
     shown = ", ".join(f"{each}={each}" for each in named)
     return [

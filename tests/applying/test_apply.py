@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -381,7 +381,7 @@ def test_other_objects_and_folders_without_records_are_refused(
     block: nn.Module, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=r"int is no torch\.nn\.Module"):
-        cudal1.apply(3, tmp_path)  # type: ignore[arg-type]
+        cudal1.apply(cast("nn.Module", 3), tmp_path)
     with pytest.raises(StoreError, match=r"holds no \*\.faster\.json"):
         cudal1.apply(block, tmp_path)
     (tmp_path / "x.faster.json").write_text('{"version": 3}')

@@ -200,8 +200,8 @@ def test_a_writer_keeps_its_lock_until_the_snapshot_is_made(tmp_path, monkeypatc
     path = tmp_path / database.DATABASE
     copied = database.copy_file
 
-    def held_meanwhile(*files: object) -> None:
-        copied(*files)  # type: ignore[arg-type]
+    def held_meanwhile(*files: Path) -> None:
+        copied(*files)
         refused = subprocess.run(
             [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
         )

@@ -144,7 +144,7 @@ def test_a_wrong_name_is_refused_with_the_remedy(
     [
         ("import torch\n", "has no get_inputs; define get_inputs"),
         ("def get_inputs(:\n", "is no Python"),
-        ("def get_inputs():\n    return {1: 2}\n", "keys are not all names"),
+        ("def get_inputs():\n    return {1: 2}\n", "some key is no name"),
     ],
 )
 def test_a_file_without_inputs_is_refused_with_the_remedy(

@@ -1,1 +1,1 @@
-"""What commands print and how they end: answers, complaints, progress."""
+"""The terminal side of commands: answers, complaints, progress, exit codes."""

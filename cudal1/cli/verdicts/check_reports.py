@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from cudal1.cli.terminal.ending import printable
 from cudal1.errors import ConfigError
 from cudal1.report.tables.table import Row, Table, table_markdown
-from cudal1.services.checking import WORSE, Finding, State
+from cudal1.services.checking.finding import WORSE, Finding, State
 
 COLUMNS = ("version", "problem", "device", "state", "what was found", "proven", "today", "finds")
 MARKS = {

@@ -98,7 +98,7 @@ def authors(names: Sequence[str], params: Path | None, *, usd: float | None) -> 
     num_paid = sum(is_paid(settings) for settings in found.values())
     if usd is not None and not num_paid:
         raise ConfigError(
-            f"--usd {usd:g}: nobody of {', '.join(found)} charges; give --minutes or --verdicts"
+            f"--usd {usd:g}: none of {', '.join(found)} charges; give --minutes or --verdicts"
         )
     if num_paid and usd is None and not may_spend_usd():
         name = next(name for name, settings in found.items() if is_paid(settings))

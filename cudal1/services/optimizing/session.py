@@ -155,8 +155,8 @@ class Session:
     def _nobody_left(self) -> str:
         said = "; ".join(f"{author.name}: {author.stopped}" for author in self._authors)
         if not any(tally.num_answers for tally in self.state.tallies.values()):
-            raise ProviderError(f"nobody could be asked: {said}")
-        return f"nobody is left to ask: {said}"
+            raise ProviderError(f"no author could be asked: {said}")
+        return f"no author is left to ask: {said}"
 
     def _restore(self) -> list[Answered]:
         """Take over what the ledger has of the module; return answers that wait for a verdict."""

@@ -9,7 +9,7 @@ import pytest
 
 from cudal1.cli.verdicts import check_reports
 from cudal1.errors import ConfigError
-from cudal1.services.checking import Finding, State
+from cudal1.services.checking.finding import Finding, State
 
 HOSTILE = "incorrect: <b>|x|</b> ](javascript:1) ]]>\x1b[31m\x00"
 
@@ -37,7 +37,9 @@ def test_junit_counts_failures_errors_and_skipped_ones() -> None:
     suite = ElementTree.fromstring(check_reports.junit_xml(FINDINGS))
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "6", "failures": "3", "errors": "1", "skipped": "1"}
-    cases = {case.find("properties/property[@name='state']").get("value"): case for case in suite}  # type: ignore[union-attr]
+    cases = {
+        case.findall("properties/property[@name='state']")[0].get("value"): case for case in suite
+    }
     assert cases["slower"].find("failure") is not None
     assert cases["unjudged"].find("error") is not None
     assert cases["elsewhere"].find("skipped") is not None

@@ -61,7 +61,7 @@ def test_an_author_that_charges_needs_an_amount(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_amount_without_an_author_that_charges_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--usd 2: nobody of librarian.* charges"):
+    with pytest.raises(ConfigError, match=r"--usd 2: none of librarian.* charges"):
         authors(["teachers"], None, usd=2.0)
 
 

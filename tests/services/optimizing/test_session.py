@@ -193,7 +193,7 @@ def test_an_author_that_writes_only_prose_is_not_asked_for_ever(
 ) -> None:
     provider = FakeProvider("one", lambda _: "I would fuse the loops.")
     ran = run(tmp_path, protocol, provider)
-    assert ran.reason == f"nobody is left to ask: one: {DRY_TURNS} turns brought no new program"
+    assert ran.reason == f"no author is left to ask: one: {DRY_TURNS} turns brought no new program"
     assert ran.state.tally("one").num_without_code == len(provider.asked)
     assert ran.judge.judged == []
 
@@ -211,7 +211,7 @@ def test_an_author_that_refuses_does_not_end_the_search_of_others(
 def test_if_every_author_refuses_the_reasons_are_told(
     tmp_path: Path, protocol: EvalProtocol
 ) -> None:
-    with pytest.raises(ProviderError, match="nobody could be asked: one: HTTP 401: set its key"):
+    with pytest.raises(ProviderError, match="no author could be asked: one: HTTP 401: set its key"):
         run(tmp_path, protocol, FakeProvider("one", fails="HTTP 401: set its key"))
 
 

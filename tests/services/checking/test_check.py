@@ -17,8 +17,11 @@ from cudal1.kept import Kept, Proof, in_words
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
 from cudal1.record import content_id
-from cudal1.services import checking, keeping, slowdown
-from cudal1.services.checking import Finding, State, check, exit_code, update
+from cudal1.services import keeping
+from cudal1.services.checking import slowdown
+from cudal1.services.checking.check import check
+from cudal1.services.checking.finding import WORSE, Finding, State, exit_code
+from cudal1.services.checking.update import update
 from cudal1.settings import protocols
 from cudal1.suite.loader import load_file
 from cudal1.verdict import Status
@@ -54,7 +57,7 @@ def noisy(speedup: float, seed: int = 0) -> Iterator[float]:
 
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "share_of_others", lambda: 0.01)
+    monkeypatch.setattr("cudal1.services.checking.check.share_of_others", lambda: 0.01)
 
 
 @pytest.fixture
@@ -128,7 +131,7 @@ def test_a_slowdown_of_five_per_cent_is_found_and_unchanged_code_raises_no_alarm
 def test_a_busy_machine_raises_no_alarm(
     record: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "share_of_others", lambda: 0.6)
+    monkeypatch.setattr("cudal1.services.checking.check.share_of_others", lambda: 0.6)
     found = finding(record, Judge(noisy(1.4)), device)
     assert found.state is State.UNJUDGED
     assert "seems slower" in found.reason
@@ -395,4 +398,4 @@ def test_records_are_found_in_folders_but_not_in_hidden_ones(record: Path) -> No
 
 
 def test_states_that_are_worse_are_those_a_person_looks_at() -> None:
-    assert {State.SLOWER, State.WRONG, State.CHANGED} == checking.WORSE
+    assert {State.SLOWER, State.WRONG, State.CHANGED} == WORSE

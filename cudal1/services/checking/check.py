@@ -9,64 +9,28 @@ versions in the sandbox.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from enum import StrEnum
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from types import TracebackType
-from typing import Self
 
 import psutil
 
 from cudal1.applying import records
 from cudal1.candidate import Candidate
 from cudal1.errors import CudaL1Error, DeviceError, SandboxError, StoreError, SuiteError
-from cudal1.harness.admission import known_references
-from cudal1.harness.admission.admission import Check, admit
-from cudal1.harness.builds import toolchain
-from cudal1.harness.builds.build_cache import default_folder
-from cudal1.harness.builds.builder import Builder, may_compile
-from cudal1.harness.device.device import Device, find_devices
+from cudal1.harness.device.device import Device
 from cudal1.harness.judgement import Judgement
-from cudal1.harness.schedule.device_processes import DeviceProcess, processes_found_here
-from cudal1.harness.schedule.one_device import OneDevice
 from cudal1.kept import Kept, Proof
 from cudal1.measurement import Measurement
 from cudal1.problem import DeviceClass, Problem
 from cudal1.protocol import EvalProtocol
-from cudal1.record import Record, content_id
-from cudal1.services import keeping, slowdown
+from cudal1.record import content_id
+from cudal1.services import keeping
+from cudal1.services.checking import slowdown
+from cudal1.services.checking.finding import Finding, State
+from cudal1.services.checking.here import Judge
 from cudal1.suite.loader import load_file
 from cudal1.verdict import Verdict
-
-Judge = Callable[[Problem, Candidate, EvalProtocol], Judgement]
-"""A function that judges a candidate in fresh processes, under a protocol.
-
-It raises SuiteError where it cannot."""
-
-
-class State(StrEnum):
-    """The outcome of checking one proof."""
-
-    FINE = "fine"
-    """Correct, and not shown to be slower than proven."""
-    SLOWER = "slower"
-    """Correct, and certified to be slower than proven by more than the margin."""
-    WRONG = "wrong"
-    """Not correct: the first gate that failed is the reason."""
-    CHANGED = "changed"
-    """The reference or the version is not what was proven, so nothing is proven of it."""
-    ELSEWHERE = "elsewhere"
-    """Proven on another kind of device or processor: not judged here."""
-    UNJUDGED = "unjudged"
-    """It could not be judged here, for a reason that says nothing of the version."""
-
-
-WORSE = frozenset({State.SLOWER, State.WRONG, State.CHANGED})
-"""States that a person has to look at."""
-
 
 BUSY = 0.1
 """Share of all cores that other programs may use while a slowdown on a CPU is measured. On a busy
@@ -79,156 +43,6 @@ LOOK_S = 0.3
 def share_of_others() -> float:
     """Return the share of all cores that programs use, while none of ours computes."""
     return psutil.cpu_percent(interval=LOOK_S) / 100
-
-
-class Finding(Record):
-    """The result of checking one proof."""
-
-    record: str
-    """Path of the record."""
-    problem: str
-    """Path of the problem's file, as the record names it."""
-    version: str
-    """Path of the version's file, as the record names it."""
-    device_kind: str
-    """Kind of device of the proof."""
-    state: State
-    reason: str
-    """The finding in one line."""
-    proven: float
-    """Speedup that was proven: the median of the record's sessions, or the verdict's estimate."""
-    speedup: float | None = None
-    """Speedup of today: the median of all sessions; None where nothing was timed."""
-    sessions: tuple[float, ...] = ()
-    """Speedups of today's measurements in fresh processes, in their order."""
-    p_value: float | None = None
-    """Probability of a series as slow as the last one, were the version as fast as proven; None
-    where no series was needed."""
-    detects: float | None = None
-    """Least slowdown that this record lets a check find in 19 of 20 cases, as a share of time; None
-    where the record has too few sessions."""
-    changed_versions: tuple[str, ...] = ()
-    """Software that was changed since, such as `torch 2.12.0 → 2.13.0`."""
-    verdict: Verdict | None = None
-    """Today's first verdict, where there is one."""
-    took_s: float = 0.0
-    """Seconds that the check of this proof took."""
-
-
-def exit_code(findings: Sequence[Finding]) -> int:
-    """Return 1 if something is worse, 2 if something could not be judged or nothing was, else 0."""
-    states = {finding.state for finding in findings}
-    if states & WORSE:
-        return 1
-    return 2 if State.UNJUDGED in states or State.FINE not in states else 0
-
-
-class Here:
-    """A device of this machine to judge kept versions on, held alone while it is open.
-
-    Args:
-        device_class: the class of device.
-        max_reference_ms: milliseconds that one call of a reference may take.
-        time_limit_s: seconds that the trial of one reference may take.
-        wait_s: for how many seconds to wait for a device that another judge holds.
-    """
-
-    def __init__(
-        self,
-        device_class: DeviceClass,
-        *,
-        max_reference_ms: float,
-        time_limit_s: float,
-        wait_s: float = 0.0,
-    ) -> None:
-        self._device_class = device_class
-        self._max_reference_ms = max_reference_ms
-        self._time_limit_s = time_limit_s
-        self._wait_s = wait_s
-        self._stack = ExitStack()
-        self._judging = ExitStack()
-        self._protocol_id = ""
-        self._one: OneDevice | None = None
-        self._process: DeviceProcess | None = None
-        self._admitted: set[tuple[str, str]] = set()
-
-    def __enter__(self) -> Self:
-        """Find the device.
-
-        Raises:
-            DeviceError: there is none.
-        """
-        with ExitStack() as opening:
-            find = partial(find_devices, self._device_class)
-            (self._process, *_) = opening.enter_context(processes_found_here(find))
-            opening.callback(self._close)
-            self._stack = opening.pop_all()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-    @property
-    def device(self) -> Device:
-        """The device."""
-        assert self._process is not None, "it is not open"
-        return self._process.device
-
-    def judge(self, problem: Problem, candidate: Candidate, protocol: EvalProtocol) -> Judgement:
-        """Return a judgement in fresh processes.
-
-        Raises:
-            SuiteError: it cannot be judged here; the message says why.
-            DeviceError: another process is judging on the device.
-        """
-        if missing := toolchain.missing_for(candidate.source, self._device_class):
-            raise SuiteError(f"it {toolchain.remedy(missing)}")
-        if (problem.id, protocol.id) not in self._admitted:
-            probe = admit(
-                problem,
-                max_reference_ms=self._max_reference_ms,
-                time_limit_s=self._time_limit_s,
-                check=Check(protocol, self.device),
-                known=known_references.of_this_user(),
-            )
-            if probe.reason is not None:
-                raise SuiteError(f"its reference {probe.reason}")
-            self._admitted.add((problem.id, protocol.id))
-        return self._under(protocol, candidate).judge(problem, candidate)
-
-    def _under(self, protocol: EvalProtocol, candidate: Candidate) -> OneDevice:
-        """Return the judge under a protocol; one is open at a time, for it holds the device."""
-        compiles = may_compile(candidate.source, self._device_class)
-        wanted = f"{protocol.id} {compiles}"
-        if self._one is None or self._protocol_id != wanted:
-            self._close()
-            with ExitStack() as opening:
-                builder = None
-                if compiles:
-                    builder = opening.enter_context(
-                        Builder([self.device], protocol, default_folder())
-                    )
-                self._one = opening.enter_context(
-                    OneDevice(
-                        self.device,
-                        protocol,
-                        wait_s=self._wait_s,
-                        builder=builder,
-                        device_process=self._process,
-                    )
-                )
-                self._judging = opening.pop_all()
-            self._protocol_id = wanted
-        return self._one
-
-    def _close(self) -> None:
-        self._one = None
-        self._judging.close()
 
 
 def check_all(paths: Iterable[Path], judge: Judge, device: Device) -> Iterator[Finding]:
@@ -284,86 +98,6 @@ def proven_pair(path: Path, kept: Kept, proof: Proof) -> tuple[Problem, str, tup
     elif not changed and not records.is_of(proof, problem.id, source):
         changed.append(f"the proof is of another version than {kept.version}")
     return problem, source, tuple(changed)
-
-
-def proven_anew(
-    path: Path, kept: Kept, proof: Proof, finding: Finding, judge: Judge, device: Device
-) -> Proof | None:
-    """Return a proof by today's verdict and a full baseline; None where today's is no proof.
-
-    Raises:
-        SuiteError: it cannot be judged here.
-        DeviceError: another process is judging on the device.
-    """
-    verdict = finding.verdict
-    if verdict is None or not verdict.is_successful or (verdict.speedup or 0.0) <= 1.0:
-        return None
-    problem, source, _ = proven_pair(path, kept, proof)
-    candidate = Candidate(problem_id=problem.id, source=source)
-    if verdict.candidate_id != candidate.id:
-        return None  # edited while it was judged
-    sessions = finding.sessions[-slowdown.BASELINE :]
-    while len(sessions) < slowdown.BASELINE:
-        judgement = judge(problem, candidate, proof.protocol)
-        if not judgement.verdict.is_successful:
-            return None
-        sessions += keeping.session_speedups(judgement)
-    return keeping.proof_of(
-        problem,
-        proof.problem,
-        verdict,
-        device=device,
-        protocol=proof.protocol,
-        inputs=proof.inputs,
-        sessions=sessions[: slowdown.BASELINE],
-        invariants=proof.invariants,
-    )
-
-
-def update(path: Path, findings: Sequence[Finding], judge: Judge, device: Device) -> Iterator[str]:
-    """Write today's verdicts into a record, and yield a line on each of its proofs.
-
-    A proof of another device stays as it is. One that is wrong, not certified faster or not judged
-    stays too, for a person to take out. Where the version was edited, only proofs of today's hold,
-    and the others are taken out.
-
-    Args:
-        path: the record.
-        findings: one for each of its proofs, in their order.
-        judge: judges in fresh processes.
-        device: the device that it judges on.
-
-    Raises:
-        StoreError: the record cannot be written; the old one is still there.
-    """
-    kept = records.read(path)
-    source_id = content_id(records.read_version(path, kept))
-    renewed: list[Proof | None] = []
-    for proof, finding in zip(kept.proofs, findings, strict=True):
-        anew = None
-        if finding.state is not State.ELSEWHERE:
-            try:
-                anew = proven_anew(path, kept, proof, finding, judge, device)
-            except SuiteError as error:
-                yield f"{path}: {proof.problem}: not judged again: {error}"
-        renewed.append(anew)
-    if not any(renewed):
-        yield f"{path}: left as it was: today's verdicts prove nothing new"
-        return
-    is_edited = source_id != kept.candidate_source_id
-    proofs: list[Proof] = []
-    for proof, anew in zip(kept.proofs, renewed, strict=True):
-        said = f"{path}: {proof.problem} on {proof.verdict.device_kind}"
-        if anew is not None:
-            proofs.append(anew)
-            yield f"{said}: proven anew, {median(anew.sessions):.3f}x"
-        elif is_edited:
-            yield f"{said}: taken out: it is of the version before it was edited"
-        else:
-            proofs.append(proof)
-            yield f"{said}: left as it was"
-    changes = {"proofs": tuple(proofs), "candidate_source_id": source_id}
-    records.write_record(path, kept.model_copy(update=changes))
 
 
 def _elsewhere(proof: Proof, device: Device) -> str | None:

@@ -10,8 +10,8 @@ from statistics import stdev
 
 import pytest
 
-from cudal1.services import slowdown
-from cudal1.services.slowdown import ALPHA, BASELINE, MARGIN, SERIES
+from cudal1.services.checking import slowdown
+from cudal1.services.checking.slowdown import ALPHA, BASELINE, MARGIN, SERIES
 
 
 def by_counting(new: Sequence[float], old: Sequence[float]) -> float:
