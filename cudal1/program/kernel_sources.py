@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cudal1.program.c_text import CText, read_c
 from cudal1.program.live import Function, Live
+from cudal1.program.names import last_name
 
 _SOURCES = {
     "torch.utils.cpp_extension.load_inline": ("cpp_sources", "cuda_sources"),
@@ -108,12 +109,7 @@ def kernels_of(live: Live) -> Kernels:
 
 def _called_name(call: ast.Call) -> str:
     """Return the last name of what is called, before a subscript."""
-    func = call.func.value if isinstance(call.func, ast.Subscript) else call.func
-    match func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
+    return last_name(call.func.value if isinstance(call.func, ast.Subscript) else call.func)
 
 
 def _used(live: Live, compiled: list[ast.Call]) -> list[ast.Call]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from cudal1.program.c_text import CText
 from cudal1.program.kernel_sources import Kernels
 from cudal1.program.live import Function
+from cudal1.program.names import last_name
 from cudal1.program.technique import Technique
 
 _VECTOR = r"(?:u?(?:char|short|int|long|longlong)|float|double)[234]|half2|__half2|__nv_bfloat162"
@@ -119,13 +120,13 @@ def _of_text(text: CText) -> Iterator[Technique]:
 
 def _of_triton(function: Function) -> Iterator[Technique]:
     for decorator in function.decorator_list:
-        if isinstance(decorator, ast.Call) and _last(decorator.func) == "autotune":
+        if isinstance(decorator, ast.Call) and last_name(decorator.func) == "autotune":
             yield Technique.LAUNCH_SHAPE
     for node in ast.walk(ast.Module(function.body, [])):
         if not isinstance(node, ast.Call):
             continue
         given = {each.arg: each.value for each in node.keywords}
-        match _last(node.func):
+        match last_name(node.func):
             case "dot":
                 precision = _constant(given.get("input_precision"))
                 if precision != "ieee" and _constant(given.get("allow_tf32")) is not False:
@@ -141,7 +142,7 @@ def _of_triton(function: Function) -> Iterator[Technique]:
             case "load" | "store" if {"eviction_policy", "cache_modifier"} & set(given):
                 yield Technique.CACHE_HINTS
             case "to" | "cast" if any(
-                _last(each) in ("float16", "bfloat16", "float8e4nv", "float8e5")
+                last_name(each) in ("float16", "bfloat16", "float8e4nv", "float8e5")
                 for each in (*node.args, *given.values())
             ):
                 yield Technique.HALF_PRECISION
@@ -149,14 +150,6 @@ def _of_triton(function: Function) -> Iterator[Technique]:
                 yield Technique.FAST_MATH
             case _:
                 pass
-
-
-def _last(node: ast.expr) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
 
 
 def _constant(node: ast.expr | None) -> object:

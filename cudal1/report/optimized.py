@@ -6,21 +6,17 @@ and names of operators. Figures and the style sheet alone are markup of our own.
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 import altair as alt
 import polars as pl
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
 
 from cudal1.files.python_file import visible
 from cudal1.record import Record
 from cudal1.report.comparison import compared
 from cudal1.report.figures.figure import Figure, figure_of, snug
-from cudal1.report.figures.theme import BLUE, dark_css
+from cudal1.report.figures.theme import BLUE
 from cudal1.report.numbers import times
-from cudal1.report.page import STYLE
 from cudal1.report.tables.table import Row, Table
+from cudal1.report.templates import filled
 
 TEMPLATE = "optimized.html.j2"
 NUM_TRIED = 300
@@ -79,24 +75,14 @@ class OptimizedInput(Record):
 
 def optimized_html(given: OptimizedInput) -> str:
     """Return the whole page; equal input makes equal bytes."""
-    environment = Environment(
-        loader=FunctionLoader(_packaged),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"times": times, "visible": visible}
     sources = None if given.version is None else compared(given.reference, given.version)
-    return environment.get_template(TEMPLATE).render(
+    return filled(
+        TEMPLATE,
         given=given,
         figure=_curve(given),
         sources=sources,
         authors=_author_table(given),
         tried=_tried_table(given),
-        style=Markup(_packaged(STYLE)),
-        dark_figures=Markup(dark_css()),
-        svg=_svg,
     )
 
 
@@ -173,11 +159,3 @@ def _tried_table(given: OptimizedInput) -> Table:
         ),
         nothing_yet="Nothing yet: no program was judged.",
     )
-
-
-def _svg(figure: Figure) -> Markup:
-    return Markup(figure.svg)
-
-
-def _packaged(name: str) -> str:
-    return (files("cudal1.report") / name).read_text(encoding="utf-8")
