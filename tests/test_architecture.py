@@ -25,6 +25,9 @@ MAX_MODULES, MAX_AT_THE_ROOT = 20, 18
 MAX_PUBLIC, MAX_PARAMETERS = 24, 12
 ANYTHING = {"Exception", "BaseException"}
 BROAD = {
+    "cudal1/applying/dispatcher.py": "runs a version, which may raise anything",
+    "cudal1/applying/loading.py": "runs a version's file",
+    "cudal1/applying/proven.py": "runs a problem's and a version's code",
     "cudal1/capturing/literals.py": "makes a module of the user's own again",
     "cudal1/capturing/problem_file.py": "runs the user's own module",
     "cudal1/capturing/program.py": "runs the user's own program",
