@@ -61,6 +61,8 @@ ONLY_PARSED = {
     r"cudal1 judge .*(--candidates|--suite|--cluster)": "needs a checkout of KernelBench; "
     "tests/cli/judging/test_many.py judges one of its form",
     r"cudal1 (judge|null-test|doctor)": "minutes; tests/cli and tests/harness run them",
+    r"cudal1 check": "needs kept versions; tests/cli/test_check.py has some",
+    r"cudal1 optimize": "minutes; tests/cli/test_optimize.py runs it",
     r"cudal1 report": "needs verdicts; tests/cli/judging/test_many.py reports some",
     r"cudal1 hacks (show|confirm|dismiss)": "needs a candidate of that id; "
     "tests/cli/test_hacks.py has others",
